@@ -36,20 +36,22 @@ class FolderBase:
     layers: tuple[Descriptor, ...] | None = (Descriptor(_LAYER, "sha256:" + "b" * 64, 7),)
     diff_ids: tuple[str, ...] = ("sha256:" + "a" * 64,)
     closed: bool = False
+    config: bytes = field(init=False)
+    config_digest: str = field(init=False)
 
-    @property
-    def config(self) -> bytes:
+    def __post_init__(self) -> None:
+        self.configure(self.settings)
+
+    def configure(self, settings: dict[str, Any]) -> None:
+        """Say what a container takes from the image."""
         raw = {
             "architecture": "amd64",
             "os": "linux",
-            "config": self.settings,
+            "config": settings,
             "rootfs": {"type": "layers", "diff_ids": list(self.diff_ids)},
         }
-        return json.dumps(raw, sort_keys=True, separators=(",", ":")).encode()
-
-    @property
-    def config_digest(self) -> str:
-        return f"sha256:{hashlib.sha256(self.config).hexdigest()}"
+        self.config = json.dumps(raw, sort_keys=True, separators=(",", ":")).encode()
+        self.config_digest = f"sha256:{hashlib.sha256(self.config).hexdigest()}"
 
     def entry(self, path: str) -> ImageEntry | None:
         place = self.root

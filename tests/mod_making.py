@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod, PatchFile, Variant
 from vllm_mods.formats import mod_lock
+from vllm_mods.formats.receipt import FileHash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,9 +62,7 @@ def lock_of(planned: ModPlan, *, vllm: tuple[str, ...] = ("0.19.1",)) -> bytes:
         variant=planned.variant.id,
         verdict=planned.verdict.value,
         files=tuple(
-            mod_lock.LockedFile(
-                path=change.path, before=sha256(change.before), after=sha256(change.after)
-            )
+            FileHash(path=change.path, before=sha256(change.before), after=sha256(change.after))
             for change in planned.changes
         ),
         hunks=tuple(

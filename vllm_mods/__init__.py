@@ -34,32 +34,20 @@ here is private, modules included: it may change with any release.
 TYPE_CHECKING = False
 __version__ = "0.1.0"
 
-# Each public name and the module that it is loaded from when it is first asked for. No `__all__`:
+# The public names, by the module that each is loaded from when it is first asked for. No `__all__`:
 # with it, help() would print every class whole, down to what a tuple can do.
-_HOMES = {
-    "Library": "library.catalog",
-    "open_tree": "trees.open",
-    "plan": "api.apply",
-    "apply": "api.apply",
-    "revert": "api.apply",
-    "status": "api.apply",
-    "verify": "api.apply",
-    "matrix": "grid.whole",
-    "Tree": "base.model",
-    "Plan": "base.model",
-    "ModPlan": "base.model",
-    "Verdict": "base.model",
-    "Finding": "base.model",
-    "VllmModsError": "base.errors",
-    "UsageError": "base.errors",
-    "ManifestError": "base.errors",
-    "DiffError": "base.errors",
-    "TreeError": "base.errors",
-    "Unreachable": "base.errors",
-    "NotRendered": "base.errors",
-    "Refused": "base.errors",
-    "NotRestored": "base.errors",
+_PUBLIC = {
+    "library.catalog": ("Library",),
+    "trees.open": ("open_tree",),
+    "api.apply": ("plan", "apply", "revert", "status", "verify"),
+    "grid.whole": ("matrix",),
+    "base.model": ("Tree", "Plan", "ModPlan", "Verdict", "Finding"),
+    "base.errors": (
+        *("VllmModsError", "UsageError", "ManifestError", "DiffError", "TreeError"),
+        *("Unreachable", "NotRendered", "Refused", "NotRestored"),
+    ),
 }
+_HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
     from vllm_mods.api.apply import apply as apply

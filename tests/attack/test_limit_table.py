@@ -45,7 +45,7 @@ from vllm_mods.placing import locate, scopes, target
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
 from vllm_mods.run import engine, evidence, waiting
-from vllm_mods.run.service import service
+from vllm_mods.run.service import StartOptions, service
 from vllm_mods.scripts import bash, command_line, statements
 from vllm_mods.sharing import contents, repositories
 from vllm_mods.site import site as writing
@@ -151,7 +151,7 @@ def logged(folder: Path) -> None:
 
 def waited(_: Path) -> None:
     wanted = Pairing("x", "s", "org/m", "base", "vllm serve org/m --port 1")
-    one = service(wanted, image="x", command="x", cache="/")
+    one = service(wanted, StartOptions(), image="x", command="x", cache="/")
     there = engine.EngineContainer("docker", "x", {}, running=True, restarts=0)
     with mock.patch.object(engine, "container", return_value=there):
         waiting.wait(one, "docker")

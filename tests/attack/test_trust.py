@@ -175,6 +175,18 @@ def test_a_file_that_was_changed_after_it_was_listed_is_refused(project: Path, f
         vm.apply(mods(), "site")
 
 
+def test_a_file_for_images_is_held_to_it_too(project: Path) -> None:
+    folder = project / "mods/patches/tiny"
+    files = '[[files]]\nsource = "x.conf"\npath = "/opt/x/x.conf"\n\n[[variant]]'
+    (folder / "mod.toml").write_text(MOD.replace("[[variant]]", files))
+    (folder / "x.conf").write_text("a")
+    policy(project / "vllm-mods.toml", f'require_hashes = ["{listed(project)}"]')
+    trust.demand(mods())
+    (folder / "x.conf").write_text("b")
+    with pytest.raises(vm.Refused, match=r"x\.conf has the hash"):
+        trust.demand(mods())
+
+
 def test_what_was_read_before_is_held_to_it_by_its_bytes(project: Path) -> None:
     read = mods()
     policy(project / "vllm-mods.toml", f'require_hashes = ["{listed(project)}"]')

@@ -138,13 +138,13 @@ def test_the_base_is_named_as_it_was_used(
 
 
 def test_a_template_goes_where_the_image_says(image: FolderBase) -> None:
-    image.settings = {"Env": ["WORKSPACE_DIR=/srv/space"]}
+    image.configure({"Env": ["WORKSPACE_DIR=/srv/space"]})
     (image.root / "srv/space").mkdir(parents=True)
     made = drafted(image, WRITING)
     assert made.lock.templates[0].path == "/srv/space/t.jinja"
     assert "--chat-template /srv/space/t.jinja" in made.lock.command
     built = building.build(image, made, pairing_lock.dump(made.lock))
-    lay(built.image.layer, image.root)
+    lay(built.layer, image.root)
     assert (image.root / "srv/space/t.jinja").read_bytes() == TEMPLATE.data
 
 
@@ -160,41 +160,42 @@ def test_the_image_holds_what_apply_writes_and_the_lock(image: FolderBase) -> No
     made = drafted(image, epoch=7)
     data = pairing_lock.dump(made.lock)
     built = building.build(image, made, data)
-    assert built.removed == tuple(
-        f"{SITE}/vllm/__pycache__/a.{name}.pyc" for name in ("cpython-311", "cpython-312.opt-2")
-    )
-    lay(built.image.layer, image.root)
+    assert [one.path for one in made.entries if ".wh." in one.path] == [
+        f"{SITE}/vllm/__pycache__/.wh.a.{name}.pyc" for name in ("cpython-311", "cpython-312.opt-2")
+    ]
+    lay(built.layer, image.root)
     site = image.root / SITE
     assert (site / "vllm/a.py").read_bytes() == b"A = 2\n"
     assert (site / pairing_lock.PLACE).read_bytes() == data
     there = receipt.parse((site / receipt.RECEIPT).read_bytes())
     assert [mod.name for mod in there.mods] == ["patching", "writing"]
-    config = json.loads(built.image.config)
+    config = json.loads(built.config)
     assert config["created"] == "1970-01-01T00:00:07Z"
     assert config["config"]["Labels"]["vllm-mods.lock"] == f"sha256:{pairing_lock.digest(data)}"
     assert config["config"]["Labels"]["vllm-mods.mods"] == "patching@1.0.0 writing@1.0.0"
-    assert built.tag == f"small:0.19.1-{pairing_lock.digest(data)[:12]}"
+    assert pairing_lock.tag(made.lock, data) == f"small:0.19.1-{pairing_lock.digest(data)[:12]}"
 
 
 def test_a_base_that_has_the_mods_gets_the_lock_alone(image: FolderBase) -> None:
     first = drafted(image, PATCHING)
-    lay(building.build(image, first, b"{}").image.layer, image.root)
+    lay(building.build(image, first, b"{}").layer, image.root)
     again = drafted(image, PATCHING)
     assert again.lock.mods[0].verdict == "applied"
     assert again.lock.vllm.record == first.lock.vllm.record
     built = building.build(image, again, b"{}")
-    with tarfile.open(fileobj=io.BytesIO(built.image.layer)) as layer:
+    with tarfile.open(fileobj=io.BytesIO(built.layer)) as layer:
         files = [one.name for one in layer if one.isfile()]
     assert files == [f"{SITE}/{pairing_lock.PLACE}"]
 
 
 def test_where_the_base_comes_from_is_told_as_it_tells_it(image: FolderBase) -> None:
     source = {"org.opencontainers.image.source": "https://example.org/vllm"}
-    image.settings = {"Labels": {**source, "other": "1"}}
+    labels = {**source, "other": "1"}
+    image.configure({"Labels": labels})
     image.manifest_digest = f"sha256:{'e' * 64}"
     lock = drafted(image, WRITING).lock
     assert lock.base.manifest is None  # the same image has another one elsewhere, or none
-    said = building.labels(lock, b"{}", image.settings["Labels"])
+    said = building.labels(lock, b"{}", labels)
     assert said.items() >= source.items()
     assert "other" not in said
     assert "org.opencontainers.image.base.digest" not in said

@@ -14,7 +14,7 @@ from folder_base import FolderBase, lay
 from small_site import write
 
 from vllm_mods.base.errors import Refused
-from vllm_mods.build import layer
+from vllm_mods.build import layer, tarball
 from vllm_mods.build.content import content
 from vllm_mods.build.layer import Node
 from vllm_mods.formats import receipt
@@ -72,7 +72,7 @@ def layer_of(
 ) -> bytes:
     there = read_receipt(str(base.root / site))
     found = content(base, site, there, wanted, epoch=EPOCH, layer_format=layer_format)
-    return layer.write(base, found.nodes, found.gone, epoch=EPOCH)
+    return tarball.write(layer.entries(base, found.nodes, found.gone, epoch=EPOCH))
 
 
 def seen(root: Path) -> dict[str, tuple[object, ...]]:
@@ -272,7 +272,7 @@ def test_a_path_through_a_link_of_the_base_goes_where_it_leads(image: FolderBase
     (image.root / "srv").symlink_to("/var/srv")
     (image.root / "var/srv").mkdir(parents=True)
     nodes = [Node("lib/a", b"1", 0o644, EPOCH), Node("srv/new/b", b"2", 0o644, EPOCH)]
-    found = members(layer.write(image, nodes, ["lib/gone"], epoch=EPOCH))
+    found = members(tarball.write(layer.entries(image, nodes, ["lib/gone"], epoch=EPOCH)))
     assert set(found) == {
         "usr",
         "usr/lib",
@@ -288,7 +288,7 @@ def test_a_path_through_a_link_of_the_base_goes_where_it_leads(image: FolderBase
 def test_a_file_in_the_way_is_refused(image: FolderBase) -> None:
     (image.root / "srv").write_bytes(b"")
     with pytest.raises(Refused, match="folder:base: /srv is a file, and a folder is needed"):
-        layer.write(image, [Node("srv/a", b"", 0o644, 0)], [], epoch=0)
+        layer.entries(image, [Node("srv/a", b"", 0o644, 0)], [], epoch=0)
 
 
 def test_a_template_in_a_workspace_is_recorded_where_the_image_has_it(image: FolderBase) -> None:

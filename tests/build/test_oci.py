@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.build import archive, compare, oci, tarball
+from vllm_mods.build import archive, oci, reproduction, tarball
 from vllm_mods.build.tarball import TarEntry
-from vllm_mods.images.model import Descriptor
+from vllm_mods.images.model import Descriptor, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,9 +38,7 @@ LAYER = tarball.write([TarEntry("etc/a", b"1", 0o644)])
 
 
 def image(base: Mapping[str, object] = BASE, layer: bytes = LAYER) -> oci.BuiltImage:
-    return oci.append(
-        json.dumps(base).encode(), (BELOW,), layer, created_by="x", labels=LABELS, epoch=86_400
-    )
+    return oci.append(base, (BELOW,), layer, created_by="x", labels=LABELS, epoch=86_400)
 
 
 def members(data: bytes) -> dict[str, bytes]:
@@ -52,7 +50,7 @@ def members(data: bytes) -> dict[str, bytes]:
 def test_the_configuration_is_the_bases_with_a_layer_more() -> None:
     made = image()
     config = json.loads(made.config)
-    assert config["rootfs"]["diff_ids"] == ["sha256:" + "a" * 64, oci.digest(LAYER)]
+    assert config["rootfs"]["diff_ids"] == ["sha256:" + "a" * 64, digest_of(LAYER)]
     assert (config["architecture"], config["variant"], config["os"]) == ("arm64", "v8", "linux")
     assert config["config"] == {
         "Env": ["A=1"],
@@ -73,13 +71,13 @@ def test_the_manifest_names_the_layers_as_the_bases_does() -> None:
     assert manifest["layers"][0]["mediaType"] == f"{oci.LAYER}+gzip"
     assert manifest["layers"][1] == {
         "mediaType": f"{oci.LAYER}+gzip",
-        "digest": oci.digest(made.packed),
+        "digest": digest_of(made.packed),
         "size": len(made.packed),
     }
-    assert made.layer_digest == oci.digest(LAYER)
-    assert manifest["config"]["digest"] == oci.digest(made.config) == made.config_digest
+    assert made.layer_digest == digest_of(LAYER)
+    assert manifest["config"]["digest"] == digest_of(made.config) == made.config_digest
     assert manifest["annotations"] == LABELS
-    assert made.manifest_digest == oci.digest(made.manifest)
+    assert made.manifest_digest == digest_of(made.manifest)
 
 
 def test_the_id_does_not_depend_on_where_the_base_was_read() -> None:
@@ -112,7 +110,7 @@ def test_a_thin_archive_is_a_layout_and_a_docker_archive_with_the_new_layer_alon
 
 
 def test_without_the_bases_manifest_it_is_a_docker_archive_only() -> None:
-    made = oci.append(json.dumps(BASE).encode(), None, LAYER, created_by="x", labels={}, epoch=0)
+    made = oci.append(BASE, None, LAYER, created_by="x", labels={}, epoch=0)
     assert made.manifest_digest is None
     files = members(archive.thin(made, "p:1"))
     assert "index.json" not in files
@@ -136,7 +134,7 @@ def test_names_in_full(ref: str, full: str) -> None:
 def test_where_two_images_differ() -> None:
     entry = TarEntry("usr/a.py", b"x = 1\n", 0o644, mtime=5)
     one = archive.thin(image(layer=tarball.write([entry])), "p:1")
-    assert compare.differences(one, one) == ()
+    assert reproduction.differences(one, one) == ()
     for changed, said in (
         (entry._replace(data=b"x = 2\n"), "layer: usr/a.py: byte 4: b'1\\n' and b'2\\n'"),
         (entry._replace(mode=0o600), "layer: usr/a.py: mode 0644 and 0600"),
@@ -145,6 +143,6 @@ def test_where_two_images_differ() -> None:
         (entry._replace(path="usr/b.py"), "layer: usr/a.py: only in the first"),
     ):
         other = archive.thin(image(layer=tarball.write([changed])), "p:1")
-        assert said in compare.differences(one, other)
+        assert said in reproduction.differences(one, other)
     longer = archive.thin(image({**BASE, "os": "other"}, tarball.write([entry])), "p:1")
-    assert "config: os: linux and other" in compare.differences(one, longer)
+    assert "config: os: linux and other" in reproduction.differences(one, longer)

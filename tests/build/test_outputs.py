@@ -7,6 +7,7 @@ import io
 import json
 import os
 import threading
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 
@@ -16,12 +17,12 @@ from folder_base import FolderBase
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.build import archive, oci, outputs, tarball
-from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs import engine, files, registry
 from vllm_mods.build.remembered_base import Remembered
 from vllm_mods.build.tarball import TarEntry
 from vllm_mods.images import oci as reading
-from vllm_mods.images.model import Descriptor
+from vllm_mods.images.model import Descriptor, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,17 +49,19 @@ class WithBlobs(FolderBase):
 
 def based(root: Path, data: bytes = BELOW) -> WithBlobs:
     found = WithBlobs(root)
-    digest = oci.digest(BELOW)
+    digest = digest_of(BELOW)
     found.diff_ids = (digest,)
+    found.configure({})
     found.layers = (Descriptor(oci.LAYER, digest, len(BELOW)),)
     found.blobs = (Opener(data, digest),)
     return found
 
 
-def built(base: FolderBase, text: bytes = b"1") -> Built:
+def built(base: FolderBase, text: bytes = b"1") -> BuiltImage:
     layer = tarball.write([TarEntry("etc/a", text, 0o644)])
-    image = oci.append(base.config, base.layers, layer, created_by="x", labels={}, epoch=0)
-    return Built(image=image, tag=TAG, removed=())
+    return oci.append(
+        json.loads(base.config), base.layers, layer, created_by="x", labels={}, epoch=0
+    )
 
 
 def test_a_layout_holds_every_blob_under_its_digest(tmp_path: Path) -> None:
@@ -148,18 +151,17 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def into_engine(made: Built, where: str) -> str:
-    with engine.looking_up(where, TAG) as asked:
-        return engine.write(made, where, TAG, asked)
+def into_engine(made: BuiltImage, where: str) -> str:
+    return engine.write(made, where, TAG, partial(engine.tagged, where, TAG))
 
 
 def test_an_engine_gets_the_new_layer_alone(docker: Path, tmp_path: Path) -> None:
     made = built(based(tmp_path))
-    (docker / "next").write_text(made.image.config_digest)
-    assert into_engine(made, "docker") == made.image.config_digest
-    assert (docker / "loaded").read_bytes() == archive.thin(made.image, TAG)
+    (docker / "next").write_text(made.config_digest)
+    assert into_engine(made, "docker") == made.config_digest
+    assert (docker / "loaded").read_bytes() == archive.thin(made, TAG)
     (docker / "loaded").unlink()
-    assert into_engine(made, "docker") == made.image.config_digest
+    assert into_engine(made, "docker") == made.config_digest
     assert not (docker / "loaded").exists()
 
 
@@ -260,7 +262,7 @@ def from_registry(host: str, root: Path) -> WithBlobs:
     return base
 
 
-def pushed_to(made: Built, base: FolderBase, ref: str, tag: str) -> registry.Pushed:
+def pushed_to(made: BuiltImage, base: FolderBase, ref: str, tag: str) -> registry.Pushed:
     push = registry.prepare([(made, base)], ref, tag)
     return registry.push(push, [base], [registry.Attached()])
 
@@ -269,12 +271,12 @@ def test_a_push_sends_what_is_new_and_the_manifest_last(host: str, tmp_path: Pat
     base = from_registry(host, tmp_path)
     made = built(base)
     pushed = pushed_to(made, base, f"{host}/me/it", TAG)
-    assert pushed == (f"{host}/me/it:1-2", made.image.manifest_digest, pushed.sent)
+    assert pushed == (f"{host}/me/it:1-2", made.manifest_digest, pushed.sent)
     puts = [(path, size) for method, path, size in Fake.sent if method == "PUT"]
     assert [size for _, size in puts] == [
-        len(made.image.layer_blob[1]),
-        len(made.image.config),
-        len(made.image.manifest or b""),
+        len(made.layer_blob[1]),
+        len(made.config),
+        len(made.manifest or b""),
     ]
     assert puts[-1][0] == "/v2/me/it/manifests/1-2"
     assert pushed.sent == sum(size for _, _, size in Fake.sent)
@@ -313,9 +315,9 @@ def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> No
     push = registry.prepare(images, f"{host}/me/it", TAG)
     pushed = registry.push(push, [base, base], [registry.Attached()] * 3)
     puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
-    named = [f"/v2/me/it/manifests/{one.image.manifest_digest}" for one, _ in images]
+    named = [f"/v2/me/it/manifests/{one.manifest_digest}" for one, _ in images]
     assert puts == [*named, "/v2/me/it/manifests/1-2"]
-    assert pushed.digest == oci.digest(oci.platforms([one.image for one, _ in images]))
+    assert pushed.digest == digest_of(oci.platforms([one for one, _ in images]))
 
 
 def test_a_tag_of_an_index_is_not_moved_by_an_image(
@@ -334,10 +336,10 @@ def test_an_image_that_another_zlib_packed_is_there_already(
 ) -> None:
     base = from_registry(host, tmp_path)
     made = built(base)
-    there = {"config": {"digest": made.image.config_digest}, "layers": []}
+    there = {"config": {"digest": made.config_digest}, "layers": []}
     monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
     pushed = pushed_to(made, base, f"{host}/me/it:x", TAG)
-    assert pushed.digest != made.image.manifest_digest
+    assert pushed.digest != made.manifest_digest
     assert not [path for method, path, _ in Fake.sent if method == "PUT"]
     there["config"] = {"digest": "sha256:0"}
     monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
@@ -410,5 +412,5 @@ def test_the_readers_of_layers_can_be_linked(tmp_path: Path) -> None:
     opener = base.blobs[0]
     opener.open = lambda: cast("BinaryIO", layer.open("rb"))  # type: ignore[method-assign]
     files.layout([(built(base), base)], str(tmp_path / "layout"), TAG)
-    place = tmp_path / "layout" / oci.blob_path(oci.digest(BELOW))
+    place = tmp_path / "layout" / oci.blob_path(digest_of(BELOW))
     assert place.samefile(layer)

@@ -83,7 +83,7 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call) -> None:
     [
         (("fast",), "whose log?"),
         (("fast", "--log", "x", "--container", "y"), "whose log?"),
-        (("fast", "--log", "/nowhere"), "/nowhere: No such file"),
+        (("fast", "--log", "/nowhere"), "/nowhere cannot be read: No such file"),
         (("fast", "--container", "--all"), "is no name of a container"),
         (("--log", os.devnull), "which mods?"),
         (("fst", "--log", os.devnull), "there is no mod named `fst`"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from vllm_mods.cli import matrix, options
+from vllm_mods.cli import answers, matrix
 from vllm_mods.cli.ending import complain
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def shown() -> Callable[[str, int, int | None], None]:
-    show = options.progress()
+    show = answers.progress()
     assert show is not None
     return show
 
@@ -52,10 +52,10 @@ def test_an_error_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nobody_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     there = terminal(monkeypatch)
     monkeypatch.setenv("TERM", "dumb")
-    assert options.progress() is None
+    assert answers.progress() is None
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", io.StringIO())
-    assert options.progress() is None
+    assert answers.progress() is None
     assert not there.getvalue()
 
 

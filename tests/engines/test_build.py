@@ -88,7 +88,7 @@ def test_old_bytecode_does_not_run(engine: Engine, tool: Tool) -> None:
         ]
     opened = open_base(f"docker:{NAME}")
     wrong = oci.append(
-        opened.config, None, tarball.write(entries), created_by="x", labels={}, epoch=0
+        json.loads(opened.config), None, tarball.write(entries), created_by="x", labels={}, epoch=0
     )
     opened.close()
     _load(engine, archive.thin(wrong, "small:wrong"))

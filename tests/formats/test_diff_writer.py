@@ -67,28 +67,25 @@ def test_the_section_is_the_nearest_definition_above() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "new_path"),
+    ("before", "after"),
     [
-        (None, b"a\n", None),
-        (b"a\n", None, None),
-        (None, b"", None),
-        (b"a\nb\nc\n", b"a\nb\nd\n", "vllm/b.py"),
-        (b"a\n", b"a\n", "vllm/b.py"),
-        (b"a\nb", b"a\nb\n", None),
-        (b"a\nb\n", b"a\nb", None),
-        (b"a\r\nb\r\n", b"a\r\nc\r\n", None),
+        (None, b"a\n"),
+        (b"a\n", None),
+        (None, b""),
+        (b"a\nb\nc\n", b"a\nb\nd\n"),
+        (b"a\nb", b"a\nb\n"),
+        (b"a\nb\n", b"a\nb"),
+        (b"a\r\nb\r\n", b"a\r\nc\r\n"),
     ],
 )
-def test_git_takes_it(
-    before: bytes | None, after: bytes | None, new_path: str | None, tmp_path: Path
-) -> None:
-    patch = diff_writer.file_diff(PATH, before, after, new_path=new_path)
+def test_git_takes_it(before: bytes | None, after: bytes | None, tmp_path: Path) -> None:
+    patch = diff_writer.file_diff(PATH, before, after)
     diff.parse(patch, "patch")
     (tmp_path / "vllm").mkdir()
     if before is not None:
         (tmp_path / PATH).write_bytes(before)
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, check=True)
-    result = tmp_path / (new_path or PATH)
+    result = tmp_path / PATH
     assert (result.read_bytes() if result.exists() else None) == after
 
 

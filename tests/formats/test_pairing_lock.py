@@ -9,7 +9,6 @@ from vllm_mods.base.errors import ManifestError
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import (
     LockedBase,
-    LockedChange,
     LockedEntry,
     LockedImage,
     LockedMod,
@@ -18,6 +17,7 @@ from vllm_mods.formats.pairing_lock import (
     LockedWheel,
     PairingLock,
 )
+from vllm_mods.formats.receipt import FileHash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def locked(name: str, after: str = B) -> LockedMod:
         digest=C,
         variant="0.20",
         verdict="applies",
-        files=(LockedChange("vllm/a.py", A, after), LockedChange("vllm/new.py", None, B)),
+        files=(FileHash("vllm/a.py", A, after), FileHash("vllm/new.py", None, B)),
     )
 
 

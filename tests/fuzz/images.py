@@ -6,7 +6,6 @@ import io
 import json
 import os
 import tarfile
-from typing import TYPE_CHECKING
 
 import making_images as making
 
@@ -16,10 +15,9 @@ from fuzz.parts import joined, taken
 from vllm_mods.base.cache import Cache
 from vllm_mods.build.remembered_base import Remembered
 from vllm_mods.images import layer, layout
+from vllm_mods.images.model import Base
+from vllm_mods.images.oci import Opening
 from vllm_mods.trees.image import ImageTree, find_site_root
-
-if TYPE_CHECKING:
-    from vllm_mods.images.model import Base
 
 SITE = "usr/local/lib/python3.12/dist-packages"
 FILES: dict[str, making.Thing] = {
@@ -81,7 +79,7 @@ def _index(data: bytes, folder: str) -> None:
     with open(os.path.join(place, "index.json"), "wb") as file:
         file.write(index)
     cache = Cache(os.path.join(folder, "cache"))
-    _use(layout.open_layout(place, reference="x", cache=cache, progress=None))
+    _use(layout.open_layout(place, Opening("x", cache)))
 
 
 def _index_seeds() -> tuple[bytes, ...]:
@@ -113,7 +111,7 @@ def _archive(data: bytes, folder: str) -> None:
     with open(place, "wb") as file:
         file.write(data)
     cache = Cache(os.path.join(folder, "cache"))
-    _use(layout.open_archive(place, reference="x", cache=cache, progress=None))
+    _use(layout.open_archive(place, Opening("x", cache)))
 
 
 def _archive_seeds() -> tuple[bytes, ...]:
@@ -140,11 +138,10 @@ def _archive_seeds() -> tuple[bytes, ...]:
     return tuple(found)
 
 
-class _Told:
+class _Told(Base):
     """A base of which only the configuration is known."""
 
     reference, where = "x", "docker"
-    manifest = manifest_digest = layers = None
     config, config_digest = b"{}", "sha256:" + "1" * 64
     diff_ids = ()
 

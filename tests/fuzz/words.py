@@ -15,6 +15,7 @@ from serve_tree import FILES
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.formats import pairing, pairing_lock
+from vllm_mods.formats.receipt import FileHash
 from vllm_mods.lint import places
 from vllm_mods.making import exporting, from_script, python_code, reading
 from vllm_mods.making.compose import Wanted
@@ -81,7 +82,7 @@ def _pairing_lock_seeds() -> tuple[bytes, ...]:
                 "5" * 64,
                 "a",
                 "applies",
-                (pairing_lock.LockedChange("vllm/x.py", "6" * 64, "7" * 64),),
+                (FileHash("vllm/x.py", "6" * 64, "7" * 64),),
             ),
         ),
         templates=(pairing_lock.LockedTemplate("/w/small.jinja", "3" * 64),),

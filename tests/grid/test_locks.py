@@ -7,13 +7,14 @@ from mod_making import mod, variant
 
 from vllm_mods.base.model import Mod, Verdict
 from vllm_mods.formats import mod_lock
-from vllm_mods.formats.mod_lock import LockedFile, LockedTree
+from vllm_mods.formats.mod_lock import LockedTree
+from vllm_mods.formats.receipt import FileHash
 from vllm_mods.grid.answer import Answer, failed
 from vllm_mods.grid.locks import Updated, against_committed, lock_from, updated
 from vllm_mods.grid.run import Computed
 
 MOD = mod(variant(vllm=">=0.19"), manifest=b"schema = 1\n")
-FILE = LockedFile(path="vllm/a.py", before="1", after="2")
+FILE = FileHash(path="vllm/a.py", before="1" * 64, after="2" * 64)
 STATE = LockedTree(
     vllm=(),
     in_range=True,
@@ -67,7 +68,7 @@ def test_a_lock_that_says_what_is_found_is_good() -> None:
     "changed",
     [
         GOOD._replace(locked=STATE._replace(verdict="moved")),
-        GOOD._replace(locked=STATE._replace(files=(FILE._replace(after="3"),))),
+        GOOD._replace(locked=STATE._replace(files=(FILE._replace(after="3" * 64),))),
         GOOD._replace(witness="other"),
         GOOD._replace(locked=STATE._replace(beside=("vllm/b.py",))),
     ],
@@ -115,7 +116,9 @@ def test_a_lock_of_another_state_of_the_mod_is_stale() -> None:
 
 # --- written again -----------------------------------------------------------------
 
-OTHER_STATE = GOOD._replace(locked=STATE._replace(files=(FILE._replace(before="7"),)), witness="x")
+OTHER_STATE = GOOD._replace(
+    locked=STATE._replace(files=(FILE._replace(before="7" * 64),)), witness="x"
+)
 
 
 def again(of: Mod, **answers: Answer) -> Updated:

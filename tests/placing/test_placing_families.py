@@ -15,6 +15,7 @@ from sampling import examples
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod, ModPlan, Verdict
 from vllm_mods.formats import mod_lock
+from vllm_mods.formats.receipt import FileHash
 from vllm_mods.planning.planner import plan
 
 PATH = "vllm/x.py"
@@ -556,11 +557,7 @@ def forged(mod_: Mod, before: str, result: str, line: int, scope: str) -> bytes:
         in_range=True,
         variant="one",
         verdict="applies",
-        files=(
-            mod_lock.LockedFile(
-                path=PATH, before=sha256(before.encode()), after=sha256(result.encode())
-            ),
-        ),
+        files=(FileHash(path=PATH, before=sha256(before.encode()), after=sha256(result.encode())),),
         hunks=(
             mod_lock.LockedHunk(patch="one/0.patch", path=PATH, number=1, line=line, scope=scope),
         ),

@@ -11,6 +11,7 @@ from small_plans import PATH, after, codes, found, one, tree
 
 from vllm_mods.base.model import Mod, ModPlan, OverlayFile, TemplateFile, Verdict
 from vllm_mods.formats import mod_lock
+from vllm_mods.formats.receipt import FileHash
 
 TEXT = "def f():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    return a\n"
 DONE = TEXT.replace("b = 2", "b = 9")
@@ -144,7 +145,7 @@ def test_a_lock_whose_result_is_another_file_is_not_believed() -> None:
     (file,) = state.files
     for files in (
         (file._replace(after="0" * 64),),
-        (file, mod_lock.LockedFile("vllm/other.py", None, "0" * 64)),
+        (file, FileHash("vllm/other.py", None, "0" * 64)),
     ):
         planned = one(locked(plain, tree(TEXT), files=files), tree(TEXT))
         assert not planned.vouched

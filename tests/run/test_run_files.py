@@ -16,8 +16,8 @@ import yaml
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.run import files, start
-from vllm_mods.run.service import Service, head, service, worker
+from vllm_mods.run import files
+from vllm_mods.run.service import Service, StartOptions, head, line, service, worker
 
 COMMAND = "export A='b c'\nvllm serve org/m \\\n  --template 'x y' $HOME 50% $(id)"
 WANTED = Pairing(
@@ -31,12 +31,16 @@ WANTED = Pairing(
 
 
 def made(wanted: Pairing = WANTED, **given: Any) -> Service:
-    return service(wanted, image="small:1-abc", command=COMMAND, cache="/cache", **given)
+    arguments = given.pop("arguments", ())
+    asked = StartOptions(**given)
+    return service(
+        wanted, asked, image="small:1-abc", command=COMMAND, cache="/cache", arguments=arguments
+    )
 
 
 def test_the_line_has_what_a_server_of_models_needs() -> None:
-    line = start.line("docker", made(arguments=("--max-model-len", "9 9")), env_files=["/e"])
-    assert shlex.join(line) == (
+    started = line("docker", made(arguments=("--max-model-len", "9 9")), env_files=["/e"])
+    assert shlex.join(started) == (
         "docker run --detach --name qwen3.5_x --label vllm-mods.run=qwen3.5_x --restart unless-stopped "
         "--gpus all --shm-size 16g --publish 9000:9000 --volume /cache:/root/.cache/huggingface "
         "--env-file /e small:1-abc --max-model-len '9 9'"
@@ -44,14 +48,14 @@ def test_the_line_has_what_a_server_of_models_needs() -> None:
 
 
 def test_podman_takes_gpus_by_cdi_and_docker_by_a_quoted_list() -> None:
-    words = start.line("podman", made(gpus="0,2"))
+    words = line("podman", made(gpus="0,2"))
     assert [words[n + 1] for n, word in enumerate(words) if word == "--device"] == [
         "nvidia.com/gpu=0",
         "nvidia.com/gpu=2",
     ]
-    docker = start.line("docker", made(gpus="0,2"))
+    docker = line("docker", made(gpus="0,2"))
     assert docker[docker.index("--gpus") + 1] == '"device=0,2"'
-    none = start.line("docker", made(gpus="none"))
+    none = line("docker", made(gpus="none"))
     assert not {"--gpus", "--device"} & set(none)
 
 
@@ -59,7 +63,7 @@ def test_a_model_that_is_a_path_is_mounted_there_and_not_written_to() -> None:
     there = WANTED._replace(model="/models/m")
     assert made(there).mounts == (("/models/m", "/models/m", True),)
     mount = "type=bind,source=/data/m,target=/models/m,readonly"
-    assert mount in start.line("docker", made(there, model="/data/m"))
+    assert mount in line("docker", made(there, model="/data/m"))
     with pytest.raises(UsageError, match="names org/m on the Hub"):
         made(model="/data/m")
 

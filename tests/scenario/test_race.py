@@ -14,7 +14,7 @@ from sampling import few
 from small_site import FILES, ONE, build, sha, snapshot, transition, write
 
 from vllm_mods.base.errors import NotRestored, Refused, UsageError
-from vllm_mods.cli import matrix
+from vllm_mods.cli import named_files
 from vllm_mods.library import writing
 from vllm_mods.site.journal import FILE, PREFIX
 from vllm_mods.site.state_folder import read_state
@@ -184,10 +184,10 @@ def test_outputs_are_not_written_through_a_planted_link(tmp_path: Path) -> None:
     for plant in (staged.symlink_to, staged.hardlink_to):
         plant(theirs)
         with pytest.raises(UsageError, match="cannot be written"):
-            matrix._write(str(place), b"page")
+            named_files.write(str(place), b"page")
         assert theirs.read_bytes() == b"theirs"
         staged.unlink()
-    matrix._write(str(place), b"page")
+    named_files.write(str(place), b"page")
     assert place.read_bytes() == b"page"
     assert not staged.exists()
 

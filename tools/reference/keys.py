@@ -8,22 +8,21 @@ from unittest import mock
 
 from reference.markdown import code, plain, table
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.formats import manifest, pairing
+from vllm_mods.formats import manifest, pairing, toml_table
 from vllm_mods.formats.toml_table import Table, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
 
 class _Asked(Table):
     """A table that notes what it is asked for, and has one of everything below it."""
 
-    rows: dict[str, tuple[str, str]]
+    asked: dict[str, tuple[str, str]]
 
     def note(self, key: str, kind: str, *, required: bool = False) -> None:
         at = f"{self.at}.{key}" if self.at else key
-        self.rows.setdefault(at, (kind, "yes" if required else ""))
+        self.asked.setdefault(at, (kind, "yes" if required else ""))
 
     def get(self, key: str, kind: Any, *, required: bool = False) -> Any:
         self.note(key, in_words(kind()), required=required)
@@ -33,9 +32,12 @@ class _Asked(Table):
         self.note(key, words, required=required)
         return super().match(key, pattern, words, required=required)
 
-    def choice(self, key: str, allowed: tuple[str, ...], default: str) -> str:
-        self.note(key, f"{', '.join(map(code, allowed))}; {code(default)} unless said")
-        return super().choice(key, allowed, default)
+    def choice(
+        self, key: str, allowed: tuple[str, ...], default: str, *, required: bool = False
+    ) -> str:
+        unless = "" if required else f"; {code(default)} unless said"
+        self.note(key, f"{', '.join(map(code, allowed))}{unless}", required=required)
+        return super().choice(key, allowed, default, required=required)
 
     def strings(self, key: str, pattern: str | None = None, words: str = "") -> tuple[str, ...]:
         self.note(key, f"an array; each {words or 'a string'}")
@@ -63,21 +65,21 @@ class _Asked(Table):
     def _below(self, _table: object, key: str) -> Table:
         at = f"{self.at}.{key}" if self.at else key
         below = type(self)({}, at, self.problems)
-        below.rows = self.rows
+        below.asked = self.asked
         return below
 
 
 def of_mods() -> str:
     """Return a row per key of a mod.toml."""
-    return _table(asked(manifest, manifest.from_toml))
+    return _table(asked(manifest.from_toml))
 
 
 def of_pairings() -> str:
     """Return a row per key of a pairing."""
-    return _table(asked(pairing, pairing.parse))
+    return _table(asked(pairing.parse))
 
 
-def asked(module: ModuleType, reader: Callable[[bytes, str], object]) -> dict[str, tuple[str, str]]:
+def asked(reader: Callable[[bytes, str], object]) -> dict[str, tuple[str, str]]:
     """Return each key that a reader of manifests asks for: what it takes, and if it must be there.
 
     It is asked to read an empty file, and refuses that when it has asked for everything.
@@ -86,10 +88,10 @@ def asked(module: ModuleType, reader: Callable[[bytes, str], object]) -> dict[st
 
     def recorder(*arguments: Any, **named: Any) -> _Asked:
         made = _Asked(*arguments, **named)
-        made.rows = rows
+        made.asked = rows
         return made
 
-    with mock.patch.object(module, "Table", recorder), contextlib.suppress(ManifestError):
+    with mock.patch.object(toml_table, "Table", recorder), contextlib.suppress(ManifestError):
         reader(b"", "empty")
     inner = {key for key, (kind, _) in rows.items() if kind != "a table"}
     kept = [key for key in rows if key in inner or not any(k.startswith(f"{key}.") for k in inner)]

@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from vllm_mods.build import layer, oci, tarball
-from vllm_mods.build.building import Built
 from vllm_mods.build.outputs.files import layout
 from vllm_mods.images.model import Base
 from vllm_mods.images.open import open_base
@@ -83,14 +82,14 @@ def write(
         }
         nodes.append(layer.Node("work", None, 0o755, epoch))
         image = oci.append(
-            json.dumps(found).encode(),
+            found,
             base.layers,
             tarball.write(layer.entries(base, nodes, (), epoch=epoch)),
             created_by=f"vllm-mods {version}",
             labels=labels,
             epoch=epoch,
         )
-        images.append((Built(image, f"vllm-mods:{version}", ()), base))
+        images.append((image, base))
     layout(images, str(folder), f"vllm-mods:{version}")
     index = json.loads((folder / "index.json").read_bytes())
     return str(index["manifests"][0]["digest"])

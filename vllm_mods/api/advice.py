@@ -78,11 +78,15 @@ def left_out(made: Plan, *, allowed: bool) -> list[str]:
 def refusal(made: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
     """Say why nothing was done, in terms of each mod that does not go in."""
     said = "".join(f"{note}; " for note in notes)
-    lines = [
-        f"{said}nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"
-    ]
+    head = f"{said}nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"
+    return Refused("\n".join((head, *reasons(made))), hint=hint_of(made, tree), plan=made)
+
+
+def reasons(made: Plan) -> list[str]:
+    """Return a line for each mod that does not go in, and below it why."""
+    lines = []
     for one in made.mods:
         if not one.verdict.ok:
             lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
             lines += [f"    {finding}" for finding in one.findings]
-    return Refused("\n".join(lines), hint=hint_of(made, tree), plan=made)
+    return lines

@@ -7,6 +7,7 @@ a tree is read that is to be changed.
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from vllm_mods.api import claims, ground, taking_out
 from vllm_mods.api.advice import left_out, next_command, refusal
 from vllm_mods.api.ground import Ground
 from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
-from vllm_mods.base.errors import UsageError, refusing
+from vllm_mods.base.errors import Refused, UsageError, refusing
 from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
@@ -29,7 +30,7 @@ Folder = str | os.PathLike[str]
 
 
 class Terms(NamedTuple):
-    """On what terms mods go into a tree: the keywords of ``apply`` that a rehearsal has too."""
+    """On what terms mods go into a tree: the keywords of ``apply``, and whether anything is written."""
 
     workspace: Folder | None = None
     strict_version: bool = False
@@ -37,6 +38,8 @@ class Terms(NamedTuple):
     keep_links: bool = False
     planned: Callable[[Plan], object] | None = None
     without_files: bool = False
+    source_date_epoch: int | None = None
+    write: bool = True
 
 
 def plan(
@@ -110,26 +113,49 @@ def apply(
     >>> vm.apply(mods, done.target).changed
     ()
     """
-    terms = Terms(workspace, strict_version, only_supported, keep_links, planned, without_files)
+    how = (workspace, strict_version, only_supported, keep_links, planned, without_files)
+    return carried_out(mods, target, Terms(*how, source_date_epoch))
+
+
+def carried_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
+    """Do what ``apply`` does; if nothing is to be written, tell what it would do, and raise what it would refuse.
+
+    A tree in which an earlier run was interrupted is refused then: only undoing that tells what is there.
+    """
     notes: list[str] = []
     _check_mods(mods)
     trust.demand(mods)
     with refusing():
-        tree, there = opened(target, workspace, recovering=notes.append)
-        made, wanted = decided(mods, tree, there, notes, terms)
+        recovering = notes.append if terms.write else None
+        tree, there = opened(target, terms.workspace, recovering=recovering)
+        if not terms.write:
+            check_finished(tree, there, "apply")
+        made, wanted = _decided(mods, tree, there, notes, terms)
         changed: tuple[str, ...] = ()
         if wanted is not None:
-            outcome = transaction.commit(
-                tree.root,
-                wanted,
-                workspace=tree.workspace,
-                source_date_epoch=source_date_epoch,
-                keep_links=keep_links,
-                known=there,
-            )
+            outcome = brought(tree, there, wanted, terms)
             changed = outcome.changed
             notes += outcome.notes
     return Applied(tree.root, made, changed, tuple(notes), templates_of(tree))
+
+
+def check_finished(tree: FolderTree, there: State, what: str) -> None:
+    """Raise ``Refused`` for a tree in which an earlier run was interrupted: ``what`` undoes that first."""
+    if there.unfinished is not None:
+        raise Refused(
+            f"{tree.spec}: an earlier run was interrupted here; {what} would undo that first",
+            hint=f"vllm-mods status --target {tree.spec}",
+        )
+
+
+def brought(
+    tree: FolderTree, there: State, wanted: transaction.Transition, terms: Terms
+) -> transaction.Outcome:
+    """Bring a tree to what is wanted, or only tell what that would change."""
+    do = transaction.rehearse
+    if terms.write:
+        do = functools.partial(transaction.commit, source_date_epoch=terms.source_date_epoch)
+    return do(tree.root, wanted, workspace=tree.workspace, keep_links=terms.keep_links, known=there)
 
 
 def templates_of(tree: FolderTree) -> str:
@@ -137,7 +163,7 @@ def templates_of(tree: FolderTree) -> str:
     return tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
 
 
-def decided(
+def _decided(
     mods: Sequence[Mod], tree: FolderTree, there: State, notes: list[str], terms: Terms
 ) -> tuple[Plan, transaction.Transition | None]:
     """Return the plan of mods, and what brings the tree there, None where nothing is to be done.
@@ -191,7 +217,7 @@ def revert(
         names = _in_tree(names, there, tree)
         known = tuple(entry.name for entry in there.mods)
         gone = names or known
-        outcome = None
+        changed: tuple[str, ...] = ()
         if there.receipt is not None:
             undone = integrity.undone_in(there)
             # what an installer has undone is out already, and is not put in again by this
@@ -208,15 +234,11 @@ def revert(
                 source_date_epoch=source_date_epoch,
                 known=there,
             )
+            changed = outcome.changed
+            notes += outcome.notes
         version = tree.version
-    return Reverted(
-        target=tree.root,
-        version=version,
-        reverted=gone,
-        mods=tuple(entry for entry in there.mods if entry.name not in gone),
-        changed=() if outcome is None else outcome.changed,
-        notes=(*notes, *(() if outcome is None else outcome.notes)),
-    )
+    stay = tuple(entry for entry in there.mods if entry.name not in gone)
+    return Reverted(tree.root, version, gone, stay, changed, tuple(notes))
 
 
 def status(target: Folder, *names: str) -> Status:
@@ -243,12 +265,11 @@ def status(target: Folder, *names: str) -> Status:
     if names:
         named = of_mods(found, [entry for entry in there.mods if entry.name in names])
         found = (*(one for one in found if one.code == "unfinished"), *named)
-    unfinished = there.unfinished is not None
     return Status(
         target=tree.root,
         version=tree.version,
         receipt=there.receipt,
-        unfinished=unfinished,
+        unfinished=there.unfinished is not None,
         findings=found,
         undone=undone.paths,
         hint=None if all_well(found) else next_command(tree, there.receipt, undone, found),

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.api import apply, claims, ground
 from vllm_mods.api.advice import left_out, refusal
 from vllm_mods.api.apply import Folder, Terms
-from vllm_mods.base.errors import Refused, refusing
+from vllm_mods.base.errors import refusing
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.formats.receipt import ReceiptMod
 from vllm_mods.library import trust
-from vllm_mods.site import integrity, state_folder, transaction, transitions
+from vllm_mods.site import integrity, state_folder, transitions
 from vllm_mods.site.undone import Undone
 
 
@@ -35,21 +34,15 @@ class Exactly(NamedTuple):
     templates: str
 
 
-def hold(
-    mods: Sequence[Mod], target: Folder, terms: Terms, *, epoch: int | None, write: bool
-) -> Exactly:
+def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
     """Make a tree hold exactly these mods, or tell what that would take. Raises as ``apply`` does."""
     trust.demand(mods)
     notes: list[str] = []
     with refusing():
         tree, there = apply.opened(
-            target, terms.workspace, recovering=notes.append if write else None
+            target, terms.workspace, recovering=notes.append if terms.write else None
         )
-        if there.unfinished is not None:
-            raise Refused(
-                f"{tree.spec}: an earlier run was interrupted here; sync would undo that first",
-                hint=f"vllm-mods status --target {tree.spec}",
-            )
+        apply.check_finished(tree, there, "sync")
         gone = integrity.undone_in(there) if there.receipt else Undone()
         left = there.receipt
         if left is not None:
@@ -62,26 +55,14 @@ def hold(
         if not made.ok:
             raise refusal(made, tree, notes)
         notes += left_out(made, allowed=terms.without_files)
-        wanted = transitions.forward(made, None)
-        if left is not None:
-            wanted = transitions.revert_transition(
-                tree.root, left, mods=wanted.mods, changes=made.changes, sources=wanted.sources
-            )._replace(undone=gone.paths)
+        if left is None:
+            wanted = transitions.forward(made, None)
+        else:
+            wanted = ground.anew(tree.root, left, made)._replace(undone=gone.paths)
         settled = wanted.mods == there.mods and not wanted.writes
         changed: tuple[str, ...] = ()
         if not settled:
-            do = (
-                functools.partial(transaction.commit, source_date_epoch=epoch)
-                if write
-                else transaction.rehearse
-            )
-            outcome = do(
-                tree.root,
-                wanted,
-                workspace=tree.workspace,
-                keep_links=terms.keep_links,
-                known=there,
-            )
+            outcome = apply.brought(tree, there, wanted, terms)
             changed, notes = outcome.changed, [*notes, *outcome.notes]
     was = {one.name: one for one in there.mods}
     now = {one.name: one for one in wanted.mods}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
@@ -86,24 +86,35 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
         one.mod.name: one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok
     }
     named = {one.mod.name: one for one in there.mods} | named
-    gone = ground.undone.mods(ground.receipt)
-    shown = tuple(
-        one._replace(findings=(*one.findings, _was_in(one.mod.name))) if name in gone else one
-        for name, one in named.items()
-    )
+    for name in ground.undone.mods(ground.receipt):
+        if name in named:
+            message = f"{name} was in, and another installation of vLLM has undone that"
+            found = (*named[name].findings, Finding("undone", message, level=Level.NOTE))
+            named[name] = named[name]._replace(findings=found)
     changes = tuple(
         change for change in whole.changes if ground.tree.read(change.path) != change.after
     )
-    return Planned(Plan(ground.tree.spec, ground.tree.version, shown, changes), whole)
+    return Planned(Plan(ground.tree.spec, ground.tree.version, (*named.values(),), changes), whole)
 
 
 def transition(ground: Ground, whole: Plan, root: str) -> Transition:
     """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
     assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
-    forward = transitions.forward(whole, None)
+    there = anew(root, ground.left, whole)
+    return there._replace(undone=ground.undone.paths, aside=undone.free_name(root))
+
+
+def anew(root: str, there: Receipt, made: Plan, *, discard_edits: bool = False) -> Transition:
+    """Return what brings a tree to what a plan of its untouched form says."""
+    forward = transitions.forward(made, None)
     return transitions.revert_transition(
-        root, ground.left, mods=forward.mods, changes=whole.changes, sources=forward.sources
-    )._replace(undone=ground.undone.paths, aside=undone.free_name(root))
+        root,
+        there,
+        mods=forward.mods,
+        changes=made.changes,
+        sources=forward.sources,
+        discard_edits=discard_edits,
+    )
 
 
 def notes(ground: Ground, made: Plan, done: Transition) -> tuple[str, ...]:
@@ -112,11 +123,11 @@ def notes(ground: Ground, made: Plan, done: Transition) -> tuple[str, ...]:
     named = {one.mod.name for one in made.mods}
     stay = {mod.name for mod in ground.stay}
     gone = [one.name for one in ground.receipt.mods if one.name not in stay]
-    what = f"{_listed(gone)} had been undone by another installation of vLLM"
+    what = f"{', '.join(gone)} had been undone by another installation of vLLM"
     said = [f"{what}; what was kept of that is in {done.aside} now, and may be removed"]
     if out := [name for name in gone if name not in named]:
         said.append(
-            f"{_listed(out)} is not in any more: vllm-mods apply {' '.join(out)} --target {made.spec}"
+            f"{', '.join(out)} is not in any more: vllm-mods apply {' '.join(out)} --target {made.spec}"
         )
     return tuple(said)
 
@@ -164,15 +175,3 @@ def _between(one: ModPlan, ground: Ground) -> ModPlan:
     edited = ground.undone.edited
     found = Finding("changed-since", message + ", ".join(edited), path=edited[0])
     return one._replace(verdict=Verdict.PARTIAL, findings=(found,)) if one.verdict.ok else one
-
-
-def _was_in(name: str) -> Finding:
-    return Finding(
-        code="undone",
-        message=f"{name} was in, and another installation of vLLM has undone that",
-        level=Level.NOTE,
-    )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vllm_mods.api import claims, ground
+from vllm_mods.api.advice import reasons
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import planner
@@ -37,20 +38,10 @@ def without(
     bad = [one for one in made.mods if not one.verdict.ok]
     if bad:
         lines = [
-            f"nothing was changed in {tree.spec}: without {', '.join(gone)} others would not go in"
+            f"nothing was changed in {tree.spec}: without {', '.join(gone)} others would not go in",
+            *reasons(made),
         ]
-        for one in bad:
-            lines.append(f"  {one.mod.name}: {one.verdict.value}")
-            lines += [f"    {finding}" for finding in one.findings]
         names = " ".join([*gone, *(one.mod.name for one in bad)])
         hint = f"vllm-mods revert {names} --target {tree.spec}"
         raise Refused("\n".join(lines), hint=hint, plan=made)
-    forward = transitions.forward(made, None)
-    return transitions.revert_transition(
-        tree.root,
-        there,
-        mods=forward.mods,
-        changes=made.changes,
-        sources=forward.sources,
-        discard_edits=discard_edits,
-    )
+    return ground.anew(tree.root, there, made, discard_edits=discard_edits)

@@ -6,7 +6,7 @@ exits. Whatever else reaches the command line is a bug (exit code 70).
 
 # No `from __future__ import annotations`: see model.py.
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from vllm_mods.base.model import Plan
@@ -18,6 +18,12 @@ EXIT_REFUSED = 3
 EXIT_NOT_RESTORED = 4
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
+
+
+def listed(problems: Sequence[str]) -> str:
+    """Return how many problems there are, and each on a line of its own."""
+    noun = "problem" if len(problems) == 1 else "problems"
+    return "\n  ".join((f"{len(problems)} {noun}", *problems))
 
 
 class VllmModsError(Exception):
@@ -69,9 +75,7 @@ class ManifestError(VllmModsError):
     code = "manifest"
 
     def __init__(self, where: str, problems: tuple[str, ...], *, hint: str | None = None) -> None:
-        lines = "".join(f"\n  {problem}" for problem in problems)
-        noun = "problem" if len(problems) == 1 else "problems"
-        super().__init__(f"{where}: {len(problems)} {noun}{lines}", hint=hint)
+        super().__init__(f"{where}: {listed(problems)}", hint=hint)
         self.where = where
         self.problems = problems
 

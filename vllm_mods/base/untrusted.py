@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from vllm_mods.base import limits
@@ -66,28 +67,23 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
 
 def is_deep(value: object) -> bool:
     """Tell whether a value is nested more than ``limits.NESTING``."""
+    return any(depth == limits.NESTING for depth, _ in enumerate(_levels(value)))
+
+
+def _check(value: object) -> None:
+    for level in _levels(value):
+        if not all(is_whole(one) for one in level if isinstance(one, str)):
+            raise ValueError("there is half of a character in it")
+
+
+def _levels(value: object) -> Iterator[list[object]]:
+    """Yield a value, then all that stands in it, level by level; a key stands beside its value."""
     level = [value]
-    for _ in range(limits.NESTING):
+    while level:
+        yield level
         level = [
             inner
             for one in level
             if isinstance(one, dict | list | tuple)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for inner in ((*one, *one.values()) if isinstance(one, dict) else one)
         ]
-        if not level:
-            return False
-    return True
-
-
-def _check(value: object) -> None:
-    pending = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, str):
-            if not is_whole(one):
-                raise ValueError("there is half of a character in it")
-        elif isinstance(one, dict):
-            pending += one
-            pending += one.values()
-        elif isinstance(one, list):
-            pending += one

@@ -5,23 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 from vllm_mods.build import oci, tarball
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.tarball import TarEntry
+from vllm_mods.images.model import Descriptor, digest_of
 
 
-class ArchivedBlob(NamedTuple):
-    """A blob that is too large to hold: its digest, size and pieces."""
-
-    digest: str
-    size: int
-    pieces: Iterator[bytes]
-
-
-def thin(image: BuiltImage, ref: str | None) -> bytes:
+def thin(image: BuiltImage, ref: str) -> bytes:
     """Return the archive without the base's layers, to be loaded where they are."""
     # docker asks for the path of a layer only if it lacks the layer.
     below = [oci.blob_path(one) for one in image.diff_ids[:-1]]
@@ -29,8 +21,10 @@ def thin(image: BuiltImage, ref: str | None) -> bytes:
     return tarball.write(_documents(image, ref, layers))
 
 
-def whole(image: BuiltImage, ref: str | None, blobs: Iterator[ArchivedBlob]) -> Iterator[bytes]:
-    """Yield the archive with the base's layers, which ``blobs`` gives as the manifest names them.
+def whole(
+    image: BuiltImage, ref: str, below: Iterable[tuple[Descriptor, Iterable[bytes]]]
+) -> Iterator[bytes]:
+    """Yield the archive with the base's layers, which ``below`` gives piece by piece, as the manifest names them.
 
     Raises ``ValueError`` for an image without a manifest.
     """
@@ -39,14 +33,12 @@ def whole(image: BuiltImage, ref: str | None, blobs: Iterator[ArchivedBlob]) -> 
     yield from tarball.members(
         _documents(image, ref, [oci.blob_path(one.digest) for one in image.layers])
     )
-    for blob in blobs:
-        yield from tarball.large(
-            TarEntry(oci.blob_path(blob.digest), b"", 0o644), blob.size, blob.pieces
-        )
+    for one, pieces in below:
+        yield from tarball.large(TarEntry(oci.blob_path(one.digest), b"", 0o644), one.size, pieces)
     yield tarball.END
 
 
-def _documents(image: BuiltImage, ref: str | None, layers: list[str]) -> list[TarEntry]:
+def _documents(image: BuiltImage, ref: str, layers: list[str]) -> list[TarEntry]:
     digest, layer = image.layer_blob
     files = {
         "manifest.json": oci.docker_manifest(image, ref, layers),
@@ -57,9 +49,8 @@ def _documents(image: BuiltImage, ref: str | None, layers: list[str]) -> list[Ta
         files |= {
             "oci-layout": oci.LAYOUT,
             "index.json": oci.index(image.manifest, ref),
-            oci.blob_path(oci.digest(image.manifest)): image.manifest,
+            oci.blob_path(digest_of(image.manifest)): image.manifest,
         }
-    folders = ("blobs", "blobs/sha256")
-    entries = [*(TarEntry(path, None, 0o755) for path in folders)]
+    entries = [TarEntry(path, None, 0o755) for path in ("blobs", "blobs/sha256")]
     entries += [TarEntry(path, data, 0o644) for path, data in files.items()]
     return sorted(entries, key=lambda entry: entry.path)

@@ -25,20 +25,11 @@ _FROM_BASE = (f"{_NAME}.source", f"{_NAME}.revision")
 class Drafted(NamedTuple):
     """What an image will hold: ``entries`` are those of its layer, the lock's with no bytes yet.
 
-    ``lock`` says all of it; ``removed`` are the paths of the base that it hides.
+    ``lock`` says all of it.
     """
 
     lock: PairingLock
     entries: tuple[TarEntry, ...]
-    removed: tuple[str, ...]
-
-
-class Built(NamedTuple):
-    """An image and what it is called; ``removed`` are the paths of the base that it hides."""
-
-    image: BuiltImage
-    tag: str
-    removed: tuple[str, ...]
 
 
 def draft(base: Base, resolved: Resolved, wheels: Iterable[Node] = ()) -> Drafted:
@@ -68,18 +59,18 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[Node] = ()) -> Drafte
     image = LockedImage(
         config=_config(base, resolved), layer=tuple(_listed(one, lock) for one in entries)
     )
-    return Drafted(lock._replace(image=image), entries, gone)
+    return Drafted(lock._replace(image=image), entries)
 
 
-def build(base: Base, drafted: Drafted, data: bytes) -> Built:
+def build(base: Base, drafted: Drafted, data: bytes) -> BuiltImage:
     """Build the image of a lock, whose bytes are ``data``."""
     lock = drafted.lock
     raw = json.loads(base.config)
     if lock.image is not None:
         raw = {**lock.image.config, "rootfs": {"diff_ids": lock.base.diff_ids}}
     place = _place(lock)
-    image = oci.append(
-        json.dumps(raw).encode(),
+    return oci.append(
+        raw,
         base.layers,
         tarball.write(
             one._replace(data=data) if one.path == place else one for one in drafted.entries
@@ -88,7 +79,6 @@ def build(base: Base, drafted: Drafted, data: bytes) -> Built:
         labels=labels(lock, data, (raw.get("config") or {}).get("Labels") or {}),
         epoch=lock.epoch,
     )
-    return Built(image=image, tag=pairing_lock.tag(lock, data), removed=drafted.removed)
 
 
 def created_by(lock: PairingLock) -> str:
@@ -134,15 +124,8 @@ def _config(base: Base, resolved: Resolved) -> dict[str, object]:
 def _listed(one: TarEntry, lock: PairingLock) -> LockedEntry:
     is_lock = one.path == _place(lock)
     kind = pairing_lock.FOLDER if one.data is None else pairing_lock.FILE
-    return LockedEntry(
-        path=one.path,
-        kind=pairing_lock.LOCK if is_lock else kind,
-        mode=one.mode,
-        uid=one.uid,
-        gid=one.gid,
-        mtime=one.mtime,
-        sha256=None if is_lock else sha256(one.data),
-    )
+    kind, digest = (pairing_lock.LOCK, None) if is_lock else (kind, sha256(one.data))
+    return LockedEntry(one.path, kind, one.mode, one.uid, one.gid, one.mtime, digest)
 
 
 def _place(lock: PairingLock) -> str:

@@ -11,7 +11,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
@@ -19,7 +20,7 @@ from vllm_mods.build.layer import Node
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.pairing_lock import LAYER_FORMAT
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.images.model import DIR, FILE, LINK, Base, ImageEntry
+from vllm_mods.images.model import DIR, FILE, LINK, Base, children
 from vllm_mods.site import bytecode, site
 from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition
 from vllm_mods.site.staging import draft
@@ -60,10 +61,7 @@ def content(
             root=f"{scratch}/{site_root}", workspaces=_workspaces(scratch, transition)
         )
         drafted = draft(where, _moved_in(there, scratch), _inside(transition, scratch))
-        reading = _LayerReading(
-            base, scratch, site_root, epoch=epoch, tool=tool, layer_format=layer_format
-        )
-        return reading.content(drafted)
+        return _LayerReading(base, scratch, site_root, epoch, tool, layer_format).content(drafted)
     except Refused as error:
         # Places in the scratch folder mean nothing to anybody.
         hint = error.hint and error.hint.replace(scratch, f"{base.reference}:")
@@ -77,14 +75,14 @@ def content(
         _sweep(scratch)
 
 
+@dataclass
 class _Slice:
     """The part of an image that an apply looks at, laid out in a folder."""
 
-    def __init__(self, base: Base, scratch: str, site_root: str) -> None:
-        self.base = base
-        self.scratch = scratch
-        self.site_root = site_root
-        self.modes: dict[str, int] = {}
+    base: Base
+    scratch: str
+    site_root: str
+    modes: dict[str, int] = field(default_factory=dict)
 
     def lay(self, transition: Transition, there: Receipt | None) -> None:
         self.folder(self.site_root)
@@ -154,24 +152,19 @@ class _Slice:
             os.mkfifo(place)
 
 
+@dataclass(frozen=True)
 class _LayerReading:
     """Reads a draft on a slice as what it does to the image."""
 
-    def __init__(
-        self, base: Base, scratch: str, site_root: str, *, epoch: int, tool: str, layer_format: int
-    ) -> None:
-        self.base = base
-        self.scratch = scratch
-        self.site_root = site_root
-        self.epoch = epoch
-        self.tool = tool
-        self.layer_format = layer_format
+    base: Base
+    scratch: str
+    site_root: str
+    epoch: int
+    tool: str
+    layer_format: int
 
     def content(self, drafted: Draft) -> Content:
-        nodes = [
-            Node(path=self.place(path), data=None, mode=0o755, mtime=self.epoch)
-            for path in drafted.journal.made
-        ]
+        nodes = [Node(self.place(path), None, 0o755, self.epoch) for path in drafted.journal.made]
         gone = []
         records = self.records(drafted)
         for op in drafted.ops:
@@ -181,7 +174,7 @@ class _LayerReading:
             else:
                 nodes.append(self.node(path, op, drafted.receipt, records.get(op.step.path)))
         gone += [self.place(folder.path) for folder in drafted.journal.gone]
-        return Content(nodes=tuple(nodes), gone=tuple(gone))
+        return Content(tuple(nodes), tuple(gone))
 
     def records(self, drafted: Draft) -> dict[str, bytes]:
         """Return every RECORD as it will be, by where its original goes.
@@ -199,21 +192,17 @@ class _LayerReading:
     def node(self, path: str, op: Op, final: Receipt | None, now: bytes | None) -> Node:
         if op.step.path == receipt.RECEIPT and final is not None:
             data = receipt.dump(_moved_out(final, self.scratch)._replace(tool=self.tool))
-            return Node(path=path, data=data, mode=NEW_FILE_MODE, mtime=self.epoch)
+            return Node(path, data, NEW_FILE_MODE, self.epoch)
         if op.source is None:
             mode = NEW_FILE_MODE if op.mode is None else op.mode
-            return Node(path=path, data=op.data or b"", mode=mode, mtime=self.epoch)
+            return Node(path, op.data or b"", mode, self.epoch)
         # An original: the file itself, with its mode, owner and time.
         info = os.lstat(op.source)
         source = self.base.entry(self.place(op.source))
         data = site.read(op.source) or b"" if op.data is None else op.data
-        return Node(
-            path=path,
-            data=data if now is None else record.reversal(data, now),
-            mode=stat.S_IMODE(info.st_mode),
-            mtime=int(info.st_mtime),
-            owner=None if source is None else (source.uid, source.gid),
-        )
+        data = data if now is None else record.reversal(data, now)
+        owner = None if source is None else (source.uid, source.gid)
+        return Node(path, data, stat.S_IMODE(info.st_mode), int(info.st_mtime), owner)
 
     def place(self, path: str) -> str:
         """Return where a path of the draft is in the image."""
@@ -239,14 +228,6 @@ def _dist_infos(base: Base, site_root: str, transition: Transition) -> Iterator[
             yield entry.path
 
 
-def children(base: Base, folder: str) -> Iterator[ImageEntry]:
-    """Yield what lies directly in a folder."""
-    if base.entry(folder) is not None:
-        for entry in base.paths(folder):
-            if os.path.dirname(entry.path) == folder:
-                yield entry
-
-
 def _workspaces(scratch: str, transition: Transition) -> tuple[str, ...]:
     """Return the folders outside the site root that a transition writes to, in the slice."""
     folders = {
@@ -256,30 +237,22 @@ def _workspaces(scratch: str, transition: Transition) -> tuple[str, ...]:
 
 
 def _inside(transition: Transition, scratch: str) -> Transition:
-    return transition._replace(
-        writes=tuple(write._replace(path=_in(write.path, scratch)) for write in transition.writes)
-    )
+    writes = (write._replace(path=_in(write.path, scratch)) for write in transition.writes)
+    return transition._replace(writes=tuple(writes))
 
 
 def _moved_in(there: Receipt | None, scratch: str) -> Receipt | None:
-    if there is None:
-        return None
-    return there._replace(
-        files=tuple(file._replace(path=_in(file.path, scratch)) for file in there.files),
-        workspace=there.workspace and _in(there.workspace, scratch),
-    )
+    return there and _moved(there, lambda path: _in(path, scratch))
 
 
 def _moved_out(final: Receipt, scratch: str) -> Receipt:
-    return final._replace(
-        files=tuple(
-            sorted(
-                (file._replace(path=file.path.removeprefix(scratch)) for file in final.files),
-                key=lambda file: file.path,
-            )
-        ),
-        workspace=final.workspace and final.workspace.removeprefix(scratch),
-    )
+    moved = _moved(final, lambda path: path.removeprefix(scratch))
+    return moved._replace(files=tuple(sorted(moved.files, key=lambda file: file.path)))
+
+
+def _moved(there: Receipt, place: Callable[[str], str]) -> Receipt:
+    files = tuple(file._replace(path=place(file.path)) for file in there.files)
+    return there._replace(files=files, workspace=there.workspace and place(there.workspace))
 
 
 def _in(path: str, scratch: str) -> str:

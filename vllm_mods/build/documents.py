@@ -17,7 +17,6 @@ from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import PairingLock
 
 BUILD_TYPE = "vllm-mods:build:1"  # a URI whose scheme is ours: no domain is
-_URLS = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
 
 
 def bill_of_materials(lock: PairingLock, data: bytes, image: str) -> bytes:
@@ -26,24 +25,23 @@ def bill_of_materials(lock: PairingLock, data: bytes, image: str) -> bytes:
     ``data`` are the bytes of the lock, ``image`` is the digest of what was built.
     """
     version = pairing_lock.tag(lock, data).rpartition(":")[2]
+    tool = {"type": "application", "name": "vllm-mods", "version": _tool_version(lock)}
     top = _component("container", lock.pairing, version, image)
-    vllm = _component("library", "vllm", lock.vllm.version or "unknown")
-    vllm["purl"] = f"pkg:pypi/vllm@{quote(lock.vllm.version or 'unknown', safe='')}"
     parts = [
         _component("container", lock.base.ref, lock.base.config, lock.base.config),
-        vllm,
+        _package("vllm", lock.vllm.version or "unknown"),
         *(_mod(mod) for mod in lock.mods),
-        *(_template(template) for template in lock.templates),
-        *(_wheel(wheel) for wheel in lock.wheels),
+        *(_component("file", one.path, "", one.sha256) for one in lock.templates),
+        *(_package(one.name, one.version, one.sha256) for one in lock.wheels),
     ]
     return _json(
         {
             "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
             "bomFormat": "CycloneDX",
             "specVersion": "1.6",
-            "serialNumber": f"urn:uuid:{uuid.uuid5(_URLS, f'{image} {version}')}",
+            "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{image} {version}')}",
             "version": 1,
-            "metadata": {"component": top, "tools": {"components": [_tool(lock)]}},
+            "metadata": {"component": top, "tools": {"components": [tool]}},
             "components": parts,
             "dependencies": [
                 {"ref": top["bom-ref"], "dependsOn": sorted(part["bom-ref"] for part in parts)},
@@ -57,19 +55,16 @@ def provenance(lock: PairingLock, data: bytes, image: str) -> bytes:
     """Return the statement of what an image was made from and how; arguments as above."""
     lock_digest = pairing_lock.digest(data)
     materials = [
-        {"name": lock.base.ref, "digest": {"sha256": _hex(lock.base.config)}},
-        {"name": f"{lock.pairing}.lock", "digest": {"sha256": lock_digest}},
-        *(
-            {"name": f"mod {mod.name} {mod.version}", "digest": _sha(mod.digest)}
-            for mod in lock.mods
-        ),
-        *({"name": one.path, "digest": _sha(one.sha256)} for one in lock.templates),
-        *({"name": one.filename, "digest": _sha(one.sha256)} for one in lock.wheels),
+        _material(lock.base.ref, lock.base.config),
+        _material(f"{lock.pairing}.lock", lock_digest),
+        *(_material(f"mod {one.name} {one.version}", one.digest) for one in lock.mods),
+        *(_material(one.path, one.sha256) for one in lock.templates),
+        *(_material(one.filename, one.sha256) for one in lock.wheels),
     ]
     return _json(
         {
             "_type": "https://in-toto.io/Statement/v1",
-            "subject": [{"name": pairing_lock.tag(lock, data), "digest": {"sha256": _hex(image)}}],
+            "subject": [_material(pairing_lock.tag(lock, data), image)],
             "predicateType": "https://slsa.dev/provenance/v1",
             "predicate": {
                 "buildDefinition": {
@@ -79,7 +74,7 @@ def provenance(lock: PairingLock, data: bytes, image: str) -> bytes:
                     "resolvedDependencies": materials,
                 },
                 "runDetails": {
-                    "builder": {"id": BUILD_TYPE, "version": _tool_version(lock)},
+                    "builder": {"id": BUILD_TYPE, "version": {"vllm-mods": _tool_version(lock)}},
                     "metadata": {"invocationId": f"{lock_digest}/{_hex(image)}"},
                 },
             },
@@ -114,14 +109,9 @@ def _mod(mod: pairing_lock.LockedMod) -> dict[str, Any]:
     return part
 
 
-def _template(template: pairing_lock.LockedTemplate) -> dict[str, Any]:
-    return _component("file", template.path, "", template.sha256)
-
-
-def _wheel(wheel: pairing_lock.LockedWheel) -> dict[str, Any]:
-    part = _component("library", wheel.name, wheel.version, wheel.sha256)
-    part["purl"] = f"pkg:pypi/{wheel.name}@{quote(wheel.version, safe='')}"
-    return part
+def _package(name: str, version: str, digest: str | None = None) -> dict[str, Any]:
+    part = _component("library", name, version, digest)
+    return {**part, "purl": f"pkg:pypi/{name}@{quote(version, safe='')}"}
 
 
 def _component(kind: str, name: str, version: str, digest: str | None = None) -> dict[str, Any]:
@@ -133,16 +123,12 @@ def _component(kind: str, name: str, version: str, digest: str | None = None) ->
     return part
 
 
-def _tool(lock: PairingLock) -> dict[str, Any]:
-    return {"type": "application", "name": "vllm-mods", "version": _tool_version(lock)["vllm-mods"]}
+def _tool_version(lock: PairingLock) -> str:
+    return lock.tool.partition(" ")[2] or lock.tool
 
 
-def _tool_version(lock: PairingLock) -> dict[str, str]:
-    return {"vllm-mods": lock.tool.partition(" ")[2] or lock.tool}
-
-
-def _sha(digest: str) -> dict[str, str]:
-    return {"sha256": _hex(digest)}
+def _material(name: str, digest: str) -> dict[str, Any]:
+    return {"name": name, "digest": {"sha256": _hex(digest)}}
 
 
 def _hex(digest: str) -> str:

@@ -22,7 +22,7 @@ from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import LockedEntry, LockedImage, PairingLock
 from vllm_mods.images.layer import Layer
 from vllm_mods.images.layered import LayeredImage
-from vllm_mods.images.model import DIR, FILE, Base
+from vllm_mods.images.model import DIR, FILE, Base, digest_of, environment
 
 _SHOWN = 8
 _UNSEEN = "the same values in other bytes, or what an engine does not tell, such as the history"
@@ -44,7 +44,7 @@ def differences(
         for said in _entry(base, one, data)
     ]
     yield from (one for one in found if one.path not in known)
-    ours = None if found else oci.digest(_tar(base, image, data))
+    ours = None if found else digest_of(_tar(base, image, data))
     yield from _layers(base, lock, ours)
     yield from _config(base, lock, data, ours or base.diff_ids[-1])
 
@@ -79,14 +79,7 @@ def _entry(base: Base, one: LockedEntry, data: bytes) -> Iterator[str]:
 def _tar(base: Base, image: LockedImage, data: bytes) -> bytes:
     """Write our layer again, of files that are as the lock says."""
     return tarball.write(
-        TarEntry(
-            path=one.path,
-            data=_content(base, one, data),
-            mode=one.mode,
-            uid=one.uid,
-            gid=one.gid,
-            mtime=one.mtime,
-        )
+        TarEntry(one.path, _content(base, one, data), one.mode, one.uid, one.gid, one.mtime)
         for one in image.layer
     )
 
@@ -163,7 +156,7 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
     if base.manifest is not None:
         said = json.loads(base.manifest).get("annotations") or {}
         yield from _values("the annotation", {**said, **labels} if said else {}, said)
-    if oci.digest(wanted) == base.config_digest:
+    if digest_of(wanted) == base.config_digest:
         return
     before, after = json.loads(wanted), json.loads(base.config)
     if "history" not in after:  # an engine does not tell it
@@ -176,22 +169,18 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
     is_told = base.where != "containerd" or base.manifest is not None
     if not found and before["rootfs"] == after["rootfs"] and is_told:
         yield _differs(
-            f"its ID is {base.config_digest}, and that of the lock's image {oci.digest(wanted)}: {_UNSEEN}"
+            f"its ID is {base.config_digest}, and that of the lock's image {digest_of(wanted)}: {_UNSEEN}"
         )
 
 
 def _parts(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[Finding]:
     """Compare settings: the environment and the labels name by name."""
-    yield from _values("the environment's", _environment(wanted), _environment(there))
+    yield from _values("the environment's", environment(wanted), environment(there))
     yield from _values("the label", wanted.get("Labels") or {}, there.get("Labels") or {})
     yield from _values("the setting", *(_filled(one, "Env", "Labels") for one in (wanted, there)))
     order = [one.get("Env") or [] for one in (wanted, there)]
     if order[0] != order[1] and sorted(order[0]) == sorted(order[1]):
         yield _differs("the environment is in another order")
-
-
-def _environment(settings: Mapping[str, Any]) -> dict[str, str]:
-    return dict(one.partition("=")[::2] for one in settings.get("Env") or ())
 
 
 def _values(what: str, wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +11,7 @@ from vllm_mods.base.model import ImageFile, ModPlan, Verdict
 from vllm_mods.build.layer import Node
 from vllm_mods.formats import image_paths
 from vllm_mods.formats.toml_writer import value
-from vllm_mods.images.model import DIR, FILE, Base, resolve
+from vllm_mods.images.model import DIR, FILE, Base, environment, resolve, settings
 
 _LIBRARIES = ("lib", "lib64", "usr/lib", "usr/lib64", "usr/local/lib", "usr/local/lib64")
 _TRIPLETS = ("x86_64-linux-gnu", "aarch64-linux-gnu")
@@ -67,8 +66,7 @@ def _check(base: Base, site_root: str, mod: str, file: ImageFile, path: str) -> 
 def _hidden(base: Base, path: str) -> Iterator[str]:
     """Yield what a file of the same name would be found in place of, or may be."""
     folder, name = posixpath.split(path)
-    settings = json.loads(base.config).get("config") or {}
-    variables = dict(one.partition("=")[::2] for one in settings.get("Env") or ())
+    variables = environment(settings(base))
     programs = variables.get("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
     libraries = [*variables.get("LD_LIBRARY_PATH", "").split(":"), *_LIBRARIES]
     libraries += [f"{one}/{triplet}" for one in _LIBRARIES for triplet in _TRIPLETS]

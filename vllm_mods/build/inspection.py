@@ -17,7 +17,7 @@ from vllm_mods.formats import pairing_lock, receipt, receipt_diff
 from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.receipt_diff import Disagreement
-from vllm_mods.images.model import DIR, FILE, LINK, resolve
+from vllm_mods.images.model import DIR, FILE, LINK, children, environment, resolve, settings
 from vllm_mods.images.oci import platform_of
 from vllm_mods.planning import requirements
 from vllm_mods.site import undone
@@ -59,7 +59,8 @@ def inspect(tree: ImageTree) -> Inspection:
     written = tree.read(LOCK)
     lock = None if written is None else pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
     digest = None if written is None else sha256(written)
-    labels = _labels(tree)
+    every = settings(tree.base).get("Labels") or {}
+    labels = {key: str(text) for key, text in sorted(every.items()) if key.startswith(_OURS)}
     found = (
         [] if there is None else list(compare(there, InImage(tree), undone.look(there, tree).paths))
     )
@@ -154,21 +155,13 @@ def diff(
         None if (raw := tree.read(receipt.RECEIPT)) is None else receipt.parse(raw)
         for tree in (old, new)
     ]
-    before, after = _sizes(old), _sizes(new)
+    before, after = _files(old), _files(new)
     found = []
-    for path in sorted(before.keys() | after.keys()):
-        if before.get(path) == after.get(path):
-            first, second = _digest(old, path), _digest(new, path)
-            if first != second:
-                found.append(FileDifference(path, first, second))
-        else:
-            found.append(
-                FileDifference(
-                    path,
-                    _digest(old, path) if path in before else None,
-                    _digest(new, path) if path in after else None,
-                )
-            )
+    for path in sorted(before | after):
+        first = _digest(old, path) if path in before else None
+        second = _digest(new, path) if path in after else None
+        if first != second:
+            found.append(FileDifference(path, first, second))
     return receipt_diff.disagreements(receipts), tuple(found)
 
 
@@ -186,8 +179,7 @@ def pairing_diff(old: ImageTree, new: ImageTree) -> tuple[LockDifference, ...]:
 
 
 def _told(tree: ImageTree) -> dict[str, str]:
-    document = json.loads(tree.base.config)
-    settings = {key: value for key, value in (document.get("config") or {}).items() if value}
+    given = {key: value for key, value in settings(tree.base).items() if value}
     written = tree.read(LOCK)
     found: dict[str, str | None] = {}
     if written is not None:
@@ -200,14 +192,17 @@ def _told(tree: ImageTree) -> dict[str, str]:
             "lock": pairing_lock.digest(written),
             **{f"template {one.path}": one.sha256 for one in lock.templates},
         }
-    words = [*settings.pop("Entrypoint", ()), *settings.pop("Cmd", ())]
-    env = (one.partition("=")[::2] for one in settings.pop("Env", ()))
-    settings.pop("Labels", None)
+    words = [*given.pop("Entrypoint", ()), *given.pop("Cmd", ())]
+    variables = environment(given)
     found |= {
         **_options(words),
-        **{f"env {name}": value for name, value in env},
-        **{key: json.dumps(value, sort_keys=True) for key, value in settings.items()},
-        "platform": f"{document.get('os')}/{document.get('architecture')}",
+        **{f"env {name}": value for name, value in variables.items()},
+        **{
+            key: json.dumps(value, sort_keys=True)
+            for key, value in given.items()
+            if key not in {"Env", "Labels"}
+        },
+        "platform": "/".join(platform_of(tree.base.config).split("/")[:2]),
     }
     return {key: value for key, value in found.items() if value is not None}
 
@@ -224,10 +219,10 @@ def _options(words: list[str]) -> dict[str, str]:
     return found
 
 
-def _sizes(tree: ImageTree) -> dict[str, tuple[str, int, str]]:
+def _files(tree: ImageTree) -> set[str]:
     top = f"{tree.site_root}/"
     return {
-        entry.path.removeprefix(top): (entry.kind, entry.size, entry.target)
+        entry.path.removeprefix(top)
         for entry in tree.base.paths(f"{top}vllm")
         if entry.kind != DIR and "/__pycache__/" not in entry.path
     }
@@ -262,12 +257,8 @@ class InImage:
 
     def names(self, folder: str) -> Iterable[str]:
         """Return the names in a folder."""
-        place = self._place(folder)
-        entry = self._tree.base.entry(place)
-        if entry is None or entry.kind != DIR:
-            return ()
-        found = (posixpath.split(one.path) for one in self._tree.base.paths(place))
-        return [name for parent, name in found if parent == place]
+        found = children(self._tree.base, self._place(folder))
+        return [posixpath.basename(one.path) for one in found]
 
     def is_there(self, path: str) -> bool:
         """Tell whether there is anything at a path."""
@@ -277,15 +268,6 @@ class InImage:
         if path.startswith("/"):
             return resolve(self._tree.base, path)
         return f"{self._tree.site_root}/{path}".lstrip("/")
-
-
-def _labels(tree: ImageTree) -> dict[str, str]:
-    settings = json.loads(tree.base.config).get("config") or {}
-    return {
-        key: str(value)
-        for key, value in sorted((settings.get("Labels") or {}).items())
-        if key.startswith(_OURS)
-    }
 
 
 def _against_lock(tree: ImageTree, there: Receipt | None, lock: PairingLock) -> Iterator[Finding]:

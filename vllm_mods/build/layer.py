@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
-from vllm_mods.build import tarball
+from vllm_mods.build.tarball import TarEntry
 from vllm_mods.images.model import DIR, Base, resolve
 
 WHITEOUT = ".wh."
@@ -33,14 +34,9 @@ class Node(NamedTuple):
     owner: tuple[int, int] | None = None
 
 
-def write(base: Base, nodes: Iterable[Node], gone: Iterable[str], *, epoch: int) -> bytes:
-    """Return the tar of a layer: ``entries`` in their order."""
-    return tarball.write(entries(base, nodes, gone, epoch=epoch))
-
-
 def entries(
     base: Base, nodes: Iterable[Node], gone: Iterable[str], *, epoch: int
-) -> tuple[tarball.TarEntry, ...]:
+) -> tuple[TarEntry, ...]:
     """Return what a layer on ``base`` holds, sorted by path.
 
     ``gone`` are paths of the base to be hidden. ``epoch`` is the time of the whiteouts, and of
@@ -55,11 +51,11 @@ def entries(
     return tuple(builder.entries[path] for path in sorted(builder.entries, key=_order))
 
 
+@dataclass
 class _LayerTar:
-    def __init__(self, base: Base, epoch: int) -> None:
-        self.base = base
-        self.epoch = epoch
-        self.entries: dict[str, tarball.TarEntry] = {}
+    base: Base
+    epoch: int
+    entries: dict[str, TarEntry] = field(default_factory=dict)
 
     def add(self, node: Node) -> None:
         if any(part.startswith(WHITEOUT) for part in node.path.split("/")):
@@ -73,15 +69,13 @@ class _LayerTar:
         path = f"{folder}/{name}" if folder else name
         there = self.base.entry(path)
         uid, gid = node.owner or ((there.uid, there.gid) if there else self.owner(folder))
-        self.entries[path] = tarball.TarEntry(
-            path=path, data=node.data, mode=node.mode, uid=uid, gid=gid, mtime=node.mtime
-        )
+        self.entries[path] = TarEntry(path, node.data, node.mode, uid, gid, node.mtime)
 
     def hide(self, path: str) -> None:
         folder, name = os.path.split(path)
         folder = self.folder(resolve(self.base, folder))
         hidden = f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}"
-        self.entries[hidden] = tarball.TarEntry(path=hidden, data=b"", mode=0, mtime=self.epoch)
+        self.entries[hidden] = TarEntry(hidden, b"", 0, mtime=self.epoch)
 
     def folder(self, path: str) -> str:
         """Add a resolved folder and all around it, and return its path."""
@@ -100,9 +94,7 @@ class _LayerTar:
                 "nothing was built",
                 hint="take the path out of the mod, or build on another base",
             )
-        self.entries[path] = tarball.TarEntry(
-            path=path, data=None, mode=mode, uid=uid, gid=gid, mtime=mtime
-        )
+        self.entries[path] = TarEntry(path, None, mode, uid, gid, mtime)
         return path
 
     def owner(self, folder: str) -> tuple[int, int]:

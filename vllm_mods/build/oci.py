@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import json
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
-from vllm_mods.build import gzipped
 from vllm_mods.images import names
-from vllm_mods.images.model import Descriptor
-from vllm_mods.images.oci import INDEX, MANIFEST
+from vllm_mods.images.model import Descriptor, digest_of
+from vllm_mods.images.oci import FULL_NAME, INDEX, MANIFEST, SETTINGS, TAG
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 EMPTY = b"{}"
 """The configuration of what is no image."""
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
-REF_NAME = "org.opencontainers.image.ref.name"
-_CONTAINERD_NAME = "io.containerd.image.name"
+# RFC 1952: no name, no time, no system. Stated here, since Python's own versions disagree on the last byte.
+_GZIP = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
 
 # docker's own manifests have other names for the same tars; a manifest of OCI's has OCI's.
 _OCI_NAMES = {
@@ -34,21 +33,6 @@ _OCI_NAMES = {
     "application/vnd.docker.image.rootfs.diff.tar.zstd": f"{LAYER}+zstd",
 }
 _PLATFORM = ("architecture", "os", "os.version", "os.features", "variant")
-# What a container takes from its image. Engines tell further fields, of which each has its own.
-_SETTINGS = (
-    "User",
-    "ExposedPorts",
-    "Env",
-    "Entrypoint",
-    "Cmd",
-    "Volumes",
-    "WorkingDir",
-    "Labels",
-    "StopSignal",
-    "Healthcheck",
-    "Shell",
-    "OnBuild",
-)
 
 
 class BuiltImage(NamedTuple):
@@ -62,19 +46,19 @@ class BuiltImage(NamedTuple):
     layer: bytes
     diff_ids: tuple[str, ...]
     annotations: Mapping[str, str]
-    manifest: bytes | None
-    layers: tuple[Descriptor, ...] | None
-    packed: bytes | None
+    manifest: bytes | None = None
+    layers: tuple[Descriptor, ...] | None = None
+    packed: bytes | None = None
 
     @property
     def config_digest(self) -> str:
         """The ID on docker's graph driver, podman and buildah."""
-        return digest(self.config)
+        return digest_of(self.config)
 
     @property
     def manifest_digest(self) -> str | None:
         """The ID in docker's containerd store and in a registry."""
-        return None if self.manifest is None else digest(self.manifest)
+        return None if self.manifest is None else digest_of(self.manifest)
 
     @property
     def layer_digest(self) -> str:
@@ -90,7 +74,7 @@ class BuiltImage(NamedTuple):
 
 
 def append(
-    config: bytes,
+    raw: Mapping[str, Any],
     base_layers: Sequence[Descriptor] | None,
     layer: bytes,
     *,
@@ -103,7 +87,6 @@ def append(
     The latter may be None: then there is no manifest. ``labels`` are laid over the base's, and are the manifest's annotations too. Raises ``TreeError``
     if the base's configuration does not agree with its layers.
     """
-    raw = json.loads(config)
     below = tuple(raw.get("rootfs", {}).get("diff_ids", ()))
     if not below or (base_layers is not None and len(below) != len(base_layers)):
         raise TreeError(
@@ -111,16 +94,9 @@ def append(
             f"{'none' if base_layers is None else len(base_layers)}",
             hint="the base is damaged: pull or build it again",
         )
-    diff_ids = (*below, digest(layer))
-    image = BuiltImage(
-        config=configuration(raw, diff_ids, created_by=created_by, labels=labels, epoch=epoch),
-        layer=layer,
-        diff_ids=diff_ids,
-        annotations=labels,
-        manifest=None,
-        layers=None,
-        packed=None,
-    )
+    diff_ids = (*below, digest_of(layer))
+    config = configuration(raw, diff_ids, created_by=created_by, labels=labels, epoch=epoch)
+    image = BuiltImage(config, layer, diff_ids, labels)
     return image if base_layers is None else with_layers(image, base_layers)
 
 
@@ -129,7 +105,7 @@ def kept(raw: Mapping[str, Any]) -> dict[str, Any]:
     settings = raw.get("config") or {}
     return {
         **{key: raw[key] for key in _PLATFORM if raw.get(key)},
-        "config": {key: settings[key] for key in _SETTINGS if settings.get(key)},
+        "config": {key: settings[key] for key in SETTINGS if settings.get(key)},
     }
 
 
@@ -144,13 +120,11 @@ def configuration(
     """Return the configuration of an image with these layers; the last is ours."""
     created = timestamp(epoch)
     found = kept(raw)
+    settings = found["config"]
     document = {
         **found,
         "created": created,
-        "config": {
-            **found["config"],
-            "Labels": {**(found["config"].get("Labels") or {}), **labels},
-        },
+        "config": {**settings, "Labels": {**(settings.get("Labels") or {}), **labels}},
         "rootfs": {"type": "layers", "diff_ids": list(diff_ids)},
         # Not the base's own history: an engine tells it otherwise than a registry, and the ID of
         # what is built would depend on where the base was read.
@@ -164,13 +138,13 @@ def configuration(
 
 def with_layers(image: BuiltImage, base_layers: Sequence[Descriptor]) -> BuiltImage:
     """Return an image with a manifest that names the base's layers so."""
-    packed = image.packed or gzipped.pack(image.layer)
+    packed = image.packed or gzipped(image.layer)
     layers = (
         *(
             one._replace(media_type=_OCI_NAMES.get(one.media_type, one.media_type))
             for one in base_layers
         ),
-        Descriptor(f"{LAYER}+gzip", digest(packed), len(packed)),
+        Descriptor(f"{LAYER}+gzip", digest_of(packed), len(packed)),
     )
     manifest = {
         "schemaVersion": 2,
@@ -182,6 +156,16 @@ def with_layers(image: BuiltImage, base_layers: Sequence[Descriptor]) -> BuiltIm
     return image._replace(manifest=_json(manifest), layers=layers, packed=packed)
 
 
+def gzipped(data: bytes) -> bytes:
+    """Return ``data`` as one gzip member with nothing in it but the data.
+
+    Another zlib (zlib-ng, a later version) may pack the same bytes otherwise. So nothing that identifies an
+    image rests on it: its ID is the digest of its configuration, which names each layer by the digest of its
+    tar (diff_id). The digest of a manifest does name the packed bytes.
+    """
+    return _GZIP + zlib.compress(data, 9, wbits=31)[len(_GZIP) :]
+
+
 def platforms(images: Sequence[BuiltImage]) -> bytes:
     """Return the index of one pairing's images, each with a manifest, for as many platforms.
 
@@ -189,79 +173,63 @@ def platforms(images: Sequence[BuiltImage]) -> bytes:
     """
     listed = []
     for one in images:
-        manifest, config = one.manifest or b"", json.loads(one.config)
+        config = json.loads(one.config)
         place = {key: config[key] for key in _PLATFORM if key in config}
-        listed.append({**_descriptor(described(manifest)), "platform": place})
+        listed.append(entry(one.manifest or b"", platform=place))
     shared = set.intersection(*(set(one.annotations.items()) for one in images))
-    document = {"mediaType": INDEX, "manifests": listed, "annotations": dict(sorted(shared))}
-    return _json({"schemaVersion": 2, **document})
+    return index_of(listed, annotations=dict(shared))
 
 
-def index(top: bytes, ref: str | None, others: Sequence[Mapping[str, Any]] = ()) -> bytes:
+def index(top: bytes, ref: str, others: Sequence[Mapping[str, Any]] = ()) -> bytes:
     """Return an index.json that names a manifest, or an index, ``ref``, after the entries ``others``."""
-    entry: dict[str, Any] = _descriptor(described(top))
-    if ref is not None:
-        entry["annotations"] = {REF_NAME: ref.rpartition(":")[2], _CONTAINERD_NAME: full_name(ref)}
-    return index_of([*others, entry])
+    called = {TAG: ref.rpartition(":")[2], FULL_NAME: full_name(ref)}
+    return index_of([*others, entry(top, annotations=called)])
 
 
-def index_of(entries: Sequence[Mapping[str, Any]]) -> bytes:
+def index_of(entries: Sequence[Mapping[str, Any]], **more: object) -> bytes:
     """Return an index of manifests."""
-    return _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(entries)})
+    document = {"schemaVersion": 2, "mediaType": INDEX, "manifests": list(entries)}
+    return _json({**document, **more})
 
 
 def described(document: bytes) -> Descriptor:
     """Return how others name a manifest or an index."""
-    return Descriptor(str(json.loads(document)["mediaType"]), digest(document), len(document))
+    return Descriptor(str(json.loads(document)["mediaType"]), digest_of(document), len(document))
 
 
-def artifact(
-    kind: str,
-    blobs: Sequence[tuple[str, bytes]],
-    *,
-    subject: Descriptor | None = None,
-    annotations: Mapping[str, str] | None = None,
-) -> bytes:
-    """Return the manifest of what is no image: blobs, each with its media type; attached to ``subject`` if that is given."""
-    empty = Descriptor("application/vnd.oci.empty.v1+json", digest(EMPTY), len(EMPTY))
+def entry(document: bytes, **more: object) -> dict[str, Any]:
+    """Return what an index says of a manifest, or of another index."""
+    return {**_descriptor(described(document)), **more}
+
+
+def artifact(kind: str, blobs: Sequence[tuple[str, bytes]], **more: object) -> bytes:
+    """Return the manifest of what is no image: blobs, each with its media type; ``more`` are further keys of it."""
+    empty = Descriptor("application/vnd.oci.empty.v1+json", digest_of(EMPTY), len(EMPTY))
+    layers = (Descriptor(name, digest_of(data), len(data)) for name, data in blobs)
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "artifactType": kind,
         "config": _descriptor(empty),
-        "layers": [_descriptor(Descriptor(name, digest(data), len(data))) for name, data in blobs],
+        "layers": [_descriptor(one) for one in layers],
     }
-    if subject is not None:
-        manifest["subject"] = _descriptor(subject)
-    return _json(manifest if annotations is None else {**manifest, "annotations": annotations})
+    return _json({**manifest, **more})
 
 
-def artifact_entry(manifest: bytes, kind: str) -> dict[str, Any]:
-    """Return how an index names such a manifest."""
-    return {**_descriptor(described(manifest)), "artifactType": kind}
+def attached(kind: str, blobs: Sequence[tuple[str, bytes]], subject: Descriptor) -> bytes:
+    """Return the manifest of what is attached to another one."""
+    return artifact(kind, blobs, subject=_descriptor(subject))
 
 
-def docker_manifest(image: BuiltImage, ref: str | None, layer_paths: Sequence[str]) -> bytes:
+def docker_manifest(image: BuiltImage, ref: str, layer_paths: Sequence[str]) -> bytes:
     """Return the manifest.json of a docker archive."""
-    return _json(
-        [
-            {
-                "Config": blob_path(image.config_digest),
-                "RepoTags": [] if ref is None else [ref],
-                "Layers": list(layer_paths),
-            }
-        ]
-    )
+    paths = {"Config": blob_path(image.config_digest), "Layers": list(layer_paths)}
+    return _json([{**paths, "RepoTags": [ref]}])
 
 
-def blob_path(digest_: str) -> str:
+def blob_path(digest: str) -> str:
     """Return where a layout keeps a blob."""
-    return f"blobs/{digest_.replace(':', '/')}"
-
-
-def digest(data: bytes) -> str:
-    """Return the digest of a blob."""
-    return f"sha256:{sha256(data)}"
+    return f"blobs/{digest.replace(':', '/')}"
 
 
 def timestamp(epoch: int) -> str:

@@ -30,18 +30,14 @@ class _Memory(NamedTuple):
     folders: Mapping[str, tuple[str, ...]] = {}
 
 
-class Remembered:
-    """A ``Base`` in front of another one, which it asks once for everything."""
+class Remembered(Base):
+    """An image in front of another one, which it asks once for everything."""
 
     def __init__(self, base: Base, cache: Cache) -> None:
-        self.reference = base.reference
-        self.where = base.where
-        self.config = base.config
-        self.config_digest = base.config_digest
-        self.diff_ids = base.diff_ids
-        self.manifest = base.manifest
-        self.manifest_digest = base.manifest_digest
-        self.layers = base.layers
+        self.reference, self.where = base.reference, base.where
+        self.config, self.config_digest = base.config, base.config_digest
+        self.manifest, self.manifest_digest = base.manifest, base.manifest_digest
+        self.diff_ids, self.layers = base.diff_ids, base.layers
         self._base = base
         self._cache = cache
         self._learnt = False

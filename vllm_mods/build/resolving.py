@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, Refused
 from vllm_mods.base.model import Mod, ModPlan, Plan, Tree
-from vllm_mods.build import references
 from vllm_mods.formats import container, pairing, receipt
 from vllm_mods.formats.container import Served
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import (
     LAYER_FORMAT,
     LockedBase,
-    LockedChange,
     LockedMod,
     LockedTemplate,
     LockedVllm,
@@ -25,7 +22,8 @@ from vllm_mods.formats.pairing_lock import (
 )
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.formats.taken_over import taken_over
-from vllm_mods.images.model import Base
+from vllm_mods.images import names
+from vllm_mods.images.model import Base, environment, settings
 from vllm_mods.images.model import resolve as resolve_path
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library import packed_mod, trust
@@ -53,18 +51,18 @@ def resolve(
     *,
     epoch: int,
     wheels: Callable[[Sequence[str], str], tuple[LockedWheel, ...]],
-    tool: str = receipt.TOOL,
-    layer_format: int = LAYER_FORMAT,
-    locked: str | None = None,
+    locked: PairingLock | None = None,
 ) -> Resolved:
     """Resolve a pairing, whose ``mods`` are read, on a base with its vLLM at ``site_root``.
 
     ``wheels`` is asked for what the mods require of Python packages, with the base's platform, if
-    they do; ``tool`` is who locks, or has locked, ``layer_format`` what the layer is to be written in.
-    ``locked`` is the command of a lock: one from before pairings took
-    anything over of their mods stays as it is. Raises ``Refused`` unless every mod is trusted and
-    would end up in, ``ManifestError`` for a pairing that no image may be made of.
+    they do. Of a lock, ``locked``, these, the manifests of mods, who made it and the format of its layer are
+    taken from there; and one from before pairings took anything over of their mods stays as it is. Raises
+    ``Refused`` unless every mod is trusted and would end up in, ``ManifestError`` for a pairing that no image
+    may be made of.
     """
+    if locked is not None:
+        mods = as_locked(mods, locked)
     trust.demand(mods)
     if problems := container.problems(wanted):
         raise ManifestError(f"pairing {wanted.name}", problems)
@@ -84,10 +82,13 @@ def resolve(
     ]
     templates = {file.file: f"{folder}/{file.file}" for file in files}
     served = wanted
-    if locked is None or locked != pairing.serve_script(wanted, templates):
+    if locked is None or locked.command != pairing.serve_script(wanted, templates):
         served = taken_over(wanted, mods).pairing
     platform = platform_of(base.config)
     requirements = [text for one in planned.mods for text in _requirements(one)]
+    needed: tuple[LockedWheel, ...] = ()
+    if requirements:
+        needed = wheels(requirements, platform) if locked is None else locked.wheels
     return Resolved(
         lock=PairingLock(
             pairing=wanted.name,
@@ -106,11 +107,11 @@ def resolve(
                 LockedTemplate(path=f"{folder}/{file.file}", sha256=sha256(file.data) or "")
                 for file in files
             ),
-            wheels=wheels(requirements, platform) if requirements else (),
+            wheels=needed,
             command=pairing.serve_script(served, templates),
             epoch=epoch,
-            tool=tool,
-            layer_format=layer_format,
+            tool=receipt.TOOL if locked is None else locked.tool,
+            layer_format=LAYER_FORMAT if locked is None else locked.layer_format,
         ),
         planned=planned,
         there=there,
@@ -122,7 +123,7 @@ def base_name(base: Base, otherwise: str) -> str:
     """Return the name of a base without where it was read; a file has none, and is what it is taken for."""
     if base.where in {"oci-layout", "archive"}:
         return otherwise
-    name = references.plain(base.reference)
+    name = names.plain(base.reference)
     return name.removeprefix("docker.io/").removeprefix("library/")
 
 
@@ -154,9 +155,7 @@ def _as_locked(mod: Mod, was: LockedMod | None) -> Mod:
 
 def workspace(base: Base) -> str | None:
     """Return where ``apply`` in a container would put chat templates: ``$WORKSPACE_DIR``, if set."""
-    settings = json.loads(base.config).get("config") or {}
-    variables = dict(one.partition("=")[::2] for one in settings.get("Env") or ())
-    named = resolve_path(base, variables.get("WORKSPACE_DIR", ""))
+    named = resolve_path(base, environment(settings(base)).get("WORKSPACE_DIR", ""))
     return f"/{named}" if named else None
 
 
@@ -179,10 +178,7 @@ def _mod(one: ModPlan) -> LockedMod:
         variant=one.variant.id if one.variant is not None else None,
         verdict=one.verdict.value,
         manifest=one.mod.manifest.decode("utf-8", "surrogateescape"),
-        files=tuple(
-            LockedChange(path=change.path, before=sha256(change.before), after=sha256(change.after))
-            for change in one.changes
-        ),
+        files=receipt.hashes(one.changes),
     )
 
 
@@ -194,9 +190,9 @@ def _refusal(planned: Plan, base: Base) -> Refused:
             lines += [
                 f"    {finding.message}" for finding in one.findings if finding.level == "error"
             ]
-    names = " ".join(one.mod.name for one in planned.mods)
+    every = " ".join(one.mod.name for one in planned.mods)
     return Refused(
         "\n".join(lines),
-        hint=f"vllm-mods check {names} --target image:{base.reference}",
+        hint=f"vllm-mods check {every} --target image:{base.reference}",
         plan=planned,
     )

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-FILE, FOLDER = b"0", b"5"
 _BLOCK = 512
 END = bytes(2 * _BLOCK)
 """What an archive ends with."""
-_MOST_IN_7_DIGITS = 0o7777777
-_MOST_IN_11_DIGITS = 0o77777777777
+_DIGITS = {"mode": 7, "uid": 7, "gid": 7, "size": 11, "mtime": 11}
+"""The numbers of a header, in their order, each with its octal digits."""
 
 
 class TarEntry(NamedTuple):
@@ -69,65 +68,32 @@ def large(entry: TarEntry, size: int, pieces: Iterable[bytes]) -> Iterator[bytes
 
 
 def _head(entry: TarEntry, size: int) -> Iterator[bytes]:
-    name = entry.path.encode("utf-8", "surrogateescape")
-    if entry.data is None:
-        name += b"/"
-    extended: list[tuple[bytes, bytes]] = []
+    name = entry.path.encode("utf-8", "surrogateescape") + (b"/" if entry.data is None else b"")
     prefix, short = _split(name)
-    if short is None:
-        extended.append((b"path", name))
-        prefix, short = b"", name[-100:]
-    owners = []
-    for key, number in ((b"gid", entry.gid), (b"uid", entry.uid)):
-        if number > _MOST_IN_7_DIGITS:
-            extended.append((key, b"%d" % number))
-        owners.append(min(number, _MOST_IN_7_DIGITS))
-    if size > _MOST_IN_11_DIGITS:
-        extended.append((b"size", b"%d" % size))
-    if not 0 <= entry.mtime <= _MOST_IN_11_DIGITS:
-        extended.append((b"mtime", b"%d" % entry.mtime))
+    extended = {"path": name} if short is None else {}
+    numbers = {"uid": entry.uid, "gid": entry.gid, "size": size, "mtime": entry.mtime}
+    for key, number in numbers.items():
+        numbers[key] = min(max(number, 0), 8 ** _DIGITS[key] - 1)
+        if numbers[key] != number:
+            extended[key] = b"%d" % number
     if extended:
-        records = b"".join(_record(key, value) for key, value in sorted(extended))
-        yield _header(b"", b"././@PaxHeader", b"x", len(records), mode=0o644)
+        records = b"".join(_record(key, value) for key, value in sorted(extended.items()))
+        yield _header(b"", b"././@PaxHeader", b"x", mode=0o644, size=len(records))
         yield _padded(records)
-    yield _header(
-        prefix,
-        short,
-        FOLDER if entry.data is None else FILE,
-        min(size, _MOST_IN_11_DIGITS),
-        mode=entry.mode,
-        uid=owners[1],
-        gid=owners[0],
-        mtime=min(max(entry.mtime, 0), _MOST_IN_11_DIGITS),
-    )
+    kind = b"5" if entry.data is None else b"0"
+    yield _header(prefix, short or name[-100:], kind, mode=entry.mode, **numbers)
 
 
-def _header(
-    prefix: bytes,
-    name: bytes,
-    kind: bytes,
-    size: int,
-    *,
-    mode: int,
-    uid: int = 0,
-    gid: int = 0,
-    mtime: int = 0,
-) -> bytes:
+def _header(prefix: bytes, name: bytes, kind: bytes, **numbers: int) -> bytes:
     fields = (
         name.ljust(100, b"\0"),
-        b"%07o\0" % mode,
-        b"%07o\0" % uid,
-        b"%07o\0" % gid,
-        b"%011o\0" % size,
-        b"%011o\0" % mtime,
+        *(b"%0*o\0" % (digits, numbers.get(key, 0)) for key, digits in _DIGITS.items()),
         b" " * 8,  # the checksum counts itself as blanks
         kind,
         bytes(100),
         b"ustar\00000",
-        bytes(32),  # no names of owners: they would be looked up on the machine that builds
-        bytes(32),
-        b"0000000\0",
-        b"0000000\0",
+        bytes(64),  # no names of owners: they would be looked up on the machine that builds
+        b"0000000\0" * 2,
         prefix.ljust(155, b"\0"),
         bytes(12),
     )
@@ -147,9 +113,9 @@ def _split(name: bytes) -> tuple[bytes, bytes | None]:
     return name[:at], name[at + 1 :]
 
 
-def _record(key: bytes, value: bytes) -> bytes:
+def _record(key: str, value: bytes) -> bytes:
     """Return ``<length> key=value``; the length counts its own digits."""
-    rest = b" %b=%b\n" % (key, value)
+    rest = b" %b=%b\n" % (key.encode(), value)
     length = len(rest) + 1
     while len(b"%d" % length) + len(rest) != length:
         length += 1

@@ -8,7 +8,6 @@ layer as an installer would, and only one whose sha256 the lock has.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import os
 import re
@@ -20,6 +19,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
@@ -77,16 +77,20 @@ def resolve(requirements: Iterable[str], wanted: WheelTarget) -> tuple[LockedWhe
     missing = [one for one in asked if _is_missing(one, wanted)]
     if not missing:
         return ()
-    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
-        lines = [str(one) for one in missing]
-        _pip(folder, lines, wanted)
-        found = [_locked(os.path.join(folder, name)) for name in sorted(os.listdir(folder))]
-        there = dict(wanted.installed) | {
-            str(canonicalize_name(one.name)): one.version for one in found
-        }
-        for one in found:
-            _check_needs(os.path.join(folder, one.filename), wanted._replace(installed=there))
-            _keep(os.path.join(folder, one.filename), one.sha256)
+    found, needs = [], {}
+    for filename, data in _downloaded([str(one) for one in missing], wanted):
+        name, version, _build, _tags = parse_wheel_filename(filename)
+        found.append(LockedWheel(name, str(version), filename, sha256(data)))
+        needs[filename] = _needs(filename, data)
+    chosen = {str(canonicalize_name(one.name)): one.version for one in found}
+    there = wanted._replace(installed={**wanted.installed, **chosen})
+    for filename, others in needs.items():
+        if lacking := [str(one) for one in others if _is_missing(one, there)]:
+            raise Refused(
+                f"{filename} needs {', '.join(lacking)}, which neither the base nor the "
+                "mod brings; nothing was built",
+                hint="a base that has them, or add them to `python` in the mod's mod.toml",
+            )
     return tuple(sorted(found))
 
 
@@ -95,23 +99,20 @@ def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
     cached = Cache(cache_folder(os.environ)).get(wheel.sha256)
     if cached is not None:
         return cached
-    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
-        _pip(folder, [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}"], wanted)
-        place = os.path.join(folder, wheel.filename)
-        if not os.path.isfile(place):
-            raise TreeError(
-                f"{wheel.filename}: the index has {', '.join(os.listdir(folder))} in its place",
-                hint="vllm-mods lock PAIRING --check",
-            )
-        with open(place, "rb") as file:
-            data = file.read()
-        if sha256(data) != wheel.sha256:
-            raise TreeError(
-                f"{wheel.filename}: its sha256 is {sha256(data)}, and the lock says {wheel.sha256}",
-                hint=_SETTINGS,
-            )
-        _keep(place, wheel.sha256)
-        return data
+    asked = f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}"
+    found = dict(_downloaded([asked], wanted))
+    data = found.get(wheel.filename)
+    if data is None:
+        raise TreeError(
+            f"{wheel.filename}: the index has {', '.join(found)} in its place",
+            hint="vllm-mods lock PAIRING --check",
+        )
+    if sha256(data) != wheel.sha256:
+        raise TreeError(
+            f"{wheel.filename}: its sha256 is {sha256(data)}, and the lock says {wheel.sha256}",
+            hint=_SETTINGS,
+        )
+    return data
 
 
 def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tuple[Node, ...]:
@@ -192,68 +193,52 @@ def _environment(wanted: WheelTarget) -> dict[str, str]:
     }
 
 
-def _check_needs(path: str, there: WheelTarget) -> None:
-    with _reading(os.path.basename(path)), zips.opened(path) as archive:
+def _needs(filename: str, data: bytes) -> list[Requirement]:
+    """Return what a wheel says that it requires."""
+    with _reading(filename), zips.opened(io.BytesIO(data)) as archive:
         (place,) = (
             info
             for info in zips.files(archive)
             if re.fullmatch(r"[^/]+\.dist-info/METADATA", info.filename)
         )
-        head = zips.content(archive, place).decode("utf-8", "replace").split("\n\n", 1)[0]
-    needs = [
-        _requirement(line.partition(":")[2].strip())
-        for line in head.splitlines()
-        if line.startswith("Requires-Dist:")
-    ]
-    lacking = [str(one) for one in needs if _is_missing(one, there)]
-    if lacking:
-        raise Refused(
-            f"{os.path.basename(path)} needs {', '.join(lacking)}, which neither the base nor the "
-            "mod brings; nothing was built",
-            hint="a base that has them, or add them to `python` in the mod's mod.toml",
-        )
+        said, odd = parse_email(zips.content(archive, place))
+    every = *said.get("requires_dist", ()), *odd.get("requires-dist", ())
+    return [_requirement(text) for text in every]
 
 
-def _pip(folder: str, requirements: list[str], wanted: WheelTarget) -> None:
-    """Fetch wheels, those named and no others, into a folder."""
-    listing = os.path.join(folder, "requirements.txt")
-    with open(listing, "w", encoding="utf-8") as file:
-        file.write("".join(f"{line}\n" for line in requirements))
+def _downloaded(requirements: list[str], wanted: WheelTarget) -> Iterator[tuple[str, bytes]]:
+    """Yield wheels, those named and no others, by their filenames; they are kept, so that building needs no network."""
     minor = wanted.python.partition(".")[2]
     # -P: a folder called pip where the command was called is not pip
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--disable-pip-version-check", "--no-input", "--only-binary=:all:"]
-    command += ["--dest", folder, "--python-version", wanted.python, "--implementation", "cp"]
+    command += ["--python-version", wanted.python, "--implementation", "cp"]
     command += [f"--abi={abi}" for abi in (f"cp3{minor}", "abi3", "none")]
     # glibc 2.35 and older: vLLM's images have that (Ubuntu 22.04) or a newer one
     platforms = [f"manylinux_2_{n}_{wanted.machine}" for n in range(35, 16, -1)]
     command += [f"--platform={one}" for one in (*platforms, f"linux_{wanted.machine}", "any")]
-    done = subprocess.run([*command, "-r", listing], capture_output=True, text=True, check=False)
-    os.unlink(listing)
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-        why = said[-1].removeprefix("ERROR: ") if said else done.stderr.strip()[-500:]
-        raise TreeError(
-            f"pip finds no wheel of {', '.join(line.split(' --')[0] for line in requirements)} for "
-            f"Python {wanted.python} on {wanted.machine}: {why}",
-            hint=_SETTINGS,
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
+        done = subprocess.run(
+            [*command, "--dest", folder, "-r", "/dev/stdin"],
+            input="".join(f"{line}\n" for line in requirements),
+            capture_output=True,
+            text=True,
+            check=False,
         )
-
-
-def _locked(path: str) -> LockedWheel:
-    filename = os.path.basename(path)
-    name, version, _build, _tags = parse_wheel_filename(filename)
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return LockedWheel(name=name, version=str(version), filename=filename, sha256=digest)
-
-
-def _keep(path: str, sha256: str) -> None:
-    """Put a wheel into the cache, so that building needs no network."""
-    cache = Cache(cache_folder(os.environ))
-    with open(path, "rb") as file, contextlib.suppress(OSError):
-        if cache.put(file.read()) != sha256:
-            raise TreeError(f"{path} changed while it was read", hint="run the command again")
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
+            why = said[-1].removeprefix("ERROR: ") if said else done.stderr.strip()[-500:]
+            raise TreeError(
+                f"pip finds no wheel of {', '.join(line.split(' --')[0] for line in requirements)} for "
+                f"Python {wanted.python} on {wanted.machine}: {why}",
+                hint=_SETTINGS,
+            )
+        for filename in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, filename), "rb") as file:
+                data = file.read()
+            with contextlib.suppress(OSError):
+                Cache(cache_folder(os.environ)).put(data)
+            yield filename, data
 
 
 def _place(name: str, wheel: LockedWheel) -> str:

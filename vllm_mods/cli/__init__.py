@@ -89,12 +89,17 @@ _MEANT = {
 }
 """What other tools call it."""
 _HELP = frozenset({"-h", "--help"})
-# A submodule named `list` or `run` would stand in for what has that name in this package; `import` is no name.
+# A submodule named `list` would stand in for what has that name in this package; `import` is no name.
 _MODULES = {
-    "list": "listing",
+    **dict.fromkeys(("list", "show"), "listing"),
     "import": "import_command",
-    "run": "run_command",
     "serve-check": "serve_check",
+    "completion": "shell_completion",
+    **dict.fromkeys(("add", "remove", "update", "publish"), "project"),
+    "refresh": "port",
+    **dict.fromkeys(("status", "verify", "revert"), "installed"),
+    **dict.fromkeys(("bisect", "upstream"), "history"),
+    **dict.fromkeys(("run", "ps", "logs", "stop"), "containers"),
 }
 
 
@@ -108,7 +113,8 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"vllm_mods.cli.{_MODULES.get(cmd_name, cmd_name)}")
-        command: click.Command = module.command
+        found = (one for one in vars(module).values() if isinstance(one, click.Command))
+        command = next(one for one in found if one.name == cmd_name)
         manner.accept(command)
         if COMPLETE in os.environ:
             from vllm_mods.cli.shell_completion import know_values  # noqa: PLC0415
@@ -193,7 +199,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    # What the report of a bug should have: `options.remember` puts more in.
+    # What the report of a bug should have: `answers.remember` puts more in.
     made: dict[str, object] = {"arguments": tuple(arguments)}
     try:
         if COMPLETE in os.environ:

@@ -11,10 +11,11 @@ import click
 
 from vllm_mods.api import apply
 from vllm_mods.api.outcomes import Applied
-from vllm_mods.base.errors import EXIT_OK, Refused, UsageError
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod, Plan
-from vllm_mods.cli import options
-from vllm_mods.cli.plan_arguments import choose, told
+from vllm_mods.cli import answers, manner, options, plan_arguments
+from vllm_mods.cli.manner import option
+from vllm_mods.cli.plan_arguments import PlanArguments, choose, told
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
@@ -24,44 +25,26 @@ from vllm_mods.report import data, text
 
 
 @click.command(name="apply")
-@options.mods
-@options.pairing
+@plan_arguments.declared
 @options.target_folder
-@options.libraries
-@options.workspace
-@options.strict_version
-@options.only_supported
-@click.option(
+@option(
     "--keep-links",
-    is_flag=True,
-    help="Refuse to replace a hard-linked file, whose other names would stay as they are.",
+    "Refuse to replace a hard-linked file, whose other names would stay as they are.",
 )
-@click.option(
-    "--break-links",
-    is_flag=True,
-    help="Replace a hard-linked file by one of this tree's own: what is done anyway.",
+@option(
+    "--break-links", "Replace a hard-linked file by one of this tree's own: what is done anyway."
 )
-@click.option(
-    "--without-files",
-    is_flag=True,
-    help="Leave out, and name, the files of mods that only an image gets.",
-)
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
-@options.json_output
+@option("--without-files", "Leave out, and name, the files of mods that only an image gets.")
+@option("--dry-run", "Say what would be done, and write nothing.")
+@manner.json_output
 def command(
-    mods: tuple[str, ...],
-    pairing: str | None,
+    asked: PlanArguments,
     target: str,
-    libraries: tuple[str, ...],
-    workspace: str | None,
     *,
-    strict_version: bool,
-    only_supported: bool,
     keep_links: bool,
     break_links: bool,
     without_files: bool,
     dry_run: bool,
-    as_json: bool,
 ) -> int:
     """Put mods into an installed vLLM, whole or not at all.
 
@@ -75,58 +58,45 @@ def command(
             "--keep-links and --break-links say the contrary", hint="leave one of them out"
         )
     epoch = source_date_epoch()
-    library = options.open_library(libraries)
-    paired = None if pairing is None else library.pairing(pairing)
-    unknown = [name for name in mods if not library.has(name)]
+    library = options.open_library()
+    paired = None if asked.pairing is None else library.pairing(asked.pairing)
+    unknown = [name for name in asked.mods if not library.has(name)]
     # as they went in: after a new installation `status` names them, whatever library they came from
     kept = apply.kept_in(target, unknown) if unknown and not library.pinned else ()
-    named = [name for name in mods if name not in {mod.name for mod in kept}]
+    named = [name for name in asked.mods if name not in {mod.name for mod in kept}]
     chosen = (*(choose(library, named, paired) if named or paired or not kept else ()), *kept)
-    if pairing is not None:
-        trust.demand_pairing(library, pairing)
+    if asked.pairing is not None:
+        trust.demand_pairing(library, asked.pairing)
     terms = apply.Terms(
-        workspace=workspace,
-        strict_version=strict_version,
-        only_supported=only_supported,
+        workspace=asked.workspace,
+        strict_version=asked.strict_version,
+        only_supported=asked.only_supported,
         keep_links=keep_links,
         planned=lambda planned: announced(planned, chosen, paired),
         without_files=without_files,
+        source_date_epoch=epoch,
+        write=not dry_run,
     )
     try:
-        done = (
-            rehearsed(chosen, target, terms)
-            if dry_run
-            else apply.apply(chosen, target, **terms._asdict(), source_date_epoch=epoch)
-        )
+        done = apply.carried_out(chosen, target, terms)
     except Refused as error:
-        if as_json and error.plan is not None:
-            said = data.error(error.code, error.message, error.hint, error.exit_code)
-            options.print_json({**data_of(error.plan, ()), **said})
         if error.plan is None:
             raise
+        if manner.as_json():
+            said = data.error(error.code, error.message, error.hint, error.exit_code)
+            answers.print_json({**data_of(error.plan, ()), **said})
         raise in_words(error, error.plan) from error
     for note in done.notes:
-        options.note(note)
+        answers.note(note)
     script = None if paired is None else serve_script(paired, done)
-    if as_json:
-        serve = {} if script is None else {"serve": script}
-        options.print_json({**data_of(done.plan, done.changed), **serve, "dry_run": dry_run})
-        return EXIT_OK
-    click.echo(text.plan(done.plan, options.paint))
-    click.echo(text.done(done.changed, dry_run=dry_run))
-    if script is not None:
-        click.echo(f"serve with (pairing {pairing}):\n{script}")
-        return EXIT_OK
-    for line in text.serve_arguments(done.plan, done.templates):
-        click.echo(line)
-    return EXIT_OK
-
-
-def rehearsed(mods: Sequence[Mod], target: str, terms: apply.Terms) -> Applied:
-    """Rehearse what ``apply`` would do, which has no use for the module that does it."""
-    from vllm_mods.api.rehearsal import rehearse  # noqa: PLC0415
-
-    return rehearse(mods, target, terms)
+    words = [text.plan(done.plan, answers.paint), text.done(done.changed, dry_run=dry_run)]
+    if script is None:
+        words += text.serve_arguments(done.plan, done.templates)
+    else:
+        words.append(f"serve with (pairing {asked.pairing}):\n{script}")
+    serve = {} if script is None else {"serve": script}
+    answer = {**data_of(done.plan, done.changed), **serve, "dry_run": dry_run}
+    return answers.answer(answer, "\n".join(words))
 
 
 def announced(planned: Plan, mods: Sequence[Mod], paired: Pairing | None) -> None:
@@ -135,12 +105,12 @@ def announced(planned: Plan, mods: Sequence[Mod], paired: Pairing | None) -> Non
     for one in planned.mods if planned.ok else ():
         for found in one.findings:
             if found.code == outside.DECLARED:
-                options.note(f"{one.mod.name}: {found.message}")
+                answers.note(f"{one.mod.name}: {found.message}")
 
 
 def in_words(error: Refused, planned: Plan) -> Refused:
     """Return a refusal whose message has its plan in words too."""
-    paint = functools.partial(options.paint, err=True)
+    paint = functools.partial(answers.paint, err=True)
     return Refused(text.refusal(planned, error.message, paint), hint=error.hint, plan=planned)
 
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from vllm_mods.base.cache import Cache, cache_folder
-from vllm_mods.base.errors import EXIT_OK, Refused, UsageError, refusing
+from vllm_mods.base.errors import Refused, UsageError, refusing
 from vllm_mods.build import archive, building, documents, outputs
-from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs import Output, Ready
 from vllm_mods.build.reproduction import build_again
-from vllm_mods.cli import options, pairing_arguments
+from vllm_mods.cli import answers, manner, options, pairing_arguments
+from vllm_mods.cli.manner import option
 from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -37,41 +38,34 @@ class BuiltFor(NamedTuple):
     """An image, what it is built on, and the lock as it is for its platform."""
 
     lock: PairingLock
-    built: Built
+    built: BuiltImage
     base: Base
 
 
 @click.command(name="build")
-@click.argument("name", metavar="PAIRING", shell_complete=options.complete_pairings)
+@options.pairing_name
 @options.base
-@click.option(
-    "--lock", "lock_file", metavar="FILE", help="The lock [NAME.lock beside the pairing]."
-)
-@click.option(
-    "--output",
-    metavar="WHERE",
-    help="docker, oci:DIR, oci-archive:FILE, docker-archive:FILE, registry:REF, dockerfile:DIR or "
+@option("--lock FILE", "The lock [NAME.lock beside the pairing].", "lock_file")
+@option(
+    "--output WHERE",
+    "docker, oci:DIR, oci-archive:FILE, docker-archive:FILE, registry:REF, dockerfile:DIR or "
     "thin:FILE [the engine that the base lies in].",
 )
-@click.option("--tag", metavar="T", help="Another name than PAIRING:VLLM-LOCK.")
-@click.option("--documents", metavar="DIR", help="Where SBOM and provenance go [beside the lock].")
-@click.option(
-    "--sign",
+@option("--tag T", "Another name than PAIRING:VLLM-LOCK.")
+@option("--documents DIR", "Where SBOM and provenance go [beside the lock].")
+@option(
+    "--sign KEY",
+    "Sign what is pushed: a private key of OpenSSH's, or one of cosign's (file or URI).",
     "key",
-    metavar="KEY",
-    help="Sign what is pushed: a private key of OpenSSH's, or one of cosign's (file or URI).",
 )
-@click.option(
-    "--verify", is_flag=True, help="Build twice more under other conditions, and compare first."
-)
-@click.option(
-    "--platform",
-    metavar="OS/ARCH",
-    help="One of those that the lock is of [all of them, where the base is an index].",
+@option("--verify", "Build twice more under other conditions, and compare first.")
+@option(
+    "--platform OS/ARCH",
+    "One of those that the lock is of [all of them, where the base is an index].",
 )
 @click.option("--afresh", is_flag=True, hidden=True)  # for the builds of --verify
 @options.libraries
-@options.json_output
+@manner.json_output
 @refusing()
 def command(
     name: str,
@@ -83,10 +77,8 @@ def command(
     documents: str | None,
     key: str | None,
     platform: str | None,
-    libraries: tuple[str, ...],
     verify: bool,
     afresh: bool,
-    as_json: bool,
 ) -> int:
     """Build the image of a pairing's lock.
 
@@ -94,7 +86,7 @@ def command(
     files that the mods touch are read out of the base, and nothing of it is copied that is there
     already. Nothing is built that vllm-mods.toml does not trust. A tag that names another image is not moved.
     """
-    library = options.open_library(libraries)
+    library = options.open_library()
     wanted = library.pairing(name)
     path = pairing_arguments.lock_path(library, name, lock_file)
     kept = pairing_arguments.read_lock(library, path, name)
@@ -129,38 +121,35 @@ def command(
         asked = stack.enter_context(outputs.looking_up(place, opened[0].base, tag))
         images = build_all(kept, opened)
         again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
-        for folder in libraries:
+        for folder in manner.given("libraries"):
             again += ["--library", os.path.abspath(folder)]
         for image in images if verify else ():
-            made = archive.thin(image.built.image, image.built.tag)
+            made = archive.thin(image.built, pairing_lock.tag(image.lock, kept.data))
             build_again([*again, "--platform", image.lock.base.platform], made)
         ready = outputs.prepare(place, [image[1:] for image in images], tag, asked)
         files = documents_of(kept, images, ready, documents)
         every = {path: data for one in files for path, data in one.items()}
         with pairing_arguments.writing(every, "--documents DIR names another folder"):
             written = outputs.write(ready, kept.lock, attached_of(files, ready, signer))
-    if as_json:
-        answer: dict[str, Any] = {
-            "schema": 1,
-            **_digests(images[0].built),
-            **({"manifest": written.pushed} if written.pushed else {}),
-            "lock": pairing_lock.digest(kept.data),
-            "tag": tag,
-            "output": output or place.kind,
-            "verified": verify,
-        }
-        if len(images) > 1:
-            answer["platforms"] = {one.lock.base.platform: _digests(one.built) for one in images}
-        options.print_json(answer)
-        return EXIT_OK
-    click.echo("\n".join((written.said, *image_lines(images))))
+    answer: dict[str, Any] = {
+        **_digests(images[0].built),
+        **({"manifest": written.pushed} if written.pushed else {}),
+        "lock": pairing_lock.digest(kept.data),
+        "tag": tag,
+        "output": output or place.kind,
+        "verified": verify,
+    }
+    if len(images) > 1:
+        answer["platforms"] = {one.lock.base.platform: _digests(one.built) for one in images}
+    lines = [written.said, *image_lines(images)]
     if verify:
-        click.echo("built three times under different conditions: the same each time")
+        lines.append("built three times under different conditions: the same each time")
+    next_step = None
     if place.kind in engine.PROGRAMS:
         given = (("--lock", lock_file), ("--image", named))
         words = [word for option, value in given if value for word in (option, value)]
-        options.hint(shlex.join(["vllm-mods", "run", name, *words]))
-    return EXIT_OK
+        next_step = shlex.join(["vllm-mods", "run", name, *words])
+    return answers.answer(answer, "\n".join(lines), next_step=next_step)
 
 
 def build_all(kept: ReadLock, opened: Sequence[OnBase]) -> list[BuiltFor]:
@@ -174,8 +163,7 @@ def build_all(kept: ReadLock, opened: Sequence[OnBase]) -> list[BuiltFor]:
     return found
 
 
-def _digests(built: Built) -> dict[str, str | None]:
-    image = built.image
+def _digests(image: BuiltImage) -> dict[str, str | None]:
     return {
         "image": image.config_digest,
         "manifest": image.manifest_digest,
@@ -186,7 +174,7 @@ def _digests(built: Built) -> dict[str, str | None]:
 def image_lines(images: Sequence[BuiltFor]) -> list[str]:
     """Say which images there are, and of several for what."""
     ends = [f"  {one.lock.base.platform}" if len(images) > 1 else "" for one in images]
-    ids = (one.built.image.config_digest for one in images)
+    ids = (one.built.config_digest for one in images)
     return [f"image  {image}{end}" for image, end in zip(ids, ends, strict=True)]
 
 
@@ -211,7 +199,7 @@ def _demand_command(
     library: Library, wanted: Pairing, opened: OnBase, key: tuple[str, ...]
 ) -> None:
     """Hold the command against the base; what held for a lock holds, since the lock decides all of it."""
-    cache = Cache(cache_folder(os.environ), note=options.note)
+    cache = Cache(cache_folder(os.environ), note=answers.note)
     if key and cache.lookup("commands-taken", *key) is not None:
         return
     from vllm_mods.cli import command_check  # noqa: PLC0415  (an eighth of the time of a build)

@@ -5,22 +5,25 @@ from __future__ import annotations
 import click
 
 from vllm_mods.base.errors import UsageError
+from vllm_mods.cli import manner
 
 TEXT = "text"
-option = click.option(
+option = manner.kept(
     "--format",
+    "How to print it: for a person, or for a CI.",
     "form",
     type=click.Choice((TEXT, "github", "sarif", "junit")),
     default=TEXT,
     show_default=True,
-    help="How to print it: for a person, or for a CI.",
 )
 
 
-def alone(form: str, *, as_json: bool) -> None:
-    """Raise ``UsageError`` for two forms at once."""
-    if as_json and form != TEXT:
+def chosen() -> str:
+    """Return which one is wanted. Raises ``UsageError`` for two at once."""
+    form: str = manner.given("form")
+    if manner.as_json() and form != TEXT:
         raise UsageError(
             f"--json and --format {form} are two answers, and stdout has room for one",
             hint="take one of them away",
         )
+    return form

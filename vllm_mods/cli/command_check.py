@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
 from vllm_mods.base.model import Level, Mod, Plan, Tree
-from vllm_mods.cli import options
+from vllm_mods.cli import answers
 from vllm_mods.formats import pairing
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import environment, taken_over
@@ -52,22 +52,21 @@ def of_pairing(library: Library, found: Pairing) -> ServeArguments:
     Raises ``ManifestError`` for a mod that is there and faulty, and as ``taken_over`` does.
     """
     missing: list[tuple[str, str]] = []
-    there = []
-    for name in found.mods:
-        try:
-            library.select([name])
-            there.append(name)
-        except UsageError as error:
-            missing.append((name, error.message))
-    templates = []
-    for name in found.templates:
-        try:
-            library.mods_of(found._replace(mods=tuple(there), templates=(name,)))
-            templates.append(name)
-        except UsageError as error:
-            missing.append((name, error.message))
-    whole = found._replace(mods=tuple(there), templates=tuple(templates))
-    mods = library.select(library.mods_of(whole))
+
+    def there(names: Sequence[str], read: Callable[[str], object]) -> Iterator[str]:
+        for name in names:
+            try:
+                read(name)
+                yield name
+            except UsageError as error:
+                missing.append((name, error.message))
+
+    whole = found._replace(templates=())
+    whole = whole._replace(mods=tuple(there(found.mods, lambda name: library.select([name]))))
+    templates = there(
+        found.templates, lambda name: library.mods_of(whole._replace(templates=(name,)))
+    )
+    mods = library.select(library.mods_of(whole._replace(templates=tuple(templates))))
     served, said = taken_over(found, mods)
     serving, script = pairing.serve_command(served)
     return ServeArguments(
@@ -91,7 +90,7 @@ def of_script(text: str, what: str, hint: str) -> ServeArguments:
         raise UsageError(f"{what} is not one that bash reads: {error}", hint=hint) from error
     if not script.commands:
         raise UsageError(f"{what} is empty", hint=hint)
-    first = pairing.unwrapped(script.commands[pairing.serving(script)])
+    first = pairing.served_by(script)
     env = {**command_line.exported(script), **dict(first.assignments)}
     return ServeArguments(words(first.argv), env, tuple(one.text for one in script.unknown))
 
@@ -134,15 +133,15 @@ def demand(asked: ServeArguments, tree: Tree, planned: Plan | None = None) -> bo
     try:
         found = answer(asked, tree, planned)
     except TreeError as error:
-        options.note(f"the command is not checked: {error.message}")
+        answers.note(f"the command is not checked: {error.message}")
         return False
     for name, said in asked.brought:
-        options.note(f"{name} {said}")
+        answers.note(f"{name} {said}")
     errors = [fault for fault in found.faults if fault.level is Level.ERROR]
     wrong = [fault for fault in errors if fault.code != "mod-flag-absent"]
     for one in errors:
         if one not in wrong:  # vLLM serves, and the mod may do nothing
-            options.note(f"{one.subject}: {one.message}")
+            answers.note(f"{one.subject}: {one.message}")
     if wrong:
         lines = "".join(f"\n  {one.subject}: {one.message} [{one.code}]" for one in wrong)
         of = asked.name

@@ -9,37 +9,26 @@ from typing import Any
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
-from vllm_mods.base.model import Tree
-from vllm_mods.cli import options
-from vllm_mods.trees.open import open_tree
+from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 
 
 @click.command(name="doctor")
-@click.option(
-    "--target",
-    metavar="TREE",
+@option(
+    "--target TREE",
+    "A folder, image:REF, or any other tree [the active environment's vLLM].",
     envvar=options.TARGET,
-    help="A folder, image:REF, or any other tree [the active environment's vLLM].",
 )
 @options.libraries
 @options.workspace
-@options.offline
-@click.option(
-    "--report",
+@manner.offline
+@option(
+    "--report FILE",
+    "Write a report for the developers there, without secrets; `-` prints it.",
     "output",
-    metavar="FILE",
-    help="Write a report for the developers there, without secrets; `-` prints it.",
 )
-@options.json_output
-def command(
-    target: str | None,
-    libraries: tuple[str, ...],
-    workspace: str | None,
-    output: str | None,
-    *,
-    offline: bool,
-    as_json: bool,
-) -> int:
+@manner.json_output
+def command(target: str | None, workspace: str | None, output: str | None) -> int:
     """Tell what this installation is, what a vLLM tree is, and what is wrong with either.
 
     Nothing but --report is written, and no vLLM is imported. Exit code 0 if nothing is wrong, 1 if something is.
@@ -47,28 +36,17 @@ def command(
     from vllm_mods.doctor.checks import examine  # noqa: PLC0415  (not needed with `--help`)
     from vllm_mods.report import doctor as report  # noqa: PLC0415
 
-    def opener(spec: str) -> Tree:
-        tree = open_tree(
-            spec,
-            offline=offline,
-            workspace=workspace,
-            progress=options.progress(),
-            note=options.note,
-        )
-        options.close_later(tree)
-        return tree
-
-    opened = functools.partial(options.open_library, libraries)
-    found = examine(target, opened, opener, workspace=workspace)
+    found = examine(
+        target,
+        options.open_library,
+        functools.partial(options.open_tree, workspace=workspace),
+        workspace=workspace,
+    )
     if output is not None:
         _write_report(output, report.as_data(found))
     if output == "-":
-        pass
-    elif as_json:
-        options.print_json(report.as_data(found))
-    else:
-        click.echo(report.render(found, options.paint))
-    return EXIT_OK if found.ok else EXIT_NO
+        return EXIT_OK if found.ok else EXIT_NO
+    return answers.answer(report.as_data(found), report.render(found, answers.paint), ok=found.ok)
 
 
 def _write_report(output: str, found: dict[str, Any]) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import click
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.cli import options
+from vllm_mods.cli import answers, manner, named_files, options
+from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.run import engine, evidence
 from vllm_mods.run.evidence import Evidence
@@ -28,18 +27,11 @@ _SAID = {
 @click.argument(
     "names", nargs=-1, metavar="[PAIRING|MOD]...", shell_complete=options.complete_names
 )
-@click.option("--container", metavar="NAME", help="What this container of docker or podman said.")
-@click.option("--log", "file", metavar="FILE", help="A server's log, - for standard input.")
+@option("--container NAME", "What this container of docker or podman said.")
+@option("--log FILE", "A server's log, - for standard input.", "file")
 @options.libraries
-@options.json_output
-def command(
-    names: tuple[str, ...],
-    container: str | None,
-    file: str | None,
-    libraries: tuple[str, ...],
-    *,
-    as_json: bool,
-) -> int:
+@manner.json_output
+def command(names: tuple[str, ...], container: str | None, file: str | None) -> int:
     """Tell whether the mods' code ran, by what a server said.
 
     Without a name, the mods that the container's image has. Looked for is what each mod's [evidence]
@@ -50,21 +42,23 @@ def command(
             "whose log? name --container or --log, one of them",
             hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
         )
-    library = options.open_library(libraries)
+    library = options.open_library()
     if container is not None:
         there = engine.container(container)
         label = there.labels.get("vllm-mods.mods", "")
         names = names or tuple(one.partition("@")[0] for one in label.split())
         data, where = engine.log(there), f"{there.program} logs {there.name}"
     else:
-        data, where = _read(file or ""), file or ""
+        where = file or ""
+        with named_files.opened(where) as log:
+            data = log.read(limits.LOG + 1)
     if not names:
         raise UsageError(
             f"{where}: which mods? the image has none of ours in it", hint="vllm-mods list"
         )
     if len(data) > limits.LOG:
-        options.note(f"{where}: only the first {limits.LOG} were looked at")
-    return say(evidence.of_mods(mods_of(library, names), data[: limits.LOG]), as_json=as_json)
+        answers.note(f"{where}: only the first {limits.LOG} were looked at")
+    return say(evidence.of_mods(mods_of(library, names), data[: limits.LOG]))
 
 
 def mods_of(library: Library, names: Sequence[str]) -> tuple[Mod, ...]:
@@ -76,24 +70,12 @@ def mods_of(library: Library, names: Sequence[str]) -> tuple[Mod, ...]:
     return library.select(dict.fromkeys(name for group in each for name in group))
 
 
-def say(found: Sequence[Evidence], *, as_json: bool) -> int:
+def say(found: Sequence[Evidence]) -> int:
     """Print what was found, and return the exit code that it comes to."""
     ok = all(one.ok for one in found)
-    if as_json:
-        answer: dict[str, Any] = {"schema": 1, "ok": ok}
-        options.print_json({**answer, "mods": [one._asdict() for one in found]})
-    else:
-        for one in found:
-            text = " ".join((one.text or "its manifest names no evidence").split())
-            click.echo(f"{one.name}: {_SAID[one.state].format(text[:200])}")
-    return EXIT_OK if ok else EXIT_NO
-
-
-def _read(path: str) -> bytes:
-    if path == "-":
-        return sys.stdin.buffer.read(limits.LOG + 1)
-    try:
-        with open(path, "rb") as file:
-            return file.read(limits.LOG + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
+    lines = []
+    for one in found:
+        text = " ".join((one.text or "its manifest names no evidence").split())
+        lines.append(f"{one.name}: {_SAID[one.state].format(text[:200])}")
+    answer = {"ok": ok, "mods": [one._asdict() for one in found]}
+    return answers.answer(answer, "\n".join(lines), ok=ok)

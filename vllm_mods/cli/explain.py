@@ -9,7 +9,7 @@ import re
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import main, options
+from vllm_mods.cli import answers, main, manner
 from vllm_mods.report import words
 
 
@@ -23,8 +23,8 @@ def exit_codes() -> dict[str, str]:
 
 @click.command(name="explain")
 @click.argument("word", metavar="VERDICT|CODE")
-@options.json_output
-def command(word: str, *, as_json: bool) -> int:
+@manner.json_output
+def command(word: str) -> int:
     """Say what a verdict, an exit code, a kind of error or the code of a finding means, and what to do next.
 
     The kind of an error is its `code` under --json; the code of a finding stands in brackets behind it.
@@ -38,11 +38,11 @@ def command(word: str, *, as_json: bool) -> int:
             f"{word} is no verdict, exit code or kind of error, and no table of the docs has it as a finding's code; the former are: {', '.join(ends)}",
             hint=f"vllm-mods explain {near[0] if near else next(iter(known))}",
         )
-    if as_json:
-        options.print_json({"schema": 1, **one._asdict()})
-        return EXIT_OK
+    lines = [f"{one.word} ({one.kind}): {one.meaning}"]
+    lines += [f"  {one.follows}"] if one.follows else []
+    return answers.answer(one._asdict(), "\n".join(lines), next_step=one.next)
     click.echo(f"{one.word} ({one.kind}): {one.meaning}")
     if one.follows:
         click.echo(f"  {one.follows}")
-    options.hint(one.next)
+    answers.hint(one.next)
     return EXIT_OK

@@ -4,48 +4,43 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import click
 
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.cli import options, shown
-from vllm_mods.cli.import_command import write_new
+from vllm_mods.cli import answers, manner, options, shown
+from vllm_mods.cli.manner import option
+from vllm_mods.cli.named_files import write_new
 from vllm_mods.cli.serving import asked, serving
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust, writing
+from vllm_mods.library.catalog import Library
 from vllm_mods.making import exporting
 from vllm_mods.planning import planner
 from vllm_mods.recipes import writer
 from vllm_mods.run import files
-from vllm_mods.run.service import Service
+from vllm_mods.run.service import Service, StartOptions
 
 
 @click.command(name="export")
 @click.argument("name", metavar="MOD|PAIRING", shell_complete=options.complete_names)
-@click.option(
-    "--output",
-    metavar="PATH",
-    help="Write a pairing to a new file [standard output], a mod to a new folder.",
-)
-@click.option(
-    "--tree", "specs", multiple=True, metavar="TREE", help="Of a mod: one more vLLM that it takes."
-)
-@click.option("--variant", metavar="ID", help="Of a mod: only the vLLMs of this variant [all].")
-@click.option(
+@option("--output PATH", "Write a pairing to a new file [standard output], a mod to a new folder.")
+@option("--tree TREE", "Of a mod: one more vLLM that it takes.", "specs", multiple=True)
+@option("--variant ID", "Of a mod: only the vLLMs of this variant [all].")
+@option(
     "--format",
+    "What a pairing becomes.",
     "form",
     type=click.Choice(("recipe", *files.FORMATS)),
     default="recipe",
     show_default=True,
-    help="What a pairing becomes.",
 )
 @serving
 @options.libraries
-@options.offline
-@options.json_output
+@manner.offline
+@manner.json_output
 def command(
     name: str,
     *,
@@ -53,10 +48,7 @@ def command(
     specs: tuple[str, ...],
     variant: str | None,
     form: str,
-    libraries: tuple[str, ...],
-    offline: bool,
-    as_json: bool,
-    **given: Any,  # noqa: ANN401  (what ``serving`` adds)
+    given: StartOptions,
 ) -> int:
     """Write a mod as a folder that launchers run as it is, or a pairing as a recipe or as what starts its image.
 
@@ -65,18 +57,18 @@ def command(
     recipe that renders the same command; with --format, a file that starts the image of its lock, for
     a cluster on two nodes. --lock and what follows it are for these.
     """
-    library = options.open_library(libraries)
+    library = options.open_library()
     if form == "recipe":
-        _refuse_unused(given)
+        _refuse_unused()
     if not library.has(name):
-        if specs or variant or as_json:
+        if specs or variant or manner.as_json():
             raise UsageError(
                 f"--tree, --variant and --json are for mods, and there is no mod `{name}`",
                 hint="vllm-mods list",
             )
         if form == "recipe":
-            return _pairing(name, output, libraries)
-        return _started(asked(library, name, (), **given).service, form, output)
+            return _pairing(library, name, output)
+        return _started(asked(library, name, (), given).service, form, output)
     if library.has_pairing(name):
         raise UsageError(
             f"there are a mod and a pairing named `{name}`: which one is meant?",
@@ -85,19 +77,18 @@ def command(
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
     mod = library.load(name)
-    trees = [options.open_tree(spec, offline=offline) for spec in specs]
+    trees = [options.open_tree(spec) for spec in specs]
     planned = [(tree.version or tree.spec, planner.plan_alone(mod, tree)) for tree in trees]
     files = exporting.export(mod, planned, variant=variant)
     writing.folder(output, files)
     os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)
-    if as_json:
-        options.print_json({"schema": 1, "mod": name, "folder": output, "files": sorted(files)})
-    else:
-        click.echo(f"wrote {output}: {len(files)} files; a recipe names it as {output}")
     for line in _for_recipe(mod):
-        options.note(line)
+        answers.note(line)
     for one in mod.requires:
-        options.note(f"{name} needs {one}: export it too, and have it run before")
+        answers.note(f"{name} needs {one}: export it too, and have it run before")
+    answer = {"mod": name, "folder": output, "files": sorted(files)}
+    words = f"wrote {output}: {len(files)} files; a recipe names it as {output}"
+    return answers.answer(answer, words)
     return EXIT_OK
 
 
@@ -109,12 +100,12 @@ def _for_recipe(mod: Mod) -> Iterator[str]:
         yield f"{mod.name} needs {shlex.join(mod.serve_args)}: put it into the recipe's command"
 
 
-def _refuse_unused(given: Mapping[str, object]) -> None:
+def _refuse_unused() -> None:
     """Raise ``UsageError`` for an option that only what starts a container has a place for."""
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
     for one in context.command.params:
-        if one.name in given and context.get_parameter_source(one.name) is typed:
+        if one.name in StartOptions._fields and context.get_parameter_source(one.name) is typed:
             raise UsageError(
                 f"{max(one.opts, key=len)} says how a container is started, and a recipe or a mod does not",
                 hint=f"--format {files.FORMATS[0]}",
@@ -132,28 +123,25 @@ def _started(one: Service, form: str, output: str | None) -> int:
     for name, text in made.items():
         place = os.path.join(output, name) if len(made) > 1 else output
         write_new(place, text.encode())
-        click.echo(f"wrote {place}", err=True)
     return EXIT_OK
 
 
-def _pairing(name: str, output: str | None, libraries: tuple[str, ...]) -> int:
-    library = options.open_library(libraries)
+def _pairing(library: Library, name: str, output: str | None) -> int:
     pairing = library.pairing(name)
     trust.demand_pairing(library, name)
     held = [mod for mod in pairing.mods if library.has(mod)]
     served, brought = taken_over(pairing, library.select(held))
     for mod, said in brought:
-        options.note(f"{mod} {said}")
+        answers.note(f"{mod} {said}")
     text = writer.write(served)
     if output is None:
         shown.file(text)
     else:
         write_new(output, text.encode())
-        click.echo(f"wrote {output}", err=True)
     known = pairing.recipe.mods if pairing.recipe else {}
     for mod in dict.fromkeys((*pairing.mods, *pairing.templates)):
         if mod not in known:
-            options.note(
+            answers.note(
                 f"a launcher runs the folder mods/{mod}, which is not written: "
                 f"`vllm-mods export {mod} --output mods/{mod}`, or have the image built with the mods"
             )

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Finding
 from vllm_mods.build import inspection
 from vllm_mods.build.inspection import Inspection
 from vllm_mods.build.inspection import inspect as look
-from vllm_mods.build.references import plain
-from vllm_mods.cli import options
+from vllm_mods.cli import answers, manner, named_files, options
+from vllm_mods.cli.manner import option
 from vllm_mods.images import names, oci
 from vllm_mods.images.open import platforms_of
 from vllm_mods.report import data, text
-from vllm_mods.trees.image import ImageTree, open_image
+from vllm_mods.trees.image import ImageTree
 
+
+class _Chosen(NamedTuple):
+    """Which image of an index is meant, and which vLLM of several in it."""
+
+    platform: str | None
+    in_image: str | None
+
+
+_chosen = options.grouped(
+    "chosen",
+    _Chosen,
+    manner.json_output,
+    manner.offline,
+    options.target_in_image,
+    options.platform,
+)
 _reference = click.argument("reference", metavar="REF")
 
 
@@ -34,49 +50,22 @@ def command() -> None:
 
 @command.command(name="inspect")
 @_reference
-@options.platform
-@options.target_in_image
-@options.offline
-@options.json_output
-def inspect(
-    reference: str,
-    platform: str | None,
-    in_image: str | None,
-    *,
-    offline: bool,
-    as_json: bool,
-) -> int:
+@_chosen
+def inspect(reference: str, chosen: _Chosen) -> int:
     """Tell what is in an image: vLLM, mods, lock, and files that are not as they were left."""
-    tree = _open(reference, platform, in_image, offline=offline)
+    tree = _open(reference, chosen)
     found = look(tree)
-    if as_json:
-        options.print_json(_data(tree, found))
-    else:
-        click.echo(_text(tree, found))
-    return EXIT_OK
+    return answers.answer(_data(tree, found), _text(tree, found))
 
 
 @command.command(name="verify")
 @_reference
-@click.option("--lock", "lock", metavar="FILE", help="Compare with this lock too.")
-@click.option(
-    "--allowed-signers", "signers", metavar="FILE", help="Signed by one of these (OpenSSH's form)."
-)
-@click.option("--key", metavar="KEY", help="Signed with this key of cosign's (file or URI).")
-@options.platform
-@options.target_in_image
-@options.offline
-@options.json_output
+@option("--lock FILE", "Compare with this lock too.", "lock")
+@option("--allowed-signers FILE", "Signed by one of these (OpenSSH's form).", "signers")
+@option("--key KEY", "Signed with this key of cosign's (file or URI).")
+@_chosen
 def verify(
-    reference: str,
-    lock: str | None,
-    platform: str | None,
-    in_image: str | None,
-    *,
-    signers: str | None,
-    key: str | None,
-    offline: bool,
-    as_json: bool,
+    reference: str, lock: str | None, signers: str | None, key: str | None, chosen: _Chosen
 ) -> int:
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
@@ -84,13 +73,16 @@ def verify(
     in the registry that REF is in. Of an index, every image is looked at, that it has those that the
     lock is of, and that it is signed itself. Exit code 1 if anything else is in it, and what that is.
     """
-    written = None if lock is None else _read(lock)
+    written = None
+    if lock is not None:
+        with named_files.opened(lock) as file:
+            written = file.read()
     name = reference.removeprefix("image:")
-    several = () if platform else platforms_of(name, offline=offline)
+    several = () if chosen.platform else platforms_of(name, offline=manner.is_offline())
     found, wrong = {}, []
-    for one in several or (platform,):
+    for one in several or (chosen.platform,):
         try:
-            tree = _open(reference, one, in_image, offline=offline)
+            tree = _open(reference, chosen._replace(platform=one))
         except UsageError as error:
             if len(several) < 2:
                 raise
@@ -106,95 +98,54 @@ def verify(
         wrong += inspection.index_findings(list(found.values()))
         wrong += _index_signature(name, [tree for tree, _ in found.values()], signers, key)
     ok = not wrong and all(looked.ok for _, looked in found.values())
-    if not as_json:
-        texts = (
-            f"{name}: {_text(*one)}" if several[1:] else _text(*one) for name, one in found.items()
-        )
-        click.echo("\n".join((*texts, *(f"  {finding}" for finding in wrong))))
-        return EXIT_OK if ok else EXIT_NO
+    texts = [
+        f"{name}: {_text(*one)}" if several[1:] else _text(*one) for name, one in found.items()
+    ]
     images = {name: _data(*one) for name, one in found.items()}
-    none = {"schema": data.SCHEMA, "findings": []}
-    answer = dict(images.get(oci.here()) or next(iter(images.values()), none))
+    answer: dict[str, Any] = {"findings": []}
+    answer = dict(images.get(oci.here()) or next(iter(images.values()), answer))
     if several:
         findings = [*answer["findings"], *map(data.finding, wrong)]
         answer |= {"ok": ok, "findings": findings, "platforms": images}
-    options.print_json(answer)
-    return EXIT_OK if ok else EXIT_NO
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint=f"ls -la {path}") from error
+    return answers.answer(answer, "\n".join((*texts, *(f"  {one}" for one in wrong))), ok=ok)
 
 
 @command.command(name="diff")
 @_reference
 @click.argument("other", metavar="REF2")
-@options.platform
-@options.target_in_image
-@options.offline
-@options.json_output
-def diff(
-    reference: str,
-    other: str,
-    platform: str | None,
-    in_image: str | None,
-    *,
-    offline: bool,
-    as_json: bool,
-) -> int:
+@_chosen
+def diff(reference: str, other: str, chosen: _Chosen) -> int:
     """Tell how two images differ: pairing, model, command, environment, mods and the files of vllm/.
 
     Exit code 1 if anything does.
     """
-    old, new = (_open(one, platform, in_image, offline=offline) for one in (reference, other))
+    old, new = (_open(one, chosen) for one in (reference, other))
     mods, files = inspection.diff(old, new)
     pairing = inspection.pairing_diff(old, new)
     same = not mods and not files and not pairing and old.version == new.version
-    if as_json:
-        options.print_json(
-            {
-                "schema": data.SCHEMA,
-                "ok": same,
-                "images": [_head(old), _head(new)],
-                "pairing": [one._asdict() for one in pairing],
-                "mods": [data.disagreement(one) for one in mods],
-                "files": [file._asdict() for file in files],
-            }
-        )
-        return EXIT_OK if same else EXIT_NO
-    for sign, tree in (("-", old), ("+", new)):
-        click.echo(f"{sign} {text.tree_name(tree.version, tree.base.reference)}")
-    for one in pairing:
-        click.echo(f"  {one}")
-    for line in text.disagreements(mods, (reference, other)):
-        click.echo(f"  {line}")
+    answer = {
+        "ok": same,
+        "images": [_head(old), _head(new)],
+        "pairing": [one._asdict() for one in pairing],
+        "mods": [data.disagreement(one) for one in mods],
+        "files": [file._asdict() for file in files],
+    }
+    lines = [
+        f"{sign} {text.tree_name(tree.version, tree.base.reference)}"
+        for sign, tree in (("-", old), ("+", new))
+    ]
+    lines += [f"  {one}" for one in (*pairing, *text.disagreements(mods, (reference, other)))]
     for file in files:
         what = "only in the first" if file.after is None else "differs"
-        click.echo(f"  {file.path}: {'only in the second' if file.before is None else what}")
+        lines.append(f"  {file.path}: {'only in the second' if file.before is None else what}")
     if same:
-        click.echo("  they serve the same, with the same mods and the same files in vllm/")
-    return EXIT_OK if same else EXIT_NO
+        lines.append("  they serve the same, with the same mods and the same files in vllm/")
+    return answers.answer(answer, "\n".join(lines), ok=same)
 
 
-def _open(
-    reference: str, platform: str | None, in_image: str | None, *, offline: bool
-) -> ImageTree:
+def _open(reference: str, chosen: _Chosen) -> ImageTree:
     reference = reference.removeprefix("image:")
-    tree = open_image(
-        reference,
-        spec=f"image:{reference}",
-        offline=offline,
-        progress=options.progress(),
-        note=options.note,
-        platform=platform,
-        named=in_image,
-    )
-    options.close_later(tree)
-    return tree
+    return options.open_image(f"image:{reference}", reference, *chosen)
 
 
 def _signature(tree: ImageTree, signers: str | None, key: str | None) -> list[Finding]:
@@ -205,7 +156,7 @@ def _signature(tree: ImageTree, signers: str | None, key: str | None) -> list[Fi
             f"{tree.base.reference}: a signature is attached to an image in a registry, and this is none ({tree.base.where})",
             hint="vllm-mods image verify registry:HOST/NAME:TAG",
         )
-    name = names.parse(plain(tree.base.reference))._replace(digest=tree.base.manifest_digest)
+    name = names.parse(names.plain(tree.base.reference))._replace(digest=tree.base.manifest_digest)
     return _said_of(str(name), signers, key)
 
 
@@ -217,7 +168,7 @@ def _index_signature(
         return []
     from vllm_mods.images.registry import Client  # noqa: PLC0415
 
-    name = names.parse(plain(reference))
+    name = names.parse(names.plain(reference))
     client = Client(name, os.environ)
     index = client.manifest(reference)
     raw = oci.parse(oci.document_of(client, index, reference), reference)

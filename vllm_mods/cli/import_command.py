@@ -12,12 +12,13 @@ import click
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
 from vllm_mods.base.model import Level
-from vllm_mods.base.output import write_whole
-from vllm_mods.cli import import_mod, options, shown
+from vllm_mods.cli import answers, import_mod, manner, named_files, new, options, shown
 from vllm_mods.cli.import_mod import ImportArguments
+from vllm_mods.cli.manner import option
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
 from vllm_mods.making import folder
+from vllm_mods.making.recording import Limits
 from vllm_mods.recipes import pasted_text, reader
 from vllm_mods.recipes.pasted_text import TextRepair
 from vllm_mods.recipes.reader import ImportedRecipe
@@ -26,60 +27,30 @@ from vllm_mods.report import data
 
 @click.command(name="import")
 @click.argument("path", metavar="PATH", type=click.Path())
-@click.option("--repair", "mend", is_flag=True, help="Put right what a forum did to it; say each.")
-@click.option("--output", metavar="FILE", help="Write the pairing to a new file.")
-@click.option(
-    "--library",
-    metavar="DIR",
-    help="Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.",
-)
-@click.option("--name", metavar="NAME", help="What to call it [the recipe's or the folder's name].")
-@click.option(
-    "--mod",
-    "mods",
-    multiple=True,
-    metavar="PATH=NAME",
-    help="The mod that a path in the recipe stands for.",
-)
-@click.option("--tree", metavar="TREE", help="Of a mod: the vLLM that it was written for.")
-@click.option("--summary", metavar="TEXT", help="Of a mod: what it is for.")
-@click.option("--license", "terms", metavar="SPDX", help="Of a mod: its licence.")
-@click.option("--vllm", "spec", metavar="SPEC", help="Of a mod: the range that it states.")
-@click.option("--record", is_flag=True, help="Of a mod: run it on a copy of --tree.")
-@click.option(
-    "--each",
-    is_flag=True,
-    help="With --record: a mod for each entry of a list that its Python goes over.",
-)
-@options.recording
-@click.option(
-    "--fetch", is_flag=True, help="Of a mod: take what its script asks for by https, once."
-)
+@option("--repair", "Put right what a forum did to it; say each.", "mend")
+@option("--output FILE", "Write the pairing to a new file.")
+@option("--library DIR", "Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.")
+@option("--name NAME", "What to call it [the recipe's or the folder's name].")
+@option("--mod PATH=NAME", "The mod that a path in the recipe stands for.", "mods", multiple=True)
+@option("--tree TREE", "Of a mod: the vLLM that it was written for.")
+@option("--summary TEXT", "Of a mod: what it is for.")
+@option("--license SPDX", "Of a mod: its licence.", "terms")
+@option("--vllm SPEC", "Of a mod: the range that it states.", "spec")
+@option("--record", "Of a mod: run it on a copy of --tree.")
+@option("--each", "With --record: a mod for each entry of a list that its Python goes over.")
+@new.recorded
+@option("--fetch", "Of a mod: take what its script asks for by https, once.")
 @options.others
-@options.offline
-@options.json_output
+@manner.offline
+@manner.json_output
 def command(
-    path: str,
     *,
     output: str | None,
-    library: str | None,
-    name: str | None,
     mods: tuple[str, ...],
-    tree: str | None,
-    summary: str | None,
-    terms: str | None,
-    spec: str | None,
-    record: bool,
-    network: bool,
-    seconds: float,
-    also: tuple[str, ...],
-    environ: tuple[str, ...],
-    each: bool,
-    fetch: bool,
     mend: bool,
-    others: tuple[str, ...],
-    offline: bool,
-    as_json: bool,
+    record: bool,
+    limits: Limits,
+    **given: Any,  # noqa: ANN401  (the other fields of ``ImportArguments``)
 ) -> int:
     """Make a pairing of a recipe, or a mod of a launcher's mod folder or zip, or of a Dockerfile.
 
@@ -89,22 +60,8 @@ def command(
     on a scratch copy of --tree and apart from this machine, and what it changed becomes the mod. Exit code 1 if a recipe
     says something that the pairing does not do, or a script does; 2 if it cannot be read.
     """
-    limits = (network, seconds, also, environ) if record else None
-    asked = ImportArguments(
-        path,
-        library,
-        name,
-        tree,
-        summary,
-        terms,
-        spec,
-        limits,
-        offline,
-        as_json,
-        fetch,
-        others,
-        each,
-    )
+    asked = ImportArguments(limits=limits if record else None, **given)
+    path, library = asked.path, asked.library
     _check_options(asked)
     if _is_mod(asked, recipes_only=bool(output or mods or mend)):
         return import_mod.run(asked)
@@ -113,8 +70,8 @@ def command(
     text = recipe_text(path)
     # an empty folder becomes a library by what is written to it
     is_new = library is not None and os.path.isdir(library) and not os.listdir(library)
-    there = options.open_library((library,) if library and not is_new else ())
-    imported, changes = read(text, path, there, name=name, mods=named(mods), mend=mend)
+    there = options.open_library(*((library,) if library and not is_new else ()))
+    imported, changes = _read(text, path, there, name=asked.name, mods=_named(mods), mend=mend)
     pairing = imported.pairing
     if library:
         if pairing.name in there.pairing_names():
@@ -123,31 +80,39 @@ def command(
                 hint="give this one another name with --name",
             )
         output = os.path.join(
-            make_folder(os.path.join(library, "pairings")), f"{pairing.name}.toml"
+            _make_folder(os.path.join(library, "pairings")), f"{pairing.name}.toml"
         )
     made = pairings.dump(pairing)
     if output:
-        write_new(output, made)
+        named_files.write_new(output, made)
     sound = imported.ok and (mend or not changes)
-    if as_json:
-        options.print_json(answer(imported, changes, made, path, output, mend=mend, ok=sound))
-    elif output is None:
+    if output is None and not manner.as_json():
         shown.file(made.decode())
-    say(imported, changes, path, mend=mend)
-    if output:
-        click.echo(f"wrote {output}", err=True)
+    answer = {
+        "kind": "recipe",
+        "path": path,
+        "ok": sound,
+        "name": pairing.name,
+        "file": output,
+        "pairing": made.decode(),
+        "repaired": mend,
+        "changes": [one._asdict() for one in changes],
+        "findings": [data.finding(found) for found in imported.findings],
+    }
+    answers.answer(answer, None)
+    _say(imported, changes, path, mend=mend)
     return EXIT_OK if sound else EXIT_NO
 
 
 def _check_options(asked: ImportArguments) -> None:
     """Raise ``UsageError`` for options that do not go together."""
-    if asked.each and (asked.record is None or asked.tree is None):
+    if asked.each and (asked.limits is None or asked.tree is None):
         raise UsageError(
             "--each runs the entries one by one on a vLLM", hint="--record --each --tree TREE"
         )
     if asked.each and asked.fetch:
         raise UsageError("--each takes nothing from the network", hint="--record --each")
-    if asked.fetch and asked.offline:
+    if asked.fetch and manner.is_offline():
         raise UsageError(
             "--fetch takes from the network, and --offline forbids it", hint="give one"
         )
@@ -165,7 +130,7 @@ def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
             f"{asked.path} is a mod, and --output, --mod and --repair are for recipes",
             hint="--library DIR writes a mod to DIR/patches/NAME",
         )
-    of_mods = (asked.tree, asked.summary, asked.terms, asked.spec, asked.record, asked.others)
+    of_mods = (asked.tree, asked.summary, asked.terms, asked.spec, asked.limits, asked.others)
     if not is_mod and any(of_mods):
         raise UsageError(
             f"{asked.path} is no mod, and --tree, --record, --with, --summary, --license and --vllm are for mods",
@@ -176,11 +141,8 @@ def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
 
 def recipe_text(path: str) -> str:
     """Read a recipe as text, as launchers do. Raises ``UsageError`` for anything else."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(limits.RECIPE + 1)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    with named_files.opened(path) as file:
+        data = file.read(limits.RECIPE + 1)
     if len(data) > limits.RECIPE:
         raise UsageError(
             f"{path} is no recipe: it has more than {limits.RECIPE}", hint="a recipe is YAML"
@@ -194,7 +156,7 @@ def recipe_text(path: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def named(mods: tuple[str, ...]) -> dict[str, str]:
+def _named(mods: tuple[str, ...]) -> dict[str, str]:
     """Read ``--mod PATH=NAME``."""
     found = {}
     for one in mods:
@@ -207,14 +169,8 @@ def named(mods: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def read(
-    text: str,
-    path: str,
-    library: Library,
-    *,
-    name: str | None,
-    mods: Mapping[str, str],
-    mend: bool,
+def _read(
+    text: str, path: str, library: Library, *, name: str | None, mods: Mapping[str, str], mend: bool
 ) -> tuple[ImportedRecipe, tuple[TextRepair, ...]]:
     """Read a recipe; tell what a repair changed, or would change."""
     for target in mods.values():
@@ -237,7 +193,7 @@ def read(
         raise ManifestError(path, problems, hint=f"vllm-mods import {path} --repair") from error
 
 
-def say(
+def _say(
     imported: ImportedRecipe, changes: tuple[TextRepair, ...], path: str, *, mend: bool
 ) -> None:
     """Say on stderr what was changed and what is to be known."""
@@ -253,48 +209,13 @@ def say(
     if changes and not mend:
         for line in pasted_text.summary(changes):
             click.echo(f"{path}: error: needs repair, and was read as it is: {line}", err=True)
-        click.echo(f"\nhint: vllm-mods import {path} --repair", err=True)
+        answers.hint(f"vllm-mods import {path} --repair")
 
 
-def answer(
-    imported: ImportedRecipe,
-    changes: tuple[TextRepair, ...],
-    made: bytes,
-    path: str,
-    output: str | None,
-    *,
-    mend: bool,
-    ok: bool,
-) -> dict[str, Any]:
-    """Return what was made of a recipe, for scripts."""
-    return {
-        "schema": 1,
-        "kind": "recipe",
-        "path": path,
-        "ok": ok,
-        "name": imported.pairing.name,
-        "file": output,
-        "pairing": made.decode(),
-        "repaired": mend,
-        "changes": [one._asdict() for one in changes],
-        "findings": [data.finding(found) for found in imported.findings],
-    }
-
-
-def make_folder(path: str) -> str:
+def _make_folder(path: str) -> str:
     """Make a folder if it is not there, and return its path. Raises ``UsageError``."""
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be made: {error.strerror}") from error
     return path
-
-
-def write_new(path: str, data: bytes) -> None:
-    """Write a file that is not there yet. Raises ``UsageError``."""
-    if os.path.lexists(path):
-        raise UsageError(f"{path} is there already", hint="name another file, or remove it")
-    try:
-        write_whole(path, data)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import click
@@ -12,7 +12,7 @@ import click
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.base.versions import is_final
-from vllm_mods.cli import new, options, shown
+from vllm_mods.cli import answers, manner, new, options, shown
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library import mod_folder
 from vllm_mods.making import (
@@ -38,14 +38,13 @@ from vllm_mods.planning import planner
 from vllm_mods.report import script
 from vllm_mods.report.data import finding
 from vllm_mods.scripts.statements import BashError
-from vllm_mods.trees.release import Releases
 
 _OLDEST = ">=0.15"
 """Which releases a script is run on if nobody says."""
 
 
 class ImportArguments(NamedTuple):
-    """What the caller wants of a mod; None for what nobody said."""
+    """What the caller wants of a mod; None for what nobody said, and no ``limits`` where nothing is to run."""
 
     path: str
     library: str | None
@@ -54,13 +53,10 @@ class ImportArguments(NamedTuple):
     summary: str | None
     terms: str | None
     spec: str | None
-    record: tuple[bool, float, tuple[str, ...], tuple[str, ...]] | None
-    """``recording.Limits`` of a run; None to run nothing."""
-    offline: bool
-    as_json: bool
-    fetch: bool = False
-    others: tuple[str, ...] = ()
-    each: bool = False
+    limits: Limits | None
+    fetch: bool
+    others: tuple[str, ...]
+    each: bool
 
     def opened(self) -> Tree | None:
         """Open the tree that the mod was written for, None where none is named."""
@@ -68,8 +64,7 @@ class ImportArguments(NamedTuple):
             raise UsageError("--with says what is beside --tree", hint="--tree pypi:VERSION")
         if self.tree is None:
             return None
-        named = options.beside(self.others)
-        return options.open_tree(self.tree, offline=self.offline, others=named)
+        return options.open_tree(self.tree, others=options.beside(self.others))
 
 
 class Made(NamedTuple):
@@ -89,21 +84,20 @@ def run(asked: ImportArguments) -> int:
     source = folder.read(asked.path)
     if (exported := exporting.taken_back(source.files)) is not None:
         return _take_back(asked, *exported)
-    if asked.record is not None and asked.tree is None:
+    if asked.limits is not None and asked.tree is None:
         return _over_releases(asked, source)
     if asked.each:
         return _each(asked, source)
-    fetcher = Fetcher(options.note)
+    fetcher = Fetcher(answers.note)
     tree = asked.opened()
-    effects: tuple[Effect, ...]
+
+    def read(fetched: Mapping[str, bytes]) -> tuple[Effect, ...]:
+        return reading.read(source.name, source.files, tree, fetched)
+
     try:
-        if asked.fetch:
-            fetcher.until_read(
-                lambda fetched: reading.read(source.name, source.files, tree, fetched)
-            )
-        effects = reading.read(source.name, source.files, tree, fetcher.taken)
+        effects = _effects(asked, fetcher, read)
     except BashError as error:
-        if asked.record is None:
+        if asked.limits is None:
             raise UsageError(
                 f"{asked.path}/{folder.SCRIPT}: line {error.line}: {error.why}",
                 hint=f"bash -n {asked.path}/{folder.SCRIPT}",
@@ -112,14 +106,25 @@ def run(asked: ImportArguments) -> int:
     return _finish(asked, source, effects, tree, fetcher)
 
 
+def _effects(
+    asked: ImportArguments,
+    fetcher: Fetcher,
+    read: Callable[[Mapping[str, bytes]], tuple[Effect, ...]],
+) -> tuple[Effect, ...]:
+    """Read what a script does, with what it fetches if that is to be taken."""
+    if asked.fetch:
+        fetcher.until_read(read)
+    return read(fetcher.taken)
+
+
 def _built(asked: ImportArguments) -> int:
     """Make a mod of what the last stage of a Dockerfile does."""
-    if asked.record is not None:
+    if asked.limits is not None:
         raise UsageError(
             f"{asked.path} is a Dockerfile, and --record runs a run.sh", hint="docker build"
         )
     tree = asked.opened()
-    fetcher = Fetcher(options.note)
+    fetcher = Fetcher(answers.note)
     try:
         source = folder.build(asked.path)
         text = source.files[source.script].decode("utf-8", "surrogateescape")
@@ -128,9 +133,7 @@ def _built(asked: ImportArguments) -> int:
             shell = reading.ReadShell(source.name, source.files, tree, fetched)
             return building.read(shell, text, source.script)
 
-        if asked.fetch:
-            fetcher.until_read(read)
-        effects = read(fetcher.taken)
+        effects = _effects(asked, fetcher, read)
     except BashError as error:
         why = f"{asked.path}: line {error.line}: {error.why}"
         raise UsageError(why, hint="docker build --check") from error
@@ -150,29 +153,19 @@ def _finish(
     made: Made | None = None
     wanted = advice.stated(compose.Wanted(name, asked.summary, asked.terms, asked.spec), effects)
     wanted = wanted._replace(fetched=fetcher.files())
-    if asked.record is not None:
+    if asked.limits is not None:
         wanted = wanted._replace(python=from_script.installed(effects))
         made = _recorded(asked, wanted, source, tree, fetcher)
     elif not understood.left:
         made = _made(wanted, understood, tree)
-    place = None
-    if made is not None:
-        _check_others(asked, name, made)
-    if made is not None and asked.library is not None:
-        place = new.write(asked.library, name, made.files)
-    _tell(asked, name, understood, made, place)
-    return EXIT_NO if made is None else EXIT_OK
+    return _written(asked, name, understood, made)
 
 
 def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
     """Make a mod of what the script does on every release asked for: read where that tells, else run."""
-    index = Releases(offline=asked.offline, progress=options.progress(), note=options.note)
-    specs = [
-        one
-        for one in choose_releases((), index.files(), asked.spec or _OLDEST)
-        if one[-4:] != ".whl"
-    ]
-    versions = [one.removeprefix("pypi:") for one in specs]
+    index = options.open_releases()
+    specs = choose_releases((), index.files(), asked.spec or _OLDEST)
+    versions = [one.removeprefix("pypi:") for one in specs if not one.endswith(".whl")]
     finals = [one for one in versions if is_final(one)] or versions
     if not finals:
         raise UsageError(f"no release of vLLM is in {asked.spec}", hint="--vllm '>=0.19,<0.22'")
@@ -180,49 +173,41 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
     releases = [over_releases.Release(one, index.open(one, named=named)) for one in finals]
     name = asked.name or _slug(source.name)
     wanted = compose.Wanted(name, asked.summary, asked.terms)
-    fetcher = Fetcher(options.note)
+    fetcher = Fetcher(answers.note)
 
     def read(fetched: Mapping[str, bytes]) -> tuple[Effect, ...]:
         return reading.read(source.name, source.files, None, fetched)
 
     with contextlib.suppress(BashError):  # the run says what is wrong with the script
-        if asked.fetch:
-            fetcher.until_read(read)
-        wanted = advice.stated(wanted, read(fetcher.taken))
-    limits = Limits(*(asked.record or ()))._replace(fetched=fetcher.taken)
+        wanted = advice.stated(wanted, _effects(asked, fetcher, read))
+    limits = (asked.limits or Limits())._replace(fetched=fetcher.taken)
     takes = fetcher if asked.fetch else None
     made, handed = from_folder.make(source, wanted, releases, limits, _progress, fetcher=takes)
     if handed:
-        options.note(f"it was run, because reading does not tell: {handed}")
+        answers.note(f"it was run, because reading does not tell: {handed}")
     told = Made(made.files, None, made.unknown, made.told, made.rows)
-    _check_others(asked, name, told)
-    place = None if asked.library is None else new.write(asked.library, name, made.files)
-    _tell(asked, name, Understood((), {}), told, place)
-    return EXIT_OK
+    return _written(asked, name, Understood((), {}), told)
 
 
 def _each(asked: ImportArguments, source: LauncherFolder) -> int:
     """Make a mod of each entry of a registry."""
     tree = asked.opened()
-    if tree is None or asked.record is None:
-        raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
+    assert tree is not None and asked.limits is not None  # noqa: PT018, S101  (the options were held against each other)
     name = asked.name or _slug(source.name)
     wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
-    made = each_entry.make(source, wanted, tree, Limits(*asked.record), _progress)
+    made = each_entry.make(source, wanted, tree, asked.limits, _progress)
     options.beside(asked.others, [mod_folder.load_files(one.name, one.files) for one in made.mods])
     if asked.library is not None:
         new.write_all(asked.library, {one.name: one.files for one in made.mods})
-    if asked.as_json:
-        options.print_json({**script.each_data(made), "path": asked.path, "name": name})
-        return EXIT_OK
-    for line in script.each(made):
+    for line in script.each(made) if not manner.as_json() else ():
         click.echo(line, err=True)
-    if asked.library is None:
-        hint = f"vllm-mods import {asked.path} --record --each --tree {asked.tree} --library DIR"
-        click.echo(f"\nhint: {hint}  # writes them to DIR/patches", err=True)
-        return EXIT_OK
-    click.echo(f"wrote {len(made.mods)} mods to {asked.library}/patches")
-    return EXIT_OK
+    words = f"wrote {len(made.mods)} mods to {asked.library}/patches"
+    again = f"vllm-mods import {asked.path} --record --each --tree {asked.tree} --library DIR"
+    return answers.answer(
+        {**script.each_data(made), "path": asked.path, "name": name},
+        None if asked.library is None else words,
+        next_step=None if asked.library else f"{again}  # writes them to DIR/patches",
+    )
 
 
 def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int:
@@ -236,9 +221,7 @@ def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int
     options.beside(asked.others, (mod,))
     if (tree := asked.opened()) is not None:
         planned = planner.plan_alone(mod, tree)
-    place = None if asked.library is None else new.write(asked.library, mod.name, files)
-    _tell(asked, mod.name, Understood((), {}), Made(files, planned, ()), place)
-    return EXIT_OK
+    return _written(asked, mod.name, Understood((), {}), Made(files, planned, ()))
 
 
 def _made(wanted: compose.Wanted, understood: Understood, tree: Tree | None) -> Made:
@@ -250,10 +233,18 @@ def _made(wanted: compose.Wanted, understood: Understood, tree: Tree | None) -> 
     return Made(files, None, tuple(compose.unknown(wanted, None)))
 
 
-def _check_others(asked: ImportArguments, name: str, made: Made) -> None:
-    """Raise ``UsageError`` for a version of a package that the mod does not change."""
-    if asked.others:
+def _written(asked: ImportArguments, name: str, understood: Understood, made: Made | None) -> int:
+    """Write the mod where one was made and a library is named, and say what it is.
+
+    Raises ``UsageError`` for a version of a package that the mod does not change.
+    """
+    place = None
+    if made is not None and asked.others:
         options.beside(asked.others, (mod_folder.load_files(name, made.files),))
+    if made is not None and asked.library is not None:
+        place = new.write(asked.library, name, made.files)
+    _tell(asked, name, understood, made, place)
+    return EXIT_NO if made is None else EXIT_OK
 
 
 def _recorded(
@@ -264,10 +255,9 @@ def _recorded(
     fetcher: Fetcher,
 ) -> Made:
     """Make a mod of what the script does when it is run; say what else it did."""
-    if tree is None or asked.record is None:
-        raise UsageError("on which vLLM is it to run?", hint=f"--record --tree TREE {asked.path}")
+    assert tree is not None and asked.limits is not None  # noqa: PT018, S101  (the options were held against each other)
     fed = fetcher if asked.fetch else None
-    done = recording.fed(source.name, source.files, tree, Limits(*asked.record), fed)
+    done = recording.fed(source.name, source.files, tree, asked.limits, fed)
     wanted = wanted._replace(fetched=fetcher.files())
     python = dict.fromkeys((*wanted.python, *done.python))
     wanted = wanted._replace(python=tuple(python))
@@ -280,8 +270,8 @@ def _slug(text: str) -> str:
 
 
 def _progress(text: str) -> None:
-    if options.watched():
-        options.show_line(text, last=False)
+    if answers.watched():
+        answers.show_line(text, last=False)
 
 
 def _way(path: str, understood: Understood) -> str:
@@ -294,31 +284,26 @@ def _way(path: str, understood: Understood) -> str:
 
 
 def _tell(
-    asked: ImportArguments,
-    name: str,
-    understood: Understood,
-    made: Made | None,
-    place: str | None,
+    asked: ImportArguments, name: str, understood: Understood, made: Made | None, place: str | None
 ) -> None:
-    findings = () if made is None or made.planned is None else made.planned.findings
-    if asked.as_json:
-        options.print_json(
+    planned = None if made is None else made.planned
+    findings = () if planned is None else planned.findings
+    if manner.as_json():
+        held = made or Made({}, None, ())
+        answers.print_json(
             {
-                "schema": 1,
                 "kind": "mod",
                 "path": asked.path,
                 "ok": made is not None,
                 "name": name,
                 "folder": place,
-                "files": [] if made is None else sorted(made.files),
-                "verdict": None
-                if made is None or made.planned is None
-                else made.planned.verdict.value,
+                "files": sorted(held.files),
+                "verdict": planned and planned.verdict.value,
                 "findings": [finding(one) for one in findings],
                 "effects": script.data(understood),
-                "notes": [] if made is None else list(made.told),
-                "unknown": [] if made is None else list(made.unknown),
-                "releases": [] if made is None else [one._asdict() for one in made.releases],
+                "notes": list(held.told),
+                "unknown": list(held.unknown),
+                "releases": [one._asdict() for one in held.releases],
             }
         )
         return
@@ -326,23 +311,21 @@ def _tell(
         click.echo(line, err=True)
     if made is None:
         click.echo(
-            f"\n{len(understood.left)} of {asked.path} left to you: nothing was written\n\n"
-            f"hint: vllm-mods import {asked.path} {_way(asked.path, understood)}",
-            err=True,
+            f"\n{len(understood.left)} of {asked.path} left to you: nothing was written", err=True
         )
+        answers.hint(f"vllm-mods import {asked.path} {_way(asked.path, understood)}")
         return
     for line in (*made.told, *(one.message for one in findings), *script.releases(made.releases)):
-        options.note(line)
+        answers.note(line)
     for line in made.unknown:
         click.echo(f"to be said by you, in mod.toml: {line}", err=True)
     if place is None:
         shown.file(made.files["mod.toml"].decode())
-        hint = f"vllm-mods import {asked.path} --library DIR  # writes it to DIR/patches/{name}"
-        click.echo(f"\nhint: {hint}", err=True)
+        writes = f"# writes it to DIR/patches/{name}"
+        answers.hint(f"vllm-mods import {asked.path} --library DIR  {writes}")
         return
-    verdict = "" if made.planned is None else f": {made.planned.verdict}"
-    click.echo(f"wrote {place}{verdict}")
-    for path in sorted(made.files):
-        click.echo(f"  {path}")
-    if made.planned is None and not made.releases:
-        click.echo(f"hint: vllm-mods check {name} --library {asked.library} --target TREE")
+    verdict = "" if planned is None else f": {planned.verdict}"
+    lines = [f"wrote {place}{verdict}", *(f"  {path}" for path in sorted(made.files))]
+    if planned is None and not made.releases:
+        lines.append(f"hint: vllm-mods check {name} --library {asked.library} --target TREE")
+    click.echo("\n".join(lines))

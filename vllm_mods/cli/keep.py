@@ -6,26 +6,23 @@ import os
 
 import click
 
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
-from vllm_mods.cli import options
+from vllm_mods.base.errors import UsageError
+from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 from vllm_mods.grid.choose import choose_releases
 
 
 @click.command(name="keep")
 @click.argument("mods", metavar="[MOD]...", nargs=-1)
-@click.option("--library", metavar="DIR", required=True, help="A library in a git repository.")
-@click.option("--since", metavar="RELEASE", help="Look at newer ones [the newest of mod.lock].")
-@click.option("--vllm", "spec", metavar="SPEC", help="Look at these releases only.")
-@click.option("--pre", is_flag=True, help="Pre-releases too.")
-@click.option(
-    "--test", metavar="COMMAND", help="Run it in a copy for each branch; it has VLLM_MODS_RELEASE."
-)
+@option("--library DIR", "A library in a git repository.", required=True)
+@option("--since RELEASE", "Look at newer ones [the newest of mod.lock].")
+@option("--vllm SPEC", "Look at these releases only.", "spec")
+@option("--pre", "Pre-releases too.")
+@option("--test COMMAND", "Run it in a copy for each branch; it has VLLM_MODS_RELEASE.")
 @options.history
-@click.option(
-    "--commits", metavar="REPO", help="The newest commit of a clone of vLLM's repository too."
-)
-@options.offline
-@options.json_output
+@option("--commits REPO", "The newest commit of a clone of vLLM's repository too.")
+@manner.offline
+@manner.json_output
 def command(
     mods: tuple[str, ...],
     library: str,
@@ -36,8 +33,6 @@ def command(
     history: str | None,
     commits: str | None,
     pre: bool,
-    offline: bool,
-    as_json: bool,
 ) -> int:
     """Keep a library up with vLLM's releases, on branches of its repository.
 
@@ -50,7 +45,6 @@ def command(
     from vllm_mods.keep import run  # noqa: PLC0415  (GitPython: 100 ms)
     from vllm_mods.library.catalog import Library, root_of  # noqa: PLC0415
     from vllm_mods.report import keep as report  # noqa: PLC0415
-    from vllm_mods.trees.release import Releases  # noqa: PLC0415
 
     there = Library(library)
     place = os.path.abspath(library)
@@ -61,14 +55,11 @@ def command(
         raise UsageError(
             f"{library} has no mod {', '.join(unknown)}", hint=f"vllm-mods list --library {library}"
         )
-    releases = Releases(
-        offline=offline, progress=options.progress(), note=options.note, commits=commits
-    )
+    releases = options.open_releases(commits)
     specs = choose_releases((), releases.files(), spec if spec is not None else ">=0", pre=pre)
     named = [one.removeprefix("pypi:") for one in specs if not one.endswith(".whl")]
     upstream, builds = options.upstream(history), options.upstream(commits)
-    build = None if builds is None else builds.build()
-    named += [] if build is None else [build]
+    named += [] if builds is None else filter(None, [builds.build()])
     found = []
     for name in mods or own:
         wanted = run.new_to(own[name], named, since)
@@ -76,10 +67,10 @@ def command(
             library, run.Keeping(name, report.message, test, upstream), wanted, releases
         ):
             found.append(one)
-            if not as_json:
+            if not manner.as_json():
                 click.echo(report.line(one))
-    if as_json:
-        options.print_json(report.data(library, found))
-    elif not found:
-        click.echo("no release is new to any mod: nothing to do")
-    return EXIT_NO if any(one.kept.left for one in found) else EXIT_OK
+    return answers.answer(
+        report.data(library, found),
+        None if found else "no release is new to any mod: nothing to do",
+        ok=not any(one.kept.left for one in found),
+    )

@@ -5,40 +5,36 @@ from __future__ import annotations
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
-from vllm_mods.cli import ci_form, options, shown
+from vllm_mods.cli import answers, ci_form, manner, shown
 from vllm_mods.lint import places
 
 
 @click.command(name="lint")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
 @ci_form.option
-@options.json_output
-def command(paths: tuple[str, ...], *, form: str, as_json: bool) -> int:
+@manner.json_output
+def command(paths: tuple[str, ...]) -> int:
     """Name what makes a mod say "done" when it is not.
 
     PATH is a mod's folder or zip with a run.sh, a script, or a library: its manifests and patches
     are read whole. Nothing is run. Exit code 0 if nothing was found, 1 if something was.
     """
-    ci_form.alone(form, as_json=as_json)
+    form = ci_form.chosen()
     found = [one for path in paths for one in places.lint(path)]
     flaws = [(one.path, flaw) for one in found for flaw in one.flaws]
-    if as_json:
-        options.print_json(
-            {
-                "schema": 1,
-                "ok": not flaws,
-                "paths": [one.path for one in found],
-                "findings": [{**flaw._asdict(), "path": path} for path, flaw in flaws],
-            }
-        )
+    if form == ci_form.TEXT:
+        answer = {
+            "ok": not flaws,
+            "paths": [one.path for one in found],
+            "findings": [{**flaw._asdict(), "path": path} for path, flaw in flaws],
+        }
+        lines = [f"{path}:{flaw.line}: {flaw.message} [{flaw.code}]" for path, flaw in flaws]
+        answers.answer(answer, "\n".join(lines) or None)
     else:
-        if form != ci_form.TEXT:
-            from vllm_mods.report import ci_forms  # noqa: PLC0415  (10 ms that no person asks for)
+        from vllm_mods.report import ci_forms  # noqa: PLC0415  (10 ms that no person asks for)
 
-            shown.file(ci_forms.render(form, "lint", ci_forms.of_lint(found)))
-        else:
-            for path, flaw in flaws:
-                click.echo(f"{path}:{flaw.line}: {flaw.message} [{flaw.code}]")
+        shown.file(ci_forms.render(form, "lint", ci_forms.of_lint(found)))
+    if not manner.as_json():
         noun = "finding" if len(flaws) == 1 else "findings"
         click.echo(f"{len(found)} looked at, {len(flaws) or 'no'} {noun}", err=True)
     return EXIT_NO if flaws else EXIT_OK

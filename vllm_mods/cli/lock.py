@@ -9,17 +9,19 @@ from typing import Any
 
 import click
 
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Unreachable, UsageError, refusing
+from vllm_mods.base.errors import Unreachable, UsageError, refusing
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
-from vllm_mods.cli import command_check, options, pairing_arguments
+from vllm_mods.cli import answers, command_check, manner, options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
+from vllm_mods.cli.manner import option
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockDifference, LockedModel, PairingLock
 from vllm_mods.images.open import platforms_of
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
+from vllm_mods.report.data import fields
 
 
 @click.command(name="lock")
@@ -30,31 +32,24 @@ from vllm_mods.library.catalog import Library
     shell_complete=options.complete_pairings,
 )
 @options.base
-@click.option(
-    "--platform",
-    metavar="OS/ARCH,…",
-    help="Which images of an index, such as linux/arm64 [all of them, in one lock].",
+@option(
+    "--platform OS/ARCH,…",
+    "Which images of an index, such as linux/arm64 [all of them, in one lock].",
 )
 @options.target_in_image
-@click.option(
-    "--output", metavar="FILE", help="Where the lock lies [pairings/NAME.lock beside the pairing]."
-)
-@click.option(
-    "--check", is_flag=True, help="Say what moved since the lock was made; write nothing."
-)
+@option("--output FILE", "Where the lock lies [pairings/NAME.lock beside the pairing].")
+@option("--check", "Say what moved since the lock was made; write nothing.")
 @options.libraries
-@options.json_output
+@manner.json_output
 @refusing()
 def command(
     names: tuple[str, ...],
     base: str | None,
     output: str | None,
-    libraries: tuple[str, ...],
     *,
     platform: str | None,
     in_image: str | None,
     check: bool,
-    as_json: bool,
 ) -> int:
     """Resolve a pairing to hashes, and write them down.
 
@@ -62,9 +57,9 @@ def command(
     the exit code is 1 if anything moved. `lock diff A B` compares two locks, files or pairings.
     Nothing is locked that vllm-mods.toml does not trust. The time of everything that is built is SOURCE_DATE_EPOCH, else 1970.
     """
-    library = options.own_library(libraries)
+    library = options.own_library()
     if names[:1] == ("diff",) and len(names) == 3:
-        return _diff(library, names[1], names[2], as_json=as_json)
+        return _diff(library, names[1], names[2])
     if len(names) != 1:
         raise UsageError(
             f"one pairing is locked at a time, and {len(names)} are named",
@@ -87,7 +82,7 @@ def command(
             ) as opened:
                 locks.append(opened.drafted.lock._replace(checkpoint=looked))
         moved = pairing_lock.moved(pairing_lock.joined(parts), pairing_lock.joined(locks))
-        return _answer(moved, f"{path} holds", as_json=as_json)
+        return _answer(moved, f"{path} holds")
     ref = base or wanted.base
     for one in platform.split(",") if platform else _platforms(ref):
         with pairing_arguments.on_base(
@@ -99,22 +94,19 @@ def command(
     lock = pairing_lock.joined(locks)
     data = pairing_lock.dump(lock)
     pairing_arguments.write_file(path, data)
-    if as_json:
-        options.print_json(
-            {"schema": 1, "lock": path, "sha256": pairing_lock.digest(data), **_summary(lock, data)}
-        )
-    else:
-        click.echo(_text(lock, data))
-        named = "" if output is None else f" --lock {shlex.quote(output)}"
-        options.hint(f"vllm-mods build {wanted.name}{named}")
-    return EXIT_OK
+    named = "" if output is None else f" --lock {shlex.quote(output)}"
+    return answers.answer(
+        {"lock": path, "sha256": pairing_lock.digest(data), **_summary(lock, data)},
+        _text(lock, data),
+        next_step=f"vllm-mods build {wanted.name}{named}",
+    )
 
 
 def _platforms(ref: str) -> Sequence[str | None]:
     """Return the platforms to lock for where nobody has named one: all of an index."""
     found = platforms_of(ref)
     if len(found) > 1:
-        options.note(f"{ref}: locked for {' and '.join(found)} (--platform takes some of them)")
+        answers.note(f"{ref}: locked for {' and '.join(found)} (--platform takes some of them)")
     return found or (None,)
 
 
@@ -124,14 +116,14 @@ def looked_at(library: Library, wanted: Pairing) -> LockedModel | None:
     Raises ``Refused`` for one that the pairing's mods are not for.
     """
     if not os.path.isdir(wanted.model) and not is_hub_id(wanted.model):
-        options.note(
+        answers.note(
             f"{wanted.model} is not here, so that nobody looked whether its mods are for it"
         )
         return None
     try:
         one = open_checkpoint(wanted.model, wanted.revision)
     except Unreachable as error:
-        options.note(f"nobody looked whether the mods are for {wanted.model}: {error.message}")
+        answers.note(f"nobody looked whether the mods are for {wanted.model}: {error.message}")
         return None
     mods = library.select(library.mods_of(wanted))
     fitting.demand(mods, one, wanted.name)
@@ -139,13 +131,13 @@ def looked_at(library: Library, wanted: Pairing) -> LockedModel | None:
     for name in library.names():
         fit = fitting.of_mod(library.load(name), one)
         if fit.fails and fit.name not in there:
-            options.note(f"without {name}, vLLM fails with this model: {fit.fails}")
+            answers.note(f"without {name}, vLLM fails with this model: {fit.fails}")
     return LockedModel(one.commit, one.config_sha256, one.index_sha256)
 
 
-def _diff(library: Library, one: str, other: str, *, as_json: bool) -> int:
+def _diff(library: Library, one: str, other: str) -> int:
     first, second = (_read(library, name) for name in (one, other))
-    return _answer(pairing_lock.differences(first, second), "no difference", as_json=as_json)
+    return _answer(pairing_lock.differences(first, second), "no difference")
 
 
 def _read(library: Library, name: str) -> PairingLock:
@@ -158,14 +150,9 @@ def _read(library: Library, name: str) -> PairingLock:
         raise UsageError(f"{path}: {error.strerror}", hint=f"vllm-mods lock {name}") from error
 
 
-def _answer(found: Sequence[LockDifference], none: str, *, as_json: bool) -> int:
-    if as_json:
-        options.print_json(
-            {"schema": 1, "ok": not found, "differences": [one._asdict() for one in found]}
-        )
-    else:
-        click.echo("\n".join(map(str, found)) or none)
-    return EXIT_NO if found else EXIT_OK
+def _answer(found: Sequence[LockDifference], none: str) -> int:
+    answer = {"ok": not found, "differences": [one._asdict() for one in found]}
+    return answers.answer(answer, "\n".join(map(str, found)) or none, ok=not found)
 
 
 def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:
@@ -176,7 +163,7 @@ def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:
         "platform": lock.base.platform,
         "platforms": list(pairing_lock.by_platform(lock)),
         "vllm": lock.vllm.version,
-        "mods": [{"name": mod.name, "version": mod.version} for mod in lock.mods],
+        "mods": [fields(mod, "name", "version") for mod in lock.mods],
     }
 
 
@@ -185,8 +172,6 @@ def _text(lock: PairingLock, data: bytes) -> str:
     for one in pairing_lock.by_platform(lock).values():
         base = f"{one.base.ref} ({one.base.config[:19]}…, {one.base.platform})"
         lines.append(f"{one.pairing} on {base}, vLLM {one.vllm.version}")
-        lines += [
-            f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})" for mod in one.mods
-        ]
+        lines += pairing_arguments.mod_lines(one)
         lines += [f"  {wheel.filename}" for wheel in one.wheels]
     return "\n".join((*lines, f"builds {pairing_lock.tag(lock, data)}"))

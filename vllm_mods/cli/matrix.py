@@ -13,8 +13,8 @@ from vllm_mods.base import versions
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.base.output import write_whole
-from vllm_mods.cli import options, shown
+from vllm_mods.cli import answers, manner, named_files, options, shown
+from vllm_mods.cli.manner import option
 from vllm_mods.formats import mod_lock
 from vllm_mods.grid import choose, locks, ranges, run, spread, work
 from vllm_mods.grid import since as earlier_matrix
@@ -25,7 +25,6 @@ from vllm_mods.library.writing import replace
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
-from vllm_mods.trees.release import Releases
 
 # Seconds between two lines of progress where no line can be taken back.
 _EVERY = 30.0
@@ -34,65 +33,48 @@ _EVERY = 30.0
 @click.command(name="matrix")
 @options.mods
 @options.pairing
-@click.option("--vllm", "spec", metavar="SPEC", help="Only these releases, such as '>=0.19,<0.22'.")
-@click.option("--pre", is_flag=True, help="Pre-releases too.")
-@click.option(
-    "--tree",
+@option("--vllm SPEC", "Only these releases, such as '>=0.19,<0.22'.", "spec")
+@option("--pre", "Pre-releases too.")
+@option(
+    "--tree TREE",
+    "These trees instead of releases; also a folder of wheels, or git:REPO@REV1..REV2.",
     "trees",
     multiple=True,
-    metavar="TREE",
-    help="These trees instead of releases; also a folder of wheels, or git:REPO@REV1..REV2.",
 )
-@click.option(
+@option(
     "--format",
+    "How to print it.",
     "form",
     type=click.Choice(tuple(FORMS)),
     default="text",
     show_default=True,
-    help="How to print it.",
 )
-@click.option("--output", metavar="FILE", help="Write it there, and print the text as well.")
-@click.option(
-    "--explain",
+@option("--output FILE", "Write it there, and print the text as well.")
+@option(
+    "--explain MOD TREE",
+    "Show one cell whole: every hunk beside the target, and what changed upstream.",
     "cell",
     nargs=2,
-    metavar="MOD TREE",
-    help="Show one cell whole: every hunk beside the target, and what changed upstream.",
 )
-@click.option(
-    "--since",
-    metavar="FILE",
-    help="Say what has changed since an earlier matrix: FILE is its answer as JSON.",
-)
-@click.option(
+@option("--since FILE", "Say what has changed since an earlier matrix: FILE is its answer as JSON.")
+@option(
     "--update-lock",
-    is_flag=True,
-    help="Write what was found into each mod's mod.lock; what it says of other releases stays.",
+    "Write what was found into each mod's mod.lock; what it says of other releases stays.",
 )
-@click.option(
+@option(
     "--strict",
-    is_flag=True,
-    help="Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
+    "Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
     "contradict, a tree that got worse, a mod that is needed nowhere.",
 )
-@click.option(
-    "--jobs",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Processes to spread over [one per CPU].",
-)
-@click.option(
-    "--executor",
-    metavar="WHERE",
-    help="`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray]).",
-)
-@click.option("--no-cache", is_flag=True, help="Compute every cell anew, and keep none.")
+@option("--jobs N", "Processes to spread over [one per CPU].", type=click.IntRange(min=1))
+@option("--executor WHERE", "`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray]).")
+@option("--no-cache", "Compute every cell anew, and keep none.")
 @options.commits
 @options.others
 @options.libraries
-@options.offline
+@manner.offline
 @options.verify
-@options.json_output
+@manner.json_output
 def command(
     *,
     mods: tuple[str, ...],
@@ -104,7 +86,6 @@ def command(
     executor: str | None,
     cell: tuple[str, str] | None,
     since: str | None,
-    libraries: tuple[str, ...],
     pairing: str | None,
     commits: str | None,
     others: tuple[str, ...],
@@ -112,9 +93,7 @@ def command(
     update_lock: bool,
     strict: bool,
     no_cache: bool,
-    offline: bool,
     verify: bool,
-    as_json: bool,
 ) -> int:
     """Check mods against many vLLM releases.
 
@@ -128,8 +107,9 @@ def command(
         )
     if cell is not None and (mods or pairing or trees or update_lock or strict or output):
         raise UsageError("--explain is about the one cell that it names", hint="--explain MOD TREE")
+    form = "json" if manner.as_json() else form
     earlier = None if since is None else _earlier(since)
-    library = (options.own_library if update_lock else options.open_library)(libraries)
+    library = (options.own_library if update_lock else options.open_library)()
     if cell is not None:
         mods = cell[:1]
     paired = () if pairing is None else library.mods_of(library.pairing(pairing))
@@ -140,18 +120,18 @@ def command(
     setting = work.Setting(
         planned,
         cache_folder(os.environ),
-        offline=offline,
+        offline=manner.is_offline(),
         store=not no_cache,
         strict=strict,
         commits=commits,
         others=options.beside(others, chosen),
     )
-    workshop = work.Workshop(setting, note=options.note)
+    workshop = work.Workshop(setting, note=answers.note)
     specs = choose.specs(workshop.releases.files, chosen, trees, spec, pre=pre)
     if cell is not None:
         trees = (_spec(cell[1]),)
         specs = _with(specs, trees[0])
-    _verify(specs if verify else (), setting)
+    _verify(specs if verify else ())
     matrix = run.Matrix(
         workshop,
         setting,
@@ -162,24 +142,23 @@ def command(
     computed = matrix.compute(specs)
     cells = run.cells(chosen, computed)
     if cell is not None:
-        return _explain(matrix, cells, cell[0], trees[0], as_json=as_json or form == "json")
+        return _explain(matrix, cells, cell[0], trees[0], form)
     problems = ranges.range_problems(chosen, cells)
     if strict:
         problems += locks.against_committed(chosen, computed)
     changes = None if earlier is None else earlier_matrix.changes(earlier, cells)
     result = MatrixResult(cells, matrix.together(computed), problems, changes, chosen)
-    form = "json" if as_json else form
     explained = matrix.explain(cells, cells) if form in EXPLAINING else {}
     workshop.sweep()
     if output is not None:
-        _write(output, FORMS[form](result, explained).encode())
+        named_files.write(output, FORMS[form](result, explained).encode())
     if output is not None or form == "text":
-        click.echo(matrix_text.render(result, paint=options.paint), nl=False)
+        click.echo(matrix_text.render(result, paint=answers.paint), nl=False)
     else:
         shown.file(FORMS[form](result, explained))
-        options.remember("answered", thing=True)
+        answers.remember("answered", thing=True)
     if update_lock:
-        _verify(locks.news(mine, computed), setting, unstated=True)
+        _verify(locks.news(mine, computed), unstated=True)
         _write_locks(mine, computed)
     bad = [cell for cell in cells if cell.meant and not cell.verdict.ok]
     return EXIT_NO if bad or (strict and problems) else EXIT_OK
@@ -212,15 +191,13 @@ def _with(specs: tuple[str, ...], tree: str) -> tuple[str, ...]:
     return (*specs[: place if mine[0] else len(specs)], tree)
 
 
-def _explain(
-    matrix: run.Matrix, cells: Sequence[Cell], mod: str, tree: str, *, as_json: bool
-) -> int:
+def _explain(matrix: run.Matrix, cells: Sequence[Cell], mod: str, tree: str, form: str) -> int:
     cell = next(one for one in cells if (one.mod, one.tree) == (mod, tree))
     shown = matrix.explain(cells, [cell])[mod, tree]
-    if as_json:
-        options.print_json(data.explanation(shown))
+    if form == "json":
+        answers.print_json(data.explanation(shown))
     else:
-        click.echo(explaining.explanation(shown, options.paint))
+        click.echo(explaining.explanation(shown, answers.paint))
     return EXIT_OK if cell.verdict.ok else EXIT_NO
 
 
@@ -239,7 +216,7 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[int, int]
 
     One line that takes itself back; where nobody watches, a line of its own every half minute.
     """
-    watched = options.watched()
+    watched = answers.watched()
     whole = before = -1
     begun = said = clock()
 
@@ -251,7 +228,7 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[int, int]
         rest = (total - done) * (now - begun) / (done - before) if done > before else 0.0
         text = f"{done} of {total} cells" + (f", {_about(rest)} left" if rest else "")
         if watched:
-            options.show_line(text, last=done == total)
+            answers.show_line(text, last=done == total)
         elif now - said >= _EVERY:
             said = now
             click.echo(text, err=True)
@@ -263,17 +240,12 @@ def _about(seconds: float) -> str:
     return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-def _verify(specs: Iterable[str], setting: work.Setting, *, unstated: bool = False) -> None:
+def _verify(specs: Iterable[str], *, unstated: bool = False) -> None:
     """Have the wheels of some releases as a whole, one after the other, each once. Raises ``TreeError``.
 
     With ``unstated``, one of which the index states no hash is passed over with a note.
     """
-    releases = Releases(
-        offline=setting.offline,
-        cache_dir=setting.cache_dir,
-        progress=options.progress(),
-        note=options.note,
-    )
+    releases = options.open_releases()
     for spec in specs:
         kind, _, name = spec.partition(":")
         if kind == "pypi":
@@ -310,30 +282,23 @@ def _own(library: Library, chosen: Sequence[Mod], named: Sequence[str]) -> tuple
         if mod not in mine:
             if mod.name in named or not mine:
                 options.check_own(library, mod)
-            options.note(f"{mod.name} came with vllm-mods: its mod.lock stays as it is")
+            answers.note(f"{mod.name} came with vllm-mods: its mod.lock stays as it is")
     return mine
 
 
 def _say_written(mod: Mod, made: locks.Updated) -> None:
     click.echo(f"wrote {os.path.join(mod.directory, 'mod.lock')}", err=True)
     if made.kept:
-        options.note(
-            f"kept {_releases(made.kept)} as {'it was' if len(made.kept) == 1 else 'they were'}"
-        )
+        what = "it was" if len(made.kept) == 1 else "they were"
+        answers.note(f"kept {_releases(made.kept)} as {what}")
     if made.why is not None:
-        _say_lost(mod, made)
-
-
-def _say_lost(mod: Mod, made: locks.Updated) -> None:
-    if not made.lost:
-        options.note(f"the mod.lock that was there {made.why}: nothing of it is kept")
-        return
-    named = ", ".join(made.lost)
-    options.note(
-        f"the mod.lock that was there {made.why}: what it said of {_releases(made.lost)} is gone ({named})"
-    )
-    wanted = f">={made.lost[0]},<={made.lost[-1]}"
-    click.echo(f"\nhint: vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock", err=True)
+        what = "nothing of it is kept"
+        if made.lost:
+            what = f"what it said of {_releases(made.lost)} is gone ({', '.join(made.lost)})"
+        answers.note(f"the mod.lock that was there {made.why}: {what}")
+        if made.lost:
+            wanted = f">={made.lost[0]},<={made.lost[-1]}"
+            answers.hint(f"vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock")
 
 
 def _releases(labels: Sequence[str]) -> str:
@@ -341,17 +306,5 @@ def _releases(labels: Sequence[str]) -> str:
 
 
 def _earlier(path: str) -> Mapping[tuple[str, str], str]:
-    try:
-        with open(path, "rb") as file:
-            return earlier_matrix.earlier(file.read(), path)
-    except OSError as error:
-        raise UsageError(f"--since {path} cannot be read: {error.strerror}") from error
-
-
-def _write(path: str, content: bytes) -> None:
-    """Replace a file in one step."""
-    try:
-        write_whole(path, content)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    click.echo(f"wrote {path}", err=True)
+    with named_files.opened(path) as file:
+        return earlier_matrix.earlier(file.read(), path)

@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 
 import click
 
-from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import options
+from vllm_mods.base.errors import UsageError
+from vllm_mods.cli import answers, manner, named_files, options
+from vllm_mods.cli.manner import option
 from vllm_mods.library import mod_folder, writing
 from vllm_mods.making import compose, from_diff, from_trees, recording
 from vllm_mods.making.compose import Composed
+from vllm_mods.making.recording import Limits
 from vllm_mods.planning import lock_entries
 from vllm_mods.report.data import finding
+
+recorded = options.grouped(
+    "limits",
+    Limits,
+    option("--also PACKAGE", "Copy this package beside vllm too.", multiple=True),
+    option(
+        "--timeout",
+        "How long it may run.",
+        "seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        default=600.0,
+        show_default=True,
+    ),
+    option(
+        "--env NAME=VALUE", "A variable of the container that it runs in.", "environ", multiple=True
+    ),
+    option("--allow-network", "Let it use the network.", "network"),
+)
+"""The options of what runs a command on a copy of a tree."""
 
 
 @click.command(name="new")
 @click.argument("name", metavar="NAME")
 @click.argument("argv", nargs=-1, metavar="[-- COMMAND...]")
-@click.option(
-    "--from-diff", "diff_file", metavar="FILE", help="A diff, with any paths; - for stdin."
-)
-@click.option("--from-trees", "trees", nargs=2, metavar="OLD NEW", help="Two trees to compare.")
-@click.option("--record", is_flag=True, help="Run COMMAND on a copy of --tree.")
-@click.option("--tree", "base", metavar="TREE", help="The vLLM of the diff, or to run COMMAND on.")
-@click.option(
-    "--library", "folder", metavar="DIR", default=".", help="Write to DIR/patches/NAME [.]."
-)
-@click.option("--summary", metavar="TEXT", help="What the mod is for.")
-@click.option("--license", "terms", metavar="SPDX", help="The licence of the changes.")
-@click.option("--vllm", "spec", metavar="SPEC", help="The range that it states [just that vLLM].")
-@options.recording
-@options.offline
-@options.json_output
+@option("--from-diff FILE", "A diff, with any paths; - for stdin.", "diff_file")
+@option("--from-trees OLD NEW", "Two trees to compare.", "trees", nargs=2)
+@option("--record", "Run COMMAND on a copy of --tree.")
+@option("--tree TREE", "The vLLM of the diff, or to run COMMAND on.", "base")
+@option("--library DIR", "Write to DIR/patches/NAME [.].", "folder", default=".")
+@option("--summary TEXT", "What the mod is for.")
+@option("--license SPDX", "The licence of the changes.", "terms")
+@option("--vllm SPEC", "The range that it states [just that vLLM].", "spec")
+@recorded
+@manner.offline
+@manner.json_output
 def command(
     name: str,
     argv: tuple[str, ...],
@@ -43,16 +59,11 @@ def command(
     base: str | None,
     *,
     record: bool,
-    network: bool,
-    seconds: float,
-    also: tuple[str, ...],
-    environ: tuple[str, ...],
+    limits: Limits,
     folder: str,
     summary: str | None,
     terms: str | None,
     spec: str | None,
-    offline: bool,
-    as_json: bool,
 ) -> int:
     """Make a mod.
 
@@ -73,31 +84,31 @@ def command(
     if record:
         if base is None:
             raise UsageError("on which vLLM is the command to run?", hint="--tree TREE")
-        tree = options.open_tree(base, offline=offline)
-        limits = recording.Limits(network, seconds, also, environ)
+        tree = options.open_tree(base)
         done = recording.changed(argv, name, recording.contents(os.getcwd()), tree, limits)
         changes, templates = done.changes, done.templates
         wanted = wanted._replace(python=done.python)
         told += done.lost
     elif trees is not None:
-        tree, other = (options.open_tree(one, offline=offline) for one in trees)
+        tree, other = (options.open_tree(one) for one in trees)
         found = from_trees.difference(tree, other)
         changes = found.changes
         told += [f"left out {path}: {why}" for path, why in found.passed_over]
     else:
         if base is None:
             raise UsageError("which vLLM was the diff made on?", hint="--tree TREE")
-        tree = options.open_tree(base, offline=offline)
-        data, where = _read(diff_file or "-")
-        changes, meant = from_diff.changes(data, where, tree)
+        tree = options.open_tree(base)
+        where = diff_file or "-"
+        with named_files.opened(where) as file:
+            data = file.read()
+        changes, meant = from_diff.changes(data, "stdin" if where == "-" else where, tree)
         told += [f"{one.named} is {one.path}" for one in meant if one.named != one.path]
     made = compose.compose(wanted, changes, templates, tree)
     files = dict(made.files)
     if (locked := lock_entries.first(made.mod, made.planned, tree)) is not None:
         files[mod_folder.LOCK] = locked
     place = write(folder, name, files)
-    tell(made._replace(files=files), place, told, as_json=as_json)
-    return EXIT_OK
+    return _tell(made._replace(files=files), place, told)
 
 
 def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
@@ -117,40 +128,20 @@ def write_all(folder: str, mods: Mapping[str, Mapping[str, bytes]]) -> None:
     writing.replace(folder, files, new={f"patches/{name}" for name in mods})
 
 
-def tell(made: Composed, place: str, told: list[str], *, as_json: bool) -> None:
+def _tell(made: Composed, place: str, told: list[str]) -> int:
     """Say what was written, and what is still to be said by a person."""
     planned = made.planned
-    if as_json:
-        options.print_json(
-            {
-                "schema": 1,
-                "mod": made.mod.name,
-                "folder": place,
-                "variant": planned.variant.id if planned.variant else None,
-                "verdict": planned.verdict.value,
-                "files": sorted(made.files),
-                "findings": [finding(one) for one in planned.findings],
-                "notes": told,
-                "unknown": list(made.unknown),
-            }
-        )
-        return
-    click.echo(f"wrote {place}: {planned.verdict}")
-    for path in sorted(made.files):
-        click.echo(f"  {path}")
-    for line in (*told, *(one.message for one in planned.findings)):
-        click.echo(f"note: {line}")
-    for line in made.unknown:
-        click.echo(f"to be said by you, in mod.toml: {line}")
-
-
-def _read(path: str) -> tuple[bytes, str]:
-    try:
-        if path == "-":
-            return sys.stdin.buffer.read(), "stdin"
-        with open(path, "rb") as file:
-            return file.read(), path
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint=f"ls -l {path}"
-        ) from error
+    answer = {
+        "mod": made.mod.name,
+        "folder": place,
+        "variant": planned.variant.id if planned.variant else None,
+        "verdict": planned.verdict.value,
+        "files": sorted(made.files),
+        "findings": [finding(one) for one in planned.findings],
+        "notes": told,
+        "unknown": list(made.unknown),
+    }
+    lines = [f"wrote {place}: {planned.verdict}", *(f"  {path}" for path in sorted(made.files))]
+    lines += [f"note: {line}" for line in (*told, *(one.message for one in planned.findings))]
+    lines += [f"to be said by you, in mod.toml: {line}" for line in made.unknown]
+    return answers.answer(answer, "\n".join(lines))

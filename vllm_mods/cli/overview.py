@@ -17,7 +17,7 @@ from vllm_mods.api import apply
 from vllm_mods.api.outcomes import Status
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.versions import in_range
-from vllm_mods.cli import options
+from vllm_mods.cli import answers, options
 from vllm_mods.doctor import environments
 from vllm_mods.doctor.environments import Installed
 from vllm_mods.formats.pairing import Pairing
@@ -64,13 +64,13 @@ def show() -> None:
         lines = text.wrapped(f"pairings for these: {', '.join(meant)}", _WIDTH)
         click.echo("\n" + "\n".join(lines))
     click.echo("\nvllm-mods --help lists the commands; vllm-mods list, the mods and pairings")
-    options.hint(wrong[0] if wrong else _next(seen, images, meant))
+    answers.hint(wrong[0] if wrong else _next(seen, images, meant))
 
 
 def _library(wrong: list[str]) -> Library:
     """Open all libraries; where that fails, say so and what to do, and go on with the bundled one."""
     try:
-        library = options.open_library(())
+        library = options.open_library()
         library.names(), library.pairing_names()
     except VllmModsError as error:
         click.echo(f"{error.message}\n")

@@ -13,16 +13,14 @@ from vllm_mods.base.model import Plan
 from vllm_mods.base.output import staged
 from vllm_mods.build import building, resolving
 from vllm_mods.build.building import Drafted
-from vllm_mods.build.content import children
 from vllm_mods.build.layer import Node
 from vllm_mods.build.outputs import engine
 from vllm_mods.build.remembered_base import Remembered
-from vllm_mods.cli import options
+from vllm_mods.cli import answers
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.pairing_lock import LAYER_FORMAT, LockedWheel, PairingLock
-from vllm_mods.formats.receipt import TOOL
-from vllm_mods.images.model import Base
+from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
+from vllm_mods.images.model import Base, children
 from vllm_mods.images.oci import is_for, platform_of
 from vllm_mods.images.open import demand_platform, in_engine, open_base
 from vllm_mods.library import trust
@@ -130,12 +128,12 @@ def on_base(
     base: Base
     base = open_base(
         ref,
-        progress=options.progress(),
-        note=options.note,
+        progress=answers.progress(),
+        note=answers.note,
         platform=platform if locked is None else locked.base.platform,
     )
     if base.where in engine.PROGRAMS and not afresh:
-        base = Remembered(base, Cache(cache_folder(os.environ), note=options.note))
+        base = Remembered(base, Cache(cache_folder(os.environ), note=answers.note))
     try:
         if platform is not None:
             demand_platform(base, platform)
@@ -144,11 +142,9 @@ def on_base(
         site_root = find_site_root(base, in_image)
         tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
         if text := pairing.advice(wanted, tree.version):
-            options.note(text)
+            answers.note(text)
 
         def chosen(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
-            if locked is not None:
-                return locked.wheels
             from vllm_mods.build import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
 
             names = [os.path.basename(entry.path) for entry in children(base, site_root)]
@@ -156,16 +152,7 @@ def on_base(
 
         mods = library.select(library.mods_of(wanted))
         resolved = resolving.resolve(
-            wanted,
-            mods if locked is None else resolving.as_locked(mods, locked),
-            base,
-            tree,
-            site_root,
-            epoch=epoch,
-            wheels=chosen,
-            tool=TOOL if locked is None else locked.tool,
-            layer_format=LAYER_FORMAT if locked is None else locked.layer_format,
-            locked=None if locked is None else locked.command,
+            wanted, mods, base, tree, site_root, epoch=epoch, wheels=chosen, locked=locked
         )
         nodes: list[Node] = []
         for wheel in resolved.lock.wheels:
@@ -203,4 +190,11 @@ def writing(files: Mapping[str, bytes], hint: str) -> Iterator[None]:
                 ) from error
         yield
     for path in files:
-        options.note(f"wrote {path}")
+        answers.note(f"wrote {path}")
+
+
+def mod_lines(lock: PairingLock) -> list[str]:
+    """Return a line for each mod of a lock."""
+    return [
+        f"  {one.name} {one.version}  {one.verdict} (variant {one.variant})" for one in lock.mods
+    ]

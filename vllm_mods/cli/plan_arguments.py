@@ -10,9 +10,33 @@ import click
 from vllm_mods.api.apply import plan
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, Plan, Tree
-from vllm_mods.cli import options
+from vllm_mods.cli import answers, options
+from vllm_mods.cli.manner import option
 from vllm_mods.formats.pairing import Pairing, advice
 from vllm_mods.library.catalog import Library
+
+
+class PlanArguments(NamedTuple):
+    """Which mods are meant, and on what terms they go in; ``others`` is that of ``--with``."""
+
+    mods: tuple[str, ...]
+    pairing: str | None
+    workspace: str | None
+    strict_version: bool
+    only_supported: bool
+    others: tuple[str, ...] = ()
+
+
+declared = options.grouped(
+    "asked",
+    PlanArguments,
+    option("--only-supported", "Leave out, and name, mods that have no variant for this tree."),
+    option("--strict-version", "Take a variant only on the vLLM versions it states."),
+    options.workspace,
+    options.libraries,
+    options.pairing,
+    options.mods,
+)
 
 
 def choose(library: Library, names: Sequence[str], pairing: Pairing | None) -> tuple[Mod, ...]:
@@ -33,27 +57,17 @@ class AskedPlan(NamedTuple):
     planned: Plan
 
 
-def ask(
-    library: Library,
-    names: Sequence[str],
-    pairing: str | None,
-    tree: Tree,
-    *,
-    workspace: str | None,
-    strict_version: bool,
-    only_supported: bool,
-    others: tuple[str, ...],
-) -> AskedPlan:
-    """Plan the mods that were named, and say on stderr what is not in the plan; ``others`` is that of ``--with``."""
-    paired = None if pairing is None else library.pairing(pairing)
-    chosen = choose(library, names, paired)
-    options.beside(others, chosen)
+def ask(library: Library, asked: PlanArguments, tree: Tree) -> AskedPlan:
+    """Plan the mods that were named, and say on stderr what is not in the plan."""
+    paired = None if asked.pairing is None else library.pairing(asked.pairing)
+    chosen = choose(library, asked.mods, paired)
+    options.beside(asked.others, chosen)
     planned = plan(
         chosen,
         tree,
-        workspace=workspace,
-        strict_version=strict_version,
-        only_supported=only_supported,
+        workspace=asked.workspace,
+        strict_version=asked.strict_version,
+        only_supported=asked.only_supported,
     )
     told(planned, chosen, paired)
     return AskedPlan(chosen, paired, planned)
@@ -61,9 +75,9 @@ def ask(
 
 def told(planned: Plan, mods: Sequence[Mod], pairing: Pairing | None) -> None:
     """Keep a plan for the report of a bug, and say on stderr what is not in it."""
-    options.remember("plan", planned)
+    answers.remember("plan", planned)
     if pairing is not None and (text := advice(pairing, planned.version)):
-        options.note(text)
+        answers.note(text)
     there = {one.mod.name for one in planned.mods}
     for mod in mods:
         if mod.name not in there:

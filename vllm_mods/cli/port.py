@@ -1,4 +1,4 @@
-"""``vllm-mods port``."""
+"""``vllm-mods port`` and ``refresh``: a variant for another vLLM, and patches cut anew."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant
-from vllm_mods.cli import options
+from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli.manner import option
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library import writing as library_writing
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.port import job as porting
-from vllm_mods.port import span, writing
+from vllm_mods.port import recut, span, writing
 from vllm_mods.port import variant as making
 from vllm_mods.port.job import Job, PortOutcome
 from vllm_mods.port.writing import Unfinished
 from vllm_mods.report import port as report
-from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
 
 _SPEC = re.compile(r"\s*(?:[<>=!~]=?|===)")
@@ -42,44 +42,37 @@ class _PortArguments(NamedTuple):
     spec: str | None
     repair: bool
     history: str | None
-    others: Mapping[str, str] = {}
+    others: Mapping[str, str]
 
 
 @click.command(name="port")
 @click.argument("mod", metavar="MOD", shell_complete=options.complete_mods)
-@click.option("--to", "target", metavar="TREE", help="A tree, or a range such as '>=0.22,<0.26'.")
-@click.option("--from", "base", metavar="TREE", help="What the variant was written for [mod.lock].")
-@click.option("--variant", metavar="ID", help="The variant to port [the nearest].")
-@click.option("--as", "name", metavar="ID", help="What to call the new variant.")
-@click.option("--vllm", "spec", metavar="SPEC", help="The range that it states [just the target].")
-@click.option("--output", metavar="DIR", help="Write a copy of the mod to DIR/patches instead.")
-@click.option("--no-repair", is_flag=True, help="Put nothing right of what would not work.")
+@option("--to TREE", "A tree, or a range such as '>=0.22,<0.26'.", "target")
+@option("--from TREE", "What the variant was written for [mod.lock].", "base")
+@option("--variant ID", "The variant to port [the nearest].")
+@option("--as ID", "What to call the new variant.", "name")
+@option("--vllm SPEC", "The range that it states [just the target].", "spec")
+@option("--output DIR", "Write a copy of the mod to DIR/patches instead.")
+@option("--no-repair", "Put nothing right of what would not work.")
 @options.history
 @options.commits
 @options.others
-@click.option("--continue", "go_on", is_flag=True, help="Take the edited files of a port.")
-@click.option("--abort", is_flag=True, help="Do away with an unfinished port.")
+@option("--continue", "Take the edited files of a port.", "go_on")
+@option("--abort", "Do away with an unfinished port.")
 @options.own_libraries
-@options.offline
-@options.json_output
-def command(
+@manner.offline
+@manner.json_output
+def port_command(
+    *,
     mod: str,
     target: str | None,
-    base: str | None,
-    *,
-    variant: str | None,
-    name: str | None,
-    spec: str | None,
     output: str | None,
     no_repair: bool,
-    history: str | None,
     commits: str | None,
     others: tuple[str, ...],
-    libraries: tuple[str, ...],
     go_on: bool,
     abort: bool,
-    offline: bool,
-    as_json: bool,
+    **given: Any,  # noqa: ANN401  (the other fields of ``_PortArguments``)
 ) -> int:
     """Make a variant of a mod for another vLLM.
 
@@ -94,35 +87,28 @@ def command(
         raise UsageError(
             "give one of --to, --continue and --abort", hint=f"vllm-mods port {mod} --to TREE"
         )
-    library = options.own_library(libraries)
-    named = options.beside(others, (library.load(mod),))
+    library = options.own_library()
     asked = _PortArguments(
+        others=options.beside(others, (library.load(mod),)),
         mod=_meant(library, mod, output, new=target is not None),
         library=library,
-        releases=Releases(
-            offline=offline, progress=options.progress(), note=options.note, commits=commits
-        ),
-        base=base,
-        variant=variant,
-        name=name,
-        spec=spec,
+        releases=options.open_releases(commits),
         repair=not no_repair,
-        history=history,
-        others=named,
+        **given,
     )
     if target is None:
-        return _ended(asked, abort=abort, as_json=as_json)
+        return _ended(asked, abort=abort)
     try:
         if _SPEC.match(target):
-            return _range(asked, target, as_json=as_json)
-        tree = _opened(target, asked)
-        return _one(asked, _job(asked, asked.mod, tree, name=name), as_json=as_json)
+            return _range(asked, target)
+        tree = options.open_one(target, asked.releases, asked.others)
+        return _one(asked, _job(asked, asked.mod, tree, name=asked.name))
     finally:
         if output is not None:
             _take_away(library.load(mod), asked.mod, library)
 
 
-def _one(asked: _PortArguments, job: Job, *, as_json: bool) -> int:
+def _one(asked: _PortArguments, job: Job) -> int:
     outcome = porting.run(job, lambda: making.between(asked.releases, job.base, job.target))
     notes: tuple[str, ...] = ()
     wrote = None
@@ -130,11 +116,11 @@ def _one(asked: _PortArguments, job: Job, *, as_json: bool) -> int:
         notes = _needless(job, outcome)
         writing.write_files(job.mod, {**outcome.new.files, **_lock(job.mod, outcome)})
         wrote = sorted(outcome.new.files)
-    _tell(outcome, writing.laid_out(outcome), wrote, notes, as_json=as_json)
-    return EXIT_OK if outcome.fits or (outcome.clean and outcome.new is None) else EXIT_NO
+    done = outcome.fits or (outcome.clean and outcome.new is None)
+    return _told(outcome, writing.laid_out(outcome), wrote, notes, ok=done)
 
 
-def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
+def _range(asked: _PortArguments, spec: str) -> int:
     """Port to each release that no variant fits."""
     specs = choose_releases((), asked.releases.files(), spec)
     if not specs:
@@ -143,7 +129,7 @@ def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
         raise UsageError(
             "--as and --vllm are for one tree, and --to is a range", hint="leave them out"
         )
-    trees = (_opened(one, asked) for one in specs)
+    trees = (options.open_one(one, asked.releases, asked.others) for one in specs)
     roots = asked.library.roots
     found = span.run(
         asked.mod,
@@ -154,26 +140,22 @@ def _range(asked: _PortArguments, spec: str, *, as_json: bool) -> int:
     if found.files:
         writing.write_files(asked.mod, found.files)
     work = None if found.stopped is None else writing.laid_out(found.stopped)
-    if as_json:
-        options.print_json(report.span_data(asked.mod, found, work))
-    else:
-        click.echo(report.span_text(asked.mod, found, work))
-    return EXIT_OK if found.stopped is None else EXIT_NO
+    return answers.answer(
+        report.span_data(asked.mod, found, work),
+        report.span_text(asked.mod, found, work),
+        ok=found.stopped is None,
+    )
 
 
-def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
+def _ended(asked: _PortArguments, *, abort: bool) -> int:
     """Finish or give up a port with conflicts."""
     mod = asked.mod
     work = writing.unfinished(mod)
     if abort:
         writing.remove(work)
-        if as_json:
-            options.print_json({"schema": 1, "mod": mod.name, "aborted": work.name})
-        else:
-            click.echo(f"removed {work.folder}")
-        return EXIT_OK
+        return answers.answer({"mod": mod.name, "aborted": work.name}, f"removed {work.folder}")
     edited = writing.resolved(work)
-    tree = _opened(work.target, asked._replace(others=dict(work.others)))
+    tree = options.open_one(work.target, asked.releases, dict(work.others))
     for path, (before, _) in edited.items():
         if tree.read(path) != before:
             raise Refused(
@@ -194,14 +176,13 @@ def _ended(asked: _PortArguments, *, abort: bool, as_json: bool) -> int:
         writing.write_files(mod, {**new.files, **_lock(mod, outcome)})
         writing.remove(work)
         wrote = sorted(new.files)
-    _tell(outcome, None if outcome.fits else work, wrote, (), as_json=as_json)
-    return EXIT_OK if outcome.fits else EXIT_NO
+    return _told(outcome, None if outcome.fits else work, wrote, (), ok=outcome.fits)
 
 
 def _job(asked: _PortArguments, mod: Mod, tree: Tree, *, name: str | None = None) -> Job:
     """Say what is to be ported to a tree."""
     # what the caller names is beside the target
-    source = None if asked.base is None else _opened(asked.base, asked._replace(others={}))
+    source = None if asked.base is None else options.open_one(asked.base, asked.releases)
     if asked.variant is None:
         version = source.version if source is not None else tree.version
         variant = making.nearest(mod, version, lock_entries.current(asked.mod))
@@ -250,14 +231,6 @@ def _named(mod: Mod, name: str) -> Variant:
             return one
     known = ", ".join(one.id for one in mod.variants)
     raise UsageError(f"{mod.name} has no variant `{name}`", hint=f"--variant {known}")
-
-
-def _opened(spec: str, asked: _PortArguments) -> Tree:
-    if spec.startswith("pypi:"):
-        return asked.releases.open(spec.removeprefix("pypi:"), named=asked.others)
-    tree = open_tree(spec, others=asked.others)
-    options.close_later(tree)
-    return tree
 
 
 def _meant(library: Library, name: str, output: str | None, *, new: bool) -> Mod:
@@ -313,18 +286,56 @@ def _needless(job: Job, outcome: PortOutcome) -> tuple[str, ...]:
     return (f"{told}: the new one is not needed",)
 
 
-# --- what is told
-
-
-def _tell(
+def _told(
     outcome: PortOutcome,
     work: Unfinished | None,
     wrote: list[str] | None,
     notes: tuple[str, ...],
     *,
-    as_json: bool,
-) -> None:
-    if as_json:
-        options.print_json(report.data(outcome, work, wrote))
-    else:
-        click.echo(report.text(outcome, work, wrote, notes))
+    ok: bool,
+) -> int:
+    return answers.answer(
+        report.data(outcome, work, wrote), report.text(outcome, work, wrote, notes), ok=ok
+    )
+
+
+@click.command(name="refresh")
+@click.argument("name", metavar="MOD", shell_complete=options.complete_mods)
+@option("--variant ID", "Only this variant [all with patches].", "chosen")
+@options.own_libraries
+@manner.offline
+@manner.json_output
+def refresh(name: str, chosen: str | None) -> int:
+    """Cut a mod's patches anew without changing what they do.
+
+    Line numbers, context and section headers become those of a release that mod.lock records, and
+    every recorded release has to get the same bytes as before. A patch that is so already stays
+    as it is, to the byte.
+    """
+    library = options.own_library()
+    mod = library.load(name)
+    options.check_own(library, mod)
+    variants = [one for one in mod.variants if one.patches and chosen in {None, one.id}]
+    if not variants:
+        known = ", ".join(one.id for one in mod.variants if one.patches)
+        what = f"no variant `{chosen}` with patches" if chosen else "no patches"
+        raise UsageError(f"{name} has {what}", hint=f"--variant {known}" if known else None)
+    releases = options.open_releases()
+    told = []
+    for variant in variants:
+        done = recut.run(mod, variant, releases.open, library.roots)
+        if done.files:
+            writing.overwrite(mod, done.files)
+            mod = library.load(name)
+        patches = sorted(done.files.keys() & {patch.source for patch in variant.patches})
+        told.append(
+            (variant.id, [os.path.join(mod.directory, one) for one in patches], done.releases)
+        )
+    keys = ("variant", "wrote", "releases")
+    rows = [dict(zip(keys, row, strict=True)) for row in told]
+    lines = []
+    for variant_id, wrote, seen in told:
+        what = "cut anew" if wrote else "is so already"
+        lines.append(f"{name} {variant_id}: {what}, on {len(seen)} releases")
+        lines += [f"  wrote {path}" for path in wrote]
+    return answers.answer({"mod": name, "variants": rows}, "\n".join(lines))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
-from vllm_mods.cli import pairing_arguments
+from vllm_mods.cli import options, pairing_arguments
+from vllm_mods.cli.manner import option
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
-from vllm_mods.run.service import Service, service
+from vllm_mods.run.service import Service, StartOptions, service
 
 
 class Asked(NamedTuple):
@@ -29,80 +29,46 @@ class Asked(NamedTuple):
     site_root: str
 
 
-def serving(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say how a container is started."""
-    for option in (
-        click.option("--lock", "lock_file", metavar="FILE", help="The pairing's lock [beside it]."),
-        click.option("--image", metavar="REF", help="Its image [the tag that `build` gives]."),
-        click.option("--name", "called", metavar="NAME", help="The container's [the pairing's]."),
-        click.option(
-            "--port", type=click.IntRange(1, 65535), help="On the host [the command's own]."
-        ),
-        click.option(
-            "--gpus", metavar="WHICH", default="all", show_default=True, help="All, none, or 0,1."
-        ),
-        click.option(
-            "--shm-size",
-            "shm",
-            metavar="SIZE",
-            default="16g",
-            show_default=True,
-            help="Its shared memory.",
-        ),
-        click.option(
-            "--model-cache",
-            "cache",
-            metavar="DIR",
-            help="Where models of the Hub are kept [$HF_HOME, else ~/.cache/huggingface].",
-        ),
-        click.option(
-            "--model-folder",
-            "model",
-            metavar="DIR",
-            help="The model's own folder, of a pairing that names a path [that path].",
-        ),
-        click.option(
-            "--restart", metavar="POLICY", default="unless-stopped", show_default=True, help="When."
-        ),
-    ):
-        function = option(function)
-    return function
+serving = options.grouped(
+    "given",
+    StartOptions,
+    option("--lock FILE", "The pairing's lock [beside it].", "lock_file"),
+    option("--image REF", "Its image [the tag that `build` gives]."),
+    option("--name NAME", "The container's [the pairing's].", "called"),
+    option("--port", "On the host [the command's own].", type=click.IntRange(1, 65535)),
+    option("--gpus WHICH", "All, none, or 0,1.", default="all", show_default=True),
+    option("--shm-size SIZE", "Its shared memory.", "shm", default="16g", show_default=True),
+    option(
+        "--model-cache DIR",
+        "Where models of the Hub are kept [$HF_HOME, else ~/.cache/huggingface].",
+        "cache",
+    ),
+    option(
+        "--model-folder DIR",
+        "The model's own folder, of a pairing that names a path [that path].",
+        "model",
+    ),
+    option("--restart POLICY", "When.", default="unless-stopped", show_default=True),
+)
 
 
-def asked(
-    library: Library,
-    name: str,
-    arguments: tuple[str, ...],
-    *,
-    lock_file: str | None,
-    image: str | None,
-    called: str | None,
-    port: int | None,
-    gpus: str,
-    shm: str,
-    cache: str | None,
-    model: str | None,
-    restart: str,
-) -> Asked:
+def asked(library: Library, name: str, arguments: tuple[str, ...], given: StartOptions) -> Asked:
     """Read a pairing and its lock, and return what is to be started."""
     named = library.pairing(name)
     wanted = taken_over(named, library.select(library.mods_of(named))).pairing
-    path = pairing_arguments.lock_path(library, name, lock_file)
-    beside = () if lock_file is not None else pairing_arguments.in_library(library, name, path)
+    path = pairing_arguments.lock_path(library, name, given.lock_file)
+    beside = (
+        () if given.lock_file is not None else pairing_arguments.in_library(library, name, path)
+    )
     trust.demand_pairing(library, name, *beside)
     kept = pairing_arguments.read_lock(library, path, name)
     own = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
     made = service(
         wanted,
-        image=image or pairing_lock.tag(kept.lock, kept.data),
+        given._replace(model=given.model and os.path.abspath(given.model)),
+        image=pairing_lock.tag(kept.lock, kept.data),
         command=kept.lock.command,
-        cache=os.path.abspath(cache or own),
-        model=None if model is None else os.path.abspath(model),
-        name=called,
-        port=port,
-        gpus=gpus,
-        shm=shm,
-        restart=restart,
+        cache=os.path.abspath(given.cache or own),
         arguments=arguments,
     )
     return Asked(wanted, made, f"sha256:{pairing_lock.digest(kept.data)}", kept.lock.vllm.site_root)

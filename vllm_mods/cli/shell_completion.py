@@ -16,10 +16,12 @@ from click.shell_completion import (
     CompletionItem,
     ShellComplete,
     add_completion_class,
+    get_completion_class,
     split_arg_string,
 )
 
 from vllm_mods.base.errors import VllmModsError
+from vllm_mods.cli import COMPLETE, main
 from vllm_mods.cli.options import open_library
 
 if TYPE_CHECKING:
@@ -111,25 +113,24 @@ class _CompletionShell(ShellComplete):
         return "\t".join((item.type, item.value, re.sub(r"\s+", " ", item.help or "")))
 
 
-class _Bash(_CompletionShell):
-    name = "bash"
-    source_template = _BASH
-
-
-class _Zsh(_CompletionShell):
-    name = "zsh"
-    source_template = _ZSH
-
-
-class _Fish(_CompletionShell):
-    name = "fish"
-    source_template = _FISH
-
-
 def register() -> None:
     """Make click use these shells."""
-    for shell in (_Bash, _Zsh, _Fish):
+    for name, source in (("bash", _BASH), ("zsh", _ZSH), ("fish", _FISH)):
+        shell = type(name, (_CompletionShell,), {"name": name, "source_template": source})
         add_completion_class(shell)
+
+
+@click.command(name="completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def command(shell: str) -> None:
+    """Print the shell code that completes vllm-mods commands.
+
+    Commands, options, mods, pairings, and trees: kinds, folders, the releases that locks know.
+    """
+    register()
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101  (click has all three)
+    click.echo(kind(main, {}, "vllm-mods", COMPLETE).source())
 
 
 class TreeWord(_Type):
@@ -173,7 +174,7 @@ def _releases() -> list[str]:
 
 
 def _labels() -> Iterator[str]:
-    library = open_library(())
+    library = open_library()
     for name in library.names():
         try:
             raw = json.loads(library.load(name).lock or "{}")

@@ -10,9 +10,10 @@ import click
 
 from vllm_mods.api import apply, exactly
 from vllm_mods.api.exactly import Exactly
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, UsageError
-from vllm_mods.cli import options
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.apply import announced, in_words, source_date_epoch
+from vllm_mods.cli.manner import option
 from vllm_mods.doctor import search
 from vllm_mods.formats.project import ProjectFile, SyncTarget
 from vllm_mods.library import trust
@@ -24,25 +25,13 @@ from vllm_mods.sharing.editing import DEFAULT
 
 @click.command(name="sync")
 @click.argument("name", required=False, metavar="[TARGET]")
-@click.option(
-    "--target", metavar="DIR", help="The vLLM [the target's path, else the active environment's]."
-)
-@click.option(
-    "--check", is_flag=True, help="Write nothing; exit code 1 if the vLLM holds anything else."
-)
-@click.option(
-    "--fetch", is_flag=True, help="Only have the libraries, as they are locked, on this machine."
-)
+@option("--target DIR", "The vLLM [the target's path, else the active environment's].")
+@option("--check", "Write nothing; exit code 1 if the vLLM holds anything else.")
+@option("--fetch", "Only have the libraries, as they are locked, on this machine.")
 @options.workspace
-@options.json_output
+@manner.json_output
 def command(
-    name: str | None,
-    target: str | None,
-    workspace: str | None,
-    *,
-    check: bool,
-    fetch: bool,
-    as_json: bool,
+    name: str | None, target: str | None, workspace: str | None, *, check: bool, fetch: bool
 ) -> int:
     """Make a vLLM hold exactly the mods that vllm-mods.toml names for TARGET, as they are locked.
 
@@ -54,7 +43,11 @@ def command(
     project = changing.there()
     shared = locking.shared(project, fetching=True)
     if fetch:
-        return _fetched(project, as_json=as_json)
+        here = list(project.libraries)
+        return answers.answer(
+            {"project": project.where, "libraries": here},
+            f"here, as they are locked: {', '.join(here) or 'no library is named'}",
+        )
     wanted = chosen(project, name)
     library = Library(shared=shared)
     paired = None if wanted.pairing is None else library.pairing(wanted.pairing)
@@ -63,28 +56,30 @@ def command(
     if wanted.pairing is not None:
         trust.demand_pairing(library, wanted.pairing)
     terms = apply.Terms(
-        workspace=workspace, planned=lambda planned: announced(planned, mods, paired)
+        workspace,
+        planned=lambda planned: announced(planned, mods, paired),
+        source_date_epoch=source_date_epoch(),
+        write=not check,
     )
     place = target or _place(project, wanted) or options.active_target()
     try:
-        done = exactly.hold(mods, place, terms, epoch=source_date_epoch(), write=not check)
+        done = exactly.hold(mods, place, terms)
     except Refused as error:
-        if error.plan is None or as_json:
+        if error.plan is None or manner.as_json():
             raise
         raise in_words(error, error.plan) from error
     for note in done.notes:
-        options.note(note)
-    if as_json:
-        options.print_json(_data(project, wanted, done, check=check))
-    else:
-        click.echo("\n".join(_lines(done, check=check)))
-        for line in text.serve_arguments(done.plan, done.templates):
-            click.echo(line)
+        answers.note(note)
+    lines = [*_lines(done, check=check), *text.serve_arguments(done.plan, done.templates)]
+    code = answers.answer(
+        _data(project, wanted, done, check=check),
+        "\n".join(lines),
+        ok=done.settled or not check,
+    )
     if check and not done.settled:
         words = [*([name] if name else ()), *(("--target", target) if target else ())]
-        options.hint(shlex.join(["vllm-mods", "sync", *words]))
-        return EXIT_NO
-    return EXIT_OK
+        answers.hint(shlex.join(["vllm-mods", "sync", *words]))
+    return code
 
 
 def chosen(project: ProjectFile, name: str | None) -> SyncTarget:
@@ -115,15 +110,6 @@ def _place(project: ProjectFile, wanted: SyncTarget) -> str | None:
             f"{place} has several vLLMs: {', '.join(found)}", hint="name one as `path`"
         )
     return found[0] if found else place
-
-
-def _fetched(project: ProjectFile, *, as_json: bool) -> int:
-    names = list(project.libraries)
-    if as_json:
-        options.print_json({"schema": 1, "project": project.where, "libraries": names})
-    else:
-        click.echo(f"here, as they are locked: {', '.join(names) or 'no library is named'}")
-    return EXIT_OK
 
 
 def _data(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, NotRendered, UsageError
+from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.cli import options, shown
+from vllm_mods.cli import answers, manner, named_files, options, shown
 from vllm_mods.cli.listing import readable, told
+from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.template import check as checking
@@ -29,12 +29,11 @@ def _argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.argument(name, metavar=name.upper(), shell_complete=_complete)
 
 
-_conversations = click.option(
-    "--conversations",
+_conversations = option(
+    "--conversations NAME|DIR",
+    "Those of this template, or in this folder [those beside the template].",
     "others",
-    metavar="NAME|DIR",
     shell_complete=_complete,
-    help="Those of this template, or in this folder [those beside the template].",
 )
 
 
@@ -49,51 +48,42 @@ def command() -> None:
 
 @command.command(name="list")
 @options.libraries
-@options.json_output
-def list_(libraries: tuple[str, ...], *, as_json: bool) -> int:
+@manner.json_output
+def list_() -> int:
     """List the chat templates, bundled ones and those of --library."""
-    library = options.open_library(libraries)
+    library = options.open_library()
     faults: list[ManifestError] = []
     found = readable(library.template_names(), lambda name: open_template(library, name), faults)
-    if as_json:
-        options.print_json(report.list_data(found, faults))
-    else:
-        click.echo(report.list_text(found))
+    answers.answer(report.list_data(found, faults), report.list_text(found))
     return told(faults)
 
 
 @command.command(name="check")
 @click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
 @_conversations
-@click.option(
-    "--parsers",
-    is_flag=True,
-    help="Run the parsers of --target, fenced in: do they read what the template writes?",
+@option(
+    "--parsers", "Run the parsers of --target, fenced in: do they read what the template writes?"
 )
-@click.option("--target", metavar="TREE", help="The vLLM for --parsers: a folder, pypi:VERSION, …")
-@click.option("--tool-call-parser", "tool", metavar="NAME", help="This one [template.toml's; all].")
-@click.option("--reasoning-parser", "reasoner", metavar="NAME", help="The same for reasoning.")
-@click.option(
-    "--in",
+@option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION, …")
+@option("--tool-call-parser NAME", "This one [template.toml's; all].", "tool")
+@option("--reasoning-parser NAME", "The same for reasoning.", "reasoner")
+@option(
+    "--in TREE",
+    "TEMPLATE is a path in there: sdist:FILE, pypi:VERSION, an absolute one in image:REF, …",
     "place",
-    metavar="TREE",
-    help="TEMPLATE is a path in there: sdist:FILE, pypi:VERSION, an absolute one in image:REF, …",
 )
 @options.libraries
-@options.offline
-@options.json_output
+@manner.offline
+@manner.json_output
 def check(
     templates: tuple[str, ...],
     others: str | None,
-    libraries: tuple[str, ...],
     *,
     parsers: bool,
     target: str | None,
     tool: str | None,
     reasoner: str | None,
     place: str | None,
-    offline: bool,
-    as_json: bool,
 ) -> int:
     """Tell whether templates make the prompts that they should; all of them without TEMPLATE.
 
@@ -105,56 +95,45 @@ def check(
             "--parsers runs code of --target: both or neither",
             hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
         )
-    library = options.open_library(libraries)
+    library = options.open_library()
     given = conversations(library, others) if others is not None else None
     if place is not None and not templates:
         raise UsageError("--in is for a TEMPLATE in it, and none is named", hint=_IN_TREE)
     opened = [
-        open_template(library, name) if place is None else _in_tree(place, name, offline=offline)
+        open_template(library, name) if place is None else _in_tree(place, name)
         for name in templates or library.template_names()
     ]
-    release = open_release(options.open_tree(target, offline=offline)) if target else None
+    release = open_release(options.open_tree(target)) if target else None
     found = [
         checking.check(
             one, one.conversations if given is None else given, release, (tool, reasoner)
         )
         for one in opened
     ]
-    if as_json:
-        options.print_json(report.checked_data(found))
-    else:
-        click.echo(report.checked_text(found))
-    return EXIT_OK if all(one.ok for one in found) else EXIT_NO
+    return answers.answer(
+        report.checked_data(found), report.checked_text(found), ok=all(one.ok for one in found)
+    )
 
 
 @command.command(name="render")
 @_argument("template")
 @click.argument("messages")
-@click.option(
-    "--chat-template-kwargs",
+@option(
+    "--chat-template-kwargs JSON",
+    "Arguments of the template, as in a request and for `vllm serve`.",
     "kwargs",
-    metavar="JSON",
-    help="Arguments of the template, as in a request and for `vllm serve`.",
 )
-@click.option("--no-generation-prompt", is_flag=True, help="Do not begin the answer.")
+@option("--no-generation-prompt", "Do not begin the answer.")
 @options.libraries
-@options.json_output
-def render(
-    template: str,
-    messages: str,
-    kwargs: str | None,
-    libraries: tuple[str, ...],
-    *,
-    no_generation_prompt: bool,
-    as_json: bool,
-) -> int:
+@manner.json_output
+def render(template: str, messages: str, kwargs: str | None, *, no_generation_prompt: bool) -> int:
     """Print the prompt that a template makes of MESSAGES.
 
     MESSAGES is a file, or - for stdin: a list of messages, or the body of a request to
     /v1/chat/completions; or the name of a conversation beside the template. A message's
     content reaches the template as it stands there.
     """
-    opened = open_template(options.open_library(libraries), template)
+    opened = open_template(options.open_library(), template)
     asked = _asked(opened, messages)
     asked = asked._replace(
         kwargs={**asked.kwargs, **_kwargs(kwargs)},
@@ -162,15 +141,11 @@ def render(
     )
     answer = rendering.render(opened.data, opened.path, (asked,))
     for name in sorted(asked.kwargs.keys() - set(answer.variables)):
-        options.note(f"the template does not read `{name}`, and vLLM drops it without a word")
+        answers.note(f"the template does not read `{name}`, and vLLM drops it without a word")
     (found,) = answer.rendered
     if found.prompt is None:
         raise NotRendered(f"{rendering.place(opened.path, found.line)}: {found.error}")
-    if as_json:
-        options.print_json({"schema": 1, "template": opened.name, "prompt": found.prompt})
-    else:
-        shown.file(found.prompt)
-    return EXIT_OK
+    return _print_text({"template": opened.name}, "prompt", found.prompt)
 
 
 @command.command(name="diff")
@@ -178,16 +153,14 @@ def render(
 @_argument("new")
 @_conversations
 @options.libraries
-@options.json_output
-def diff(
-    old: str, new: str, others: str | None, libraries: tuple[str, ...], *, as_json: bool
-) -> int:
+@manner.json_output
+def diff(old: str, new: str, others: str | None) -> int:
     """Show how the prompts of two templates differ, and what each keeps of the cache.
 
     For the conversations beside either of them, or those of --conversations; without any, for
     those that `template check` asks of every template. Exit code 1 if any differs.
     """
-    library = options.open_library(libraries)
+    library = options.open_library()
     sides = open_template(library, old), open_template(library, new)
     if others is not None:
         given = conversations(library, others)
@@ -198,48 +171,47 @@ def diff(
     before, after = first.prompts, second.prompts
     rows = [(name, before[name], after[name]) for name in before if name in after]
     different = report.differences((old, new), rows)
-    if as_json:
-        options.print_json(report.diff_data(first, second, rows))
-    else:
-        for text in different:
-            click.echo(text)
-        click.echo(report.compared(first, second))
-        count = f"{len(rows)} conversation{'s' * (len(rows) != 1)}"
-        click.echo(
-            f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
-        )
-    return EXIT_NO if different else EXIT_OK
+    count = f"{len(rows)} conversation{'s' * (len(rows) != 1)}"
+    said = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
+    return answers.answer(
+        report.diff_data(first, second, rows),
+        "\n".join((*different, report.compared(first, second), said)),
+        ok=not different,
+    )
 
 
 @command.command(name="patch")
 @_argument("template")
 @options.libraries
-@options.json_output
-def patch(template: str, libraries: tuple[str, ...], *, as_json: bool) -> int:
+@manner.json_output
+def patch(template: str) -> int:
     """Print a model's own template with its worst faults mended, and the rest of it as it was.
 
     For those who take no rewritten one: a few lines of Qwen3.5's, 3.6's and 3.8's own text are
     changed, each exactly where it stands, or nothing is. TEMPLATE is the model's folder or its file.
     """
-    library = options.open_library(libraries)
+    library = options.open_library()
     opened = open_template(library, template)
     found = official.patched(library, opened)
     if found.was_in:
-        options.note(f"{opened.path} has {found.patch} already")
+        answers.note(f"{opened.path} has {found.patch} already")
     text = found.data.decode("utf-8", "surrogateescape")
-    if as_json:
-        said = {"template": opened.name, "patch": found.patch, "was_in": found.was_in, "text": text}
-        options.print_json({"schema": 1, **said})
-    else:
+    said = {"template": opened.name, "patch": found.patch, "was_in": found.was_in}
+    return _print_text(said, "text", text)
+
+
+def _print_text(said: dict[str, Any], key: str, text: str) -> int:
+    """Print a text as the file that it is, or under a key of the answer."""
+    if not manner.as_json():
         shown.file(text)
-    return EXIT_OK
+    return answers.answer({**said, key: text}, None)
 
 
-def _in_tree(place: str, named: str, *, offline: bool) -> Template:
+def _in_tree(place: str, named: str) -> Template:
     """Read a template in a tree; an absolute path is one of an image."""
     folder = os.path.dirname(named.rstrip("/"))
     workspace = folder if os.path.isabs(named) else None
-    return open_in_tree(options.open_tree(place, offline=offline, workspace=workspace), named)
+    return open_in_tree(options.open_tree(place, workspace=workspace), named)
 
 
 def _readable(found: checking.Checked) -> checking.Checked:
@@ -252,20 +224,15 @@ def _asked(template: Template, messages: str) -> Conversation:
     for one in template.conversations:
         if one.name == messages:
             return one
-    where = "stdin" if messages == "-" else messages
     try:
-        if messages == "-":
-            raw = sys.stdin.buffer.read()
-        else:
-            with open(messages, "rb") as file:
-                raw = file.read()
-    except OSError as error:
+        with named_files.opened(messages) as file:
+            raw = file.read()
+    except UsageError as error:
         beside = " and no conversation beside the template" if template.conversations else ""
         raise UsageError(
-            f"{messages}: {error.strerror}{beside}",
-            hint=f"vllm-mods template render {template.name} FILE",
+            f"{error.message}{beside}", hint=f"vllm-mods template render {template.name} FILE"
         ) from error
-    return conversation.request(raw, where)
+    return conversation.request(raw, "stdin" if messages == "-" else messages)
 
 
 def _kwargs(text: str | None) -> dict[str, Any]:

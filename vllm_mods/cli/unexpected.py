@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 
 import click
@@ -83,25 +84,20 @@ def _broken_package(error: Exception) -> str | None:
     """
     if isinstance(error, OSError) and "cannot open shared object file" not in str(error):
         return None
-    trace = error.__traceback__
-    while trace is not None:
+    for frame, _line in traceback.walk_tb(error.__traceback__):
         # Where we left our own code: nothing of ours is amiss from there on.
-        name = str(trace.tb_frame.f_globals.get("__name__", ""))
-        top = name.partition(".")[0]
+        top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if top not in {"vllm_mods", "importlib", "click", "__main__"}:
             return top
-        trace = trace.tb_next
     missing = (getattr(error, "name", None) or "").partition(".")[0]
     return missing if missing and missing != "vllm_mods" else None
 
 
 def _output_is_broken(error: OSError) -> bool:
     """Tell whether what failed was printing: in ``click.echo``, or what is left fails again."""
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code is click.echo.__code__:
-            return True
-        trace = trace.tb_next
+    frames = traceback.walk_tb(error.__traceback__)
+    if any(frame.f_code is click.echo.__code__ for frame, _line in frames):
+        return True
     try:
         sys.stdout.flush()
     except OSError:

@@ -9,42 +9,34 @@ from typing import Any
 
 import click
 
-from vllm_mods.base.errors import EXIT_OK, Refused, UsageError, refusing
+from vllm_mods.base.errors import Refused, UsageError, refusing
 from vllm_mods.build import outputs, upgrading
-from vllm_mods.cli import command_check, options, pairing_arguments
+from vllm_mods.cli import answers, command_check, manner, options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.cli.build import attached_of, build_all, check_room, documents_of, image_lines
 from vllm_mods.cli.lock import looked_at
+from vllm_mods.cli.manner import option
 from vllm_mods.cli.pairing_arguments import ReadLock
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.library.catalog import Library
+from vllm_mods.report import data
 
 
 @click.command(name="upgrade")
-@click.argument("name", metavar="PAIRING", shell_complete=options.complete_pairings)
-@click.option("--to", metavar="VERSION", help="The vLLM to move to [the one that it is on].")
-@click.option(
-    "--base",
-    metavar="REF",
-    help="The image to build on, wherever it lies [the pairing's, with that version in its tag].",
+@options.pairing_name
+@option("--to VERSION", "The vLLM to move to [the one that it is on].")
+@option(
+    "--base REF",
+    "The image to build on, wherever it lies [the pairing's, with that version in its tag].",
 )
-@click.option(
-    "--output", metavar="WHERE", help="As `build` has it [the engine that the base lies in]."
-)
-@click.option("--rollback", is_flag=True, help="Back to what pairing and lock were before.")
+@option("--output WHERE", "As `build` has it [the engine that the base lies in].")
+@option("--rollback", "Back to what pairing and lock were before.")
 @options.libraries
-@options.json_output
+@manner.json_output
 @refusing()
 def command(
-    name: str,
-    to: str | None,
-    base: str | None,
-    output: str | None,
-    *,
-    rollback: bool,
-    libraries: tuple[str, ...],
-    as_json: bool,
+    name: str, to: str | None, base: str | None, output: str | None, *, rollback: bool
 ) -> int:
     """Move a pairing to another vLLM: check, lock, serve-check and build, all of it or nothing.
 
@@ -53,7 +45,7 @@ def command(
     base that has another digest by now gets the pairing's layer anew. Nothing is ported: a mod that does
     not fit is a refusal that names the command.
     """
-    library = options.own_library(libraries)
+    library = options.own_library()
     _check_writable(library, name)
     path = pairing_arguments.lock_path(library, name, None)
     kept = pairing_arguments.read_lock(library, path, name)
@@ -63,7 +55,7 @@ def command(
                 "--rollback goes to what was before, and takes neither --to nor --base nor --output",
                 hint=f"vllm-mods upgrade {name} --rollback",
             )
-        return _roll_back(library, name, kept, as_json=as_json)
+        return _roll_back(library, name, kept)
     to = None if to is None else to.removeprefix("v")
     wanted = upgrading.on_release(library.pairing(name), kept.lock, to, base)
     epoch = source_date_epoch()
@@ -95,7 +87,7 @@ def command(
         before = library.read(file) or b""
         after = upgrading.edited(before, file, wanted)
         if after == before and not pairing_lock.moved(kept.lock, lock):
-            return _answer(kept.lock, ReadLock(path, kept.data, kept.lock), (), as_json=as_json)
+            return _answer(kept.lock, ReadLock(path, kept.data, kept.lock), ())
         now = ReadLock(path, pairing_lock.dump(lock), lock)
         check_room(lock, opened, place, None)
         lookup = stack.enter_context(outputs.looking_up(place, opened[0].base, _tag(now)))
@@ -118,8 +110,8 @@ def command(
             },
         )
     said = (written.said, *image_lines(images), f"stays  {_tag(kept)}")
-    more = {"image": images[0].built.image.config_digest, "manifest": written.pushed}
-    return _answer(kept.lock, now, said, as_json=as_json, more=more)
+    more = {"image": images[0].built.config_digest, "manifest": written.pushed}
+    return _answer(kept.lock, now, said, more=more)
 
 
 def _check_writable(library: Library, name: str) -> None:
@@ -136,7 +128,7 @@ def _check_writable(library: Library, name: str) -> None:
         raise Refused(f"{file} cannot be written; nothing was changed", hint=f"ls -l {file}")
 
 
-def _roll_back(library: Library, name: str, kept: ReadLock, *, as_json: bool) -> int:
+def _roll_back(library: Library, name: str, kept: ReadLock) -> int:
     files = upgrading.previous(library, name)
     lock = pairing_lock.parse(files[".lock"], f"{kept.path}{upgrading.PREVIOUS}")
     pairing.parse(files[".toml"], f"{library.pairing_file(name)}{upgrading.PREVIOUS}")
@@ -150,9 +142,9 @@ def _roll_back(library: Library, name: str, kept: ReadLock, *, as_json: bool) ->
             if not os.path.exists(place := start + ending):
                 continue
             os.unlink(place)
-            options.note(f"removed {place}: `vllm-mods build {name}` writes it anew")
+            answers.note(f"removed {place}: `vllm-mods build {name}` writes it anew")
     now = ReadLock(kept.path, files[".lock"], lock)
-    return _answer(kept.lock, now, (f"stays  {_tag(kept)}",), as_json=as_json)
+    return _answer(kept.lock, now, (f"stays  {_tag(kept)}",))
 
 
 def _tag(one: ReadLock) -> str:
@@ -160,32 +152,28 @@ def _tag(one: ReadLock) -> str:
 
 
 def _answer(
-    before: PairingLock,
-    now: ReadLock,
-    said: Sequence[str],
-    *,
-    as_json: bool,
-    more: dict[str, Any] | None = None,
+    before: PairingLock, now: ReadLock, said: Sequence[str], *, more: dict[str, Any] | None = None
 ) -> int:
     """Tell what became of a lock."""
     found = pairing_lock.differences(before, now.lock)
     lock = now.lock
-    if as_json:
-        mods = [
-            {"name": one.name, "version": one.version, "verdict": one.verdict} for one in lock.mods
-        ]
-        answer = {"schema": 1, "pairing": lock.pairing, "changed": bool(said), "tag": _tag(now)}
-        answer |= {"lock": now.path, "base": lock.base.ref, "vllm": lock.vllm.version}
-        answer |= {"mods": mods, "differences": [one._asdict() for one in found], **(more or {})}
-        options.print_json(answer)
-        return EXIT_OK
+    answer = {
+        "pairing": lock.pairing,
+        "changed": bool(said),
+        "tag": _tag(now),
+        "lock": now.path,
+        "base": lock.base.ref,
+        "vllm": lock.vllm.version,
+        "mods": [data.fields(one, "name", "version", "verdict") for one in lock.mods],
+        "differences": [one._asdict() for one in found],
+        **(more or {}),
+    }
     if not said:
-        click.echo(f"{lock.pairing} is on {lock.base.ref} as it is now: nothing moved")
-        return EXIT_OK
-    click.echo(
+        nothing = f"{lock.pairing} is on {lock.base.ref} as it is now: nothing moved"
+        return answers.answer(answer, nothing)
+    lines = [
         f"{lock.pairing}: vLLM {before.vllm.version} → {lock.vllm.version}, now {_tag(now)} on {lock.base.ref}"
-    )
-    for mod in lock.mods:
-        click.echo(f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})")
-    click.echo("\n".join(("what moved:", *(f"  {one}" for one in found), *said)))
-    return EXIT_OK
+    ]
+    lines += [*pairing_arguments.mod_lines(lock), "what moved:"]
+    lines += [*(f"  {one}" for one in found), *said]
+    return answers.answer(answer, "\n".join(lines))

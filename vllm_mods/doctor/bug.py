@@ -7,6 +7,7 @@ import os
 import platform
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from vllm_mods.doctor import secrets
 from vllm_mods.doctor.tool import tool
@@ -32,10 +33,6 @@ def report(
     that was made. What cannot be told says why: a report of a broken installation is wanted most.
     """
     target = _target(arguments)
-
-    def part(name: str) -> Callable[[], str]:
-        return lambda: _json((parts or {})[name])
-
     sections: dict[str, Callable[[], str]] = {
         "command": lambda: secrets.command(arguments, environ),
         "what went wrong": lambda: "" if error is None else trace(error),
@@ -43,7 +40,7 @@ def report(
         "system": _system,
         "environment": lambda: _environment(environ),
         "target": lambda: "" if target is None else _folder(target),
-        **{name: part(name) for name in parts or {}},
+        **{name: partial(_json, thing) for name, thing in (parts or {}).items()},
     }
     blocks = ["# A report for the developers of vllm-mods"]
     for title, make in sections.items():

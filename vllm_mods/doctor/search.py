@@ -46,13 +46,9 @@ def of_program(environ: Mapping[str, str]) -> str:
 
 def in_prefix(prefix: str) -> Iterator[str]:
     """Yield the site roots with a vLLM in one environment."""
-    for folder in (
-        sorted(glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages"))
-        if prefix and "\0" not in prefix
-        else ()
-    ):
-        if _holds(folder):
-            yield os.path.realpath(folder)
+    if prefix and "\0" not in prefix:
+        folders = sorted(glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages"))
+        yield from (os.path.realpath(folder) for folder in folders if _holds(folder))
 
 
 class OtherVllm(NamedTuple):
@@ -91,16 +87,13 @@ def others(root: str, environ: Mapping[str, str], path: Sequence[str]) -> list[O
             folders.append((user, "Python looks among the user's own packages first"))
     places = [folder for folder, _why in folders]
     ahead = set(places[: places.index(root)] if root in places else places)
-    found = {
-        folder: OtherVllm(folder, why, folder in ahead)
-        for folder, why in reversed(folders)
-        if folder != root and _holds(folder)
-    }
-    current = os.path.realpath(_current())
-    if current not in {root, *found} and _holds(current):
-        why = "it is the current folder, where `python -m` and `python -c` look first"
-        return [*reversed(found.values()), OtherVllm(current, why, first=False)]
-    return list(reversed(found.values()))
+    why = "it is the current folder, where `python -m` and `python -c` look first"
+    folders.append((os.path.realpath(_current()), why))
+    found: dict[str, OtherVllm] = {}
+    for folder, why in folders:
+        if folder != root and _holds(folder):
+            found.setdefault(folder, OtherVllm(folder, why, folder in ahead))
+    return list(found.values())
 
 
 def processes(root: str) -> Iterator[Process]:

@@ -80,22 +80,18 @@ def look(
 def _walk(root: str) -> tuple[list[str], list[str], list[str]]:
     """Return what `patch` left below ``vllm/``, the symbolic links, and the folders that cannot be read."""
     leftovers, links, closed = [], [], []
-    pending = ["vllm"]
-    while pending:
-        folder = pending.pop()
-        try:
-            entries = list(os.scandir(f"{root}/{folder}"))
-        except OSError:
-            closed.append(folder)
-            continue
-        for entry in entries:
-            path = f"{folder}/{entry.name}"
-            if entry.is_symlink():
-                links.append(path)
-            elif entry.is_dir() and entry.name != "__pycache__":
-                pending.append(path)
-            elif path.endswith(_PATCHED):
-                leftovers.append(path)
+
+    def unread(error: OSError) -> None:
+        closed.append(os.path.relpath(error.filename, root))
+
+    for folder, folders, files in os.walk(f"{root}/vllm", onerror=unread):
+        there = os.path.relpath(folder, root)
+        for name in (*folders, *files):
+            if os.path.islink(f"{folder}/{name}"):
+                links.append(f"{there}/{name}")
+            elif name in files and name.endswith(_PATCHED):
+                leftovers.append(f"{there}/{name}")
+        folders[:] = [one for one in folders if one != "__pycache__"]
     return sorted(leftovers), sorted(links), sorted(closed)
 
 

@@ -133,8 +133,7 @@ def _parse(data: bytes) -> libcst.Module:
     try:
         return libcst.parse_module(data)
     except libcst.ParserSyntaxError as error:
-        message = f"line {error.raw_line}: {error.message}"
-        raise UnparsableError(message) from error
+        raise UnparsableError(f"line {error.raw_line}: {error.message}") from error
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
         raise UnparsableError(str(error)) from error
 
@@ -163,7 +162,7 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
                 )
             )
         elif isinstance(node, libcst.SimpleStatementLine) and not chain:
-            if label := _label(module, node.body[0]):
+            if label := _label(node.body[0]):
                 place = places[node]
                 line = place.start.line
                 found.append(Place("statement", label, line, line, place.end.line))
@@ -173,25 +172,26 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
         for child in node.children:
             visit(child, inner)
 
-    def _label(module: libcst.Module, statement: libcst.CSTNode) -> str:
-        if isinstance(statement, libcst.ImportFrom):
-            dots = "." * len(statement.relative)
-            source = module.code_for_node(statement.module) if statement.module else ""
-            return f"from {dots}{source} import"
-        if isinstance(statement, libcst.Import):
-            return f"import {module.code_for_node(statement.names[0].name)}"
-        if isinstance(statement, libcst.Assign):
-            return f"{module.code_for_node(statement.targets[0].target)} ="
-        if isinstance(statement, libcst.AnnAssign):
-            return f"{module.code_for_node(statement.target)} ="
-        return ""
+    def _label(statement: libcst.CSTNode) -> str:
+        code = module.code_for_node
+        match statement:
+            case libcst.ImportFrom():
+                source = code(statement.module) if statement.module else ""
+                return f"from {'.' * len(statement.relative)}{source} import"
+            case libcst.Import():
+                return f"import {code(statement.names[0].name)}"
+            case libcst.Assign():
+                return f"{code(statement.targets[0].target)} ="
+            case libcst.AnnAssign():
+                return f"{code(statement.target)} ="
+            case _:
+                return ""
 
     visit(module, "")
     # LibCST drops a form feed at the start of a statement: without the round trip to the byte,
     # line numbers are not to be trusted.
     if module.bytes != data:
-        message = "LibCST does not give this file back byte for byte"
-        raise UnparsableError(message)
+        raise UnparsableError("LibCST does not give this file back byte for byte")
     return tuple(sorted(found, key=lambda place: (place.start, -place.end)))
 
 
@@ -218,8 +218,6 @@ def _try_elsewhere(data: bytes) -> None:
             command, input=data, capture_output=True, timeout=limits.TRIAL_SECONDS, check=False
         )
     except subprocess.TimeoutExpired as error:
-        message = f"LibCST has not read it after {limits.TRIAL_SECONDS}"
-        raise UnparsableError(message) from error
+        raise UnparsableError(f"LibCST has not read it after {limits.TRIAL_SECONDS}") from error
     if done.returncode < 0:
-        message = "LibCST dies of it: it is nested too deeply"
-        raise UnparsableError(message)
+        raise UnparsableError("LibCST dies of it: it is nested too deeply")

@@ -72,7 +72,7 @@ def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
     """
     text = pairings.placed_command(pairing, templates)
     script = command_line.read(text)
-    serving = pairings.unwrapped(script.commands[pairings.serving(script)])
+    serving = pairings.served_by(script)
     env, entrypoint = dict(pairing.env), serving.argv
     if _is_words(text, script) and serving.argv and not serving.argv[0].startswith("-"):
         env |= dict(serving.assignments)
@@ -158,14 +158,13 @@ def _model(argv: tuple[str, ...], options: Mapping[str, str]) -> str | None:
 
 
 def _health(options: Mapping[str, str], port: int) -> tuple[str, ...]:
-    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(  # noqa: S104  (what vLLM listens on)
-        options.get("--host", ""), options.get("--host", "")
-    )
+    host = options.get("--host", "")
+    asked = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}  # noqa: S104  (what vLLM listens on)
     tls = "--ssl-certfile" in options
     code = _ASK.format(
         ssl=", ssl" if tls else "",
         kind="HTTPSConnection" if tls else "HTTPConnection",
-        host=host,
+        host=asked.get(host, host),
         port=port,
         context=", context=ssl._create_unverified_context()" if tls else "",
     )
@@ -187,15 +186,11 @@ def _is_words(text: str, script: command_line.CommandScript) -> bool:
 
 def _check_end(pairing: Pairing, text: str, script: command_line.CommandScript) -> None:
     last = text.count("\n") + 1
-    ends = pairings.serving(script) == len(script.commands) - 1
-    if (
-        ends
-        and text.rstrip()[-1:] not in "&|;)"
-        and all(line < last for line, _ in script.comments)
-    ):
-        return
-    raise UsageError(
-        f"the command of pairing `{pairing.name}` does not end with what serves, so an image cannot put further "
-        "arguments behind it",
-        hint="take out of the command what comes after `vllm serve …`",
-    )
+    is_last = pairings.serving(script) == len(script.commands) - 1
+    commented = any(line >= last for line, _ in script.comments)
+    if not is_last or text.rstrip()[-1:] in "&|;)" or commented:
+        raise UsageError(
+            f"the command of pairing `{pairing.name}` does not end with what serves, so an image cannot put "
+            "further arguments behind it",
+            hint="take out of the command what comes after `vllm serve …`",
+        )

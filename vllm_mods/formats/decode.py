@@ -6,11 +6,23 @@ its hints what they hold.
 
 from __future__ import annotations
 
+import re
 import types
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 T = TypeVar("T")
 _NAMES = {str: "text", int: "a whole number", bool: "true or false", float: "a number"}
@@ -24,11 +36,24 @@ class DecodeError(ValueError):
         self.problems = tuple(problems)
 
 
+class Spelled(NamedTuple):
+    """What JSON has for a value: ``Annotated[X, Spelled(Y, make)]`` is read as a Y, of which ``make`` makes the X."""
+
+    kind: Any
+    make: Callable[[Any], Any]
+
+
+def matching(pattern: str, why: str) -> Callable[[str], str | None]:
+    """Return the check of a text that begins as a pattern says; ``why`` is what is wrong with any other."""
+    return lambda text: None if re.match(pattern, text) else why
+
+
 def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = False) -> T:
     """Return ``raw``, as ``json.loads`` has it, as a ``kind``. Raises ``DecodeError`` with every problem.
 
     A kind is text, a number, an enumeration, ``X | None``, ``tuple[X, ...]``, ``Mapping[str, X]``, a
-    ``NamedTuple`` of such, or ``Annotated[X, check]``, where ``check(value)`` returns what is wrong, else None.
+    ``NamedTuple`` of such, or ``Annotated[X, check]``, where ``check(value)`` returns what is wrong, else None;
+    or what is ``Spelled`` otherwise.
     What may be None or has a default may be left out, unless ``whole``. Keys that are not known are a problem,
     unless ``more``.
     """
@@ -37,6 +62,11 @@ def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = Fals
     if reading.problems:
         raise DecodeError(reading.problems)
     return cast("T", found)
+
+
+def repeated(values: Iterable[T]) -> list[T]:
+    """Return what is there more than once, sorted."""
+    return sorted(value for value, times in Counter(values).items() if times > 1)  # type: ignore[type-var]
 
 
 def encode(value: Any) -> Any:  # noqa: ANN401  (any of these)
@@ -91,11 +121,15 @@ class _Reading:
         return raw if kind is Any or type(raw) is kind else self.wrong(at, _NAMES[kind])
 
     def checked(self, inner: tuple[Any, ...], raw: object, at: str) -> Any:  # noqa: ANN401
+        kind, *checks = inner
         before = len(self.problems)
-        found = self.value(inner[0], raw, at)
-        if len(self.problems) == before and found is not None:
-            said = (check(found) for check in inner[1:])
-            self.problems += [f"{at}: {one}" for one in said if one]
+        spelled = checks[0] if isinstance(checks[0], Spelled) else None
+        found = self.value(spelled.kind if spelled else kind, raw, at)
+        if len(self.problems) > before or found is None:
+            return found
+        if spelled:
+            return spelled.make(found)
+        self.problems += [f"{at}: {why}" for check in checks if (why := check(found))]
         return found
 
     def row(self, inner: tuple[Any, ...], raw: object, at: str) -> tuple[Any, ...]:

@@ -10,17 +10,8 @@ _STAMP = rb"[\t ]+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [-+]\d\d:?\d\d)?[ 
 _EPOCH = (
     rb".*\t(1969-12-31|1970-01-01) ([0-2]\d):([0-5]\d):00(?:\.0+)? ([-+])([0-2]\d):?([0-5]\d)\Z"
 )
-_ESCAPES = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"t": b"\t",
-    b"n": b"\n",
-    b"v": b"\v",
-    b"f": b"\f",
-    b"r": b"\r",
-    b'"': b'"',
-    b"\\": b"\\",
-}
+# Octal, or one of C's letters; a backslash before anything else is one of its own.
+_QUOTED = rb'\\(?:[0-3][0-7]{2}|[abtnvfr"\\])|"|[^"\\]+|(\\)'
 _DAY = 24 * 60
 
 
@@ -91,18 +82,14 @@ def in_git_head(rest: bytes) -> str:
 
 
 def _unquoted(raw: bytes) -> bytes:
-    out = bytearray()
-    for part in re.finditer(rb'\\([0-3][0-7]{2})|\\(.?)|"|[^"\\]+', raw[1:]):
+    found = b""
+    for part in re.finditer(_QUOTED, raw[1:]):
         if part[0] == b'"':
-            return bytes(out)
+            return found
         if part[1] is not None:
-            out.append(int(part[1], 8))
-        elif part[2] is None:
-            out += part[0]
-        elif part[2] in _ESCAPES:
-            out += _ESCAPES[part[2]]
-        else:
             raise BadName("an unknown escape in a quoted path")
+        # Python has C's escapes, and bytes that are none stay what they are in Latin-1.
+        found += part[0].decode("unicode_escape").encode("latin-1")
     raise BadName("a quoted path is not closed")
 
 

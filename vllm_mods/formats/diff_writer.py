@@ -20,39 +20,27 @@ _NO_LINE_END = b"\\ No newline at end of file\n"
 _PLAIN = re.compile(r"[\w./+@=-]+\Z", re.ASCII)
 
 
-def file_diff(
-    path: str,
-    before: bytes | None,
-    after: bytes | None,
-    *,
-    new_path: str | None = None,
-    context: int = 3,
-) -> bytes:
+def file_diff(path: str, before: bytes | None, after: bytes | None, *, context: int = 3) -> bytes:
     """Return the diff of one file from the site root, empty if nothing changes.
 
-    None stands for "no such file"; ``new_path`` is given for a file that is renamed.
-    Raises ``ValueError`` for a path that would have to be quoted.
+    None stands for "no such file". Raises ``ValueError`` for a path that would have to be quoted.
     """
-    renamed = new_path is not None and new_path != path
-    if before == after and not renamed:
+    if before == after:
         return b""
-    target = new_path or path
-    for name in (path, target):
-        if not _PLAIN.match(name):
-            raise ValueError(f"{name!r} is no plain path")
+    if not _PLAIN.match(path):
+        raise ValueError(f"{path!r} is no plain path")
     body = b"".join(_hunks(line_diff.split(before or b""), line_diff.split(after or b""), context))
-    return with_head(path, target, body, is_new=before is None, is_gone=after is None)
+    return with_head(path, body, is_new=before is None, is_gone=after is None)
 
 
-def with_head(path: str, target: str, body: bytes, *, is_new: bool, is_gone: bool) -> bytes:
+def with_head(path: str, body: bytes, *, is_new: bool, is_gone: bool) -> bytes:
     """Return hunks with the lines that git writes above them, for one file."""
-    head = [f"diff --git a/{path} b/{target}"]
+    head = [f"diff --git a/{path} b/{path}"]
     head += ["new file mode 100644"] if is_new else []
     head += ["deleted file mode 100644"] if is_gone else []
-    head += [f"rename from {path}", f"rename to {target}"] if target != path else []
     if body:
         head.append("--- /dev/null" if is_new else f"--- a/{path}")
-        head.append("+++ /dev/null" if is_gone else f"+++ b/{target}")
+        head.append("+++ /dev/null" if is_gone else f"+++ b/{path}")
     return "".join(f"{line}\n" for line in head).encode() + body
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.formats import tree_names
 
 _RULES = (
@@ -45,8 +46,7 @@ _RULES = (
 
 def objection(path: str) -> str | None:
     """Say why a mod may not have a file at a path in an image, None if it may."""
-    parts = path.split("/")
-    if parts[0] or len(parts) < 3 or any(part in {"", ".", ".."} for part in parts[1:]):
+    if not path.startswith("/") or path.count("/") < 2 or not is_plain_path(path[1:]):
         return "is no absolute path of a file in a folder"
     if "\\" in path or not path.isprintable():
         return "is no path that everybody reads alike"

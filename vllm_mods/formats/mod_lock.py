@@ -16,18 +16,12 @@ from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Verdict
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import decode, encode
+from vllm_mods.formats.receipt import FileHash
 
 SCHEMA = 1
+_STATIC = "static"
 _VERDICTS = frozenset(Verdict)
 _Verdict = Annotated[str, lambda word: None if word in _VERDICTS else "is no verdict"]
-
-
-class LockedFile(NamedTuple):
-    """A file's sha256 before and after; None stands for "no such file"."""
-
-    path: str
-    before: str | None
-    after: str | None
 
 
 class LockedHunk(NamedTuple):
@@ -52,11 +46,11 @@ class LockedTree(NamedTuple):
     in_range: bool
     variant: str
     verdict: _Verdict
-    files: tuple[LockedFile, ...]
+    files: tuple[FileHash, ...]
     hunks: tuple[LockedHunk, ...]
     beside: tuple[str, ...]
     witness: tuple[str, ...]
-    proof: str = "static"
+    proof: str = _STATIC
 
 
 class Lock(NamedTuple):
@@ -69,8 +63,8 @@ class Lock(NamedTuple):
     mod: str
     version: str
     digest: str
-    manifest_sha256: str
     manifest: Mapping[str, Any]
+    manifest_sha256: str
     trees: tuple[LockedTree, ...]
     others: tuple[tuple[str, str], ...] = ()
 
@@ -87,7 +81,7 @@ def parse(data: bytes, where: str) -> Lock:
                     f"schema: this version of vllm-mods reads schema {SCHEMA}, not {raw['schema']!r}",
                 ),
             )
-        trees = [{"proof": "static", **tree} for tree in raw["trees"]]
+        trees = [{"proof": _STATIC, **tree} for tree in raw["trees"]]
         return decode(Lock, {"others": [], **raw, "trees": trees}, more=True, whole=True)
     except (ValueError, KeyError, TypeError) as error:
         raise ManifestError(
@@ -120,21 +114,11 @@ def _loads(data: bytes) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
 
 def dump(lock: Lock) -> bytes:
     """Write a lock file, the same bytes for the same content."""
-    raw = {
-        "schema": SCHEMA,
-        "mod": lock.mod,
-        "version": lock.version,
-        "digest": lock.digest,
-        "manifest": lock.manifest,
-        "manifest_sha256": lock.manifest_sha256,
-        "trees": [_tree_data(tree) for tree in lock.trees],
-        # left out where there are none: most mods have none, and older versions know none
-        **({"others": encode(lock.others)} if lock.others else {}),
-    }
+    raw = {"schema": SCHEMA, **encode(lock)}
+    # What most mods have none of, and older versions know none of, is left out where it says nothing.
+    for tree in raw["trees"]:
+        if tree["proof"] == _STATIC:
+            del tree["proof"]
+    if not lock.others:
+        del raw["others"]
     return (json.dumps(raw, indent=1) + "\n").encode()
-
-
-def _tree_data(tree: LockedTree) -> dict[str, Any]:
-    """Return one state as JSON can hold it: a proof that is static is left out, older versions know no other."""
-    found: dict[str, Any] = encode(tree)
-    return {key: value for key, value in found.items() if (key, value) != ("proof", "static")}

@@ -12,20 +12,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.base.versions import in_range
 from vllm_mods.formats import toml_writer
-from vllm_mods.formats.toml_table import NAME, Table, in_words
+from vllm_mods.formats.decode import repeated
+from vllm_mods.formats.toml_table import NAME, NAME_IN_WORDS, Scalar, Table, reading
 from vllm_mods.scripts import command_line
 
 SCHEMA = 1
 TOPOLOGIES = ("any", "solo", "cluster")
-Scalar = str | int | float | bool
 _IMAGE = r"\S+\Z"
 _CHAT_TEMPLATE = r"(--chat-template(?:=|[ \t]+(?:\\\n[ \t]*)?))([^\s\\]+)"
 _PLACEHOLDER = r"\{[^\W\d][\w-]*\}"
-_NO_ARGUMENTS: dict[str, Scalar] = {}
 
 
 class Recipe(NamedTuple):
@@ -60,7 +59,7 @@ class Pairing(NamedTuple):
     vllm: str | None = None
     mods: tuple[str, ...] = ()
     templates: tuple[str, ...] = ()
-    defaults: Mapping[str, Scalar] = _NO_ARGUMENTS
+    defaults: Mapping[str, Scalar] = {}
     env: Mapping[str, str] = {}
     topology: str = "any"
     recipe: Recipe | None = None
@@ -68,42 +67,36 @@ class Pairing(NamedTuple):
 
 def parse(data: bytes, where: str) -> Pairing:
     """Read a pairing; ``where`` names it in messages. Raises ``ManifestError`` with every problem."""
-    top = Table(toml_of(data, where), "", [])
-    top.check_schema(SCHEMA)
-    pairing = Pairing(
-        name=top.match("name", NAME, "lower case letters, digits, '.', '_' and '-'", required=True),
-        summary=top.get("summary", str, required=True) or "",
-        model=top.match("model", _IMAGE, "an id on the Hub or a path", required=True),
-        revision=top.match("revision", _IMAGE, "a commit, tag or branch of the model") or None,
-        base=top.match("base", _IMAGE, "an image reference", required=True),
-        vllm=_version(top),
-        mods=top.strings("mods", NAME, "the name of a mod"),
-        templates=top.strings("templates", NAME, "the name of a template"),
-        defaults=_defaults(top.table("defaults")),
-        env=top.table("env").variables(),
-        command=top.get("command", str, required=True) or "",
-        topology=top.choice("topology", TOPOLOGIES, "any"),
-        recipe=_recipe(top.table("recipe")) if "recipe" in top.raw else None,
-    )
-    for key in ("mods", "templates"):
-        names = getattr(pairing, key)
-        for twice in sorted({name for name in names if names.count(name) > 1}):
-            top.problem(key, f"{twice!r} is named twice")
-    for why in faults(pairing):
-        top.problem("command", why)
-    top.refuse_unknown()
-    if top.problems:
-        raise ManifestError(where, tuple(top.problems))
-    return pairing
+    with reading(toml_of(data, where), where, SCHEMA) as top:
+        pairing = Pairing(
+            name=top.match("name", NAME, NAME_IN_WORDS, required=True),
+            summary=top.text("summary", required=True),
+            model=top.match("model", _IMAGE, "an id on the Hub or a path", required=True),
+            revision=top.match("revision", _IMAGE, "a commit, tag or branch of the model") or None,
+            base=top.match("base", _IMAGE, "an image reference", required=True),
+            vllm=_version(top),
+            mods=top.strings("mods", NAME, "the name of a mod"),
+            templates=top.strings("templates", NAME, "the name of a template"),
+            defaults=_defaults(top.table("defaults")),
+            env=top.table("env").variables(),
+            command=top.text("command", required=True),
+            topology=top.choice("topology", TOPOLOGIES, "any"),
+            recipe=_recipe(top.table("recipe")) if "recipe" in top.raw else None,
+        )
+        for key in ("mods", "templates"):
+            for twice in repeated(getattr(pairing, key)):
+                top.problem(key, f"{twice!r} is named twice")
+        for why in faults(pairing):
+            top.problem("command", why)
+        return pairing
 
 
 def faults(pairing: Pairing) -> tuple[str, ...]:
     """Return why the command cannot be filled in or read by a shell, each with its line in it."""
-    known = _parameters(pairing, _NO_ARGUMENTS, solo=pairing.topology == "solo")
-    found = _unfilled(pairing.command, known)
+    found = _unfilled(pairing.command, _parameters(pairing))
     if not found:
         try:
-            _script(pairing, _NO_ARGUMENTS)
+            _script(pairing)
         except command_line.ShellError as error:
             return (str(error),)
     return found
@@ -133,25 +126,21 @@ def _unfilled(command: str, values: Mapping[str, Scalar]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def rendered(
-    pairing: Pairing, overrides: Mapping[str, Scalar] = _NO_ARGUMENTS, *, solo: bool | None = None
-) -> str:
+def rendered(pairing: Pairing) -> str:
     """Return the command with its defaults filled in, as the launcher of recipes does it.
 
-    On one node (``solo``, by default if the pairing is for one only) that launcher sets
-    ``tensor_parallel`` to 1. It takes ``--distributed-executor-backend`` out there, and out of any
+    For a pairing of one node that launcher sets ``tensor_parallel`` to 1. It takes ``--distributed-executor-backend`` out there, and out of any
     recipe's command: it starts Ray only when it is asked to. Raises ``UsageError`` if a placeholder
     has no value.
     """
-    alone = pairing.topology == "solo" if solo is None else solo
-    values = _parameters(pairing, overrides, solo=alone)
+    values = _parameters(pairing)
     if unfilled := _unfilled(pairing.command, values):
         raise UsageError(
             f"the command of pairing `{pairing.name}` cannot be filled in: {'; '.join(unfilled)}",
             hint="give it a value under [defaults]",
         )
     text = pairing.command.format(**values)
-    if alone or _has_executor(pairing):
+    if _loses_executor(pairing):
         text = "\n".join(
             line for line in _without_executor(text).split("\n") if line.strip() not in {"", "\\"}
         )
@@ -162,7 +151,7 @@ def rendered(
 
 
 def serve_command(
-    pairing: Pairing, overrides: Mapping[str, Scalar] = _NO_ARGUMENTS
+    pairing: Pairing,
 ) -> tuple[command_line.WordedCommand, command_line.CommandScript]:
     """Return the command that serves, and the whole script that it is a part of.
 
@@ -171,14 +160,19 @@ def serve_command(
     if a shell would not read it.
     """
     try:
-        script = _script(pairing, overrides)
+        script = _script(pairing)
     except command_line.ShellError as error:
         raise UsageError(
             f"the command of pairing `{pairing.name}` is not one that bash reads: {error}"
         ) from error
     if not script.commands:
         raise UsageError(f"the command of pairing `{pairing.name}` is empty")
-    return unwrapped(script.commands[serving(script)]), script
+    return served_by(script), script
+
+
+def served_by(script: command_line.CommandScript) -> command_line.WordedCommand:
+    """Return the command of a script that serves, ``unwrapped``."""
+    return unwrapped(script.commands[serving(script)])
 
 
 def serving(script: command_line.CommandScript) -> int:
@@ -187,12 +181,12 @@ def serving(script: command_line.CommandScript) -> int:
     return next((i for i, argv in enumerate(argvs) if serves(argv)), 0)
 
 
-def arguments(pairing: Pairing, overrides: Mapping[str, Scalar] = _NO_ARGUMENTS) -> tuple[str, ...]:
+def arguments(pairing: Pairing) -> tuple[str, ...]:
     """Return the words of the command that serves: ``("vllm", "serve", …)``.
 
     Raises ``UsageError`` as ``serve_command`` does.
     """
-    return serve_command(pairing, overrides)[0].argv
+    return serve_command(pairing)[0].argv
 
 
 def serve_script(pairing: Pairing, templates: Mapping[str, str]) -> str:
@@ -234,55 +228,29 @@ def digest(pairing: Pairing) -> str:
 
 def dump(pairing: Pairing) -> bytes:
     """Write a pairing as TOML; ``parse`` reads the same one back."""
-    lines = [
-        f"schema = {SCHEMA}",
-        *(
-            f"{key} = {toml_writer.value(value)}"
-            for key, value in (
-                ("name", pairing.name),
-                ("summary", pairing.summary),
-                ("model", pairing.model),
-                ("revision", pairing.revision),
-                ("base", pairing.base),
-                ("vllm", pairing.vllm),
-                ("mods", pairing.mods),
-                ("templates", pairing.templates),
-                ("topology", pairing.topology),
-            )
-            if value is not None
-        ),
-        f"command = {toml_writer.lines(pairing.command)}",
-    ]
-    tables: list[tuple[str, Mapping[str, Any]]] = [
-        ("defaults", pairing.defaults),
-        ("env", pairing.env),
-    ]
-    recipe = pairing.recipe
-    if recipe is not None:
-        tables.append(("recipe", {"version": recipe.version, "name": recipe.name}))
-        tables += [("recipe.mods", recipe.mods), ("recipe.keys", recipe.keys)]
-    for name, table in tables:
+    keys = ("name", "summary", "model", "revision", "base", "vllm", "mods", "templates", "topology")
+    stated = {key: value for key in keys if (value := getattr(pairing, key)) is not None}
+    tables = {"defaults": pairing.defaults, "env": pairing.env}
+    comments: tuple[tuple[str, str], ...] = ()
+    if recipe := pairing.recipe:
+        tables["recipe"] = {"version": recipe.version, "name": recipe.name}
+        tables |= {"recipe.mods": recipe.mods, "recipe.keys": recipe.keys}
+        comments = recipe.comments
+    lines = toml_writer.rows({"schema": SCHEMA, **stated})
+    lines.append(f"command = {toml_writer.lines(pairing.command)}")
+    for name, table in tables.items():
         if table:
-            lines += ["", f"[{name}]"]
-            lines += [
-                f"{toml_writer.key(key)} = {toml_writer.value(value)}"
-                for key, value in table.items()
-            ]
-    for at, text in recipe.comments if recipe is not None else ():
-        lines += [
-            "",
-            "[[recipe.comments]]",
-            f"at = {toml_writer.value(at)}",
-            f"text = {toml_writer.value(text)}",
-        ]
+            lines += ["", f"[{name}]", *toml_writer.rows(table)]
+    for at, text in comments:
+        lines += ["", "[[recipe.comments]]", *toml_writer.rows({"at": at, "text": text})]
     return ("\n".join(lines) + "\n").encode()
 
 
-def _script(pairing: Pairing, overrides: Mapping[str, Scalar]) -> command_line.CommandScript:
+def _script(pairing: Pairing) -> command_line.CommandScript:
     """Read what is rendered. Raises ``ShellError``; its line too is one of ``Pairing.command``."""
-    origins = _origins(pairing, overrides)
+    origins = _origins(pairing)
     try:
-        script = command_line.read(rendered(pairing, overrides))
+        script = command_line.read(rendered(pairing))
     except command_line.ShellError as error:
         raise command_line.ShellError(origins[error.line - 1], error.why) from error
     return command_line.CommandScript(
@@ -292,33 +260,31 @@ def _script(pairing: Pairing, overrides: Mapping[str, Scalar]) -> command_line.C
     )
 
 
-def _origins(pairing: Pairing, overrides: Mapping[str, Scalar]) -> list[int]:
+def _origins(pairing: Pairing) -> list[int]:
     """Return which line of the command each line of ``rendered`` comes from."""
-    alone = pairing.topology == "solo"
-    values = _parameters(pairing, overrides, solo=alone)
-    alone = alone or _has_executor(pairing)
+    values, loses = _parameters(pairing), _loses_executor(pairing)
     found: list[int] = []
     for number, line in enumerate(pairing.command.split("\n"), 1):
         filled = line if _unfilled(line, values) else line.format(**values)
         for text in filled.split("\n"):
-            dropped = {"", "\\"} if alone else {""} if not found else set()
-            if (_without_executor(text) if alone else text).strip() not in dropped:
+            dropped = {"", "\\"} if loses else {""} if not found else set()
+            if (_without_executor(text) if loses else text).strip() not in dropped:
                 found.append(number)
     return found or [1]
 
 
-def _has_executor(pairing: Pairing) -> bool:
-    """Tell whether a recipe's command names what its launcher takes out of it."""
-    return pairing.recipe is not None and "--distributed-executor-backend" in pairing.command
+def _loses_executor(pairing: Pairing) -> bool:
+    """Tell whether the launcher looks for what it takes out of a command."""
+    return pairing.topology == "solo" or (
+        pairing.recipe is not None and "--distributed-executor-backend" in pairing.command
+    )
 
 
 def _without_executor(text: str) -> str:
     return re.sub(r"--distributed-executor-backend\s+\S+", "", text)
 
 
-def _parameters(
-    pairing: Pairing, overrides: Mapping[str, Scalar], *, solo: bool
-) -> dict[str, Scalar]:
+def _parameters(pairing: Pairing) -> dict[str, Scalar]:
     """Return what placeholders stand for.
 
     ``{model}`` and ``{revision}`` need no default, except in recipes of version 1, whose launcher
@@ -330,9 +296,8 @@ def _parameters(
         if pairing.revision is not None:
             values["revision"] = pairing.revision
     values.update(pairing.defaults)
-    if solo:
+    if pairing.topology == "solo":
         values["tensor_parallel"] = 1
-    values.update(overrides)
     return values
 
 
@@ -355,43 +320,28 @@ def serves(argv: tuple[str, ...]) -> bool:
 
 def _version(top: Table) -> str | None:
     text = top.get("vllm", str)
-    if text is None:
-        return None
-    from vllm_mods.base import versions  # noqa: PLC0415  (packaging is slow to import)
-
-    try:
-        versions.in_range("0", specifier(text))
-    except ValueError as error:
-        top.problem("vllm", str(error))
+    if text is not None:
+        top.check_range("vllm", specifier(text))
     return text
 
 
 def _defaults(table: Table) -> dict[str, Scalar]:
-    found: dict[str, Scalar] = {}
-    for key, value in table.raw.items():
-        if isinstance(value, (str, int, float, bool)):
-            found[key] = value
-        else:
-            table.problem(key, f"expected text, a number, true or false, found {in_words(value)}")
-    return found
+    return {key: table.scalar(key, value) for key, value in table.raw.items()}
 
 
 def _recipe(table: Table) -> Recipe:
     paths = table.table("mods")
-    entries = table.tables("comments")
     recipe = Recipe(
-        version=table.get("version", str, required=True) or "",
-        name=table.get("name", str, required=True) or "",
-        mods={key: paths.get(key, str) or "" for key in paths.raw},
+        version=table.text("version", required=True),
+        name=table.text("name", required=True),
+        mods={key: paths.text(key) for key in paths.raw},
         keys=table.get("keys", dict) or {},
-        comments=tuple(
-            (
-                entry.get("at", str) or "",
-                entry.match("text", r"#[^\n\r]*\Z", "a comment: '#' and a line", required=True),
-            )
-            for entry in entries
-        ),
+        comments=table.rows("comments", _comment),
     )
-    for entry in (table, *entries):
-        entry.refuse_unknown()
+    table.refuse_unknown()
     return recipe
+
+
+def _comment(entry: Table) -> tuple[str, str]:
+    words = "a comment: '#' and a line"
+    return entry.text("at"), entry.match("text", r"#[^\n\r]*\Z", words, required=True)

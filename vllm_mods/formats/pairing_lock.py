@@ -15,8 +15,8 @@ from typing import Annotated, Any, NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.decode import DecodeError, decode, encode
-from vllm_mods.formats.receipt import TOOL
+from vllm_mods.formats.decode import DecodeError, decode, encode, matching
+from vllm_mods.formats.receipt import TOOL, FileHash
 
 SCHEMA = 1
 LAYER_FORMAT = 2
@@ -26,10 +26,9 @@ A lock keeps the one it was made with, and its image comes out as it did: in 1 t
 """
 PLACE = ".vllm-mods/pairing.lock"
 """Where an image keeps the lock that it was built from, in its site root."""
-_SHA256 = re.compile(r"(sha256:)?[0-9a-f]{64}\Z")
 
 Text = Annotated[str, lambda value: None if value else "is missing"]
-Sha256 = Annotated[str, lambda value: None if _SHA256.match(value) else "must be a sha256"]
+Sha256 = Annotated[str, matching(r"(sha256:)?[0-9a-f]{64}\Z", "must be a sha256")]
 Number = Annotated[int, lambda value: None if value >= 0 else "must be a whole number"]
 
 
@@ -58,14 +57,6 @@ class LockedVllm(NamedTuple):
     record: Sha256 | None
 
 
-class LockedChange(NamedTuple):
-    """A file's sha256 before and after a mod; None stands for "no such file"."""
-
-    path: Text
-    before: Sha256 | None
-    after: Sha256 | None
-
-
 class LockedMod(NamedTuple):
     """A mod as it went in, in the order of ``PairingLock.mods``.
 
@@ -78,7 +69,7 @@ class LockedMod(NamedTuple):
     digest: Sha256
     variant: str | None
     verdict: Text
-    files: tuple[LockedChange, ...]
+    files: tuple[FileHash, ...]
     manifest: str | None = None
 
 
@@ -107,9 +98,7 @@ class LockedModel(NamedTuple):
 
 
 FOLDER, FILE, LOCK = "folder", "file", "lock"
-Kind = Annotated[
-    str, lambda value: None if value in {FOLDER, FILE, LOCK} else "must be folder, file or lock"
-]
+Kind = Annotated[str, matching(r"(folder|file|lock)\Z", "must be folder, file or lock")]
 
 
 class LockedEntry(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.toml_table import BUNDLED, NAME, Table
+from vllm_mods.formats.toml_table import BUNDLED, NAME, Table, in_words, reading
 
 SCHEMA = 1
 KINDS = ("git", "oci", "package", "path")
@@ -104,23 +104,19 @@ def parse(data: bytes, where: str) -> ProjectFile | None:
         tools = raw.get("tool")
         if not isinstance(tools, dict) or "vllm-mods" not in tools:
             return None
-        at, top = "tool.vllm-mods", Table(tools, "tool", [])
-        raw = top.get("vllm-mods", dict) or {}
-        if top.problems:
-            raise ManifestError(where, tuple(top.problems), hint=_HINT)
-    top = Table(raw, at, [])
-    top.check_schema(SCHEMA)
-    libraries, targets, trust = (top.table(key) for key in ("libraries", "targets", "trust"))
-    found = ProjectFile(
-        where,
-        {name: _library(libraries, name) for name in libraries.raw},
-        tuple(_target(targets, name) for name in targets.raw),
-        _policy(trust, where) if "trust" in top.raw else None,
-    )
-    top.refuse_unknown()
-    if top.problems:
-        raise ManifestError(where, tuple(top.problems), hint=_HINT)
-    return found
+        at, raw = "tool.vllm-mods", tools["vllm-mods"]
+        if not isinstance(raw, dict):
+            raise ManifestError(
+                where, (f"{at}: expected a table, found {in_words(raw)}",), hint=_HINT
+            )
+    with reading(raw, where, SCHEMA, at=at, hint=_HINT) as top:
+        trust = top.table("trust")
+        return ProjectFile(
+            where,
+            top.named("libraries", _library),
+            tuple(top.named("targets", _target).values()),
+            _policy(trust, where) if "trust" in top.raw else None,
+        )
 
 
 def source_of(table: Table) -> LibrarySource:
@@ -132,43 +128,37 @@ def source_of(table: Table) -> LibrarySource:
         )
     for kind in kinds:
         pattern, words = _FORMS[kind]
-        place = table.get(kind, str, required=True) or ""
-        if place and not re.match(
-            pattern, place, re.ASCII
-        ):  # the text may be a secret, and is not repeated
+        place = table.text(kind, required=True)
+        # the text may be a secret, and is not repeated
+        if place and not re.match(pattern, place, re.ASCII):
             table.problem(kind, f"expected {words}")
         rev = below = ""
         if kind == "git":
-            rev, below = table.get("rev", str) or "", table.get("subdirectory", str) or ""
+            rev, below = table.text("rev"), table.text("subdirectory")
             if rev and not re.match(_REVISION, rev):  # nor is this: it ends an address
                 table.problem("rev", "expected a tag, a branch or a commit")
             if below.startswith("/") or re.search(r"[\\\0?@]|(?:\A|/)\.\.(?:/|\Z)", below):
                 table.problem("subdirectory", "expected a folder of the repository, with '/'")
             below = below.strip("/")
-        return LibrarySource(kind, place, rev, below, table.get("allowed_signers", str) or "")
+        return LibrarySource(kind, place, rev, below, table.text("allowed_signers"))
     return LibrarySource("path", "")
 
 
-def _library(libraries: Table, name: str) -> LibrarySource:
-    table = libraries.table(name)
+def _library(table: Table) -> LibrarySource:
+    name = table.name
     if not re.match(NAME, name) or name == BUNDLED:
         why = "is the tool's own" if name == BUNDLED else "expected small letters, digits, . _ -"
-        libraries.problem(name, why)
-    found = source_of(table)
-    table.refuse_unknown()
-    return found
+        table.problem("", why)
+    return source_of(table)
 
 
-def _target(targets: Table, name: str) -> SyncTarget:
-    table = targets.table(name)
-    pairing = table.get("pairing", str)
-    place = table.get("path", str)
+def _target(table: Table) -> SyncTarget:
+    pairing, place = table.get("pairing", str), table.get("path", str)
     if place is not None and ("\0" in place or not place):
         table.problem("path", "is no path")
-    found = SyncTarget(name, place, table.strings("mods"), pairing)
+    found = SyncTarget(table.name, place, table.strings("mods"), pairing)
     if "mods" not in table.raw and pairing is None:
         table.problem("", "names neither mods nor a pairing; mods = [] stands for none at all")
-    table.refuse_unknown()
     return found
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats import toml_writer
 from vllm_mods.formats.project import LibrarySource, source_of
-from vllm_mods.formats.toml_table import Table
+from vllm_mods.formats.toml_table import Table, reading
 
 SCHEMA = 1
 RESOLVED = {"git": "commit", "oci": "digest", "package": "version"}
@@ -35,22 +34,17 @@ class LockedLibrary(NamedTuple):
 
 def parse(data: bytes, where: str) -> dict[str, LockedLibrary]:
     """Read a lock: the libraries by their names. Raises ``ManifestError`` with every problem."""
-    top = Table(toml_of(data, where), "", [])
-    top.check_schema(SCHEMA)
-    libraries = top.table("libraries")
-    found = {}
-    for name in libraries.raw:
-        table = libraries.table(name)
-        source, resolved = source_of(table), ""
-        if key := RESOLVED.get(source.kind):
-            resolved = table.match(key, *_FORMS[key], required=True)
-        files = table.match("files", r"sha256:[0-9a-f]{64}\Z", "sha256:HEX", required=True)
-        found[name] = LockedLibrary(source, resolved, files.removeprefix("sha256:"))
-        table.refuse_unknown()
-    top.refuse_unknown()
-    if top.problems:
-        raise ManifestError(where, tuple(top.problems), hint="vllm-mods update  # makes it anew")
-    return found
+    hint = "vllm-mods update  # makes it anew"
+    with reading(toml_of(data, where), where, SCHEMA, hint=hint) as top:
+        return top.named("libraries", _library)
+
+
+def _library(table: Table) -> LockedLibrary:
+    source, resolved = source_of(table), ""
+    if key := RESOLVED.get(source.kind):
+        resolved = table.match(key, *_FORMS[key], required=True)
+    files = table.match("files", r"sha256:[0-9a-f]{64}\Z", "sha256:HEX", required=True)
+    return LockedLibrary(source, resolved, files.removeprefix("sha256:"))
 
 
 def dump(libraries: Iterable[tuple[str, LockedLibrary]]) -> bytes:
@@ -58,8 +52,8 @@ def dump(libraries: Iterable[tuple[str, LockedLibrary]]) -> bytes:
     lines = [_HEAD]
     for name, one in sorted(libraries):
         keys = one.source.keys
-        keys |= {RESOLVED.get(one.source.kind, ""): one.resolved, "files": f"sha256:{one.files}"}
-        lines.append(f"[libraries.{toml_writer.key(name)}]")
-        lines += [f"{key} = {toml_writer.value(text)}" for key, text in keys.items() if text]
-        lines.append("")
+        if one.resolved:
+            keys[RESOLVED[one.source.kind]] = one.resolved
+        keys["files"] = f"sha256:{one.files}"
+        lines += [f"[libraries.{toml_writer.key(name)}]", *toml_writer.rows(keys), ""]
     return "\n".join(lines).encode()

@@ -7,17 +7,17 @@ time, no host name. The bytes are canonical (sorted keys), so equal receipts are
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 from vllm_mods import __version__
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused
+from vllm_mods.base.errors import Refused, listed
+from vllm_mods.base.model import FileChange
 from vllm_mods.base.untrusted import is_plain_path, json_of
 from vllm_mods.formats import record
-from vllm_mods.formats.decode import DecodeError, decode, encode
+from vllm_mods.formats.decode import DecodeError, Spelled, decode, encode, matching, repeated
 
 SCHEMA = 1
 STATE = ".vllm-mods"
@@ -29,25 +29,6 @@ TEMPLATES = f"{STATE}/templates"
 TOOL = f"vllm-mods {__version__}"
 
 FILE, RECORD, BYTECODE, FOLDER = "file", "record", "bytecode", "folder"
-_KINDS = (FILE, RECORD, BYTECODE, FOLDER)
-_SHA256 = r"[0-9a-f]{64}\Z"
-_MODE = r"[0-7]{4}\Z"
-
-
-def _digest(value: str) -> str | None:
-    return None if re.match(_SHA256, value) else "is no sha256"
-
-
-def _octal(value: str) -> str | None:
-    return None if re.match(_MODE, value) else "must be four octal digits, as in 0644"
-
-
-def _kind(value: str) -> str | None:
-    return None if value in _KINDS else f"must be one of {', '.join(_KINDS)}"
-
-
-def _absolute(value: str) -> str | None:
-    return None if value.startswith("/") else "must be an absolute path"
 
 
 def _path(value: str) -> str | None:
@@ -55,7 +36,12 @@ def _path(value: str) -> str | None:
 
 
 _Path = Annotated[str, _path]
-_Sha256 = Annotated[str, _digest]
+_Sha256 = Annotated[str, matching(r"[0-9a-f]{64}\Z", "is no sha256")]
+_Mode = Annotated[str, matching(r"[0-7]{4}\Z", "must be four octal digits, as in 0644")]
+_KINDS = (FILE, RECORD, BYTECODE, FOLDER)
+_Kind = Annotated[
+    str, lambda value: None if value in _KINDS else f"must be one of {', '.join(_KINDS)}"
+]
 
 
 class FileHash(NamedTuple):
@@ -64,6 +50,11 @@ class FileHash(NamedTuple):
     path: _Path
     before: _Sha256 | None
     after: _Sha256 | None
+
+
+def hashes(changes: Iterable[FileChange]) -> tuple[FileHash, ...]:
+    """Return what is kept of a mod's changes."""
+    return tuple(FileHash(one.path, sha256(one.before), sha256(one.after)) for one in changes)
 
 
 class ReceiptFile(NamedTuple):
@@ -77,8 +68,8 @@ class ReceiptFile(NamedTuple):
     path: _Path
     before: _Sha256 | None
     after: _Sha256 | None
-    kind: str = FILE
-    mode: int | None = None
+    kind: _Kind = FILE
+    mode: Annotated[int, Spelled(_Mode, lambda text: int(text, 8))] | None = None
     size: int | None = None
 
 
@@ -93,27 +84,6 @@ class ReceiptMod(NamedTuple):
     files: tuple[FileHash, ...]
 
 
-class _WrittenFile(NamedTuple):
-    """A ``ReceiptFile`` as it stands in the file."""
-
-    path: _Path
-    before: _Sha256 | None
-    after: _Sha256 | None
-    kind: Annotated[str, _kind]
-    mode: Annotated[str, _octal] | None
-    size: int | None
-
-
-class _WrittenReceipt(NamedTuple):
-    """A ``Receipt`` as it stands in the file."""
-
-    vllm: str | None
-    mods: tuple[ReceiptMod, ...]
-    files: tuple[_WrittenFile, ...]
-    workspace: Annotated[str, _absolute] | None
-    tool: str
-
-
 class Receipt(NamedTuple):
     """Everything that is in a tree, mods in the order they went in.
 
@@ -124,7 +94,7 @@ class Receipt(NamedTuple):
     vllm: str | None
     mods: tuple[ReceiptMod, ...]
     files: tuple[ReceiptFile, ...]
-    workspace: str | None = None
+    workspace: Annotated[str, matching("/", "must be an absolute path")] | None = None
     tool: str = TOOL
 
     def mod(self, name: str) -> ReceiptMod | None:
@@ -165,13 +135,10 @@ def untouched(file: ReceiptFile, read: Callable[[str], bytes | None]) -> bytes |
 
 def dump(receipt: Receipt) -> bytes:
     """Return the canonical bytes: sorted keys, files sorted by path, mods as they went in."""
-    files = tuple(
-        _WrittenFile(
-            **{**file._asdict(), "mode": None if file.mode is None else f"{file.mode:04o}"}
-        )
-        for file in sorted(receipt.files, key=lambda file: file.path)
-    )
-    raw = encode(_WrittenReceipt(**{**receipt._asdict(), "files": files}))
+    raw = encode(receipt)
+    raw["files"].sort(key=lambda file: file["path"])
+    for file in raw["files"]:
+        file["mode"] = None if file["mode"] is None else f"{file['mode']:04o}"
     return (json.dumps({"schema": SCHEMA, **raw}, sort_keys=True, indent=1) + "\n").encode()
 
 
@@ -190,31 +157,19 @@ def parse(data: bytes, where: str = RECEIPT) -> Receipt:
             hint=f"use the version that wrote it: {raw.get('tool', 'a newer vllm-mods')}",
         )
     try:
-        read = decode(_WrittenReceipt, raw, whole=True)
+        read = decode(Receipt, raw, whole=True)
     except DecodeError as error:
         raise _broken(where, error.problems) from None
-    twice = [
-        f"{what}: {name} is there twice"
-        for what, names in (
-            ("mods", [mod.name for mod in read.mods]),
-            ("files", [file.path for file in read.files]),
-        )
-        for name in sorted({name for name in names if names.count(name) > 1})
-    ]
+    twice = [f"mods: {name} is there twice" for name in repeated(one.name for one in read.mods)]
+    twice += [f"files: {path} is there twice" for path in repeated(one.path for one in read.files)]
     if twice:
         raise _broken(where, twice)
-    files = tuple(
-        ReceiptFile(**{**file._asdict(), "mode": None if file.mode is None else int(file.mode, 8)})
-        for file in read.files
-    )
-    return Receipt(**{**read._asdict(), "files": files})
+    return read
 
 
 def _broken(where: str, problems: Sequence[str]) -> Refused:
-    noun = "problem" if len(problems) == 1 else "problems"
-    lines = "".join(f"\n  {problem}" for problem in problems)
     return Refused(
-        f"{where}: the receipt is damaged, {len(problems)} {noun}{lines}",
+        f"{where}: the receipt is damaged, {listed(problems)}",
         hint="put the file back from a copy of this tree; or start over: remove the "
         f"{STATE} folder and reinstall vLLM with `pip install --force-reinstall --no-deps`",
     )

@@ -27,9 +27,9 @@ def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...
     The vLLM under a tree without mods is not known from a receipt, and is not compared then.
     """
     there = tuple(receipts)
-    found = [Disagreement("vllm", "", tuple(one.vllm if one else None for one in there))]
-    if None in there:
-        found.clear()
+    found: list[Disagreement] = []
+    if None not in there:
+        found.append(Disagreement("vllm", "", tuple(one.vllm for one in there if one)))
     found += _each(
         there,
         "mod",
@@ -38,15 +38,11 @@ def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...
             for mod in one.mods
         ),
     )
-    found.append(
-        Disagreement(
-            "order",
-            "",
-            tuple(", ".join(mod.name for mod in one.mods) if one else None for one in there),
-        )
-    )
-    if len({frozenset(mod.name for mod in one.mods) if one else None for one in there}) > 1:
-        found.pop()  # Mods that are not everywhere say it better.
+    orders = [[mod.name for mod in one.mods] if one else None for one in there]
+    if len({None if order is None else frozenset(order) for order in orders}) == 1:
+        # Mods that are not everywhere say it better.
+        texts = tuple(None if order is None else ", ".join(order) for order in orders)
+        found.append(Disagreement("order", "", texts))
     for kind, side in (("file", "after"), ("original", "before")):
         found += _each(
             there,
@@ -63,13 +59,13 @@ def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...
 def of_packages(there: Sequence[Mapping[str, str] | None]) -> tuple[Disagreement, ...]:
     """Return the packages of which versions differ; None stands for a tree of which nobody told any."""
     told = [one for one in there if one is not None]
-    return tuple(
-        Disagreement(
-            "package",
-            name,
-            tuple("not told" if one is None else one.get(name) for one in there),
-        )
+    rows = {
+        name: tuple("not told" if one is None else one.get(name) for one in there)
         for name in sorted({name for one in told for name in one})
+    }
+    return tuple(
+        Disagreement("package", name, values)
+        for name, values in rows.items()
         if len({one.get(name) for one in told}) > 1
     )
 

@@ -7,9 +7,12 @@ Format: "Recording installed projects" of the Python packaging specifications: C
 from __future__ import annotations
 
 import itertools
+import re
 from binascii import a2b_hex, b2a_base64
 from collections.abc import Mapping
 
+# In quotes, in which two stand for one; quotes that are not closed go on to the end.
+_NAME = rb'"(?:[^"]|"")*+"|".*|[^,]*'
 _REVERSAL = b"vllm-mods: the rows of RECORD as they were\n"
 
 
@@ -21,20 +24,18 @@ def edit(record: bytes, files: Mapping[str, tuple[str, int] | None]) -> bytes:
     before RECORD's own row.
     """
     for path, file in sorted(files.items()):
-        start = _find(record, path)
-        if start is None:
+        found = _find(record, path)
+        if found is None:
             record = record if file is None else _add(record, path, file)
             continue
-        end = record.find(b"\n", start)
-        end = len(record) if end < 0 else end + 1
-        row = record[start:end]
+        start, end = found
+        content = record[start:end].rstrip(b"\r\n")
+        name = _name(content)
         if file is None:
             record = record[:start] + record[end:]
-            continue
-        content = row.rstrip(b"\r\n")
-        name = _name(content)
-        if content != name + b",,":
-            record = record[:start] + name + _columns(file) + row[len(content) :] + record[end:]
+        elif content != name + b",,":
+            rest = record[start + len(content) :]
+            record = record[:start] + name + _columns(file) + rest
     return record
 
 
@@ -109,41 +110,37 @@ def agrees(record: bytes, path: str, digest: str, size: int) -> bool | None:
 
 def columns(record: bytes, path: str) -> bytes | None:
     """Return what stands behind a path in its row, the comma first; None where there is no row."""
-    start = _find(record, path)
-    if start is None:
+    found = _find(record, path)
+    if found is None:
         return None
-    end = record.find(b"\n", start)
-    row = (record[start:] if end < 0 else record[start:end]).rstrip(b"\r")
+    row = record[slice(*found)].rstrip(b"\r\n")
     return row[len(_name(row)) :]
 
 
-def _find(record: bytes, path: str) -> int | None:
-    """Return where the row of ``path`` starts. By its bytes: a RECORD may have 10,000 rows."""
+def _find(record: bytes, path: str) -> tuple[int, int] | None:
+    """Return where the row of ``path`` starts and ends. By its bytes: a RECORD may have 10,000 rows."""
     plain = path.encode("utf-8", "surrogateescape")
-    quoted = b'"' + plain.replace(b'"', b'""') + b'"'
-    for name in (quoted,) if _needs_quotes(plain) else (plain, quoted):
-        if record.startswith(name + b","):
-            return 0
-        found = record.find(b"\n" + name + b",")
-        if found >= 0:
-            return found + 1
+    written = _written(plain)
+    for name in dict.fromkeys((written, _quoted(plain))):
+        start = 0 if record.startswith(name + b",") else record.find(b"\n" + name + b",") + 1
+        if start or record.startswith(name + b","):
+            return start, record.find(b"\n", start) + 1 or len(record)
     return None
 
 
-def _needs_quotes(name: bytes) -> bool:
-    return any(mark in name for mark in (b",", b'"', b"\r", b"\n"))
+def _quoted(name: bytes) -> bytes:
+    return b'"' + name.replace(b'"', b'""') + b'"'
+
+
+def _written(name: bytes) -> bytes:
+    """Return a name as a row begins with it."""
+    return _quoted(name) if any(mark in name for mark in (b",", b'"', b"\r", b"\n")) else name
 
 
 def _name(row: bytes) -> bytes:
     """Return a row's first column as it is written, quotes included."""
-    if not row.startswith(b'"'):
-        return row.split(b",", 1)[0]
-    end = 1
-    while row[end : end + 1] != b'"' or row[end + 1 : end + 2] == b'"':
-        if end >= len(row):
-            return row
-        end += 2 if row[end : end + 1] == b'"' else 1
-    return row[: end + 1]
+    found = re.match(_NAME, row, re.DOTALL)
+    return found[0] if found else row
 
 
 def _columns(file: tuple[str, int]) -> bytes:
@@ -155,11 +152,9 @@ def _columns(file: tuple[str, int]) -> bytes:
 def _add(record: bytes, path: str, file: tuple[str, int]) -> bytes:
     ending = b"\r\n" if b"\r\n" in record else b"\n"
     plain = path.encode("utf-8", "surrogateescape")
-    name = b'"' + plain.replace(b'"', b'""') + b'"' if _needs_quotes(plain) else plain
-    place = _place(record, plain)
-    row = name + _columns(file) + ending
-    if place == len(record) and record and not record.endswith(b"\n"):
-        row = ending + name + _columns(file)
+    place, row = _place(record, plain), _written(plain) + _columns(file)
+    cut = place == len(record) and record and not record.endswith(b"\n")
+    row = ending + row if cut else row + ending
     return record[:place] + row + record[place:]
 
 

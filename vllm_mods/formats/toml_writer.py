@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from collections.abc import Mapping
 
 
 def key(name: str) -> str:
@@ -26,6 +27,11 @@ def value(thing: object) -> str:
     if isinstance(thing, (dt.date, dt.time)):
         return thing.isoformat()
     raise TypeError(f"{type(thing).__name__} has no form in TOML")
+
+
+def rows(values: Mapping[str, object]) -> list[str]:
+    """Write keys with their values, each on a line."""
+    return [f"{key(name)} = {value(one)}" for name, one in values.items()]
 
 
 def lines(text: str) -> str:

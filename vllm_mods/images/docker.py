@@ -15,7 +15,6 @@ import posixpath
 import tarfile
 import weakref
 from collections.abc import Iterator
-from io import FileIO
 from typing import Any, BinaryIO, cast
 
 import docker.errors
@@ -29,7 +28,9 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams, tarred
+from vllm_mods.images.layout import LayoutFolder
 from vllm_mods.images.model import DIR, FILE, Descriptor, ImageEntry, Opened
+from vllm_mods.images.oci import SETTINGS
 
 LABEL = "vllm-mods.reading"
 """On every container that is made here: `docker ps -aq --filter label=vllm-mods.reading`."""
@@ -213,7 +214,7 @@ class Container:
 
 
 class EngineImage(Opened):
-    """A ``Base``: an image of the engine, or with ``container`` what a container makes of one."""
+    """An image of the engine, or with ``container`` what a container makes of one."""
 
     def __init__(self, client: APIClient, name: str, *, reference: str, container: bool) -> None:
         self.reference = reference
@@ -232,18 +233,13 @@ class EngineImage(Opened):
                 hint="docker ps -a" if container else f"docker pull {name}",
             ) from error
         self.where = "containerd" if is_containerd(client) else "docker"
-        self.diff_ids: tuple[str, ...] = tuple((self._told.get("RootFS") or {}).get("Layers") or ())
-        self.config_digest: str = self._told["Id"]
-        self.manifest: bytes | None = None
-        self.manifest_digest: str | None = None
-        self.layers: tuple[Descriptor, ...] | None = None
+        self.diff_ids = tuple((self._told.get("RootFS") or {}).get("Layers") or ())
+        self.config_digest = self._told["Id"]
         self.config = b""
         if self.where == "containerd":
             self._read_content_store()
         self.config = self.config or rebuilt(self._told)
-        self._files: Container | None = None
-        if container:
-            self._files = Container(client, identity, reference)
+        self._files = Container(client, identity, reference) if container else None
         self._remove: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
@@ -278,12 +274,11 @@ class EngineImage(Opened):
             root = str(self._client.info().get("DockerRootDir") or "/var/lib/docker")
         self.manifest_digest = found.digest
         for place in (f"{root}/containerd/daemon", "/var/lib/containerd"):
-            store = _EngineBlobs(f"{place}/io.containerd.content.v1.content/blobs")
+            store = LayoutFolder(f"{place}/io.containerd.content.v1.content")
             try:
                 data, picked = oci.pick(store, found, self.reference)
-                config, layers = oci.contents(oci.parse(data, self.reference))
-                self.config = oci.document_of(store, config, self.reference)
-            except (VllmModsError, KeyError, TypeError, ValueError):
+                config, layers, self.config = oci.read_manifest(store, data, self.reference)
+            except VllmModsError:
                 continue  # Not there, or not to be read by us: the API's values have to do.
             self.manifest, self.manifest_digest, self.layers = data, picked.digest, layers
             self.config_digest = config.digest
@@ -291,38 +286,16 @@ class EngineImage(Opened):
             return
 
 
-class _EngineBlobs:
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def open(self, blob: Descriptor) -> Any:  # noqa: ANN401
-        path = f"{self._folder}/{blob.digest.replace(':', '/', 1)}"
-        try:
-            return FileIO(path)
-        except OSError as error:
-            raise TreeError(f"{path}: {error.strerror}") from error
-
-
-_CONFIG = (
-    "User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels",
-    "StopSignal", "Healthcheck", "Shell", "OnBuild", "ArgsEscaped",
-)  # fmt: skip
-
-
 def rebuilt(told: dict[str, Any]) -> bytes:
     """Return an image's configuration from what ``docker inspect`` tells, as canonical JSON."""
-    settings = {key: value for key in _CONFIG if (value := (told.get("Config") or {}).get(key))}
-    config = {
-        "architecture": told.get("Architecture"),
-        "os": told.get("Os"),
-        "variant": told.get("Variant"),
-        "author": told.get("Author"),
-        "created": told.get("Created"),
-        "config": settings,
-    }
-    kept: dict[str, Any] = {key: value for key, value in config.items() if value}
-    kept["rootfs"] = {"type": "layers", "diff_ids": (told.get("RootFS") or {}).get("Layers") or []}
-    return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    inner = told.get("Config") or {}
+    keys = ("Architecture", "Os", "Variant", "Author", "Created")
+    config: dict[str, Any] = {key.lower(): told[key] for key in keys if told.get(key)}
+    if settings := {key: inner[key] for key in (*SETTINGS, "ArgsEscaped") if inner.get(key)}:
+        config["config"] = settings
+    layers = (told.get("RootFS") or {}).get("Layers") or []
+    config["rootfs"] = {"type": "layers", "diff_ids": layers}
+    return json.dumps(config, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def open_image(name: str, *, reference: str, container: bool = False) -> EngineImage:

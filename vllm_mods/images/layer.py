@@ -123,14 +123,10 @@ def load(cache: Cache, digest: str) -> Layer | None:
 
 def keep(cache: Cache, digest: str, layer: Layer) -> None:
     """Keep what was learnt of a layer."""
-    index = {
-        "entries": list(layer.entries.values()),
-        "gone": sorted(layer.gone),
-        "opaque": sorted(layer.opaque),
-        "names": layer.names,
-        "kept": layer.kept,
-        "diff_id": layer.diff_id,
-    }
+    entries = list(layer.entries.values())
+    lists = {"entries": entries, "gone": sorted(layer.gone), "opaque": sorted(layer.opaque)}
+    index = layer._asdict() | lists
+    del index["pack"]
     record = {"index": cache.put(json.dumps(index).encode()), "pack": cache.put(layer.pack)}
     cache.record("layers", _FORMAT, digest, data=json.dumps(record).encode())
 

@@ -11,11 +11,9 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.images import layer as layers
 from vllm_mods.images import streams
 from vllm_mods.images.layer import Layer
-from vllm_mods.images.model import DIR, FILE, ImageEntry, Opened
+from vllm_mods.images.model import DIR, FILE, Base, ImageEntry, above
 
 Progress = Callable[[str, int, int | None], None]
-
-
 _ROOT = ImageEntry(path="", kind=DIR, mode=0o755, uid=0, gid=0, mtime=0)
 
 
@@ -31,25 +29,20 @@ class Blob(NamedTuple):
     diff_id: str
 
 
-class LayeredFiles:
-    """The files of layers, the lowest first. Each is read when it is needed, from the top down.
+class LayeredImage(Base):
+    """An image whose layers can be opened. Each is read when it is needed, from the top down.
 
-    To say that a path is not there, all of them are needed.
+    To say that a path is not there, all of them are needed. ``blobs`` are the layers, the lowest first.
     """
 
     def __init__(
-        self, what: str, blobs: tuple[Blob, ...], cache: Cache, progress: Progress | None = None
+        self, reference: str, blobs: tuple[Blob, ...], cache: Cache, progress: Progress | None
     ) -> None:
-        self._what = what
-        self._blobs = blobs[::-1]
+        self.reference = reference
+        self.blobs = blobs
         self._cache = cache
         self._progress = progress
-        self._layers: list[Layer] = []
-
-    @property
-    def blobs(self) -> tuple[Blob, ...]:
-        """The layers, the lowest first."""
-        return self._blobs[::-1]
+        self._layers: dict[int, Layer] = {}
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path."""
@@ -64,12 +57,12 @@ class LayeredFiles:
         if found is None or found[1].kind != FILE:
             return None
         number, _ = found
-        layer = self._layer(number)
+        layer = self.layer(number)
         if path in layer.names:
             return self.read(layer.names[path])
         data = layer.content(path)
         if data is None:
-            blob = self._blobs[number]
+            blob = self.blobs[number]
             with blob.open() as file:
                 data = layers.extract(file, path, self._name(blob))
         return data
@@ -79,25 +72,28 @@ class LayeredFiles:
         seen: set[str] = set()
         covered: set[str] = set()
         top = f"{under}/" if under else ""
-        for number in range(len(self._blobs)):
-            layer = self._layer(number)
+        for number in reversed(range(len(self.blobs))):
+            layer = self.layer(number)
             covered_here = set(layer.gone) | set(layer.opaque)
             for path, entry in layer.entries.items():
                 if entry.kind != DIR:
                     covered_here.add(path)
                 if path in seen or not path.startswith(top) or path == under or not path:
                     continue
-                if not any(above in covered for above in _above(path)):
+                if covered.isdisjoint(above(path)):
                     seen.add(path)
                     yield entry
             covered |= covered_here
-            if any(above in covered for above in _above(under)):
+            if not covered.isdisjoint(above(under)):
                 return  # Nothing further down can show through.
 
+    def close(self) -> None:
+        """Give back nothing: nothing is held."""
+
     def _find(self, path: str) -> tuple[int, ImageEntry] | None:
-        parents = _above(path)[:-1]
-        for number in range(len(self._blobs)):
-            layer = self._layer(number)
+        parents = above(path)[:-1]
+        for number in reversed(range(len(self.blobs))):
+            layer = self.layer(number)
             if path in layer.entries:
                 if any(p in layer.entries and layer.entries[p].kind != DIR for p in parents):
                     return None
@@ -112,63 +108,34 @@ class LayeredFiles:
 
     def layer(self, number: int) -> Layer:
         """Return a layer, counted from the lowest."""
-        return self._layer(len(self._blobs) - 1 - number)
-
-    def _layer(self, number: int) -> Layer:
-        while len(self._layers) <= number:
-            blob = self._blobs[len(self._layers)]
-            layer = self._read_layer(blob)
+        if number not in self._layers:
+            blob = self.blobs[number]
+            layer = layers.load(self._cache, blob.digest) or self._read_layer(number)
             if layer.diff_id != blob.diff_id:
                 raise TreeError(
                     f"{self._name(blob)}: it unpacks to {layer.diff_id}, and the configuration says "
                     f"{blob.diff_id}: somebody has put another layer in its place",
                     hint="do not use this image: get it again from where it was made",
                 )
-            self._layers.append(layer)
+            self._layers[number] = layer
         return self._layers[number]
 
-    def _read_layer(self, blob: Blob) -> Layer:
-        known = layers.load(self._cache, blob.digest)
-        if known is not None:
-            return known
+    def _read_layer(self, number: int) -> Layer:
+        blob = self.blobs[number]
         what = self._name(blob)
         with blob.open() as file:
-            checked = streams.CheckedStream(file, blob.digest, blob.size, what, self._tell(blob))
+            checked = streams.CheckedStream(file, blob.digest, blob.size, what, self._tell(number))
             layer = layers.scan(checked, what)
             checked.finish()
         layers.keep(self._cache, blob.digest, layer)
         return layer
 
     def _name(self, blob: Blob) -> str:
-        return f"{self._what}: layer {blob.digest[:19]}"
+        return f"{self.reference}: layer {blob.digest[:19]}"
 
-    def _tell(self, blob: Blob) -> Callable[[int], None] | None:
+    def _tell(self, number: int) -> Callable[[int], None] | None:
         if self._progress is None:
             return None
-        show = self._progress
-        place = f"reading layer {len(self._blobs) - len(self._layers)} of {len(self._blobs)}"
-        return lambda done: show(place, done, blob.size)
-
-
-class LayeredImage(Opened):
-    """Of a ``Base`` that lies in layers: what reads its files."""
-
-    _files: LayeredFiles
-
-    @property
-    def blobs(self) -> tuple[Blob, ...]:
-        """The layers as they can be opened, the lowest first."""
-        return self._files.blobs
-
-    def layer(self, number: int) -> Layer:
-        """Return what a layer holds, counted from the lowest."""
-        return self._files.layer(number)
-
-    def _open(self) -> LayeredFiles:
-        return self._files
-
-
-def _above(path: str) -> list[str]:
-    """Return a path's folders, outermost first, and the path itself."""
-    parts = path.split("/")
-    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        show, size = self._progress, self.blobs[number].size
+        place = f"reading layer {number + 1} of {len(self.blobs)}"
+        return lambda done: show(place, done, size)

@@ -4,98 +4,71 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tempfile
 import weakref
+from functools import partial
 from io import FileIO
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from vllm_mods.base import limits
-from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import oci, streams, tarred
-from vllm_mods.images.layered import Blob, LayeredFiles, LayeredImage, Progress
+from vllm_mods.images.layered import Blob, LayeredImage
 from vllm_mods.images.model import Base, Descriptor, digest_of
+from vllm_mods.images.oci import Opening
 
 if TYPE_CHECKING:
     import tarfile
 
-
 _AGAIN = "the copy is damaged or incomplete: get the image again"
 
 
-def open_layout(
-    text: str,
-    *,
-    reference: str,
-    cache: Cache,
-    progress: Progress | None,
-    choice: oci.Choice = oci.HERE,
-) -> Base:
+def open_layout(text: str, how: Opening) -> Base:
     """Open ``PATH``, ``PATH:TAG`` or ``PATH@DIGEST``. Raises ``UsageError``, ``TreeError``."""
     path, tag = _split(text)
     if not os.path.isdir(path):
-        hint = (
-            f"archive:{path}" if os.path.isfile(path) else f"ls -la {os.path.dirname(path) or '.'}"
-        )
-        raise UsageError(f"{reference}: {path} is no folder", hint=hint)
+        raise _not_there(path, "folder", "archive", how)
     index = os.path.join(path, "index.json")
     try:
         with open(index, "rb") as file:
             data = limits.bounded(file, limits.DOCUMENT, index)
     except FileNotFoundError as error:
         raise UsageError(
-            f"{reference}: {path} is no OCI layout: there is no index.json in it", hint=f"ls {path}"
+            f"{how.reference}: {path} is no OCI layout: there is no index.json in it",
+            hint=f"ls {path}",
         ) from error
     except OSError as error:
         raise TreeError(f"{index}: {error.strerror}", hint=f"ls -la {index}") from error
-    return oci.OciImage(
-        _LayoutFolder(path),
-        oci.named(oci.parse(data, index), tag, reference, choice),
-        reference=reference,
-        where="oci-layout",
-        cache=cache,
-        progress=progress,
-        choice=choice,
-    )
+    found = oci.named(oci.parse(data, index), tag, how)
+    return oci.OciImage(LayoutFolder(path), found, "oci-layout", how)
 
 
-def open_archive(
-    text: str,
-    *,
-    reference: str,
-    cache: Cache,
-    progress: Progress | None,
-    choice: oci.Choice = oci.HERE,
-) -> Base:
+def open_archive(text: str, how: Opening) -> Base:
     """Open a tar that holds an OCI layout or is one of ``docker save``, packed or not."""
     path, tag = _split(text)
     if not os.path.isfile(path):
-        hint = f"oci:{path}" if os.path.isdir(path) else f"ls -la {os.path.dirname(path) or '.'}"
-        raise UsageError(f"{reference}: {path} is no file", hint=hint)
+        raise _not_there(path, "file", "oci", how)
     archive = _Tar(path)
     # Both at once is what newer dockers write; then the OCI one has the digests.
     index = archive.document("index.json")
     if index is not None:
-        return oci.OciImage(
-            archive,
-            oci.named(oci.parse(index, f"{path}: index.json"), tag, reference, choice),
-            reference=reference,
-            where="archive",
-            cache=cache,
-            progress=progress,
-            choice=choice,
-        )
+        found = oci.named(oci.parse(index, f"{path}: index.json"), tag, how)
+        return oci.OciImage(archive, found, "archive", how)
     saved = archive.document("manifest.json")
     if saved is None:
         raise UsageError(
-            f"{reference}: {path} holds no image: neither index.json nor manifest.json is in it",
+            f"{how.reference}: {path} holds no image: neither index.json nor manifest.json is in it",
             hint="docker save -o FILE IMAGE, or skopeo copy … oci-archive:FILE",
         )
-    return _Saved(
-        archive, _saved(saved, tag, reference), reference=reference, cache=cache, progress=progress
-    )
+    return _Saved(archive, _saved(saved, tag, how.reference), how)
+
+
+def _not_there(path: str, wanted: str, other: str, how: Opening) -> UsageError:
+    there = f"{other}:{path}" if os.path.lexists(path) else f"ls -la {os.path.dirname(path) or '.'}"
+    return UsageError(f"{how.reference}: {path} is no {wanted}", hint=there)
 
 
 def _split(text: str) -> tuple[str, str | None]:
@@ -114,17 +87,19 @@ def _split(text: str) -> tuple[str, str | None]:
     return text, None
 
 
-class _LayoutFolder:
-    def __init__(self, path: str) -> None:
-        self._path = path
+class LayoutFolder(NamedTuple):
+    """The blobs of a layout that is a folder."""
+
+    path: str
 
     def open(self, blob: Descriptor) -> io.RawIOBase:
-        place = os.path.join(self._path, "blobs", *blob.digest.split(":", 1))
+        """Open a blob."""
+        place = os.path.join(self.path, "blobs", *blob.digest.split(":", 1))
         try:
             return FileIO(place)
         except FileNotFoundError as error:
             raise TreeError(
-                f"{self._path}: the blob {blob.digest} is not there", hint=_AGAIN
+                f"{self.path}: the blob {blob.digest} is not there", hint=_AGAIN
             ) from error
         except OSError as error:
             raise TreeError(f"{place}: {error.strerror}", hint=f"ls -la {place}") from error
@@ -145,15 +120,14 @@ class _Tar:
             self._members = {one.name.removeprefix("./"): one for one in tars.members(self._file)}
 
     def _unpack(self) -> None:
-        packed = self._file.read(4).startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd"))
+        packed = self._file.read(4).startswith((streams.GZIP, streams.ZSTD))
         self._file.seek(0)
         if not packed:
             return
         plain = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115
         weakref.finalize(self, plain.close)
         source = streams.Forward(streams.unpacked(self._file))
-        while data := source.read(1 << 20):
-            plain.write(data)
+        shutil.copyfileobj(source, plain, streams.CHUNK)
         self._file.close()
         self._file = plain
         plain.seek(0)
@@ -204,23 +178,12 @@ def _saved(data: bytes, tag: str | None, reference: str) -> dict[str, Any]:
 
 
 class _Saved(LayeredImage):
-    """A ``Base``: an image as ``docker save`` writes it, without a manifest of its own."""
+    """An image as ``docker save`` writes it, without a manifest of its own."""
 
-    manifest = None
-    manifest_digest = None
-    layers = None
     where = "archive"
 
-    def __init__(
-        self,
-        archive: _Tar,
-        image: dict[str, Any],
-        *,
-        reference: str,
-        cache: Cache,
-        progress: Progress | None,
-    ) -> None:
-        self.reference = reference
+    def __init__(self, archive: _Tar, image: dict[str, Any], how: Opening) -> None:
+        reference = how.reference
         try:
             name, names = str(image["Config"]), [str(layer) for layer in image["Layers"]]
         except (KeyError, TypeError) as error:
@@ -237,18 +200,13 @@ class _Saved(LayeredImage):
                 f"{len(self.diff_ids)}: the base's layers may have been left out",
                 hint="docker save -o FILE IMAGE  # the whole image",
             )
-        self._files = LayeredFiles(
-            reference,
-            tuple(
-                _layer(archive, layer, digest)
-                for layer, digest in zip(names, self.diff_ids, strict=True)
-            ),
-            cache,
-            progress,
+        # Its digest is that of the tar, so it is unpacked here, should some tool have packed it.
+        blobs = (
+            Blob(diff_id, None, partial(_plain, archive, layer), diff_id)
+            for layer, diff_id in zip(names, self.diff_ids, strict=True)
         )
+        super().__init__(reference, tuple(blobs), how.cache, how.progress)
 
 
-def _layer(archive: _Tar, name: str, diff_id: str) -> Blob:
-    # Its digest is that of the tar, so it is unpacked here, should some tool have packed it.
-    plain = lambda: streams.Forward(streams.unpacked(archive.member(name)))  # noqa: E731
-    return Blob(diff_id, None, plain, diff_id)
+def _plain(archive: _Tar, name: str) -> streams.Forward:
+    return streams.Forward(streams.unpacked(archive.member(name)))

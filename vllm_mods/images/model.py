@@ -6,16 +6,16 @@ root itself (``usr/local/lib``). Symbolic links are followed by ``resolve`` and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.untrusted import json_of
 
 FILE, DIR, LINK, OTHER = "file", "dir", "link", "other"
-
-# What Linux itself allows (path_resolution(7)).
 
 
 class Descriptor(NamedTuple):
@@ -65,51 +65,55 @@ class Readable(Protocol):
 class Base(Readable, Protocol):
     """An image. Whoever opens one calls ``close``: a source may hold a container or a mount.
 
-    Every method raises ``TreeError`` for what cannot be read.
+    ``reference`` is the image as it was named, ``where`` the kind of place it lies in: ``docker``,
+    ``containerd`` (docker's other store), ``podman``, ``buildah``, ``oci-layout``, ``archive`` or ``registry``.
+
+    ``config`` is its configuration, JSON: byte for byte, and ``config_digest`` its hash, everywhere but in
+    docker. There an engine tells the values only, this is the canonical JSON of them, and the digest is, on
+    the graph driver, the image's ID. ``diff_ids`` are the digests of each layer's tar, the lowest first.
+
+    ``manifest`` is that of this one platform, byte for byte, where there is one; ``manifest_digest`` may be
+    known where it is not. ``layers`` are as it names them. Every method raises ``TreeError`` for what cannot
+    be read.
     """
 
-    @property
-    def reference(self) -> str:
-        """The image as it was named."""
-
-    @property
-    def where(self) -> str:
-        """The kind of place it lies in.
-
-        ``docker``, ``containerd`` (docker's other store), ``podman``, ``buildah``, ``oci-layout``,
-        ``archive`` or ``registry``.
-        """
-
-    @property
-    def config(self) -> bytes:
-        """The image's configuration, JSON.
-
-        Byte for byte, and ``config_digest`` its hash, everywhere but in docker: an engine tells the
-        values only, and this is the canonical JSON of them.
-        """
-
-    @property
-    def config_digest(self) -> str:
-        """The digest of the configuration: on docker's graph driver the image's ID."""
-
-    @property
-    def diff_ids(self) -> tuple[str, ...]:
-        """The digest of each layer's tar, the lowest first."""
-
-    @property
-    def manifest(self) -> bytes | None:
-        """The manifest of this one platform, byte for byte, where there is one."""
-
-    @property
-    def manifest_digest(self) -> str | None:
-        """Its digest; may be known where ``manifest`` is not."""
-
-    @property
-    def layers(self) -> tuple[Descriptor, ...] | None:
-        """The layers as the manifest names them, the lowest first."""
+    reference: str
+    where: str
+    config: bytes
+    config_digest: str
+    diff_ids: tuple[str, ...]
+    manifest: bytes | None = None
+    manifest_digest: str | None = None
+    layers: tuple[Descriptor, ...] | None = None
 
     def close(self) -> None:
         """Give back what is held, more than once without harm."""
+
+
+def settings(base: Base) -> dict[str, Any]:
+    """Return what a container takes from an image, by OCI's names. Raises ``TreeError``."""
+    try:
+        found = json_of(base.config).get("config")
+    except (ValueError, AttributeError) as error:
+        raise TreeError(
+            f"{base.reference}: its configuration is no JSON object", hint="get the image again"
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def environment(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of an image's settings."""
+    given = (one for one in found.get("Env") or () if isinstance(one, str))
+    return dict(one.partition("=")[::2] for one in given)
+
+
+def children(base: Base, folder: str) -> Iterator[ImageEntry]:
+    """Yield what lies directly in a folder, nothing where there is none."""
+    there = base.entry(folder)
+    if there is not None and there.kind == DIR:
+        for entry in base.paths(folder):
+            if posixpath.dirname(entry.path) == folder:
+                yield entry
 
 
 def resolve(base: Base, path: str) -> str:
@@ -153,8 +157,14 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in {"", "."}]
 
 
-class Opened:
-    """What lies in an image, of whoever ``_open`` says reads it; for a ``Base`` to inherit."""
+def above(path: str) -> list[str]:
+    """Return a path's folders, outermost first, and the path itself."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+
+
+class Opened(Base):
+    """An image that whoever ``_open`` says reads the files of, once somebody asks for one."""
 
     def _open(self) -> Readable:
         raise NotImplementedError
@@ -170,6 +180,3 @@ class Opened:
     def paths(self, under: str) -> Iterable[ImageEntry]:
         """Return everything below a folder."""
         return self._open().paths(under)
-
-    def close(self) -> None:
-        """Give back nothing, where nothing is held."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
+from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry, above
 
 _KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: DIR, stat.S_IFLNK: LINK}
 
@@ -44,24 +44,14 @@ class MountedFiles:
         """Return everything below a folder."""
         if not self._is_folder(under):
             return
-        pending = [under]
-        while pending:
-            folder = pending.pop()
-            try:
-                found = sorted(os.listdir(self._place(folder)))
-            except OSError as error:
-                raise self._cannot(folder, error) from error
-            for name in found:
-                entry = self._entry(posixpath.join(folder, name))
+        for folder, folders, files in os.walk(self._place(under), onerror=self._unread):
+            for name in sorted((*folders, *files)):
+                entry = self._entry(f"{folder}/{name}".removeprefix(f"{self._root}/"))
                 if entry is not None:
                     yield entry
-                    if entry.kind == DIR:
-                        pending.append(entry.path)
 
     def _is_folder(self, path: str) -> bool:
-        parts = path.split("/") if path else []
-        above = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
-        return all((one := self._entry(folder)) and one.kind == DIR for folder in above)
+        return all((one := self._entry(folder)) and one.kind == DIR for folder in above(path))
 
     def _entry(self, path: str) -> ImageEntry | None:
         place = self._place(path)
@@ -83,6 +73,9 @@ class MountedFiles:
             target=target,
             size=info.st_size if kind == FILE else 0,
         )
+
+    def _unread(self, error: OSError) -> None:
+        raise self._cannot(os.path.relpath(error.filename, self._root), error) from error
 
     def _place(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root

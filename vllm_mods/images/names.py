@@ -12,6 +12,7 @@ from typing import NamedTuple
 from vllm_mods.base.errors import UsageError
 
 HUB = "docker.io"
+_KINDS = ("docker", "podman", "buildah", "registry")
 _REPOSITORY = re.compile(
     r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*\Z"
 )
@@ -37,6 +38,12 @@ class Name(NamedTuple):
         return f"{self.host}/{self.repository}" + (
             f"@{self.digest}" if self.digest else f":{self.tag}"
         )
+
+
+def plain(reference: str) -> str:
+    """Return a reference without the word in front that says where to look (``docker:NAME``)."""
+    kind, colon, name = reference.partition(":")
+    return name if colon and kind in _KINDS else reference
 
 
 def has_host(text: str) -> bool:

@@ -17,14 +17,20 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.decode import DecodeError, decode
 from vllm_mods.images import streams
-from vllm_mods.images.layered import Blob, LayeredFiles, LayeredImage, Progress
-from vllm_mods.images.model import Descriptor
+from vllm_mods.images.layered import Blob, LayeredImage, Progress
+from vllm_mods.images.model import Descriptor, digest_of
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 TAG = "org.opencontainers.image.ref.name"
-# What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only.
-_NAME = "io.containerd.image.name"
+FULL_NAME = "io.containerd.image.name"
+"""What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only."""
+SETTINGS = (
+    "User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels",
+    "StopSignal", "Healthcheck", "Shell", "OnBuild",
+)  # fmt: skip
+"""What a container takes from its image. Engines tell further fields, of which each has its own."""
+_HINT = "get the image again"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 
 
@@ -102,51 +108,37 @@ def platform_of(config: bytes) -> str:
     return "/".join(part for part in parts if part)
 
 
-class OciImage(LayeredImage):
-    """A ``Base``: an image in a place that gives out blobs by digest."""
+class Opening(NamedTuple):
+    """How an image is opened: what it was called, where its layers are kept, who is told how far reading is."""
 
-    def __init__(
-        self,
-        store: BlobStore,
-        manifest: Descriptor,
-        *,
-        reference: str,
-        where: str,
-        cache: Cache,
-        progress: Progress | None = None,
-        choice: Choice = HERE,
-    ) -> None:
-        self.reference = reference
+    reference: str
+    cache: Cache
+    progress: Progress | None = None
+    choice: Choice = HERE
+
+
+class OciImage(LayeredImage):
+    """An image in a place that gives out blobs by digest."""
+
+    def __init__(self, store: BlobStore, found: Descriptor, where: str, how: Opening) -> None:
+        reference = how.reference
         self.where = where
-        self.manifest: bytes | None
-        self.manifest, raw = pick(store, manifest, reference, choice)
-        self.manifest_digest: str | None = raw.digest
-        self.layers: tuple[Descriptor, ...] | None
-        try:
-            config, self.layers = contents(parse(self.manifest, f"{reference}: its manifest"))
-        except (KeyError, TypeError, ValueError) as error:
-            raise TreeError(
-                f"{reference}: its manifest {raw.digest} does not name a configuration and layers",
-                hint="an image's manifest is of schema 2 or OCI: build the image again",
-            ) from error
-        self.config = document_of(store, config, f"{reference}: its configuration")
+        self.manifest, raw = pick(store, found, reference, how.choice)
+        self.manifest_digest = raw.digest
+        config, self.layers, self.config = read_manifest(store, self.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = diff_ids(self.config, reference)
         if len(self.diff_ids) != len(self.layers):
             raise TreeError(
                 f"{reference}: the manifest names {len(self.layers)} layers and the configuration "
                 f"{len(self.diff_ids)}",
-                hint="get the image again",
+                hint=_HINT,
             )
-        self._files = LayeredFiles(
-            reference,
-            tuple(
-                Blob(one.digest, one.size, partial(store.open, one), diff_id)
-                for one, diff_id in zip(self.layers, self.diff_ids, strict=True)
-            ),
-            cache,
-            progress,
+        blobs = (
+            Blob(one.digest, one.size, partial(store.open, one), diff_id)
+            for one, diff_id in zip(self.layers, self.diff_ids, strict=True)
         )
+        super().__init__(reference, tuple(blobs), how.cache, how.progress)
 
 
 def pick(
@@ -159,14 +151,16 @@ def pick(
     document = parse(data, f"{reference}: its manifest")
     if "manifests" not in document:
         return data, found
-    try:
-        manifests = [(descriptor(raw), raw) for raw in document["manifests"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise TreeError(
-            f"{reference}: its index {found.digest} is broken", hint="get the image again"
-        ) from error
+    manifests = _manifests(document, f"{reference}: its index {found.digest}")
     chosen = choice.of(manifests, reference)
     return pick(store, chosen, reference, choice, depth=depth + 1)
+
+
+def _manifests(index: dict[str, Any], what: str) -> list[tuple[Descriptor, dict[str, Any]]]:
+    try:
+        return [(descriptor(raw), raw) for raw in index["manifests"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise TreeError(f"{what} is broken: {error}", hint=_HINT) from error
 
 
 def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
@@ -183,9 +177,22 @@ def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
     return one
 
 
-def contents(manifest: dict[str, Any]) -> tuple[Descriptor, tuple[Descriptor, ...]]:
-    """Return the configuration and the layers that a manifest names. Raises as ``descriptor`` does."""
-    return descriptor(manifest["config"]), tuple(map(descriptor, manifest["layers"]))
+def read_manifest(
+    store: BlobStore, manifest: bytes, reference: str
+) -> tuple[Descriptor, tuple[Descriptor, ...], bytes]:
+    """Return the configuration and the layers that a manifest names, and the bytes of the former.
+
+    Raises ``TreeError``.
+    """
+    raw = parse(manifest, f"{reference}: its manifest")
+    try:
+        config, layers = descriptor(raw["config"]), tuple(map(descriptor, raw["layers"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise TreeError(
+            f"{reference}: its manifest {digest_of(manifest)} does not name a configuration and layers",
+            hint="an image's manifest is of schema 2 or OCI: build the image again",
+        ) from error
+    return config, layers, document_of(store, config, f"{reference}: its configuration")
 
 
 def document_of(store: BlobStore, blob: Descriptor, what: str) -> bytes:
@@ -248,28 +255,24 @@ class _Config(NamedTuple):
     rootfs: _Layers | None
 
 
-def named(
-    index: dict[str, Any], tag: str | None, reference: str, choice: Choice = HERE
-) -> Descriptor:
+def named(index: dict[str, Any], tag: str | None, how: Opening) -> Descriptor:
     """Choose from a layout's ``index.json``: by tag or digest, else the only image there is.
 
     Raises ``UsageError`` if the choice is not clear, ``TreeError`` if the index is broken.
     """
-    try:
-        manifests = [(descriptor(raw), raw) for raw in index["manifests"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise TreeError(f"{reference}: its index.json is broken: {error}", hint=_HINT) from error
+    reference = how.reference
+    manifests = _manifests(index, f"{reference}: its index.json")
     notes = [_texts(raw, "annotations", reference) for _, raw in manifests]
-    tags = [one.get(TAG) or one.get(_NAME) for one in notes]
+    tags = [one.get(TAG) or one.get(FULL_NAME) for one in notes]
     known = sorted({name for name in tags if name})
     if tag is None:
         if len({one.digest for one, _ in manifests}) == 1:
             return manifests[0][0]
         if manifests and not known:
-            return choice.of(manifests, reference)
+            return how.choice.of(manifests, reference)
     else:
         for (one, _), name, note in zip(manifests, tags, notes, strict=True):
-            if tag in {one.digest, name, note.get(_NAME)}:
+            if tag in {one.digest, name, note.get(FULL_NAME)}:
                 return one
         if tag.startswith("sha256:"):
             # In a nested index, then; its length is not known here, and its digest says enough.
@@ -287,6 +290,3 @@ def _texts(raw: dict[str, Any], key: str, reference: str) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
         raise TreeError(f"{reference}: the {key} of {raw.get('digest')} are broken", hint=_HINT)
     return found
-
-
-_HINT = "get the image again"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.images import layout, storage
 from vllm_mods.images.model import Base
-from vllm_mods.images.oci import Choice, is_for, platform_of
+from vllm_mods.images.oci import Choice, Opening, is_for, platform_of
 
 FORMS = (
     "docker:NAME, podman:NAME, buildah:NAME, container:NAME, oci:FOLDER[:TAG], archive:FILE, "
@@ -46,25 +47,16 @@ def open_base(
     if kind in {"docker", "container"}:
         from vllm_mods.images import docker  # noqa: PLC0415  (docker's library: 160 ms)
 
-        base: Base = docker.open_image(name, reference=reference, container=kind == "container")
-        return base
+        return docker.open_image(name, reference=reference, container=kind == "container")
     if kind in {"podman", "buildah"}:
         return storage.open_image(kind, name, reference=reference)
-    choice = Choice(platform, note, known)
     cache = Cache(cache_dir or cache_folder(os.environ), note=note)
+    how = Opening(reference, cache, progress, Choice(platform, note, known))
     if kind == "registry":
         from vllm_mods.images.registry import open_registry  # noqa: PLC0415
 
-        return open_registry(
-            name,
-            reference=reference,
-            cache=cache,
-            progress=progress,
-            choice=choice,
-            offline=offline,
-        )
-    opener = layout.open_layout if kind == "oci" else layout.open_archive
-    return opener(name, reference=reference, cache=cache, progress=progress, choice=choice)
+        return open_registry(name, how, offline=offline)
+    return layout.open_layout(name, how) if kind == "oci" else layout.open_archive(name, how)
 
 
 def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:
@@ -110,21 +102,17 @@ def _open_local(name: str) -> Base:
         raise UsageError(
             f"{name} is a file or a folder, not the name of an image", hint=f"{kind}:{name}"
         )
-    asked = []
-    try:
-        base: Base = docker.open_image(name, reference=name)
-        return base  # noqa: TRY300
-    except VllmModsError as error:
-        asked.append(error.message)
-    for tool in (storage.PODMAN, storage.BUILDAH):
-        if not storage.is_there(tool):
-            asked.append(f"{tool} is not installed")
-            continue
+    openers: tuple[Callable[..., Base], ...] = (
+        docker.open_image,
+        partial(storage.open_image, storage.PODMAN),
+        partial(storage.open_image, storage.BUILDAH),
+    )
+    lines = ""
+    for opened in openers:
         try:
-            return storage.open_image(tool, name, reference=name)
+            return opened(name, reference=name)
         except VllmModsError as error:
-            asked.append(error.message)
-    lines = "".join(f"\n  {one}" for one in asked)
+            lines += f"\n  {error.message}"
     raise TreeError(
         f"{name}: no engine on this machine has this image{lines}",
         hint=f"docker pull {name}, or read it where it is: registry:{name}",

@@ -6,7 +6,7 @@ import io
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -14,13 +14,11 @@ import requests
 import urllib3
 
 from vllm_mods.base import limits
-from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.hops import check_hop, is_local, place
 from vllm_mods.base.sessions import BROKEN, reason, session, until
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.images import logins, names, oci
-from vllm_mods.images.layered import Progress
 from vllm_mods.images.model import Base, Descriptor, digest_of
 from vllm_mods.images.names import Name
 
@@ -36,31 +34,15 @@ _PARAMETER = re.compile(r'([A-Za-z_]+)="((?:[^"\\]|\\.)*)"')
 _TRIES = 4
 
 
-def open_registry(
-    text: str,
-    *,
-    reference: str,
-    cache: Cache,
-    progress: Progress | None,
-    choice: oci.Choice = oci.HERE,
-    offline: bool = False,
-) -> Base:
+def open_registry(text: str, how: oci.Opening, *, offline: bool = False) -> Base:
     """Open ``HOST/NAME:TAG`` or ``HOST/NAME@DIGEST``. Raises ``UsageError``, ``TreeError``."""
     name = names.parse(text)
     if offline:
         raise TreeError(
-            f"{reference}: a registry cannot be asked offline", hint="leave --offline out"
+            f"{how.reference}: a registry cannot be asked offline", hint="leave --offline out"
         )
     client = Client(name, os.environ)
-    return oci.OciImage(
-        client,
-        client.manifest(reference),
-        reference=reference,
-        where="registry",
-        cache=cache,
-        progress=progress,
-        choice=choice,
-    )
+    return oci.OciImage(client, client.manifest(how.reference), "registry", how)
 
 
 class Client:
@@ -109,20 +91,13 @@ class Client:
         headers = {"Accept": accept}
         if start:
             headers["Range"] = f"bytes={start}-"
-        response = self._ask("GET", path, headers=headers)
-        if response.status_code not in {200, 206}:
-            response.close()
-            raise self._refused(response, path)
-        return response
+        return self._ask("GET", path, {200, 206}, headers=headers)
 
     def maybe(self, path: str, accept: str) -> bytes | None:
         """Ask for a document, None if there is none. Raises ``TreeError``."""
-        response = self._ask("GET", path, headers={"Accept": accept})
-        with response:
+        with self._ask("GET", path, {200, 404}, headers={"Accept": accept}) as response:
             if response.status_code == requests.codes.not_found:
                 return None
-            if response.status_code != requests.codes.ok:
-                raise self._refused(response, path)
             return self._whole(response, f"{self.name}: {path}")
 
     def _whole(self, response: requests.Response, what: str) -> bytes:
@@ -132,10 +107,17 @@ class Client:
         except BROKEN as error:
             raise self._unreachable(error) from error
 
-    def _ask(self, method: str, path: str, **given: Any) -> requests.Response:  # noqa: ANN401
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        wanted: Collection[int] | None = None,
+        **given: Any,  # noqa: ANN401
+    ) -> requests.Response:
         """Send a request with what requests takes, and again with a login if one is wanted.
 
-        ``path`` may be a URL that the registry has given: at another host it gets no login.
+        ``path`` may be a URL that the registry has given: at another host it gets no login. Raises
+        ``TreeError`` for an answer whose status is none of ``wanted``.
         """
         url = urljoin(self._root, path)
         check_hop(self._root, url, self._is_plain)
@@ -149,8 +131,11 @@ class Client:
                 response = self._session.request(method, url, **given)
         except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
             raise self._unreachable(error) from error
-        if method != "GET":
+        refused = wanted is not None and response.status_code not in wanted
+        if refused or method != "GET":
             response.close()  # what matters is in its head
+        if refused:
+            raise self._refused(response, path, method)
         return response
 
     def _log_in(self, response: requests.Response) -> bool:
@@ -212,10 +197,15 @@ class Client:
         """Tell whether the user lets the host of a URL be asked without TLS."""
         return place(url) in self._environ.get(PLAIN_HTTP, "").split(",")
 
-    def _refused(self, response: requests.Response, path: str) -> TreeError:
+    def _refused(self, response: requests.Response, path: str, method: str) -> TreeError:
         host = self.name.host
         said = f"the registry answered {response.status_code} {response.reason or ''}".rstrip()
-        if response.status_code in {401, 403}:
+        denied = response.status_code in {401, 403}
+        if method != "GET":
+            said += ": it does not let you write there" if denied else ""
+            hint = f"docker login {host}" if denied else "try again later"
+            return TreeError(f"{self.name}: {said}; no tag was moved", hint=hint)
+        if denied:
             login = logins.login(host, self.name.repository, self._environ)
             what = f"as {login[0]}" if login else "without a login"
             return TreeError(f"{self.name}: {said} (asked {what})", hint=f"docker login {host}")

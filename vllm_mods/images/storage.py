@@ -28,25 +28,18 @@ PODMAN, BUILDAH = "podman", "buildah"
 
 
 class StoredImage(Opened):
-    """A ``Base``: an image that podman or buildah has."""
+    """An image that podman or buildah has."""
 
     def __init__(self, tool: str, name: str, *, reference: str) -> None:
         self.reference = reference
         self.where = tool
         self._tool = tool
-        identity, store = (_of_podman if tool == PODMAN else _of_buildah)(name, reference)
-        data = store.manifest
-        self.manifest: bytes | None = data
-        self.layers: tuple[Descriptor, ...] | None
-        try:
-            config, self.layers = oci.contents(oci.parse(data, f"{reference}: its manifest"))
-        except (KeyError, TypeError, ValueError) as error:
-            raise TreeError(f"{reference}: its manifest is broken", hint=_AGAIN) from error
-        self.manifest_digest: str | None = digest_of(data)
-        self.config = oci.document_of(store, config, f"{reference}: its configuration")
+        self._identity, store = (_of_podman if tool == PODMAN else _of_buildah)(name, reference)
+        self.manifest = store.manifest
+        self.manifest_digest = digest_of(store.manifest)
+        config, self.layers, self.config = oci.read_manifest(store, store.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
-        self._identity = identity
         self._files: MountedFiles | None = None
         self._give_back: weakref.finalize[Any, Any] | None = None
 
@@ -86,14 +79,9 @@ def _file_name(key: str) -> str:
     return key if plain else "=" + base64.b64encode(key.encode()).decode()
 
 
-def is_there(tool: str) -> bool:
-    """Tell whether a tool is installed."""
-    return shutil.which(tool) is not None
-
-
 def open_image(tool: str, name: str, *, reference: str) -> StoredImage:
     """Open an image of podman or buildah. Raises ``UsageError`` if there is none of that name."""
-    if not is_there(tool):
+    if shutil.which(tool) is None:
         raise UsageError(f"{reference}: {tool} is not installed here", hint=f"apt install {tool}")
     return StoredImage(tool, name, reference=reference)
 

@@ -11,7 +11,9 @@ from typing import BinaryIO, Protocol, cast
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
 
-_CHUNK = 1 << 20
+CHUNK = 1 << 20
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+"""What a packed stream begins with."""
 
 
 class Source(Protocol):
@@ -56,7 +58,7 @@ class CheckedStream(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """Read, and at the end compare. Raises ``TreeError``."""
         if size < 0:
-            return b"".join(iter(lambda: self.read(_CHUNK), b""))
+            return b"".join(iter(lambda: self.read(CHUNK), b""))
         data = self._source.read(size)
         self._done += len(data)
         if self._size is not None and (self._done > self._size or (not data and size)):
@@ -81,7 +83,7 @@ class CheckedStream(io.RawIOBase):
 
     def finish(self) -> None:
         """Read what is left, so that all of it is compared."""
-        while self.read(_CHUNK):
+        while self.read(CHUNK):
             pass
 
 
@@ -106,9 +108,9 @@ def unpacked(source: Source) -> Source:
     while len(head) < 4 and (more := source.read(4 - len(head))):
         head += more
     whole = Limited(head, source)
-    if head.startswith(b"\x1f\x8b"):
+    if head.startswith(GZIP):
         return gzip.GzipFile(fileobj=cast("BinaryIO", whole), mode="rb")
-    if head == b"\x28\xb5\x2f\xfd":
+    if head == ZSTD:
         return _Unzstd(whole)
     return whole
 
@@ -156,7 +158,7 @@ class Forward(io.RawIOBase):
         if whence != io.SEEK_SET or offset < self._place:
             raise OSError("a stream cannot be read backwards")
         while self._place < offset:
-            if not self._some(min(_CHUNK, offset - self._place)):
+            if not self._some(min(CHUNK, offset - self._place)):
                 break
         return self._place
 
@@ -182,7 +184,7 @@ class Forward(io.RawIOBase):
 
     def finish(self) -> None:
         """Read what is left, so that all of it is hashed."""
-        while self._some(_CHUNK):
+        while self._some(CHUNK):
             pass
 
 

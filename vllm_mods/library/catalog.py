@@ -10,6 +10,7 @@ its library's owner in front (``alice/fast``); which one of two is meant is neve
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.model import Mod
@@ -22,13 +23,12 @@ from vllm_mods.library.mod_folder import MANIFEST, TEMPLATE, data_root, load_mod
 PARTS = ("patches", "templates", "pairings")
 
 
-class Shared:
+class Shared(NamedTuple):
     """A library of a project: whose it is, its folder, and what may be in it (None: whatever is)."""
 
-    def __init__(self, owner: str, folder: str, listed: Mapping[str, str] | None = None) -> None:
-        self.owner = owner
-        self.folder = folder
-        self.listed = listed
+    owner: str
+    folder: str
+    listed: Mapping[str, str] | None = None
 
 
 class Library:

@@ -4,16 +4,27 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, UsageError
-from vllm_mods.base.model import BinaryFile, Mod, TemplateFile
+from vllm_mods.base.model import (
+    BinaryFile,
+    FetchedFile,
+    ImageFile,
+    Mod,
+    OverlayFile,
+    PatchFile,
+    TemplateFile,
+    Variant,
+)
 from vllm_mods.formats import manifest, mod_lock, platforms
 from vllm_mods.library import reading
 
 MANIFEST = "mod.toml"
 LOCK = "mod.lock"
 TEMPLATE = "template.jinja"
+_Stated = TypeVar("_Stated", PatchFile, OverlayFile, FetchedFile, BinaryFile, ImageFile)
 
 
 def data_root() -> str:
@@ -60,54 +71,18 @@ def load_mod(
         else manifest.from_dict(table, where, checked=True)
     )
     files = _Files(folder, roots, read)
-    problems, take = files.problems, files.take
-    if stated.name != os.path.basename(os.path.abspath(folder)):
-        problems.append(
-            f"name: {stated.name!r} is not the name of its folder, {os.path.basename(os.path.abspath(folder))!r}"
-        )
-    variants = []
-    for i, variant in enumerate(stated.variants):
-        at = f"variant[{i}]"
-        patches = [
-            one._replace(data=take(f"{at}.patches[{j}]", one.source))
-            for j, one in enumerate(variant.patches)
-        ]
-        overlay = [
-            one._replace(data=take(f"{at}.overlay[{j}].source", one.source))
-            for j, one in enumerate(variant.overlay)
-        ]
-        templates = [
-            files.template(f"{at}.templates[{j}].name", one)
-            for j, one in enumerate(variant.templates)
-        ]
-        fetch = [
-            one._replace(data=files.pinned(f"{at}.fetch[{j}].file", one.source, one.sha256))
-            for j, one in enumerate(variant.fetch)
-        ]
-        binary = [
-            one._replace(data=files.machine_code(f"{at}.binary[{j}]", one))
-            for j, one in enumerate(variant.binary)
-        ]
-        variants.append(
-            variant._replace(
-                patches=tuple(patches),
-                overlay=tuple(overlay),
-                templates=tuple(templates),
-                fetch=tuple(fetch),
-                binary=tuple(binary),
-            )
-        )
-    images = [
-        one._replace(data=take(f"files[{i}].source", one.source))
-        for i, one in enumerate(stated.files)
-    ]
-    if problems:
-        raise ManifestError(where, tuple(problems))
+    own_name = os.path.basename(os.path.abspath(folder))
+    if stated.name != own_name:
+        files.problems.append(f"name: {stated.name!r} is not the name of its folder, {own_name!r}")
+    variants = tuple(files.variant(f"variant[{i}]", one) for i, one in enumerate(stated.variants))
+    images = files.filled("files", stated.files, ".source")
+    if files.problems:
+        raise ManifestError(where, tuple(files.problems))
     return stated._replace(
         directory=folder,
         digest=_digest({MANIFEST: sha256(raw), **files.digests}),
-        files=tuple(images),
-        variants=tuple(variants),
+        files=images,
+        variants=variants,
         lock=locked,
         manifest=raw,
     )
@@ -126,6 +101,43 @@ class _Files:
         self.digests: dict[str, str] = {}
         self._there: dict[str, bytes | None] = {}
 
+    def variant(self, at: str, stated: Variant) -> Variant:
+        """Return a variant with the bytes of all its files."""
+        templates = enumerate(stated.templates)
+        return stated._replace(
+            patches=self.filled(f"{at}.patches", stated.patches),
+            overlay=self.filled(f"{at}.overlay", stated.overlay, ".source"),
+            templates=tuple(
+                self.template(f"{at}.templates[{i}].name", one) for i, one in templates
+            ),
+            fetch=self.filled(f"{at}.fetch", stated.fetch, ".file"),
+            binary=self.filled(f"{at}.binary", stated.binary, ".source"),
+        )
+
+    def filled(self, at: str, stated: tuple[_Stated, ...], key: str = "") -> tuple[_Stated, ...]:
+        """Return entries with the bytes of their files; ``key`` names the file in each."""
+        rows = ((f"{at}[{i}]", one) for i, one in enumerate(stated))
+        return tuple(one._replace(data=self._data(row, row + key, one)) for row, one in rows)
+
+    def _data(
+        self,
+        row: str,
+        at: str,
+        stated: PatchFile | OverlayFile | FetchedFile | BinaryFile | ImageFile,
+    ) -> bytes:
+        """Return a file that has the sha256, and is for the platform, that the manifest may state."""
+        name = stated.source
+        data = self.take(at, name)
+        if not data or not isinstance(stated, FetchedFile | BinaryFile):
+            return data
+        if sha256(data) != stated.sha256:
+            why = f"the sha256 of {name} is {sha256(data)}, and not {stated.sha256}"
+            self.problems.append(f"{at}: {why}")
+        if isinstance(stated, BinaryFile) and (found := platforms.of_code(data)) != stated.platform:
+            what = f"machine code for {found}" if found else "no machine code that is known"
+            self.problems.append(f"{row}.platform: {name} is {what}, and not for {stated.platform}")
+        return data
+
     def take(self, at: str, name: str, path: str | None = None) -> bytes:
         path = path or os.path.join(self.folder, *name.split("/"))
         try:
@@ -137,23 +149,6 @@ class _Files:
             self.problems.append(f"{at}: there is no file {path}")
             return b""
         self.digests[name] = sha256(data)
-        return data
-
-    def pinned(self, at: str, name: str, digest: str) -> bytes:
-        """Return a file that has this sha256."""
-        data = self.take(at, name)
-        if data and sha256(data) != digest:
-            self.problems.append(f"{at}: the sha256 of {name} is {sha256(data)}, and not {digest}")
-        return data
-
-    def machine_code(self, at: str, stated: BinaryFile) -> bytes:
-        """Return prebuilt code that has the sha256, and is for the platform, that the manifest states."""
-        data = self.pinned(f"{at}.source", stated.source, stated.sha256)
-        if data and (found := platforms.of_code(data)) != stated.platform:
-            what = f"machine code for {found}" if found else "no machine code that is known"
-            self.problems.append(
-                f"{at}.platform: {stated.source} is {what}, and not for {stated.platform}"
-            )
         return data
 
     def template(self, at: str, stated: TemplateFile) -> TemplateFile:

@@ -28,9 +28,9 @@ def files_of(mod: Mod) -> dict[str, bytes]:
     """Return the files that a mod's manifest names, by their names."""
     found = {file.source: file.data for file in mod.files}
     for variant in mod.variants:
-        for group in (variant.patches, variant.overlay, variant.templates, variant.binary):
+        every = (variant.patches, variant.overlay, variant.templates, variant.binary, variant.fetch)
+        for group in every:
             found |= {file.source: file.data for file in group}
-        found |= {file.source: file.data for file in variant.fetch}
     return found
 
 

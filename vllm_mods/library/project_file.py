@@ -7,21 +7,18 @@ It is the file that ``VLLM_MODS_CONFIG`` names; else ``vllm-mods.toml``, or ``py
 # No `from __future__ import annotations`: see catalog.py, which `apply` loads with this.
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from vllm_mods.base.errors import UsageError
+from vllm_mods.formats import project
 from vllm_mods.library import reading
 
 NAME = "vllm-mods.toml"
 PYPROJECT = "pyproject.toml"
 CONFIG = "VLLM_MODS_CONFIG"
 
-TYPE_CHECKING = False  # ``typing`` costs 5 ms, and only the type checker needs it
-if TYPE_CHECKING:
-    from vllm_mods.formats.project import ProjectFile
 
-
-def find(environ: Mapping[str, str] | None = None) -> "ProjectFile | None":
+def find(environ: Mapping[str, str] | None = None) -> project.ProjectFile | None:
     """Read the project that holds here, None where there is none.
 
     Raises ``UsageError`` for two in one folder and for somebody else's above the current folder,
@@ -52,7 +49,7 @@ def find(environ: Mapping[str, str] | None = None) -> "ProjectFile | None":
     return None
 
 
-def read(where: str, *, must: bool = False) -> "ProjectFile | None":
+def read(where: str, *, must: bool = False) -> project.ProjectFile | None:
     """Read a file as a project, None if there is none in it. Raises as ``find``."""
     if not os.path.lexists(where) and not must:
         return None
@@ -63,18 +60,15 @@ def read(where: str, *, must: bool = False) -> "ProjectFile | None":
         raise UsageError(f"{where}: there is no such file", hint=f"unset {CONFIG}, or name one")
     if where.endswith(PYPROJECT) and b"vllm-mods" not in data:
         return None
-    from vllm_mods.formats import project  # noqa: PLC0415  (where there is one)
-
     return project.parse(data, where)
 
 
-def _upwards(here: str) -> Iterator[str]:
-    """Yield a folder and those above it up to its repository's; without a repository, the folder alone."""
+def _upwards(here: str) -> list[str]:
+    """Return a folder and those above it up to its repository's; without a repository, the folder alone."""
     folders = [here]
     while not os.path.lexists(os.path.join(folders[-1], ".git")):
         above = os.path.dirname(folders[-1])
         if above == folders[-1]:
-            folders = [here]
-            break
+            return [here]
         folders.append(above)
-    yield from folders
+    return folders

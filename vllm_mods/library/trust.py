@@ -11,13 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from vllm_mods.base.errors import ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.library import catalog, mod_folder, project_file
+from vllm_mods.formats.project import Policy
+from vllm_mods.library import catalog, mod_folder, packed_mod, project_file
 
 OF_THE_MACHINE = f"/etc/{project_file.NAME}"
-
-TYPE_CHECKING = False  # ``typing`` costs 5 ms, and only the type checker needs it
-if TYPE_CHECKING:
-    from vllm_mods.formats.project import Policy
 
 
 def demand(mods: Iterable[Mod]) -> None:
@@ -47,7 +44,7 @@ def demand_pairing(library: catalog.Library, name: str, *paths: str) -> None:
         _check(held, {root: {path: library.read(path) for path in (place, *paths)}})
 
 
-def policies(environ: Mapping[str, str] | None = None) -> "tuple[Policy, ...]":
+def policies(environ: Mapping[str, str] | None = None) -> tuple[Policy, ...]:
     """Read what holds here: the machine's file, and the project's (``project_file``)."""
     machine, project = project_file.read(OF_THE_MACHINE), project_file.find(environ)
     if machine is not None and (machine.libraries or machine.targets):
@@ -57,12 +54,15 @@ def policies(environ: Mapping[str, str] | None = None) -> "tuple[Policy, ...]":
     return tuple(one.policy for one in (machine, project) if one is not None and one.policy)
 
 
-def _check(held: "Iterable[Policy]", libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:
+def _check(held: Iterable[Policy], libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:
     from vllm_mods.library import checksums  # noqa: PLC0415  (where there is a policy)
 
     for policy in held:
         beside = os.path.dirname(policy.where)
-        pins = [_beside(beside, pin) for pin in policy.require_hashes]
+        pins = [
+            pin if pin.startswith("sha256:") else os.path.join(beside, pin)
+            for pin in policy.require_hashes
+        ]
         signers = policy.allowed_signers and os.path.join(beside, policy.allowed_signers)
         for root, files in libraries.items():
             if policy.bundled and root == mod_folder.data_root():
@@ -77,22 +77,14 @@ def _check(held: "Iterable[Policy]", libraries: Mapping[str, Mapping[str, bytes 
                 ) from error
 
 
-def _beside(folder: str, pin: str) -> str:
-    return pin if pin.startswith("sha256:") else os.path.join(folder, pin)
-
-
 def _files(mod: Mod) -> Iterator[tuple[str, str, bytes]]:
     """Yield the files of a mod: the library that each lies in, its path, its bytes."""
     root = catalog.root_of(mod)
-    yield root, os.path.join(mod.directory, mod_folder.MANIFEST), mod.manifest
+    templates = (one for variant in mod.variants for one in variant.templates)
+    elsewhere = {one.source: one.root for one in templates if one.root != mod.directory}
+    files = {mod_folder.MANIFEST: mod.manifest, **packed_mod.files_of(mod)}
     if mod.lock is not None:
-        yield root, os.path.join(mod.directory, mod_folder.LOCK), mod.lock
-    for variant in mod.variants:
-        brought = [(one.source, one.data) for one in variant.patches]
-        brought += [(one.source, one.data) for one in variant.overlay]
-        for source, data in brought:
-            yield root, os.path.join(mod.directory, source), data
-        for template in variant.templates:
-            folder = template.root or mod.directory
-            above = root if folder == mod.directory else folder
-            yield above, os.path.join(folder, template.source), template.data
+        files[mod_folder.LOCK] = mod.lock
+    for name, data in files.items():
+        folder = elsewhere.get(name)
+        yield folder or root, os.path.join(folder or mod.directory, name), data

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.library import catalog, mod_folder, reading
 
 LAID_OUT, READY = ".vllm-mods.new", ".vllm-mods.ready"
@@ -30,7 +31,7 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
     with _refusing(root), _alone(root):
         _recover(root)
         for name in files:
-            if not {"", ".", ".."}.isdisjoint(name.split("/")):
+            if not is_plain_path(name):
                 raise Refused(
                     f"{name!r} leads out of {root}: nothing was written", hint=f"ls {root}"
                 )
@@ -40,14 +41,8 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
                     f"{root}/{name} is there already: nothing was written",
                     hint=f"ls -l {root}/{name}",
                 )
-        staged, ready = os.path.join(root, LAID_OUT), os.path.join(root, READY)
-        try:
-            for name, data in files.items():
-                _lay_out(os.path.join(staged, name), data)
-            os.rename(staged, ready)
-        except BaseException:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise
+        ready = os.path.join(root, READY)
+        _stage(files, os.path.join(root, LAID_OUT), ready)
         _move(root, ready)
 
 
@@ -73,14 +68,19 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
             with _alone(staged):
                 shutil.rmtree(staged)
         os.mkdir(staged)
-        try:
-            with _alone(staged):
-                for path, data in files.items():
-                    _lay_out(os.path.join(staged, path), data)
-                os.rename(staged, place)
-        except BaseException:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise
+        with _alone(staged):
+            _stage(files, staged, place)
+
+
+def _stage(files: Mapping[str, bytes], staged: str, place: str) -> None:
+    """Lay files out in a folder, and give it its name when it is whole."""
+    try:
+        for name, data in files.items():
+            _lay_out(os.path.join(staged, name), data)
+        os.rename(staged, place)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
 
 
 def _recover(root: str) -> None:

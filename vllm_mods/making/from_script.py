@@ -244,4 +244,4 @@ def _rendered(file: FileDiff) -> bytes:
         body += f"@@ {sizes} @@ {hunk.section}".rstrip().encode() + b"\n"
         body += b"".join(diff_writer.ended(kind.encode() + line) for kind, line in hunk.lines)
     is_new, is_gone = file.old_path is None, file.new_path is None
-    return diff_writer.with_head(file.path, file.path, body, is_new=is_new, is_gone=is_gone)
+    return diff_writer.with_head(file.path, body, is_new=is_new, is_gone=is_gone)

@@ -9,7 +9,8 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.base.versions import is_final
 from vllm_mods.formats import mod_lock
-from vllm_mods.formats.mod_lock import Lock, LockedFile, LockedHunk, LockedTree
+from vllm_mods.formats.mod_lock import Lock, LockedHunk, LockedTree
+from vllm_mods.formats.receipt import hashes
 
 
 def entry(planned: ModPlan) -> LockedTree | None:
@@ -21,10 +22,7 @@ def entry(planned: ModPlan) -> LockedTree | None:
         in_range=planned.in_range,
         variant=planned.variant.id,
         verdict=planned.verdict.value,
-        files=tuple(
-            LockedFile(path=change.path, before=sha256(change.before), after=sha256(change.after))
-            for change in planned.changes
-        ),
+        files=hashes(planned.changes),
         hunks=tuple(
             LockedHunk(hunk.patch, hunk.path, hunk.number, hunk.line, hunk.scope)
             for hunk in planned.hunks

@@ -1,13 +1,45 @@
-"""The command of a recipe: what a launcher and then a shell would make of it."""
+"""What is to be said of a recipe; and of its command, as a launcher and then a shell would read it."""
 
 from __future__ import annotations
 
 import re
 
+from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.recipes.findings import RecipeFindings
+from vllm_mods.recipes.yaml_source import Document
 from vllm_mods.scripts import command_line
+
+
+class RecipeFindings:
+    """Problems, of which there is no pairing, and findings about one; each with its key path and its line in the document."""
+
+    def __init__(self, document: Document, where: str) -> None:
+        self.document = document
+        self.where = where
+        self.problems: list[str] = []
+        self.findings: list[Finding] = []
+
+    def line(self, at: str) -> int | None:
+        """Return the line of a key path."""
+        return self.document.lines.get(at)
+
+    def problem(self, at: str, why: str, line: int | None = None) -> None:
+        """Say why there is no pairing."""
+        there = self.line(at) if line is None else line
+        self.problems.append(f"{at}: {f'line {there}: ' if there else ''}{why}")
+
+    def error(
+        self, code: str, at: str, why: str, line: int | None = None, level: Level = Level.ERROR
+    ) -> None:
+        """Say what the pairing does not do, or what would not work."""
+        there = self.line(at) if line is None else line
+        found = Finding(code, f"{at}: {why}", self.where, there, scope=at, level=level)
+        self.findings.append(found)
+
+    def note(self, code: str, at: str, why: str, line: int | None = None) -> None:
+        """Say what is to be known."""
+        self.error(code, at, why, line, Level.NOTE)
 
 
 def _line(said: RecipeFindings, line: int) -> int | None:

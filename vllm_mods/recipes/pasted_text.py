@@ -163,10 +163,6 @@ def _quotes_in(section: _TextSection) -> None:
             line.set(_SINGLE.sub("'", line.text.translate(_DOUBLE)), "typographic quotes")
 
 
-def _prose(section: _TextSection) -> None:
-    """Leave text for people as it is."""
-
-
 def _mapping(section: _TextSection) -> None:
     if not section.beside:
         _indent(section)
@@ -223,5 +219,5 @@ _SECTIONS: dict[str, Callable[[_TextSection], None]] = {
     **dict.fromkeys(_MAPPINGS, _mapping),
     **dict.fromkeys(_LISTS, _list),
     "command": _command,
-    "description": _prose,
+    "description": lambda _section: None,  # prose stays as it is
 }

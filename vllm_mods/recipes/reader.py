@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.pairing import Pairing, Recipe, Scalar
-from vllm_mods.formats.toml_table import NAME
+from vllm_mods.formats.decode import DecodeError, decode
+from vllm_mods.formats.pairing import Pairing, Recipe
+from vllm_mods.formats.toml_table import NAME, Scalar
 from vllm_mods.recipes import command, yaml_source
-from vllm_mods.recipes.findings import RecipeFindings
 from vllm_mods.recipes.yaml_source import Document
 
 # What an exported recipe says of a pairing that recipes have no key for. Launchers skip it.
@@ -89,7 +89,7 @@ def read(
     return ImportedRecipe(made, tuple(sorted(reader.findings, key=lambda found: found.line or 0)))
 
 
-class _RecipeReader(RecipeFindings):
+class _RecipeReader(command.RecipeFindings):
     def __init__(
         self, document: Document, where: str, known: Collection[str], paths: Mapping[str, str]
     ) -> None:
@@ -140,22 +140,13 @@ class _RecipeReader(RecipeFindings):
 
     def own(self) -> _Own:
         """Read what ``write`` noted of the pairing it came from."""
-        table = self.raw.get(OWN) or {}
-        found = _Own(None, None, ())
-        if not isinstance(table, dict):
-            self.problem(OWN, "expected a mapping")
-            return found
-        for key, value in table.items():
-            at = f"{OWN}.{key}"
-            if key == "templates" and isinstance(value, list):
-                found = found._replace(templates=tuple(str(one) for one in value))
-            elif key == "name" and isinstance(value, str):
-                found = found._replace(name=value)
-            elif key == "vllm" and isinstance(value, str):
-                found = found._replace(vllm=value)
-            else:
-                self.problem(at, f"expected name, vllm or a list of templates, found {value!r}")
-        return found
+        try:
+            return decode(_WithOwn, {OWN: self.raw.get(OWN) or {}}).vllm_mods
+        except DecodeError as error:
+            for problem in error.problems:
+                at, _, why = problem.partition(": ")
+                self.problem(at, why)
+            return _Own()
 
     def text(self, key: str, *, required: bool = False) -> str | None:
         value = self.raw.get(key)
@@ -178,7 +169,11 @@ class _RecipeReader(RecipeFindings):
     def mods(self, templates: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
         names: list[str] = []
         paths: dict[str, str] = {}
-        for at, path in self._entries("mods"):
+        for i, path in enumerate(self._filled("mods", list, "list") or ()):
+            at = f"mods[{i}]"
+            if not isinstance(path, str) or not path.strip("/ "):
+                self.problem(at, f"expected the path of a mod, found {path!r}")
+                continue
             name = self.mod(at, path)
             if name in paths:
                 self.problem(at, f"{path} and {paths[name]} are both the mod `{name}`")
@@ -202,15 +197,6 @@ class _RecipeReader(RecipeFindings):
             which = f"it is kept, and `--mod {path}=NAME` says which it is"
             self.error("unknown-mod", at, f"{path}: there is no mod `{name}`; {which}")
         return name
-
-    def _entries(self, key: str) -> list[tuple[str, str]]:
-        found = []
-        for i, one in enumerate(self._filled(key, list, "list") or ()):
-            if isinstance(one, str) and one.strip("/ "):
-                found.append((f"{key}[{i}]", one))
-            else:
-                self.problem(f"{key}[{i}]", f"expected the path of a mod, found {one!r}")
-        return found
 
     def _mapping(self, key: str) -> Mapping[str, Any]:
         return self._filled(key, dict, "mapping") or {}
@@ -319,9 +305,13 @@ class _RecipeReader(RecipeFindings):
 
 
 class _Own(NamedTuple):
-    name: str | None
-    vllm: str | None
-    templates: tuple[str, ...]
+    name: str | None = None
+    vllm: str | None = None
+    templates: tuple[str, ...] = ()
+
+
+class _WithOwn(NamedTuple):
+    vllm_mods: _Own
 
 
 def slug(text: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.pairing import Pairing, Recipe, Scalar
+from vllm_mods.formats.pairing import Pairing, Recipe
+from vllm_mods.formats.toml_table import Scalar
 from vllm_mods.recipes import yaml_source
 from vllm_mods.recipes.reader import OWN, slug
 
@@ -17,30 +18,24 @@ def write(pairing: Pairing) -> str:
     What a recipe has no key for stands under ``vllm_mods:``, which launchers skip.
     """
     recipe = pairing.recipe or Recipe("1", pairing.name, {}, {})
-    page = _YamlPage()
-    page.value("recipe_version", recipe.version)
-    page.value("name", recipe.name)
-    page.value("description", pairing.summary)
-    page.value("model", pairing.model)
-    if pairing.revision is not None:
-        page.value("model_revision", pairing.revision)
-    if pairing.topology != "any":
-        page.value(f"{pairing.topology}_only", value=True)
-    page.value("container", pairing.base)
-    for key, value in recipe.keys.items():
-        page.put(key, value)
-    if own := _own(pairing, recipe):
-        page.put(OWN, own)
     names = dict.fromkeys((*pairing.mods, *pairing.templates))
-    for key, group in (
-        ("mods", [recipe.mods.get(name, f"mods/{name}") for name in names]),
-        ("defaults", _defaults(pairing, recipe.version)),
-        ("env", dict(pairing.env)),
-    ):
-        if group:
-            page.put(key, group)
-    page.parts.append(("command", ["", *yaml_source.block("command", pairing.command).split("\n")]))
-    return "\n".join(page.with_comments(recipe.comments)) + "\n"
+    stated: list[tuple[str, object]] = [
+        ("recipe_version", recipe.version),
+        ("name", recipe.name),
+        ("description", pairing.summary),
+        ("model", pairing.model),
+        ("model_revision", pairing.revision),
+        (f"{pairing.topology}_only", True if pairing.topology != "any" else None),
+        ("container", pairing.base),
+        *recipe.keys.items(),
+        (OWN, _own(pairing, recipe) or None),
+        ("mods", [recipe.mods.get(name, f"mods/{name}") for name in names] or None),
+        ("defaults", _defaults(pairing, recipe.version) or None),
+        ("env", dict(pairing.env) or None),
+    ]
+    parts = [part for key, value in stated if value is not None for part in _parts(key, value)]
+    parts.append(("command", ["", *yaml_source.block("command", pairing.command).split("\n")]))
+    return "\n".join(_with_comments(parts, recipe.comments)) + "\n"
 
 
 def _own(pairing: Pairing, recipe: Recipe) -> dict[str, Any]:
@@ -65,47 +60,37 @@ def _defaults(pairing: Pairing, version: str) -> Mapping[str, Scalar]:
     return values
 
 
-class _YamlPage:
-    """Lines with the key path that each begins with, so that comments find their place."""
+def _parts(key: str, value: object) -> Iterator[tuple[str, list[str]]]:
+    """Yield a key with its value as lines, each part with its key path; over several lines what has entries."""
+    scalar = yaml_source.scalar
+    if not isinstance(value, (dict, list)) or not value:
+        yield key, [f"{scalar(key)}: {scalar(value)}"]
+        return
+    yield key, ["", f"{scalar(key)}:"]
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield f"{key}.{name}", [f"  {scalar(name)}: {scalar(one)}"]
+    else:
+        for i, one in enumerate(value):
+            yield f"{key}[{i}]", [f"  - {scalar(one)}"]
 
-    def __init__(self) -> None:
-        self.parts: list[tuple[str, list[str]]] = []
 
-    def value(self, key: str, value: object) -> None:
-        self.parts.append((key, [f"{yaml_source.scalar(key)}: {yaml_source.scalar(value)}"]))
-
-    def put(self, key: str, value: object) -> None:
-        """Write a mapping or a list over several lines."""
-        inside: list[tuple[str, str]]
-        if isinstance(value, dict) and value:
-            inside = [
-                (f"{key}.{name}", f"  {yaml_source.scalar(name)}: {yaml_source.scalar(one)}")
-                for name, one in value.items()
-            ]
-        elif isinstance(value, list) and value:
-            inside = [
-                (f"{key}[{i}]", f"  - {yaml_source.scalar(one)}") for i, one in enumerate(value)
-            ]
-        else:
-            self.value(key, value)
-            return
-        self.parts.append((key, ["", f"{yaml_source.scalar(key)}:"]))
-        self.parts += [(path, [line]) for path, line in inside]
-
-    def with_comments(self, comments: Sequence[tuple[str, str]]) -> list[str]:
-        """Return all lines, each comment before what it was before, or else at the end."""
-        there = {path for path, _ in self.parts}
-        placed: dict[str, list[str]] = {}
-        for at, text in comments:
-            place = at
-            while place and place not in there:
-                place = place[: max(place.rfind("."), place.rfind("["), 0)]
-            placed.setdefault(place, []).append(text)
-        lines: list[str] = []
-        for path, part in self.parts:
-            while part[0] == "":
-                lines.append(part.pop(0))
-            indent = part[0][: len(part[0]) - len(part[0].lstrip(" "))]
-            lines += [f"{indent}{text}" for text in placed.get(path, ())]
-            lines += part
-        return lines + placed.get("", [])
+def _with_comments(
+    parts: Sequence[tuple[str, list[str]]], comments: Sequence[tuple[str, str]]
+) -> list[str]:
+    """Return all lines, each comment before what it was before, or else at the end."""
+    there = {path for path, _ in parts}
+    placed: dict[str, list[str]] = {}
+    for at, text in comments:
+        place = at
+        while place and place not in there:
+            place = place[: max(place.rfind("."), place.rfind("["), 0)]
+        placed.setdefault(place, []).append(text)
+    lines: list[str] = []
+    for path, part in parts:
+        while part[0] == "":
+            lines.append(part.pop(0))
+        indent = part[0][: len(part[0]) - len(part[0].lstrip(" "))]
+        lines += [f"{indent}{text}" for text in placed.get(path, ())]
+        lines += part
+    return lines + placed.get("", [])

@@ -6,7 +6,7 @@ from typing import Any
 
 from vllm_mods.base.model import Level
 from vllm_mods.doctor.diagnosis import Diagnosis, Examined, ModOnTree
-from vllm_mods.doctor.surroundings import Surroundings
+from vllm_mods.formats.decode import encode
 from vllm_mods.report import data, text
 from vllm_mods.report.text import Paint
 
@@ -55,14 +55,13 @@ def _target(target: Examined, paint: Paint) -> list[str]:
 
 def as_data(found: Diagnosis) -> dict[str, Any]:
     """Return the whole answer for a script."""
-    packages = [one._asdict() for one in found.tool.packages]
     return {
         "schema": data.SCHEMA,
         "ok": found.ok,
-        "tool": {**found.tool._asdict(), "packages": packages},
+        "tool": encode(found.tool),
         "target": None if found.target is None else _target_data(found.target),
-        "elsewhere": list(found.elsewhere),
-        "troubles": [one._asdict() for one in found.troubles],
+        "elsewhere": encode(found.elsewhere),
+        "troubles": encode(found.troubles),
     }
 
 
@@ -74,10 +73,10 @@ def _target_data(target: Examined) -> dict[str, Any]:
         "version": target.version,
         "mods": [data.applied(entry) for entry in receipt.mods] if receipt else [],
         "findings": [data.finding(one) for one in target.findings],
-        "known": [one._asdict() for one in target.known],
+        "known": encode(target.known),
         "fits": [_fit_data(one) for one in target.fits],
         "listed": None if listed is None else {"by": listed.name, "files": len(listed.rows)},
-        "folder": None if target.folder is None else _folder_data(target.folder),
+        "folder": encode(target.folder),
     }
 
 
@@ -88,14 +87,5 @@ def _fit_data(fit: ModOnTree) -> dict[str, Any]:
         "verdict": None if one is None else one.verdict.value,
         "variant": one.variant.id if one and one.variant else None,
         "findings": [data.finding(found) for found in one.findings] if one else [],
-        "refusal": None if fit.refusal is None else fit.refusal._asdict(),
-    }
-
-
-def _folder_data(folder: Surroundings) -> dict[str, Any]:
-    return {
-        **folder._asdict(),
-        "disk": folder.disk._asdict(),
-        "processes": [one._asdict() for one in folder.processes],
-        "others": [one._asdict() for one in folder.others],
+        "refusal": encode(fit.refusal),
     }

@@ -79,10 +79,11 @@ def _quadlet(one: Service, script: str | None) -> str:
     lines = [
         "[Unit]",
         f"Description=vLLM: {_unit(one.pairing)}{part}",
-        "Wants=network-online.target",
+        *("Wants=network-online.target", "After=network-online.target", "", "[Container]"),
+        f"ContainerName={one.name}{part}",
+        f"Image={_unit(image)}",
+        f"Label={PAIRING_LABEL}={one.pairing}",
     ]
-    lines += ["After=network-online.target", "", "[Container]", f"ContainerName={one.name}{part}"]
-    lines += [f"Image={_unit(image)}", f"Label={PAIRING_LABEL}={one.pairing}"]
     for mount in one.mounts:
         end = ":ro" if mount.read_only else ""
         lines.append(f"Volume={_unit(_dollars(f'{mount.source}:{mount.target}'))}{end}")
@@ -117,34 +118,25 @@ def _kubernetes(one: Service) -> list[dict[str, Any]]:
     # A service's name is one of DNS: no dot, and a letter first.
     plain = re.sub(r"[^a-z0-9-]", "-", one.name.lower()).strip("-")
     one = one._replace(name=plain if plain[:1].isalpha() else f"vllm-{plain}")
-    if not one.cluster:
-        found = [_deployment(one, one.name, None)]
-    else:
-        address = f"{one.name}-head"
-        found = [
-            _deployment(one, address, head(one)),
-            _deployment(one, f"{one.name}-worker", worker(address)),
-        ]
     serving = f"{one.name}-head" if one.cluster else one.name
+    found = [_deployment(one, serving, head(one) if one.cluster else None)]
     ports = [{"name": "http", "port": one.port, "targetPort": one.inside}]
-    if one.cluster:
-        ports.append({"name": "ray", "port": RAY_PORT, "targetPort": RAY_PORT})
     spec: dict[str, Any] = {"selector": {"app": serving}, "ports": ports}
     if one.cluster:
+        found.append(_deployment(one, f"{one.name}-worker", worker(serving)))
+        ports.append({"name": "ray", "port": RAY_PORT, "targetPort": RAY_PORT})
         spec["clusterIP"] = "None"  # Ray opens more ports than these: the name is the pod's address
         spec["publishNotReadyAddresses"] = True
     return [*found, {"apiVersion": "v1", "kind": "Service", **_named(one, serving), "spec": spec}]
 
 
 def _deployment(one: Service, name: str, script: str | None) -> dict[str, Any]:
-    volumes: list[dict[str, Any]] = [
-        {"name": f"models-{n}", "hostPath": {"path": mount.source}}
-        for n, mount in enumerate(one.mounts)
-    ]
-    mounts = [
-        {"name": f"models-{n}", "mountPath": mount.target, "readOnly": mount.read_only}
-        for n, mount in enumerate(one.mounts)
-    ]
+    volumes: list[dict[str, Any]] = []
+    mounts: list[dict[str, Any]] = []
+    for n, mount in enumerate(one.mounts):
+        volumes.append({"name": f"models-{n}", "hostPath": {"path": mount.source}})
+        path = {"mountPath": mount.target, "readOnly": mount.read_only}
+        mounts.append({"name": f"models-{n}", **path})
     memory = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _size(one.shm)}}
     container: dict[str, Any] = {"name": "vllm", "image": one.image}
     if script is not None:

@@ -1,9 +1,10 @@
-"""What a container of a pairing is started with, in whatever form: image, port, mounts, GPUs. Pure."""
+"""What a container of a pairing is started with, in whatever form: image, port, mounts, GPUs; and the line for it. Pure."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
@@ -16,6 +17,7 @@ LOCK_LABEL = "vllm-mods.lock"
 CACHE = "/root/.cache/huggingface"
 """Where the Hub's client keeps models in vLLM's images."""
 RAY_PORT = 6379
+PODMAN = "podman"
 _PORT = 8000
 _GPUS = re.compile(r"(all|none|\d+(,\d+)*)\Z", re.ASCII)
 _SHM = re.compile(r"[0-9]+([kmgt]i?)?b?\Z", re.IGNORECASE | re.ASCII)
@@ -54,44 +56,55 @@ class Service(NamedTuple):
     cluster: bool
 
 
+class StartOptions(NamedTuple):
+    """What is asked of a container; None for what the pairing, its lock or the host's environment says.
+
+    ``model`` is the folder of this very model, where the pairing names a path.
+    """
+
+    lock_file: str | None = None
+    image: str | None = None
+    called: str | None = None
+    port: int | None = None
+    gpus: str = "all"
+    shm: str = "16g"
+    cache: str | None = None
+    model: str | None = None
+    restart: str = "unless-stopped"
+
+
 def service(
     wanted: Pairing,
+    asked: StartOptions,
     *,
     image: str,
     command: str,
     cache: str,
-    model: str | None = None,
-    name: str | None = None,
-    port: int | None = None,
-    gpus: str = "all",
-    shm: str = "16g",
-    restart: str = "unless-stopped",
     arguments: tuple[str, ...] = (),
 ) -> Service:
-    """Return how a pairing's ``image`` is started.
+    """Return how a pairing's ``image`` is started, ``image`` being the one where no other is asked for, ``cache`` the host's folder of models.
 
-    ``cache`` is the host's folder of models from the Hub, ``model`` that of this very model where the pairing names a
-    path. Raises ``UsageError`` for what no engine would take.
+    Raises ``UsageError`` for what no engine would take.
     """
-    if not _GPUS.match(gpus):
-        raise UsageError(f"--gpus {gpus}: neither all, none nor numbers", hint="--gpus 0,1")
-    if not _SHM.match(shm):
-        raise UsageError(f"--shm {shm}: no size", hint="--shm 16g")
-    if not _RESTART.match(restart):
+    if not _GPUS.match(asked.gpus):
+        raise UsageError(f"--gpus {asked.gpus}: neither all, none nor numbers", hint="--gpus 0,1")
+    if not _SHM.match(asked.shm):
+        raise UsageError(f"--shm {asked.shm}: no size", hint="--shm 16g")
+    if not _RESTART.match(asked.restart):
         raise UsageError(
-            f"--restart {restart}: no policy of an engine",
+            f"--restart {asked.restart}: no policy of an engine",
             hint="no, always, unless-stopped, on-failure or on-failure:N",
         )
     words = (*pairings.arguments(wanted), *arguments)
     inside = _number(words, _PORT, "--port")
     at_path = wanted.model.startswith("/")
-    if model is not None and not at_path:
+    if asked.model is not None and not at_path:
         raise UsageError(
             f"--model is for a pairing that names a path, and {wanted.name} names {wanted.model} on the Hub",
             hint="--model-cache DIR",
         )
     mount = (
-        Mount(model or wanted.model, wanted.model, read_only=True)
+        Mount(asked.model or wanted.model, wanted.model, read_only=True)
         if at_path
         else Mount(cache, CACHE)
     )
@@ -100,21 +113,44 @@ def service(
     )
     cluster = wanted.topology == "cluster"
     return Service(
-        name=name or wanted.name,
+        name=asked.called or wanted.name,
         pairing=wanted.name,
-        image=image,
+        image=asked.image or image,
         command=command,
         env=wanted.env,
         mounts=(mount,),
-        port=port or inside,
+        port=asked.port or inside,
         inside=inside,
-        gpus=gpus,
+        gpus=asked.gpus,
         per_node=-(-ranks // 2) if cluster else ranks,
-        shm=shm,
-        restart=restart,
+        shm=asked.shm,
+        restart=asked.restart,
         arguments=arguments,
         cluster=cluster,
     )
+
+
+def line(program: str, one: Service, *, env_files: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the words of ``docker run`` or ``podman run``."""
+    words = [program, "run", "--detach", "--name", one.name]
+    words += ["--label", f"{PAIRING_LABEL}={one.pairing}", "--restart", one.restart]
+    words += [*_gpus(program, one.gpus), "--shm-size", one.shm]
+    words += ["--publish", f"{one.port}:{one.inside}"]
+    for source, target, read_only in one.mounts:
+        # a model has to be there; docker would make an empty folder of a --volume that is not
+        bind = f"type=bind,source={source},target={target},readonly"
+        words += ["--mount", bind] if read_only else ["--volume", f"{source}:{target}"]
+    for path in env_files:
+        words += ["--env-file", os.path.abspath(path)]
+    return (*words, one.image, *one.arguments)
+
+
+def _gpus(program: str, gpus: str) -> list[str]:
+    if gpus == "none":
+        return []
+    if program == PODMAN:  # by CDI, as nvidia-ctk writes it
+        return [word for each in gpus.split(",") for word in ("--device", f"nvidia.com/gpu={each}")]
+    return ["--gpus", "all" if gpus == "all" else f'"device={gpus}"']
 
 
 def head(one: Service) -> str:

@@ -106,7 +106,7 @@ def prepare(folder: str, reference: str, *, sign: str | None = None) -> Publicat
     library = contents.read(folder)
     parts = Attachment(KIND, ((LAYER, library_tar.pack(library.files)),))
     manifest = oci.artifact(KIND, parts.blobs, annotations=about(library))
-    digest = oci.digest(manifest)
+    digest = oci.described(manifest).digest
     attached = Attached()
     if signer is not None:
         attached = signing.signature(_statement(library, digest), signer, NAMESPACE)

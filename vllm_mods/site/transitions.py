@@ -9,7 +9,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import FileChange, ModPlan, Plan
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import FileHash, Receipt, ReceiptFile, ReceiptMod
+from vllm_mods.formats.receipt import Receipt, ReceiptFile, ReceiptMod
 from vllm_mods.library import packed_mod
 from vllm_mods.site import site
 from vllm_mods.site.operations import Transition, Write
@@ -122,8 +122,5 @@ def _entry(one: ModPlan) -> ReceiptMod:
         digest=one.mod.digest,
         variant=one.variant.id if one.variant is not None else "",
         verdict=one.verdict.value,
-        files=tuple(
-            FileHash(path=change.path, before=sha256(change.before), after=sha256(change.after))
-            for change in one.changes
-        ),
+        files=receipt.hashes(one.changes),
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.toml_table import NAME, Table
+from vllm_mods.formats.toml_table import NAME, NAME_IN_WORDS, Table, reading
 
 SCHEMA = 1
 STRING, OPENAI = "string", "openai"
@@ -39,37 +38,27 @@ class About(NamedTuple):
 
 def parse(data: bytes, where: str) -> About:
     """Read a template.toml. Raises ``ManifestError`` with every problem."""
-    top = Table(toml_of(data, where), "", [])
-    top.check_schema(SCHEMA)
-    kwargs = top.table("kwargs")
-    found = About(
-        name=top.match("name", NAME, "lower case letters, digits, '.', '_' and '-'", required=True),
-        version=top.get("version", str, required=True) or "",
-        summary=top.get("summary", str, required=True) or "",
-        license=top.get("license", str, required=True) or "",
-        content_format=top.choice("content_format", (STRING, OPENAI), STRING),
-        families=top.strings("families"),
-        tool_call_parser=top.get("tool_call_parser", str),
-        reasoning_parser=top.get("reasoning_parser", str),
-        kwargs=tuple(_kwarg(kwargs.table(name), name) for name in kwargs.raw),
-    )
-    if "content_format" not in top.raw:
-        top.problem("content_format", "is required")
-    top.refuse_unknown()
-    if top.problems:
-        raise ManifestError(where, tuple(top.problems))
-    return found
+    with reading(toml_of(data, where), where, SCHEMA) as top:
+        return About(
+            name=top.match("name", NAME, NAME_IN_WORDS, required=True),
+            version=top.text("version", required=True),
+            summary=top.text("summary", required=True),
+            license=top.text("license", required=True),
+            content_format=top.choice("content_format", (STRING, OPENAI), STRING, required=True),
+            families=top.strings("families"),
+            tool_call_parser=top.get("tool_call_parser", str),
+            reasoning_parser=top.get("reasoning_parser", str),
+            kwargs=tuple(top.named("kwargs", _kwarg).values()),
+        )
 
 
-def _kwarg(table: Table, name: str) -> Kwarg:
+def _kwarg(table: Table) -> Kwarg:
     table.known.add("default")
     if "default" not in table.raw:
         table.problem("default", "is required")
-    found = Kwarg(
-        name=name,
+    return Kwarg(
+        name=table.name,
         type=table.choice("type", _TYPES, ""),
         default=table.raw.get("default"),
-        summary=table.get("summary", str) or "",
+        summary=table.text("summary"),
     )
-    table.refuse_unknown()
-    return found

@@ -5,12 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import pairing_lock, tree_names
-from vllm_mods.images.model import DIR, FILE, LINK, Base, resolve
+from vllm_mods.images.model import DIR, FILE, LINK, Base, children, environment, resolve, settings
 from vllm_mods.trees.folder import MARKER, SKIPPED, outside_workspace
 
 _MINORS = range(9, 17)
@@ -105,7 +103,7 @@ class ImageTree:
     @property
     def directory(self) -> str:
         """Where a container starts, absolute."""
-        return str(_settings(self.base).get("WorkingDir") or "/")
+        return str(settings(self.base).get("WorkingDir") or "/")
 
     def has(self, path: str) -> bool:
         """Tell whether a path, relative to ``directory`` or absolute, leads to a file of the image."""
@@ -242,11 +240,7 @@ def _unusable(base: Base, folder: str, fault: str) -> UsageError:
 
 def _files(base: Base, folders: Iterable[str]) -> Iterator[str]:
     """Yield the paths of what lies in folders that are there."""
-    for folder in folders:
-        entry = base.entry(folder) if folder else None
-        if entry is not None and entry.kind == DIR:
-            found = (one.path for one in base.paths(folder))
-            yield from (path for path in found if posixpath.dirname(path) == folder)
+    return (one.path for folder in folders if folder for one in children(base, folder))
 
 
 def _behind_pth(base: Base, folders: list[str]) -> Iterator[str]:
@@ -280,14 +274,13 @@ def _nothing(base: Base, looked: list[str]) -> UsageError:
 
 def _candidates(base: Base) -> Iterator[str]:
     """Yield the folders that Python may import from, resolved."""
-    settings = _settings(base)
-    texts = (one for one in settings.get("Env") or () if isinstance(one, str))
-    variables = dict(one.partition("=")[::2] for one in texts)
-    working = str(settings.get("WorkingDir") or "/")
+    found = settings(base)
+    variables = environment(found)
+    working = str(found.get("WorkingDir") or "/")
     paths = variables.get("PYTHONPATH", "").split(":")
     folders = [place for place in paths if place.startswith("/")]
     programs = [place.rstrip("/") for place in variables.get("PATH", "").split(":")]
-    home = variables.get("HOME") or _home(base, str(settings.get("User") or "root"))
+    home = variables.get("HOME") or _home(base, str(found.get("User") or "root"))
     data = variables.get("XDG_DATA_HOME") or f"{home}/.local/share"
     prefixes = [variables.get("VIRTUAL_ENV", ""), f"{working}/.venv"]
     prefixes += [posixpath.dirname(place) for place in programs if place.endswith("/bin")]
@@ -316,13 +309,3 @@ def _home(base: Base, user: str) -> str:
         if len(fields) > 5 and wanted in {fields[0], fields[2]}:
             return fields[5]
     return "/root" if wanted in {"root", "0"} else f"/home/{wanted}"
-
-
-def _settings(base: Base) -> dict[str, Any]:
-    try:
-        found = json_of(base.config).get("config")
-    except (ValueError, AttributeError) as error:
-        raise TreeError(
-            f"{base.reference}: its configuration is no JSON object", hint="get the image again"
-        ) from error
-    return found if isinstance(found, dict) else {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.build import archive
-from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs import dockerfile, engine, files
 from vllm_mods.build.outputs.engine import TagLookup
 from vllm_mods.formats.pairing_lock import PairingLock
@@ -70,7 +70,7 @@ class Ready(NamedTuple):
     """
 
     output: Output
-    built: Built
+    built: BuiltImage
     base: Base
     tag: str
     subject: str
@@ -91,15 +91,17 @@ def looking_up(output: Output, base: Base, tag: str) -> Iterator[TagLookup | Non
     if output.kind != ENGINE:
         yield None
         return
-    with engine.looking_up(base.where, tag) as asked:
-        yield asked
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(engine.tagged, base.where, tag).result
 
 
 def prepare(
-    output: Output, images: Sequence[tuple[Built, Base]], tag: str, asked: TagLookup | None
+    output: Output, images: Sequence[tuple[BuiltImage, Base]], tag: str, asked: TagLookup | None
 ) -> list[Ready]:
     """Ask what a place has, before anything is written. Raises ``Refused`` and ``TreeError`` as the modules do."""
-    ready = [Ready(output, *one, tag, one[0].image.config_digest, asked=asked) for one in images]
+    ready = [Ready(output, *one, tag, one[0].config_digest, asked=asked) for one in images]
     if output.kind == REGISTRY:
         from vllm_mods.build.outputs import registry  # noqa: PLC0415
 
@@ -107,7 +109,7 @@ def prepare(
         pairs = zip(ready, push.manifests, strict=True)
         return [one._replace(subject=manifest.digest, push=push) for one, manifest in pairs]
     if output.kind == DOCKERFILE:  # a builder makes an image of its own around the layer
-        return [one._replace(subject=one.built.image.layer_digest) for one in ready]
+        return [one._replace(subject=one.built.layer_digest) for one in ready]
     return ready
 
 
@@ -120,7 +122,7 @@ def write(images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attache
     if asked is not None:
         engine.write(built, base.where, tag, asked)
         return Written(
-            f"loaded {tag} into {base.where}: {len(built.image.layer):,} bytes on top of the base"
+            f"loaded {tag} into {base.where}: {len(built.layer):,} bytes on top of the base"
         )
     if output.kind == DOCKERFILE:
         dockerfile.write(built, base, lock, output.place)
@@ -133,7 +135,7 @@ def write(images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attache
         return Written(said, pushed.digest)
     place = os.path.abspath(output.place)
     if output.kind == THIN:
-        files.whole_or_nothing(place, iter((archive.thin(built.image, tag),)))
+        files.whole_or_nothing(place, (archive.thin(built, tag),))
         return Written(
             f"wrote {output.place}, without the base's layers: docker load -i {output.place}"
         )

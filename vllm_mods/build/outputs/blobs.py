@@ -17,11 +17,10 @@ from typing import BinaryIO, NamedTuple, Protocol
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import oci
 from vllm_mods.build.oci import BuiltImage
-from vllm_mods.build.references import plain
 from vllm_mods.formats import tars
+from vllm_mods.images import names
 from vllm_mods.images.model import Base, Descriptor
-
-_CHUNK = 1 << 20
+from vllm_mods.images.streams import CHUNK, GZIP, ZSTD, CheckedStream, Source
 
 
 class Opener(Protocol):
@@ -48,16 +47,9 @@ class Blobs(NamedTuple):
 
     def pieces(self, one: Descriptor) -> Iterator[bytes]:
         """Yield the bytes of a layer. Raises ``TreeError`` if they are others than its digest says."""
-        hashed = hashlib.sha256()
         with self._open(one) as file:
-            while piece := file.read(_CHUNK):
-                hashed.update(piece)
-                yield piece
-        if f"sha256:{hashed.hexdigest()}" != one.digest:
-            raise TreeError(
-                f"layer {one.digest} of the base is damaged: its bytes have another digest",
-                hint="pull or build the base again",
-            )
+            checked = CheckedStream(file, one.digest, None, f"layer {one.digest} of the base")
+            yield from iter(lambda: checked.read(CHUNK), b"")
 
     def link(self, one: Descriptor, place: str) -> bool:
         """Give a layer a second name, if it is a file of its own on the same disk."""
@@ -90,15 +82,14 @@ def open_blobs(base: Base, near: str) -> Iterator[Blobs]:
     if not openers and base.where not in {"docker", "containerd"}:
         raise Refused(
             f"{base.where} does not give out the layers of {base.reference}; nothing was written",
-            hint=f"skopeo copy containers-storage:{plain(base.reference)} oci:DIR, then --base oci:DIR",
+            hint=f"skopeo copy containers-storage:{names.plain(base.reference)} oci:DIR, then --base oci:DIR",
         )
     folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(near)), prefix=".vllm-mods-")
     try:
-        if openers:
-            found = tuple(_opened(opener, folder) for opener in openers)
-        else:
-            found = _saved(base, folder)
-        yield Blobs(descriptors=found, folder=folder)
+        yield Blobs(
+            tuple(_opened(one, folder) for one in openers) if openers else _saved(base, folder),
+            folder=folder,
+        )
     finally:
         shutil.rmtree(folder)
 
@@ -110,67 +101,58 @@ def _opened(opener: Opener, folder: str) -> Descriptor:
 
 def _saved(base: Base, folder: str) -> tuple[Descriptor, ...]:
     """Let docker write out an image, and keep its layers under their digests."""
+    name = names.plain(base.reference)
+    found: dict[str, Descriptor] = {}
+    links: dict[str, str] = {}
+    manifest = b""
     with subprocess.Popen(
-        ["docker", "save", plain(base.reference)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ["docker", "save", name], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018
         try:
-            found, links, manifest = _unpacked(process.stdout, folder)
+            with tarfile.open(fileobj=process.stdout, mode="r|", tarinfo=tars.Info) as archive:
+                for member in archive:
+                    file = None if member.issym() else archive.extractfile(member)
+                    if member.issym():
+                        target = posixpath.join(posixpath.dirname(member.name), member.linkname)
+                        links[member.name] = posixpath.normpath(target)
+                    elif file is not None and member.name == "manifest.json":
+                        manifest = file.read()
+                    elif file is not None and _is_layer(member.name):
+                        found[member.name] = _kept(file, folder)
         except (tarfile.TarError, EOFError) as error:
             said = process.stderr.read().decode("utf-8", "replace").strip()
             raise TreeError(
-                f"docker save {plain(base.reference)} stopped in the middle: {said or error}",
-                hint="docker info",
+                f"docker save {name} stopped in the middle: {said or error}", hint="docker info"
             ) from error
     (entry,) = json.loads(manifest)
-    names = [links.get(name, name) for name in entry["Layers"]]
-    layers = tuple(found[name] for name in names)
+    layers = tuple(found[links.get(one, one)] for one in entry["Layers"])
     for layer, diff_id in zip(layers, base.diff_ids, strict=True):
         if layer.media_type == oci.LAYER and layer.digest != diff_id:
             raise TreeError(
                 f"docker gives layer {diff_id} out as {layer.digest}: its store is damaged",
-                hint=f"docker rmi {plain(base.reference)}  # then pull or build it again",
+                hint=f"docker rmi {name}  # then pull or build it again",
             )
     return layers
 
 
-def _unpacked(
-    stream: BinaryIO | object, folder: str
-) -> tuple[dict[str, Descriptor], dict[str, str], bytes]:
-    found: dict[str, Descriptor] = {}
-    links: dict[str, str] = {}
-    manifest = b""
-    with tarfile.open(fileobj=stream, mode="r|", tarinfo=tars.Info) as archive:  # type: ignore[call-overload]
-        for member in archive:
-            if member.issym():
-                target = posixpath.join(posixpath.dirname(member.name), member.linkname)
-                links[member.name] = posixpath.normpath(target)
-                continue
-            file = archive.extractfile(member)
-            if file is None:
-                continue
-            if member.name == "manifest.json":
-                manifest = file.read()
-            elif member.name.endswith("/layer.tar") or member.name.startswith("blobs/"):
-                found[member.name] = _kept(file, folder)
-    return found, links, manifest
+def _is_layer(name: str) -> bool:
+    return name.endswith("/layer.tar") or name.startswith("blobs/")
 
 
-def _kept(file: object, folder: str) -> Descriptor:
+def _kept(file: Source, folder: str) -> Descriptor:
     hashed = hashlib.sha256()
-    size = 0
     head = b""
     staged = os.path.join(folder, "staged")
     with open(staged, "wb") as out:
-        while piece := file.read(_CHUNK):  # type: ignore[attr-defined]
+        while piece := file.read(CHUNK):
             head = head or piece[:4]
             hashed.update(piece)
-            size += len(piece)
             out.write(piece)
+        size = out.tell()
     digest = f"sha256:{hashed.hexdigest()}"
     os.replace(staged, _place(folder, digest))
-    packed = "+gzip" if head.startswith(b"\x1f\x8b") else ""
-    packed = "+zstd" if head == b"\x28\xb5\x2f\xfd" else packed
+    packed = "+gzip" if head.startswith(GZIP) else "+zstd" if head == ZSTD else ""
     return Descriptor(oci.LAYER + packed, digest, size)
 
 

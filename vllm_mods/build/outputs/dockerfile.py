@@ -9,14 +9,14 @@ from typing import Any
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.output import write_folder
-from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.files import refusing
-from vllm_mods.build.references import plain
 from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.images import names
 from vllm_mods.images.model import Base
 
 
-def write(built: Built, base: Base, lock: PairingLock, folder: str) -> None:
+def write(built: BuiltImage, base: Base, lock: PairingLock, folder: str) -> None:
     """Make a folder with a Dockerfile and its context. Raises ``Refused`` if there is one already."""
     if os.path.lexists(folder) and os.listdir(folder):
         raise Refused(
@@ -24,14 +24,14 @@ def write(built: Built, base: Base, lock: PairingLock, folder: str) -> None:
         )
     folder = os.path.abspath(folder)
     with refusing(folder):
-        text = _text(base, lock, built.image.annotations)
-        write_folder(folder, {"Dockerfile": text.encode(), "layer.tar": built.image.layer})
+        text = _text(base, lock, built.annotations)
+        write_folder(folder, {"Dockerfile": text.encode(), "layer.tar": built.layer})
 
 
 def _text(base: Base, lock: PairingLock, labels: Mapping[str, str]) -> str:
     # The name that it has where it lies; a layout's or an archive's means nothing to a builder.
     is_file = base.where in {"oci-layout", "archive"}
-    named = lock.base.ref if is_file else plain(base.reference)
+    named = lock.base.ref if is_file else names.plain(base.reference)
     if base.where == "registry" and base.manifest_digest is not None:
         named = f"{named.partition('@')[0]}@{base.manifest_digest}"
     lines = [

@@ -6,18 +6,18 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable
 
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import archive
-from vllm_mods.build.building import Built
+from vllm_mods.build.oci import BuiltImage
 from vllm_mods.images import names
 
 # What opens an image store, by the place that a base lies in.
 PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman", "buildah": "buildah"}
 _DOCKER = "docker"
+TagLookup = Callable[[], str | None]
+"""Waits for what ``tagged`` answers."""
 _ID = re.compile("[0-9a-f]{64}")
 _WHOSE = {
     "docker": ["image", "inspect", "--format", "{{.Id}}"],
@@ -26,40 +26,23 @@ _WHOSE = {
 }
 
 
-class TagLookup(NamedTuple):
-    """A question to an engine that runs: which image a tag names."""
+def tagged(where: str, tag: str) -> str | None:
+    """Ask the engine ``where`` a base lies for the ID of what a tag names, None if it names nothing.
 
-    program: str
-    process: subprocess.Popen[bytes]
-
-
-@contextmanager
-def looking_up(where: str, tag: str) -> Iterator[TagLookup]:
-    """Ask the engine ``where`` a base lies, which answers while an image is made. Raises ``TreeError``."""
+    Raises ``TreeError``.
+    """
     program = PROGRAMS[where]
-    command = [program, *_WHOSE[program], _named(program, tag)]
-    with _installed(program):
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-    with process:
-        yield TagLookup(program, process)
-
-
-def answer(asked: TagLookup) -> str | None:
-    """Wait for the ID of what a tag names, None if it names nothing. Raises ``TreeError``."""
-    program, process = asked
-    out, err = process.communicate()
-    if process.returncode:
-        said = err.decode("utf-8", "replace").strip()
+    done = _run([program, *_WHOSE[program], _named(program, tag)])
+    if done.returncode:
+        said = _words(done.stderr)
         if any(words in said.lower() for words in ("no such", "not known", "not found")):
             return None
         raise _failed(program, said)
-    found = out.decode().strip()
+    found = _words(done.stdout)
     return found if ":" in found else f"sha256:{found}"
 
 
-def write(built: Built, where: str, tag: str, asked: TagLookup) -> str:
+def write(image: BuiltImage, where: str, tag: str, asked: TagLookup) -> str:
     """Load an image under a tag into the engine ``where`` its base lies, and return its ID.
 
     ``asked`` is what looks the tag up. Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where
@@ -67,8 +50,6 @@ def write(built: Built, where: str, tag: str, asked: TagLookup) -> str:
     fails. The tag is then as it was.
     """
     program = PROGRAMS[where]
-    image = built.image
-    tag = _named(program, tag)
     if image.manifest is None and where != _DOCKER:
         raise Refused(
             f"{where} wants to be told how a registry names the base's layers, and does not know "
@@ -76,19 +57,17 @@ def write(built: Built, where: str, tag: str, asked: TagLookup) -> str:
             hint=f"vllm-mods build … --output dockerfile:DIR, then `{program} build DIR`",
         )
     ours = {image.config_digest, image.manifest_digest}
-    there = answer(asked)
+    there = asked()
+    name = _named(program, tag)
     if there is not None and there not in ours:
-        raise moved(tag, there, image.config_digest)
+        raise moved(name, there, image.config_digest)
     if there is None:
-        there = _load(program, archive.thin(image, tag), tag)
-        if there is None:
-            with looking_up(where, tag) as again:
-                there = answer(again)
+        there = _load(program, archive.thin(image, name), name) or tagged(where, tag)
         if there is None or there not in ours:
             raise TreeError(
                 f"{program} took the image for {there or 'nothing'}, and it is "
                 f"{image.config_digest}",
-                hint=f"{program} rmi {tag}  # then try `--output dockerfile:DIR`",
+                hint=f"{program} rmi {name}  # then try `--output dockerfile:DIR`",
             )
     return there
 
@@ -114,9 +93,9 @@ def _load(program: str, data: bytes, tag: str) -> str | None:
                 file.write(data)
             done = _run([program, "pull", "--quiet", f"oci-archive:{place}"])
     if done.returncode == 0:
-        words = done.stdout.decode("utf-8", "replace").split()
+        words = _words(done.stdout).split()
         return f"sha256:{words[-1]}" if words and _ID.fullmatch(words[-1]) else None
-    said = done.stderr.decode("utf-8", "replace").strip()
+    said = _words(done.stderr)
     if program == _DOCKER and ("no such file" in said or "does not exist" in said):
         raise Refused(
             f"{tag}: docker no longer has every layer of the base ({said}); no tag was moved",
@@ -125,22 +104,17 @@ def _load(program: str, data: bytes, tag: str) -> str | None:
     raise _failed(program, said)
 
 
-def _run(command: list[str], data: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
-    nothing = subprocess.DEVNULL if data is None else None
-    with _installed(command[0]):
-        return subprocess.run(command, input=data, stdin=nothing, capture_output=True, check=False)
-
-
-@contextmanager
-def _installed(program: str) -> Iterator[None]:
+def _run(command: list[str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     try:
-        yield
+        return subprocess.run(command, input=data, capture_output=True, check=False)
     except FileNotFoundError as error:
         raise TreeError(
-            f"{program} is not installed here", hint="--output oci:DIR or dockerfile:DIR"
+            f"{command[0]} is not installed here", hint="--output oci:DIR or dockerfile:DIR"
         ) from error
-    except BrokenPipeError as error:
-        raise _failed(program, "it stopped in the middle") from error
+
+
+def _words(said: bytes) -> str:
+    return said.decode("utf-8", "replace").strip()
 
 
 def _failed(program: str, said: str) -> TreeError:

@@ -13,15 +13,14 @@ from typing import Any
 
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.build import archive, oci
-from vllm_mods.build.archive import ArchivedBlob
-from vllm_mods.build.building import Built
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.blobs import Blobs, open_blobs
 from vllm_mods.build.outputs.engine import moved
-from vllm_mods.images.model import Base
+from vllm_mods.images.model import Base, digest_of
+from vllm_mods.images.oci import TAG
 
 
-def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
+def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> None:
     """Add an image to an OCI layout, which is made if it is not there; an index of several if there are.
 
     Blobs of the base are linked where that goes, else copied. index.json comes last and in one
@@ -31,7 +30,7 @@ def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
     others = _others(folder)
     with refusing(folder), contextlib.ExitStack() as stack:
         below = [stack.enter_context(open_blobs(base, folder)) for _, base in images]
-        ours = [blobs.named(one.image) for (one, _), blobs in zip(images, below, strict=True)]
+        ours = [blobs.named(one) for (one, _), blobs in zip(images, below, strict=True)]
         top = ours[0].manifest if len(ours) == 1 else oci.platforms(ours)
         if top is None:
             raise ValueError("an image in a layout has a manifest")
@@ -46,9 +45,9 @@ def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
                     made.append(path)
             for image, blobs in zip(ours, below, strict=True):
                 _fill(folder, image, blobs, made)
-            _put(f"{folder}/{oci.blob_path(oci.digest(top))}", iter((top,)), made)
-            _put(f"{folder}/oci-layout", iter((oci.LAYOUT,)), made)
-            whole_or_nothing(f"{folder}/index.json", iter((index,)), replace=True)
+            _put(f"{folder}/{oci.blob_path(digest_of(top))}", (top,), made)
+            _put(f"{folder}/oci-layout", (oci.LAYOUT,), made)
+            whole_or_nothing(f"{folder}/index.json", (index,), replace=True)
         except BaseException:
             for path in reversed(made):
                 os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
@@ -56,8 +55,10 @@ def layout(images: Sequence[tuple[Built, Base]], folder: str, tag: str) -> None:
 
 
 def _fill(folder: str, image: BuiltImage, blobs: Blobs, made: list[str]) -> None:
-    for digest, data in _own(image).items():
-        _put(f"{folder}/{oci.blob_path(digest)}", iter((data,)), made)
+    manifest = image.manifest or b""
+    ours = {image.config_digest: image.config, digest_of(manifest): manifest}
+    for digest, data in (*ours.items(), image.layer_blob):
+        _put(f"{folder}/{oci.blob_path(digest)}", (data,), made)
     for blob in blobs.descriptors:
         place = f"{folder}/{oci.blob_path(blob.digest)}"
         if not os.path.exists(place) and blobs.link(blob, place):
@@ -65,12 +66,12 @@ def _fill(folder: str, image: BuiltImage, blobs: Blobs, made: list[str]) -> None
         _put(place, blobs.pieces(blob), made)
 
 
-def archived(built: Built, base: Base, file: str, tag: str) -> None:
+def archived(built: BuiltImage, base: Base, file: str, tag: str) -> None:
     """Write an image as one tar, an OCI archive and a docker archive at once."""
     with refusing(file), open_blobs(base, file) as blobs:
-        image = blobs.named(built.image)
-        parts = (ArchivedBlob(one.digest, one.size, blobs.pieces(one)) for one in blobs.descriptors)
-        whole_or_nothing(file, archive.whole(image, tag, parts))
+        image = blobs.named(built)
+        below = ((one, blobs.pieces(one)) for one in blobs.descriptors)
+        whole_or_nothing(file, archive.whole(image, tag, below))
 
 
 def whole_or_nothing(path: str, pieces: Iterable[bytes], *, replace: bool = False) -> None:
@@ -127,23 +128,14 @@ def _index(top: bytes, others: list[dict[str, Any]], tag: str) -> bytes | None:
     mine = json.loads(made)["manifests"][-1]
     for other in others:
         names = other.get("annotations") or {}
-        if names.get(oci.REF_NAME) == mine["annotations"][oci.REF_NAME]:
+        if names.get(TAG) == mine["annotations"][TAG]:
             if other.get("digest") == mine["digest"]:
                 return None
             raise moved(tag, str(other.get("digest")), mine["digest"])
     return made
 
 
-def _own(image: BuiltImage) -> dict[str, bytes]:
-    manifest = image.manifest or b""
-    return {
-        image.config_digest: image.config,
-        **dict([image.layer_blob]),
-        oci.digest(manifest): manifest,
-    }
-
-
-def _put(path: str, pieces: Iterator[bytes], made: list[str]) -> None:
+def _put(path: str, pieces: Iterable[bytes], made: list[str]) -> None:
     if not os.path.exists(path):
         whole_or_nothing(path, pieces)
         made.append(path)

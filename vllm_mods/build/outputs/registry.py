@@ -10,19 +10,17 @@ from urllib.parse import urljoin
 
 import requests
 
-from vllm_mods.base.errors import Refused, TreeError, VllmModsError
+from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.build import oci
-from vllm_mods.build.building import Built
 from vllm_mods.build.oci import BuiltImage
 from vllm_mods.build.outputs.engine import moved
-from vllm_mods.build.references import plain
 from vllm_mods.images import names, referrers
 from vllm_mods.images import oci as reading
-from vllm_mods.images.model import Base, Descriptor
+from vllm_mods.images.model import Base, Descriptor, digest_of
 from vllm_mods.images.names import Name
 from vllm_mods.images.registry import ACCEPT, Client
 
-_OK, _CREATED, _ACCEPTED = 200, 201, 202
+_OK, _CREATED, _ACCEPTED, _NOT_FOUND = 200, 201, 202, 404
 
 
 class Attachment(NamedTuple):
@@ -62,7 +60,7 @@ class Pushed(NamedTuple):
     sent: int
 
 
-def prepare(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Push:
+def prepare(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Push:
     """Ask what a push of an image, or of an index of several, to ``ref`` needs; without a tag in it, under ``tag``.
 
     Raises ``Refused`` for a tag that is taken and for a base that no registry's name is known of,
@@ -73,7 +71,7 @@ def prepare(images: Sequence[tuple[Built, Base]], ref: str, tag: str) -> Push:
         target = target._replace(tag=tag.rpartition(":")[2])
     source = _source(images[0][1], target)
     client = Pusher(target, os.environ, source)
-    ours = tuple(oci.with_layers(built.image, _layers(base, source)) for built, base in images)
+    ours = tuple(oci.with_layers(built, _layers(base, source)) for built, base in images)
     written = [one.manifest or b"" for one in ours]
     manifests = tuple(map(oci.described, written))
     top = written[0] if len(ours) == 1 else oci.platforms(ours)
@@ -121,7 +119,7 @@ def _source(base: Base, target: Name) -> Name | None:
     if base.where in {"oci-layout", "archive"}:
         return None
     try:
-        source = names.parse(plain(base.reference))
+        source = names.parse(names.plain(base.reference))
     except VllmModsError:
         return None
     return source if source.host == target.host else None
@@ -146,7 +144,7 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
         raise Refused(
             f"{source} is another image by now: its configuration is {config}, and that of the base "
             f"here {base.config_digest}; nothing was pushed",
-            hint=f"push the base first: docker push {plain(base.reference)}",
+            hint=f"push the base first: docker push {names.plain(base.reference)}",
         )
     return tuple(reading.descriptor(layer) for layer in document["layers"])
 
@@ -161,10 +159,10 @@ class Pusher(Client):
 
     def digest_of_tag(self) -> str | None:
         """Return what the tag stands for now, None if it is free."""
-        response = self._ask("HEAD", f"manifests/{self.name.tag}", headers={"Accept": ACCEPT})
-        if response.status_code == requests.codes.not_found:
+        path = f"manifests/{self.name.tag}"
+        response = self._ask("HEAD", path, {_OK, _NOT_FOUND}, headers={"Accept": ACCEPT})
+        if response.status_code == _NOT_FOUND:
             return None
-        self._check(response, _OK)
         return response.headers.get("Docker-Content-Digest", "(unknown)")
 
     def images_of(self, top: Descriptor) -> list[tuple[Descriptor, str | None]]:
@@ -187,17 +185,13 @@ class Pusher(Client):
     def take(self, layer: Descriptor, base: Base) -> None:
         """Have a layer of the base in this repository, without sending it."""
         if self._source is not None and self._source.repository != self.name.repository:
-            response = self._ask(
-                "POST",
-                "blobs/uploads/",
-                params={"mount": layer.digest, "from": self._source.repository},
-            )
+            wanted = {"mount": layer.digest, "from": self._source.repository}
+            answers = {_CREATED, _ACCEPTED}
+            response = self._ask("POST", "blobs/uploads/", answers, params=wanted)
             if response.status_code == _CREATED:
                 return
-            if response.status_code == _ACCEPTED:  # not mounted, an upload was begun instead
-                self._ask("DELETE", response.headers.get("Location", ""))
-            else:
-                self._check(response, _CREATED)
+            # not mounted, an upload was begun instead
+            self._ask("DELETE", response.headers.get("Location", ""))
         elif self._ask("HEAD", f"blobs/{layer.digest}").status_code == _OK:
             return
         raise Refused(
@@ -205,7 +199,7 @@ class Pusher(Client):
             f"({layer.size:,} bytes) in this repository and does not mount it from "
             f"{self._source.repository if self._source else 'another registry'}; the base is not "
             "uploaded unasked, and no tag was moved",
-            hint=f"skopeo copy docker://{plain(base.reference)} "
+            hint=f"skopeo copy docker://{names.plain(base.reference)} "
             f"docker://{self.name.host}/{self.name.repository}:base  # then push again",
         )
 
@@ -213,8 +207,7 @@ class Pusher(Client):
         """Send a blob, unless it is there."""
         if self._ask("HEAD", f"blobs/{digest}").status_code == _OK:
             return
-        begun = self._ask("POST", "blobs/uploads/")
-        self._check(begun, _ACCEPTED)
+        begun = self._ask("POST", "blobs/uploads/", {_ACCEPTED})
         place = urljoin(begun.url, begun.headers.get("Location", ""))
         joint = "&" if "?" in place else "?"
         self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
@@ -222,7 +215,7 @@ class Pusher(Client):
     def upload_parts(self, artifact: Attachment) -> None:
         """Send the blobs of an artifact, all but its manifest."""
         for data in (oci.EMPTY, *(data for _, data in artifact.blobs)):
-            self.upload(oci.digest(data), data)
+            self.upload(digest_of(data), data)
 
     def put_manifest(self, data: bytes, of: Descriptor, tag: str | None = None) -> bool:
         """Send a manifest under its digest or a tag; tell whether its subject is kept track of."""
@@ -237,20 +230,19 @@ class Pusher(Client):
         there = {one.get("digest") for one in entries}
         new = []
         for one in artifacts:
-            manifest = oci.artifact(one.kind, one.blobs, subject=subject)
-            if oci.digest(manifest) not in there:
+            manifest = oci.attached(one.kind, one.blobs, subject)
+            described = oci.described(manifest)
+            if described.digest not in there:
                 self.upload_parts(one)
-                kept |= self.put_manifest(manifest, oci.described(manifest))
-                new.append(oci.artifact_entry(manifest, one.kind))
+                kept |= self.put_manifest(manifest, described)
+                new.append(oci.entry(manifest, artifactType=one.kind))
         if new and not kept:
             index = oci.index_of([*entries, *new])
             self.put_manifest(index, oci.described(index), referrers.tag(subject.digest))
 
     def _put(self, path: str, data: bytes, kind: str) -> requests.Response:
         self.sent += len(data)
-        response = self._ask("PUT", path, data=data, headers={"Content-Type": kind})
-        self._check(response, _CREATED)
-        return response
+        return self._ask("PUT", path, {_CREATED}, data=data, headers={"Content-Type": kind})
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
         """Ask for the right to write here and, in the same token, to read where layers come from."""
@@ -258,13 +250,3 @@ class Pusher(Client):
         if self._source is not None:
             scopes.append(f"repository:{self._source.repository}:pull")
         return super()._token({**wanted, "scope": scopes}, login)  # type: ignore[dict-item]
-
-    def _check(self, response: requests.Response, expected: int) -> None:
-        if response.status_code == expected:
-            return
-        said = f"the registry answered {response.status_code} {response.reason or ''}".rstrip()
-        hint = "try again later"
-        if response.status_code in {401, 403}:
-            said += ": it does not let you write there"
-            hint = f"docker login {self.name.host}"
-        raise TreeError(f"{self.name}: {said}; no tag was moved", hint=hint)

@@ -1,34 +1,31 @@
-"""``vllm-mods run PAIRING``."""
+"""``vllm-mods run``, ``ps``, ``logs`` and ``stop``: containers that serve."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import click
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import EXIT_OK, Refused, TreeError, UsageError
-from vllm_mods.cli import command_check, options
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, TreeError, UsageError
+from vllm_mods.cli import answers, command_check, options
 from vllm_mods.cli.evidence import mods_of, say
+from vllm_mods.cli.manner import option
 from vllm_mods.cli.serving import Asked, asked, serving
-from vllm_mods.run import engine, evidence, start, waiting
-from vllm_mods.run.service import LOCK_LABEL
-from vllm_mods.trees.image import open_image
+from vllm_mods.run import engine, evidence, service, waiting
+from vllm_mods.run.service import LOCK_LABEL, PAIRING_LABEL, StartOptions
 
 
 @click.command(name="run")
-@click.argument("name", metavar="PAIRING", shell_complete=options.complete_pairings)
+@options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @serving
-@click.option(
-    "--engine", "program", type=click.Choice(engine.PROGRAMS), help="[what has the image]."
-)
-@click.option("--env-file", "env_files", multiple=True, metavar="FILE", help="Secrets: HF_TOKEN=….")
-@click.option("--print", "shown", is_flag=True, help="Print the line; start nothing.")
-@click.option("--wait", is_flag=True, help="Until it serves; then tell whether the mods' code ran.")
+@option("--engine", "[what has the image].", "program", type=click.Choice(engine.PROGRAMS))
+@option("--env-file FILE", "Secrets: HF_TOKEN=….", "env_files", multiple=True)
+@option("--print", "Print the line; start nothing.", "shown")
+@option("--wait", "Until it serves; then tell whether the mods' code ran.")
 @options.libraries
-def command(
+def run(
     name: str,
     arguments: tuple[str, ...],
     *,
@@ -36,16 +33,15 @@ def command(
     env_files: tuple[str, ...],
     shown: bool,
     wait: bool,
-    libraries: tuple[str, ...],
-    **given: Any,  # noqa: ANN401  (what ``serving`` adds)
+    given: StartOptions,
 ) -> int:
     """Start a pairing's image as a container that serves.
 
     The image is the one that `build` made of the pairing's lock, in docker or podman. ARGUMENTs come
     behind the command in it; what the vLLM in it would not take is refused, as by serve-check. `ps`, `logs` and `stop` are for what this started.
     """
-    library = options.open_library(libraries)
-    found = asked(library, name, arguments, **given)
+    library = options.open_library()
+    found = asked(library, name, arguments, given)
     if found.service.cluster:
         raise UsageError(
             f"{name} is for a cluster: each of its nodes starts a container of its own",
@@ -53,20 +49,20 @@ def command(
         )
     if shown:
         first = program or next(iter(engine.found()), engine.PROGRAMS[0])
-        click.echo(shlex.join(start.line(first, found.service, env_files=env_files)))
+        click.echo(shlex.join(service.line(first, found.service, env_files=env_files)))
         return EXIT_OK
     chosen = _with_image(found, program)
     _check(found, chosen)
     one = found.service
-    identity = engine.start(start.line(chosen, one, env_files=env_files), one.name)
+    identity = engine.start(service.line(chosen, one, env_files=env_files), one.name)
     click.echo(f"{one.name}: {chosen} {identity[:12]}, http://localhost:{one.port}")
     if not wait:
-        options.hint(f"vllm-mods logs {found.service.name}")
+        answers.hint(f"vllm-mods logs {found.service.name}")
         return EXIT_OK
     waiting.wait(one, chosen)
     there = engine.container(one.name, chosen)
     seen = evidence.of_mods(mods_of(library, (name,)), engine.log(there)[: limits.LOG])
-    return say(seen, as_json=False)
+    return say(seen)
 
 
 def _check(found: Asked, program: str) -> None:
@@ -76,11 +72,10 @@ def _check(found: Asked, program: str) -> None:
     asked = of_lock._replace(argv=(*of_lock.argv, *one.arguments), name=one.pairing)
     reference = f"{program}:{one.image}"
     try:
-        tree = open_image(reference, spec=f"image:{reference}", named=f"/{found.site_root}")
+        tree = options.open_image(f"image:{reference}", reference, in_image=f"/{found.site_root}")
     except (TreeError, UsageError) as error:
-        options.note(f"the command is not checked: {error.message}")
+        answers.note(f"the command is not checked: {error.message}")
         return
-    options.close_later(tree)
     command_check.demand(asked, tree)
 
 
@@ -102,3 +97,36 @@ def _with_image(found: Asked, program: str | None) -> str:
         f"{' and '.join(engine.installed(program))}: no image {image}",
         hint=f"vllm-mods build {found.wanted.name}",
     )
+
+
+_TABLE = "table {{.Names}}\t{{.Image}}\t{{.Status}}"
+
+
+@click.command(name="ps")
+def ps() -> int:
+    """List the containers that `run` started, as docker and podman list them."""
+    arguments = ("ps", "--all", "--filter", f"label={PAIRING_LABEL}", "--format", _TABLE)
+    codes = [engine.shown(program, arguments) for program in engine.installed()]
+    return EXIT_NO if any(codes) else EXIT_OK
+
+
+@click.command(name="logs")
+@click.argument("name", metavar="CONTAINER")
+@option("--follow", "Go on with what it says.")
+def logs(name: str, *, follow: bool) -> int:
+    """Print what a container that `run` started has said. CONTAINER is the pairing's name, if not said otherwise."""
+    there = engine.own(name)
+    arguments = ["logs", *(["--follow"] if follow else []), there.name]
+    return EXIT_NO if engine.shown(there.program, arguments) else EXIT_OK
+
+
+@click.command(name="stop")
+@click.argument("name", metavar="CONTAINER")
+@option("--keep", "Keep the container, and with it its log.")
+def stop(name: str, *, keep: bool) -> None:
+    """Stop a container that `run` started, and remove it. Its image stays."""
+    there = engine.own(name)
+    engine.call(there.program, "stop", there.name)
+    if not keep:
+        engine.call(there.program, "rm", there.name)
+    click.echo(f"{there.name}: {'stopped' if keep else 'stopped and removed'}")

@@ -1,0 +1,98 @@
+"""What a command prints: its answer, as JSON or in words, and on stderr what happened on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK
+from vllm_mods.base.model import Verdict
+from vllm_mods.cli import manner, shown
+from vllm_mods.formats.decode import encode
+from vllm_mods.report.data import SCHEMA
+
+BEGIN = "\r\033[K"
+"""Goes to the beginning of a terminal's line, and empties it."""
+_GOOD, _FINE, _BAD = "green", "cyan", "red"
+_COLOURS = {
+    Verdict.APPLIES: _GOOD,
+    Verdict.MOVED: _GOOD,
+    Verdict.APPLIED: _FINE,
+    Verdict.UPSTREAM: _FINE,
+}
+
+
+def answer(
+    data: dict[str, Any], words: str | None, *, ok: bool = True, next_step: str | None = None
+) -> int:
+    """Print an answer as --json asks for it, else in words, and what to do next; return the exit code."""
+    if manner.as_json():
+        print_json(data)
+    else:
+        if words is not None:
+            click.echo(words)
+        hint(next_step)
+    return EXIT_OK if ok else EXIT_NO
+
+
+def print_json(data: dict[str, Any]) -> None:
+    """Print one object on stdout; what is a ``NamedTuple`` in it is an object too."""
+    click.echo(json.dumps(encode({"schema": SCHEMA, **data}), indent=2))
+    remember("answered", thing=True)
+
+
+def remember(name: str, thing: object) -> None:
+    """Keep something for the report of a bug that comes later in this run."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.obj is not None:
+        context.obj[name] = thing
+
+
+def note(text: str) -> None:
+    """Tell on stderr what happened on the way."""
+    click.echo(f"note: {text}", err=True)
+
+
+def hint(text: str | None) -> None:
+    """Say on stderr what to do next, if anything is known."""
+    if text is not None:
+        click.echo(f"\nhint: {text}", err=True)
+
+
+def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> str:
+    """Colour a verdict, or words about it, on a terminal that wants colour; the word alone says it all."""
+    said = verdict.value if words is None else words
+    if not shown.colored(err=err):
+        return said
+    return shown.styled(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
+
+
+def progress() -> Callable[[str, int, int | None], None] | None:
+    """Return a function that shows a transfer on stderr, None where nobody watches."""
+    if not watched():
+        return None
+
+    def show(what: str, done: int, total: int | None) -> None:
+        amount = f"{done / 1e6:.1f}" + (f" of {total / 1e6:.1f}" if total else "") + " MB"
+        show_line(f"{what}: {amount}", last=total is not None and done >= total)
+
+    return show
+
+
+def watched() -> bool:
+    """Tell whether somebody sees what is on its way: stderr is a terminal that can take a line back."""
+    quiet = getattr(sys.stderr, "quiet", False)
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not quiet
+
+
+def show_line(text: str, *, last: bool) -> None:
+    """Put a line of progress in place of the one before; the last one goes at once."""
+    shown.steer(BEGIN)
+    sys.stderr.write(text)
+    shown.steer(BEGIN if last else "")
+    sys.stderr.flush()

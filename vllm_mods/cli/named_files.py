@@ -1,0 +1,45 @@
+"""Files that an argument names: read, or written in one step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import click
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.output import write_whole
+
+
+@contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """Open a file to read, standard input for ``-``. Raises ``UsageError`` for what cannot be read."""
+    try:
+        if path == "-":
+            yield sys.stdin.buffer
+        else:
+            with open(path, "rb") as file:
+                yield file
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", hint=f"ls -la {path}"
+        ) from error
+
+
+def write(path: str, data: bytes) -> None:
+    """Write a file, or replace it, and say so. Raises ``UsageError``."""
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {path}", err=True)
+
+
+def write_new(path: str, data: bytes) -> None:
+    """Write a file that is not there yet, and say so. Raises ``UsageError``."""
+    if os.path.lexists(path):
+        raise UsageError(f"{path} is there already", hint="name another file, or remove it")
+    write(path, data)
