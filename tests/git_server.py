@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vllm_mods.making import fetching_git
+from vllm_mods.making import fetching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,8 +97,8 @@ def serving(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, 
     server.socket = context.wrap_socket(server.socket, server_side=True)
     port = server.server_port
     monkeypatch.setenv("GIT_SSL_CAINFO", str(root / "cert.pem"))
-    here = {**fetching_git._SETTINGS, "http.curloptResolve": f"{HOST}:{port}:127.0.0.1"}
-    monkeypatch.setattr(fetching_git, "_SETTINGS", here)
+    here = {**fetching._SETTINGS, "http.curloptResolve": f"{HOST}:{port}:127.0.0.1"}
+    monkeypatch.setattr(fetching, "_SETTINGS", here)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

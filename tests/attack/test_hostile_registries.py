@@ -12,7 +12,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Mod
 from vllm_mods.library import mod_folder
-from vllm_mods.making import each_entry, entry_places
+from vllm_mods.making import each_entry, entry_runs
 from vllm_mods.making.compose import Wanted
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.recording import Limits
@@ -124,9 +124,9 @@ def test_too_much_said_of_entries_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 )  # fmt: skip
 def test_no_line_that_is_said_of_entries_breaks_anything(line: bytes) -> None:
     good = b'{"point": "a:1:0:list", "index": 0}\n{"point": "a:1:0:list", "index": 1}\n'
-    assert len(entry_places.read(good + line)) <= 1
-    for place in entry_places.read(line + b"\n" + good):
-        assert len(set(entry_places.names(place, "mine"))) == 2
+    assert len(entry_runs.read(good + line)) <= 1
+    for place in entry_runs.read(line + b"\n" + good):
+        assert len(set(entry_runs.names(place, "mine"))) == 2
 
 
 @pytest.mark.slow
@@ -169,12 +169,12 @@ def test_nothing_of_a_run_is_there_for_the_next(trace: str) -> None:
 
 @pytest.mark.parametrize("line", ['{"point": "x", "index": "many"}', '{"a":' * 100_000])
 def test_what_a_program_writes_there_itself_counts_no_entries(line: str) -> None:
-    assert entry_places.largest(line.encode()) == 0
-    assert entry_places.read(line.encode()) == ()
+    assert entry_runs.largest(line.encode()) == 0
+    assert entry_runs.read(line.encode()) == ()
 
 
 def test_names_that_are_one_behind_the_mods_own_are_numbers() -> None:
     """Else the one's folder would be the other's."""
-    entries = tuple(entry_places.Entry({".name": name}, (), None) for name in ("a", "mine-a"))
-    place = entry_places.EntryPlace("/x.py:1:0:list", "list", entries)
-    assert entry_places.names(place, "mine") == ["mine-1", "mine-2"]
+    entries = tuple(entry_runs.Entry({".name": name}, (), None) for name in ("a", "mine-a"))
+    place = entry_runs.EntryPlace("/x.py:1:0:list", "list", entries)
+    assert entry_runs.names(place, "mine") == ["mine-1", "mine-2"]

@@ -40,7 +40,7 @@ from vllm_mods.images import docker, layer, names, oci, referrers, storage, stre
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
 from vllm_mods.lint import places
-from vllm_mods.making import entries, entry_places, folder, reading, watching, words
+from vllm_mods.making import entries, entry_runs, folder, reading, watching, words
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
@@ -468,7 +468,7 @@ ENOUGH: dict[
     "SCRIPT": (9, "9 bytes is the most", lambda _: bash.read("echo " * 9)),
     "LINTED": (9, "is larger than a script", linted),
     "SCRIPT_NESTING": (9, "nested too deeply", lambda _: bash.read("( " * 20 + "a" + " )" * 20)),
-    "ENTRIES": (2, r"\(\)", lambda _: said(entry_places.read(ENTRIES))),
+    "ENTRIES": (2, r"\(\)", lambda _: said(entry_runs.read(ENTRIES))),
     "POINTS": (9, "more than is looked at: 9 bytes", gone_over),
     "SCRIPT_COMMANDS": (
         99,

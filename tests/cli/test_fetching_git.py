@@ -13,7 +13,7 @@ from mod_folders import FAST, LOADER, SITE, TOP
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.making import fetching, fetching_git, from_folder, over_releases, served
+from vllm_mods.making import fetching, from_script, over_releases, served
 from vllm_mods.making import folder as launcher
 from vllm_mods.making.compose import Wanted
 from vllm_mods.making.recording import Limits
@@ -127,7 +127,7 @@ def test_it_is_taken_once_for_all_releases(tmp_path: Path, shelf: Shelf) -> None
         for version, head in (("0.21.0", ""), ("0.22.0", "# moved\n"))
     ]
     fetcher = fetching.Fetcher(lambda _: None)
-    made, _ = from_folder.make(
+    made, _ = from_script.make(
         source, Wanted("mine"), trees, Limits(seconds=60), lambda _: None, fetcher=fetcher
     )
     assert [one.asked[1] for one in fetcher.repositories.values()] == ["HEAD", "pull/7/head"]
@@ -207,7 +207,7 @@ def test_nothing_of_a_repository_runs_here(
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "ext:file:https")
     place = tmp_path / "bare"
     place.mkdir()
-    taken = fetching_git.take((shelf.url, "pull/7/head", 1), str(place))
+    taken = fetching.take_repository((shelf.url, "pull/7/head", 1), str(place))
     assert taken.commit == shelf.pull
     assert not ran.exists()
     assert not os.listdir(place / "hooks") if (place / "hooks").exists() else True
@@ -220,19 +220,27 @@ def test_more_than_a_mod_may_have_is_not_taken(
     small = limits.Limit(1 << 10, "bytes", "all of a mod")
     monkeypatch.setattr(limits, "MOD_BYTES", small)
     with pytest.raises(TreeError, match="more than 1 KiB"):
-        fetching_git.take((shelf.url, "main", 0), str(tmp_path))
+        fetching.take_repository((shelf.url, "main", 0), str(tmp_path))
+
+
+def test_a_machine_without_git_is_no_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TreeError, match="No such file or directory: 'git'"):
+        fetching.take_repository(("https://git.example/x", "HEAD", 0), str(tmp_path))
 
 
 @pytest.mark.parametrize("url", ["file:///", "http://git.example/x", "ext::sh -c touch% /tmp/x"])
 def test_no_other_protocol_is_spoken(tmp_path: Path, url: str) -> None:
     with pytest.raises(TreeError, match=r"not allowed|ext"):
-        fetching_git.take((url, "HEAD", 0), str(tmp_path))
+        fetching.take_repository((url, "HEAD", 0), str(tmp_path))
 
 
 @pytest.mark.slow
 def test_a_redirect_is_not_followed(tmp_path: Path, shelf: Shelf) -> None:
     with pytest.raises(TreeError):
-        fetching_git.take((shelf.url.replace("vllm.git", "moved.git"), "HEAD", 0), str(tmp_path))
+        fetching.take_repository(
+            (shelf.url.replace("vllm.git", "moved.git"), "HEAD", 0), str(tmp_path)
+        )
 
 
 @pytest.mark.parametrize(
@@ -263,6 +271,6 @@ def test_what_a_recording_says_that_it_asked_for_is_looked_at(tmp_path: Path) ->
         b'["https://h/x", "--upload-pack=touch x", 0]\n["--upload-pack=x", "HEAD", 0]\nnot json\n{}\n'
         b'[1, 2, 3]\n["https://h/x", "HEAD", -1]\n["https://h/x", "HEAD", true]\n["https://h/x", "a", 2]\n'
     )
-    assert [*fetching_git.asked(str(tmp_path))] == [("https://h/x", "a", 2)]
+    assert [*fetching.asked(str(tmp_path))] == [("https://h/x", "a", 2)]
     with pytest.raises(UsageError):
         fetching.check("--upload-pack=x")

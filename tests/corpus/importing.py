@@ -12,7 +12,7 @@ from corpus.running import Effect, digest
 from vllm_mods.base import versions
 from vllm_mods.base.errors import Refused
 from vllm_mods.library import mod_folder
-from vllm_mods.making import from_folder
+from vllm_mods.making import from_script
 from vllm_mods.making.compose import Wanted
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.over_releases import Release
@@ -43,10 +43,10 @@ def trees() -> tuple[Release, ...]:
     )
 
 
-def made_of(files: dict[str, str], wanted: Wanted) -> from_folder.FolderMade:
+def made_of(files: dict[str, str], wanted: Wanted) -> from_script.FolderMade:
     """Make a mod of a script, by reading or by running it. Raises ``Refused``."""
     source = LauncherFolder("mine", "mine", {path: text.encode() for path, text in files.items()})
-    return from_folder.make(source, wanted, trees(), Limits(seconds=60), lambda _: None)
+    return from_script.make(source, wanted, trees(), Limits(seconds=60), lambda _: None)
 
 
 def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:

@@ -16,13 +16,11 @@ from vllm_mods.cli import answers, manner, new, options, shown
 from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library import mod_folder
 from vllm_mods.making import (
-    advice,
     building,
     compose,
     each_entry,
     exporting,
     folder,
-    from_folder,
     from_script,
     over_releases,
     reading,
@@ -151,7 +149,9 @@ def _finish(
     understood = from_script.understand(effects, tree)
     name = asked.name or _slug(source.name)
     made: Made | None = None
-    wanted = advice.stated(compose.Wanted(name, asked.summary, asked.terms, asked.spec), effects)
+    wanted = from_script.stated(
+        compose.Wanted(name, asked.summary, asked.terms, asked.spec), effects
+    )
     wanted = wanted._replace(fetched=fetcher.files())
     if asked.limits is not None:
         wanted = wanted._replace(python=from_script.installed(effects))
@@ -179,10 +179,10 @@ def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
         return reading.read(source.name, source.files, None, fetched)
 
     with contextlib.suppress(BashError):  # the run says what is wrong with the script
-        wanted = advice.stated(wanted, _effects(asked, fetcher, read))
+        wanted = from_script.stated(wanted, _effects(asked, fetcher, read))
     limits = (asked.limits or Limits())._replace(fetched=fetcher.taken)
     takes = fetcher if asked.fetch else None
-    made, handed = from_folder.make(source, wanted, releases, limits, _progress, fetcher=takes)
+    made, handed = from_script.make(source, wanted, releases, limits, _progress, fetcher=takes)
     if handed:
         answers.note(f"it was run, because reading does not tell: {handed}")
     told = Made(made.files, None, made.unknown, made.told, made.rows)

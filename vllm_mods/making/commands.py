@@ -8,7 +8,7 @@ import posixpath
 import re
 from collections.abc import Callable
 
-from vllm_mods.making import advice, conditions, fetching, file_commands, tools
+from vllm_mods.making import fetching, file_commands, tools, words
 from vllm_mods.making.effects import Advise, Clear
 from vllm_mods.making.shell_state import DONE, EndedError, Result, ShellCommand, ShellState
 from vllm_mods.scripts import bash, statements
@@ -29,6 +29,12 @@ _SURE = {
     "false": Result(status=False, out=""),
 }
 _IN_IMAGES = {"bash", "sh", "patch", "git", "python3", "python", "pip", "sed"}
+# What tells that the flags behind it are for `vllm serve`, and what that they are for another program.
+_ASKED = re.compile(
+    r"(?i)\b(?:use|add|with|pass|set|serve|needs?|flags?|arguments?|parameters?|options?)\b"
+)
+_FLAG = re.compile(r"--[a-z][a-z0-9-]*(?:\.[\w.-]+)?(?:=\S+)?")
+_OTHERS = re.compile(r"\b(?:git|pip3?|uv|patch|docker|curl|wget|apt|ray|cmake|python3?)\b")
 
 
 def run(shell: ShellState, command: ShellCommand) -> Result:  # noqa: PLR0911  (one for each kind)
@@ -70,9 +76,25 @@ def _echo(shell: ShellState, command: ShellCommand) -> Result:
     bare = argv[:1] == ["-n"]
     plain = bare or not (argv and argv[0].startswith("-"))
     text = " ".join(argv[bare:])
-    if args := advice.flags(text):
+    if args := _flags(text):
         shell.effects.append(Advise(command.place, args))
     return Result(status=True, out=text + "\n" * (not bare) if plain else None)
+
+
+def _flags(text: str) -> tuple[str, ...]:
+    """Return the flags that a text asks for: it has to end with them, each with a value or none."""
+    before, dashes, after = text.partition("--")
+    words = re.sub(r"[\s.;,!)'\"]*$", "", f"{dashes}{after}").split()
+    asked = not before.strip() or _ASKED.search(before)
+    if not words or not asked or _OTHERS.search(before):
+        return ()
+    found: list[str] = []
+    for word, last in zip(words, ("", *words), strict=False):
+        is_value = not word.startswith("-") and last.startswith("--") and "=" not in last
+        if not (_FLAG.fullmatch(word) or is_value):
+            return ()
+        found.append(word)
+    return () if "--chat-template" in found else tuple(found)  # a template brings that itself
 
 
 def _printf(_shell: ShellState, command: ShellCommand) -> Result:
@@ -133,7 +155,7 @@ def _field(line: str, number: int) -> str:
 
 
 def _test(shell: ShellState, command: ShellCommand) -> Result:
-    return Result(conditions.evaluate(shell, command.argv[1:]), "")
+    return Result(words.evaluate(shell, command.argv[1:]), "")
 
 
 def _command(shell: ShellState, command: ShellCommand) -> Result:

@@ -16,10 +16,9 @@ from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.base.model import FileChange, Mod, Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.library import mod_folder
-from vllm_mods.making import compose, entry_places, scratch_copy
+from vllm_mods.making import compose, entry_runs, scratch_copy
 from vllm_mods.making.compose import Composed, Wanted
-from vllm_mods.making.entry_places import EntryPlace
-from vllm_mods.making.entry_runs import EntryRuns, State, between
+from vllm_mods.making.entry_runs import EntryPlace, EntryRuns, State, between
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.recording import Limits
 from vllm_mods.planning import dependencies, patching, planner
@@ -69,7 +68,7 @@ def make(
             )
         wanted = wanted._replace(python=tuple(dict.fromkeys((*wanted.python, *whole.python))))
         objections: list[str] = []
-        for place in entry_places.read(whole.points)[:_PLACES]:
+        for place in entry_runs.read(whole.points)[:_PLACES]:
             runs.place = place
             why = _objection(runs, place)
             # text for text rests on less than a patch does, and now and then on too little
@@ -80,7 +79,7 @@ def make(
                     why = why or error.message
             first = why if not objections else str(why).partition("\n")[0]
             objections.append(f"\n  {place.where}: {first}")
-    if entry_places.largest(whole.points) > limits.ENTRIES:
+    if entry_runs.largest(whole.points) > limits.ENTRIES:
         objections.append(f"\n  it goes over more than {limits.ENTRIES}")
     nothing = "\n  its Python has no list or loop of them, and no calls one below the other"
     raise Refused(
@@ -114,7 +113,7 @@ class _EntriesApart:
         assert runs.place is not None  # noqa: S101  (it was found)
         self._runs, self._wanted, self._tree, self._tell = runs, wanted, tree, tell
         self._place, self._as_texts = runs.place, as_texts
-        self._names = entry_places.names(self._place, wanted.name)
+        self._names = entry_runs.names(self._place, wanted.name)
         self._done: dict[int, tuple[Composed, tuple[int, ...], State]] = {}
         """Of each entry its mod, what it requires, and all that is done after it; in the order in which they go in."""
         self._idle: dict[int, str] = {}

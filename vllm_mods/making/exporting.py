@@ -7,9 +7,9 @@ in it: what is taken back is what the script does.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from vllm_mods.base.digest import sha256
@@ -94,8 +94,7 @@ def taken_back(files: Mapping[str, bytes]) -> tuple[Mod, dict[str, bytes]] | Non
 
 def applier() -> bytes:
     """Return the program that an exported mod runs."""
-    with open(os.path.join(os.path.dirname(__file__), "applier.py"), "rb") as file:
-        return file.read()
+    return Path(__file__).with_name("applier.py").read_bytes()
 
 
 def _same(files: Mapping[str, bytes], mod: Mod, variant: str | None) -> bool:

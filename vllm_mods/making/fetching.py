@@ -1,7 +1,8 @@
 """What a mod's script has from the network: taken once, outside of every sandbox, when the mod is imported.
 
-https only, by name and not by address, without anybody's login; what came is pinned by its sha256 and
-lies in the mod's folder from then on.
+https only, by name and not by address, without anybody's login. A file is pinned by its sha256; of a git repository
+one ref is taken, without hooks, submodules or anybody's settings, and pinned by its commit. What came lies in the
+mod's folder from then on.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.hops import is_local, redact
-from vllm_mods.making import fetching_git, served
+from vllm_mods.making import served
 from vllm_mods.making.effects import Fetch, Left
-from vllm_mods.making.fetching_git import TakenRepository
 from vllm_mods.making.served import Asked
 from vllm_mods.making.shell_state import DONE, Result, ShellCommand, ShellState, short
+from vllm_mods.trees import git_process
 
 FOLDER = "fetched"
 _ROUNDS = 8
@@ -115,7 +117,7 @@ class Fetcher:
                 self._note(f"fetching {one[1]} of {one[0]}")
                 folder = tempfile.mkdtemp(prefix="vllm-mods-git-")
                 weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-                self.repositories[one] = taken = fetching_git.take(one, folder)
+                self.repositories[one] = taken = take_repository(one, folder)
                 self._note(f"commit {taken.commit}")
         return len(self.taken) + len(self.repositories) > known
 
@@ -166,22 +168,123 @@ def serve(
     repositories: Sequence[TakenRepository] | None,
 ) -> None:
     """Put what was taken into the folder of a recording that its command sees as ``home``."""
-    place = os.path.join(folder, FOLDER)
-    os.mkdir(place)
+    place = Path(folder, FOLDER)
+    place.mkdir()
     files, copies = {}, {}
     for number, (url, data) in enumerate(fetched.items()):
         files[url] = str(number)
-        with open(os.path.join(place, str(number)), "wb") as file:
-            file.write(data)
+        (place / str(number)).write_bytes(data)
     for number, one in enumerate(repositories or ()):
         copies[served.key(one.asked)] = f"{number}.git"
-        shutil.copytree(one.folder, os.path.join(place, f"{number}.git"))
-    with open(os.path.join(place, served.INDEX), "w", encoding="utf-8") as out:
-        json.dump({"files": files, "repositories": copies}, out)
-    shutil.copyfile(served.__file__, os.path.join(place, "served.py"))
+        shutil.copytree(one.folder, place / f"{number}.git")
+    index = json.dumps({"files": files, "repositories": copies})
+    (place / served.INDEX).write_text(index, encoding="utf-8")
+    shutil.copyfile(served.__file__, place / "served.py")
     for name in (*(("curl", "wget") if files else ()), *(() if repositories is None else ("git",))):
-        program = os.path.join(folder, "bin", name)
-        with open(program, "w", encoding="utf-8") as out:
-            out.write(
-                f'#!/bin/sh\nexec "$(PATH=$VLLM_MODS_PATH; command -v python3)" -I {home}/{FOLDER}/served.py {name} "$@"\n'
-            )
+        Path(folder, "bin", name).write_text(
+            f'#!/bin/sh\nexec "$(PATH=$VLLM_MODS_PATH; command -v python3)" -I {home}/{FOLDER}/served.py {name} "$@"\n',
+            encoding="utf-8",
+        )
+
+
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "credential.helper": "",
+    "fetch.fsckObjects": "true",
+    "fetch.recurseSubmodules": "false",
+    "fetch.unpackLimit": "1",  # one pack, whose size is bounded, and not files of any number
+    "gc.auto": "0",
+    "http.followRedirects": "false",
+    "maintenance.auto": "false",
+}
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+
+
+class TakenRepository(NamedTuple):
+    """A repository with one ref, in a folder: what was asked for, and the commit that it was then."""
+
+    asked: Asked
+    folder: str
+    commit: str
+    text: bytes
+    """The commit as git has it; its hash is ``commit``."""
+
+
+def take_repository(asked: Asked, folder: str) -> TakenRepository:
+    """Take a ref of a repository into an empty folder. Raises ``TreeError`` if it cannot be had."""
+    url, ref, depth = asked
+    _git(folder, "init", "--bare", "--quiet", "--template=", ".")
+    full, head = _resolved(url, ref, folder)
+    kept = f"refs/taken/{full}" if _COMMIT.match(full) else full
+    deep = [f"--depth={depth}"] if depth else []
+    _git(folder, "fetch", "--quiet", "--no-tags", *deep, "--", url, f"+{full}:{kept}")
+    if head:
+        _git(folder, "symbolic-ref", "HEAD", head)
+    for name in ("allowAnySHA1InWant", "allowFilter"):
+        _git(folder, "config", f"uploadpack.{name}", "true")
+    commit = _git(folder, "rev-parse", "--verify", f"{kept}^{{commit}}").decode().strip()
+    return TakenRepository(asked, folder, commit, _git(folder, "cat-file", "commit", commit))
+
+
+def _resolved(url: str, ref: str, folder: str) -> tuple[str, str]:
+    """Return the full name of a ref there, as git would take it, and the branch that is HEAD there or empty."""
+    rows = _git(folder, "ls-remote", "--symref", "--", url).decode("utf-8", "replace").splitlines()
+    pairs = [row.partition("\t")[::2] for row in rows]
+    heads = [
+        left.removeprefix("ref: ")
+        for left, right in pairs
+        if left[:5] == "ref: " and right == "HEAD"
+    ]
+    names = {right for left, right in pairs if left[:5] != "ref: "}
+    head = heads[0] if heads else ""
+    if ref == "HEAD" and head in names:
+        return head, head
+    for full in (ref, f"refs/{ref}", f"refs/tags/{ref}", f"refs/heads/{ref}"):
+        if full in names:
+            return full, full if full.startswith("refs/heads/") else ""
+    if _COMMIT.match(ref):
+        return ref, ""
+    raise TreeError(f"{redact(url)} has no {ref}", hint=f"git ls-remote {redact(url)}")
+
+
+def _git(folder: str, *words: str) -> bytes:
+    """Run git in a folder, which gets no file larger than a mod may be. Raises ``TreeError``."""
+    kept = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
+    environ = {
+        name: value for name, value in os.environ.items() if name[:4] != "GIT_" or name in kept
+    }
+    environ |= {
+        "GIT_ALLOW_PROTOCOL": "https",
+        "GIT_ASKPASS": "",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    settings = (word for pair in _SETTINGS.items() for word in ("-c", "=".join(pair)))
+    most, seconds = limits.MOD_BYTES, limits.TOOL_SECONDS
+    command = (*settings, *words)
+    out, why = git_process.run(folder, command, environ, most=most, seconds=seconds)
+    if why:
+        url = next((word for word in words if "://" in word), "")
+        last = why.rpartition("\n")[2]
+        raise TreeError(f"git {words[0]} {redact(url)}: {last}", hint="a copy in the mod's folder")
+    return out
+
+
+def asked(folder: str) -> Iterator[Asked]:
+    """Yield what a recording's command asked for and did not get; it may have written there itself."""
+    place = os.path.join(folder, served.ASKED)
+    if not os.path.exists(place):
+        return
+    with open(place, "rb") as file:
+        for line in file.read(limits.SCRIPT).splitlines():
+            try:
+                one = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(one, list) and [*map(type, one)] == [str, str, int]:
+                url, ref, depth = one
+                words = [f"--depth={depth}"] if depth else []
+                parsed = served.parse_git(["fetch", *words, "--", url, ref], lambda _: None)
+                if parsed is not None:
+                    yield parsed

@@ -1,21 +1,23 @@
-"""The effects of a mod's ``run.sh`` as a mod of ours, with a tree to hold it against or without one."""
+"""A launcher's ``run.sh`` as a mod of ours: of one tree, of none, or over releases; read where that tells, else run."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import DiffError, Refused
 from vllm_mods.base.model import FileChange, Tree, Variant
 from vllm_mods.formats import diff_writer
 from vllm_mods.formats.diff import FileDiff
-from vllm_mods.making import compose, from_diff
+from vllm_mods.making import compose, from_diff, over_releases, reading, recording
 from vllm_mods.making.compose import Composed, Wanted
 from vllm_mods.making.effects import (
+    Advise,
     Assume,
     Edit,
     Effect,
+    Export,
     Install,
     Left,
     OutsideFile,
@@ -26,11 +28,15 @@ from vllm_mods.making.effects import (
     is_template,
     normal,
 )
-from vllm_mods.making.over_releases import ScriptEffect
+from vllm_mods.making.fetching import Fetcher
+from vllm_mods.making.folder import SCRIPT, LauncherFolder
+from vllm_mods.making.over_releases import MadeOver, Release, ScriptEffect
+from vllm_mods.making.recording import Limits
 from vllm_mods.planning import outside, patching, planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import Attempt
+from vllm_mods.scripts.statements import BashError
 
 _NO_FILE = "/dev/null"
 
@@ -245,3 +251,70 @@ def _rendered(file: FileDiff) -> bytes:
         body += b"".join(diff_writer.ended(kind.encode() + line) for kind, line in hunk.lines)
     is_new, is_gone = file.old_path is None, file.new_path is None
     return diff_writer.with_head(file.path, body, is_new=is_new, is_gone=is_gone)
+
+
+class FolderMade(NamedTuple):
+    """A mod over releases; ``handed`` says why the script was run, None where it was read alone."""
+
+    over: MadeOver
+    handed: str | None
+
+
+def make(
+    source: LauncherFolder,
+    wanted: Wanted,
+    releases: Sequence[Release],
+    limits: Limits,
+    tell: Callable[[str], None],
+    *,
+    fetcher: Fetcher | None = None,
+) -> FolderMade:
+    """Make a mod of a folder over releases, oldest first; ``fetcher`` takes what runs ask for. Raises ``Refused`` where it is none anywhere."""
+    handed: list[str] = []
+
+    def read(tree: Tree) -> ScriptEffect | None:
+        try:
+            effects = reading.read(source.name, source.files, tree, limits.fetched)
+        except BashError as error:
+            handed.append(f"{SCRIPT}:{error.line}: {error.why}")
+            return None
+        understood = understand(effects, tree)
+        if understood.left:
+            first = understood.left[0]
+            why = first.what if isinstance(first, Edit) else first.why
+            handed.append(f"{first.place}: `{first.text}`: {why}")
+            return None
+        return effect(understood, wanted.name, tree)
+
+    def run(tree: Tree) -> ScriptEffect:
+        done = recording.fed(source.name, source.files, tree, limits, fetcher)
+        return ScriptEffect(
+            changes=done.changes,
+            required=done.changes,
+            templates=done.templates,
+            python=done.python,
+            told=done.lost,
+            paths=done.paths,
+            everywhere=done.everywhere,
+            fetched=() if fetcher is None else fetcher.files(),
+        )
+
+    over = over_releases.make(wanted, releases, read, run, tell)
+    return FolderMade(over, handed[0] if handed else None)
+
+
+def stated(wanted: Wanted, effects: Sequence[Effect]) -> Wanted:
+    """Return what a mod says of itself, with what its script has for those who serve."""
+    values: dict[str, set[str]] = {}
+    for one in effects:
+        if isinstance(one, Export) and one.brought:
+            values.setdefault(one.name, set()).add(one.value)
+    told = dict.fromkeys(one.args for one in effects if isinstance(one, Advise))
+    return wanted._replace(
+        # of one that is set twice nobody knows which one counts
+        env=tuple((name, min(texts)) for name, texts in values.items() if len(texts) == 1),
+        serve_args=tuple(word for args in told for word in args),
+        files=tuple(
+            {one.path: one.data for one in effects if isinstance(one, OutsideFile)}.items()
+        ),
+    )

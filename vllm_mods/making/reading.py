@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from vllm_mods.base import limits
 from vllm_mods.base.model import Tree
-from vllm_mods.making import conditions, words
+from vllm_mods.making import words
 from vllm_mods.making.calling import CallingShell
 from vllm_mods.making.effects import Effect, ScriptPlace
 from vllm_mods.making.shell_state import DONE, MODS, EndedError, Result, short
@@ -147,7 +147,7 @@ class ReadShell(CallingShell):
             self.functions[one.name] = one
             return DONE
         if isinstance(one, Test):
-            return Result(conditions.test(self, one.text), "")
+            return Result(words.test(self, one.text), "")
         return self.other(one, place)
 
     def other(self, one: Other, place: ScriptPlace) -> Result:

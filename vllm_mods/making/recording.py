@@ -7,6 +7,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -14,8 +15,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Tree
 from vllm_mods.making import fetching, sandbox, scratch_copy, served, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
-from vllm_mods.making.fetching import Fetcher
-from vllm_mods.making.fetching_git import TakenRepository
+from vllm_mods.making.fetching import Fetcher, TakenRepository
 from vllm_mods.making.sandbox import Ran
 from vllm_mods.making.scratch_copy import ScratchCopy
 from vllm_mods.making.watching import Watched, WatchedCommand
@@ -287,8 +287,7 @@ def contents(folder: str) -> dict[str, bytes]:
                 f"{folder} holds more than a mod does, and the command would be given all of it",
                 hint="run it from a folder that holds what it needs, and nothing else",
             )
-        with open(path, "rb") as file:
-            found[os.path.relpath(path, folder)] = file.read()
+        found[os.path.relpath(path, folder)] = Path(path).read_bytes()
     return found
 
 
@@ -341,8 +340,7 @@ def _written(copy: ScratchCopy) -> tuple[dict[str, bytes], set[str]]:
                 f"{inner} became a link, or no file at all, and a mod has plain files only",
                 hint="have the command copy the file itself",
             )
-        with open(path, "rb") as file:
-            written[inner] = file.read()
+        written[inner] = Path(path).read_bytes()
     return dict(sorted(written.items())), gone
 
 
@@ -374,8 +372,7 @@ def _elsewhere(folders: Mapping[str, str], home: str) -> tuple[dict[str, bytes],
             if seen.startswith(f"{home}/"):
                 continue
             if is_template(seen) and stat.S_ISREG(info.st_mode):
-                with open(path, "rb") as file:
-                    templates[os.path.basename(seen)] = file.read()
+                templates[os.path.basename(seen)] = Path(path).read_bytes()
             else:
                 elsewhere.append(seen)
     return templates, tuple(elsewhere)

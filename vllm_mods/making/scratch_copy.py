@@ -8,6 +8,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Tree
@@ -91,8 +92,7 @@ def _whole(tree: Tree) -> Tree:
 def put(place: str, data: bytes) -> None:
     """Write a file, and the folders around it."""
     os.makedirs(os.path.dirname(place), exist_ok=True)
-    with open(place, "wb") as file:
-        file.write(data)
+    Path(place).write_bytes(data)
 
 
 def walk(folder: str) -> Iterator[tuple[str, os.stat_result]]:

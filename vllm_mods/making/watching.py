@@ -12,11 +12,12 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
-from vllm_mods.making import entries, entry_marks, fetching_git, python_code, tools
+from vllm_mods.making import entries, entry_marks, fetching, python_code, tools
 from vllm_mods.making.served import Asked
 
 BIN = "bin"
@@ -149,8 +150,7 @@ def mark(folder: str, home: str, chosen: Mapping[str, object]) -> None:
         shutil.copy(str(module.__file__), folder)
     _write(os.path.join(folder, entries.POINTS), "", home)
     if chosen:
-        with open(os.path.join(folder, entries.CHOSEN), "w", encoding="utf-8") as out:
-            json.dump(chosen, out)
+        _write(os.path.join(folder, entries.CHOSEN), json.dumps(chosen), home)
     for name in _PYTHON:
         marked = _STAND_IN.replace('"$real" "$@"', '"$real" __HOME__/entries.py "$@"')
         _write(os.path.join(folder, BIN, name), marked, home)
@@ -246,7 +246,7 @@ def read(
         ended=ended[-1] if ended else None,
         opened=frozenset(inner - whole),
         everywhere=everywhere,
-        repositories=tuple(fetching_git.asked(folder)),
+        repositories=tuple(fetching.asked(folder)),
     )
 
 
@@ -273,8 +273,7 @@ def _named_in(line: str) -> Iterator[tuple[str, bool]]:
 
 
 def _write(place: str, text: str, home: str) -> None:
-    with open(place, "w", encoding="utf-8") as file:
-        file.write(text.replace("__HOME__", home))
+    Path(place).write_text(text.replace("__HOME__", home), encoding="utf-8")
 
 
 def _asked(folder: str) -> Iterator[WatchedCommand]:

@@ -1,16 +1,17 @@
-"""The words of a script as they are when a launcher runs it; None for what only a run would tell."""
+"""The words of a script as they are when a launcher runs it, and what tests of them come to; None for what only a run would tell."""
 
 from __future__ import annotations
 
 import fnmatch
 import posixpath
 import re
+from collections.abc import Sequence
 
 from vllm_mods.base import limits
 from vllm_mods.making.effects import HOME, normal
 from vllm_mods.making.shell_state import ShellState
 from vllm_mods.scripts import bash
-from vllm_mods.scripts.statements import Call, Unread, Variable, Word
+from vllm_mods.scripts.statements import BashError, Call, Unread, Variable, Word
 
 _MAGIC = re.compile(r"[*?\[]")
 _BRACES = re.compile(r"(?<![$\\])\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
@@ -74,7 +75,7 @@ def array(shell: ShellState, word: Word) -> list[str] | None:
     """Return the items of ``(a b c)``; None if that is not what the word is."""
     if not (word.text.startswith("(") and word.text.endswith(")")):
         return None
-    (call,) = bash.read(f"x {' '.join(word.text[1:-1].split(chr(10)))}").body
+    (call,) = bash.read(f"x {word.text[1:-1].replace(chr(10), ' ')}").body
     if not isinstance(call, Call):
         return None
     found: list[str] = []
@@ -169,3 +170,56 @@ def _fits(path: list[str], wanted: list[str]) -> bool:
         fnmatch.fnmatchcase(one, part) and not (one.startswith(".") and part[:1] in "*?[")
         for one, part in pairs
     )
+
+
+def test(shell: ShellState, whole: str) -> bool | None:
+    """Tell what the text of ``[ … ]`` or ``[[ … ]]`` comes to."""
+    inner = re.sub(r"^\[\[?\s|\s\]\]?$", "", whole)
+    try:
+        (call,) = bash.read(f"test {inner}").body
+    except (BashError, ValueError):
+        return None
+    if not isinstance(call, Call) or call.redirects:
+        return None
+    found: list[str] = []
+    for word in call.argv[1:]:
+        patterns = (part.text for part in word.parts if isinstance(part, Unread))
+        if not all(one.startswith(("$", "`")) for one in patterns):
+            return None
+        if whole.startswith("[["):
+            known = text(shell, word)
+            items = None if known is None else [known]
+        else:
+            items = values(shell, word)  # what is not quoted is split, or is nothing at all
+        if items is None:
+            return None
+        found += items
+    return evaluate(shell, found)
+
+
+def evaluate(shell: ShellState, argv: Sequence[str]) -> bool | None:  # noqa: PLR0911  (one for each form)
+    """Tell what the words of a test come to."""
+    if argv and argv[0] == "!":
+        inner = evaluate(shell, argv[1:])
+        return None if inner is None else not inner
+    if len(argv) == 1:
+        return bool(argv[0])
+    if len(argv) == 3 and argv[1] in {"=", "==", "!="}:
+        same = argv[0] == argv[2]
+        return same if argv[1] != "!=" else not same
+    if len(argv) != 2:
+        return None
+    flag, name = argv
+    if flag in {"-n", "-z"}:
+        return bool(name) is (flag == "-n")
+    path = shell.path(name) if name else None
+    if path is None:
+        return None
+    if flag in {"-f", "-s", "-r"}:
+        return shell.is_file(path)
+    if flag == "-d":
+        return shell.is_folder(path)
+    if flag == "-e":
+        is_file, is_folder = shell.is_file(path), shell.is_folder(path)
+        return True if is_file or is_folder else (None if None in {is_file, is_folder} else False)
+    return None

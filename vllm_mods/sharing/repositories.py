@@ -14,6 +14,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_mods.base import limits
@@ -124,8 +125,7 @@ def _scratch() -> Iterator[str]:
             for name in ("objects", "refs"):  # as `git init --bare`, without anybody's template
                 os.mkdir(os.path.join(folder, name))
             for name, text in _BARE.items():
-                with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                    file.write(text)
+                Path(folder, name).write_text(text, encoding="utf-8")
         except OSError as error:
             raise TreeError(
                 f"what git fetches has no place: {error}", hint="df -h /tmp; TMPDIR names another"

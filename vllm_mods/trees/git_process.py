@@ -30,31 +30,34 @@ def run(
     """
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]  # which nobody but root may raise
     bound = int(most) if hard == resource.RLIM_INFINITY else min(int(most), hard)
-    with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
-        process = subprocess.Popen(
-            ["git", *words],
-            cwd=folder,
-            env={**environ, "LC_ALL": "C", "LANGUAGE": "C"},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=alone,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound)),  # noqa: PLW1509  (no threads)
-        )
-        try:
-            code = process.wait(float(seconds))
-        except subprocess.TimeoutExpired:
-            return b"", f"it was not done within {seconds}"
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL) if alone else process.kill()
-            process.wait()
-        out.seek(0)
-        err.seek(0)
-        if code == 0:
-            return out.read(limits.PAGE), ""
-        files = (one for one in Path(folder).rglob("*") if one.is_file())
-        if code == -signal.SIGXFSZ or any(one.stat().st_size >= bound for one in files):
-            return b"", f"it sends more than {most}, the most of {most.what}"
-        said = err.read(limits.SCRIPT).decode("utf-8", "replace").strip()
-        return b"", said or f"exit code {code}"
+    try:
+        with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
+            process = subprocess.Popen(
+                ["git", *words],
+                cwd=folder,
+                env={**environ, "LC_ALL": "C", "LANGUAGE": "C"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=alone,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound)),  # noqa: PLW1509  (it sets a limit, and nothing else)
+            )
+            try:
+                code = process.wait(float(seconds))
+            except subprocess.TimeoutExpired:
+                return b"", f"it was not done within {seconds}"
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL) if alone else process.kill()
+                process.wait()
+            out.seek(0)
+            err.seek(0)
+            if code == 0:
+                return out.read(limits.PAGE), ""
+            files = (one for one in Path(folder).rglob("*") if one.is_file())
+            if code == -signal.SIGXFSZ or any(one.stat().st_size >= bound for one in files):
+                return b"", f"it sends more than {most}, the most of {most.what}"
+            said = err.read(limits.SCRIPT).decode("utf-8", "replace").strip()
+            return b"", said or f"exit code {code}"
+    except OSError as error:  # no git, or no place for what it says
+        return b"", str(error)
