@@ -317,7 +317,7 @@ def test_inside_a_string_a_hunk_has_a_place_only_by_its_header() -> None:
         assert "in a string at line" in error(put(change, there)).message
     assert not put(change, text.replace("b = 1", "b = 2")).verdict.ok
     assert put(change, f"def f():\n{body}").verdict is Verdict.APPLIES
-    named = hunk(2, 3, 3, *map(bytes.decode, change.split(b"\n")[3:-1]), header='TEXT = """\\')
+    named = hunk(3, 3, 3, *map(bytes.decode, change.split(b"\n")[3:-1]), header='TEXT = """\\')
     assert put(named, text).verdict is Verdict.APPLIES
 
 
