@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from vllm_mods.base.model import Level
-from vllm_mods.serve import configs
+from vllm_mods.serve import command, configs
 from vllm_mods.serve.check import Serving, check
 from vllm_mods.serve.known import KnownFlags
 from vllm_mods.trees.open import open_tree
@@ -162,6 +162,6 @@ def test_nothing_is_refused_that_the_real_parser_takes_and_little_is_missed(both
 
 def _looked_up_later(both: Both, words: list[str]) -> bool:
     """Tell whether vLLM judges the value after parsing: a registry, an enumeration, a range."""
-    (use, *_) = command.parse(words, both.known.flags, both.known.shape).uses
+    (use, *_) = command.parse(words, both.known).uses
     taken = both.known.shape(use.flag) if use.flag else None
     return taken is not None and taken.choices is None and not taken.validated

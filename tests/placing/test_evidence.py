@@ -309,6 +309,18 @@ def test_a_statement_is_not_gone_where_its_function_has_it_further_down() -> Non
     assert put(patch, moved).verdict is Verdict.APPLIED
 
 
+def test_inside_a_string_a_hunk_has_a_place_only_by_its_header() -> None:
+    body = "    if a:\n        b = 1\n    c = 1\n"
+    change = hunk(2, 3, 3, "     if a:", "-        b = 1", "+        b = 2", "     c = 1")
+    text = f'TEXT = """\\\ndef f():\n{body}"""\n'
+    for there in (text, f"def f():\n    {text[7:]}"):
+        assert "in a string at line" in error(put(change, there)).message
+    assert not put(change, text.replace("b = 1", "b = 2")).verdict.ok
+    assert put(change, f"def f():\n{body}").verdict is Verdict.APPLIES
+    named = hunk(3, 3, 3, *map(bytes.decode, change.split(b"\n")[3:-1]), header='TEXT = """\\')
+    assert put(named, text).verdict is Verdict.APPLIES
+
+
 # --- definitions ----------------------------------------------------------------------------------
 
 

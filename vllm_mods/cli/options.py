@@ -159,7 +159,7 @@ libraries = all_of(
 
 def active_target() -> str:
     """Return the one vLLM of the active environment, and say so. Raises ``UsageError`` for none and for several."""
-    from vllm_mods.doctor import environments, search  # noqa: PLC0415  (where none is named)
+    from vllm_mods.doctor import search  # noqa: PLC0415  (where none is named)
 
     path = click.get_current_context().command_path
     there = search.active(os.environ)
@@ -168,7 +168,7 @@ def active_target() -> str:
         return there[0]
     what = f"there are several vLLMs: {', '.join(there)}"
     if not there:
-        there = tuple(one.root for one in environments.found(os.environ))
+        there = tuple(one.root for one in search.installed(os.environ))
         more = f"; there is one in {' and in '.join(there)}" if there else ""
         what = f"the active environment has no vLLM{more}"
     raise UsageError(

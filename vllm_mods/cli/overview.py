@@ -18,8 +18,8 @@ from vllm_mods.api.outcomes import Status
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.versions import in_range
 from vllm_mods.cli import answers, options
-from vllm_mods.doctor import environments
-from vllm_mods.doctor.environments import Installed
+from vllm_mods.doctor import search
+from vllm_mods.doctor.search import Installed
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
@@ -42,7 +42,7 @@ no vLLM is in the environments here
 def show() -> None:
     """Print one screen: each vLLM with what is in it and what fits, and the next command."""
     named = os.environ.get(options.TARGET)
-    there = (Installed(named, options.TARGET),) if named else environments.found(os.environ)
+    there = (Installed(named, options.TARGET),) if named else search.installed(os.environ)
     wrong: list[str] = []
     library = _library(wrong)
     seen = [status for one in there[:_MOST] if (status := _tree(one, wrong)) is not None]

@@ -15,7 +15,7 @@ from vllm_mods.api import advice, ground
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Tree, Verdict
-from vllm_mods.doctor import environments, search, surroundings
+from vllm_mods.doctor import search, surroundings
 from vllm_mods.doctor.diagnosis import (
     Diagnosis,
     Examined,
@@ -62,7 +62,7 @@ def examine(
     active = () if spec is not None else search.active(os.environ)
     spec = active[0] if len(active) == 1 else spec
     if spec is None:
-        elsewhere = active or tuple(one.root for one in environments.found(os.environ))
+        elsewhere = active or tuple(one.root for one in search.installed(os.environ))
         place = elsewhere[0] if elsewhere else "TREE"
         more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
         message = f"the active environment has {'several vLLMs' if active else 'no vLLM'}{more}"

@@ -1,4 +1,4 @@
-"""Where Python finds a vLLM, and what runs one, told without importing any."""
+"""Where Python finds a vLLM, where each tool keeps its own, and what runs one: nothing is imported or started."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def active(environ: Mapping[str, str]) -> tuple[str, ...]:
 def _active(environ: Mapping[str, str]) -> list[str]:
     """Return the prefixes of the environments that are active, else that of the ``python3`` in PATH."""
     named = [environ.get("VIRTUAL_ENV"), environ.get("CONDA_PREFIX")]
-    return [one for one in named if one] or [of_program(environ)]
+    return [one for one in named if one] or [_of_program(environ)]
 
 
-def of_program(environ: Mapping[str, str]) -> str:
+def _of_program(environ: Mapping[str, str]) -> str:
     """Return the prefix of the ``python3`` in PATH, nothing where there is none."""
     program = shutil.which("python3", path=environ.get("PATH"))
     return os.path.dirname(os.path.dirname(program)) if program else ""
@@ -49,6 +49,45 @@ def in_prefix(prefix: str) -> Iterator[str]:
     if prefix and "\0" not in prefix:
         folders = sorted(glob.glob(f"{glob.escape(prefix)}/lib/python3*/*-packages"))
         yield from (os.path.realpath(folder) for folder in folders if _holds(folder))
+
+
+class Installed(NamedTuple):
+    """A vLLM: the folder that holds it, and whose environment that is."""
+
+    root: str
+    owner: str
+
+
+def installed(environ: Mapping[str, str]) -> tuple[Installed, ...]:
+    """Return every vLLM once, that of the active environment first.
+
+    The others are in ``.venv`` here, uv's tools, pipx's, conda's list of environments, the user's own
+    packages and the system's.
+    """
+    found = dict.fromkeys(active(environ), "the active environment")
+    for prefix, owner in _prefixes(environ):
+        for root in in_prefix(prefix):
+            found.setdefault(root, owner)
+    return tuple(Installed(root, owner) for root, owner in found.items())
+
+
+def _prefixes(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    home = os.path.expanduser("~")
+    data = environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
+    yield _of_program(environ), "python3 in PATH"
+    yield os.path.abspath(".venv"), ".venv here"
+    for owner, folder in (
+        ("uv tool", environ.get("UV_TOOL_DIR") or f"{data}/uv/tools"),
+        ("pipx", f"{environ.get('PIPX_HOME') or f'{data}/pipx'}/venvs"),
+    ):
+        for prefix in sorted(glob.glob(f"{glob.escape(folder)}/*")):
+            yield prefix, f"{owner} {os.path.basename(prefix)}"
+    # conda writes the prefix of each environment that it makes there
+    for prefix in text(f"{home}/.conda/environments.txt").splitlines():
+        yield prefix, f"conda {os.path.basename(prefix)}"
+    yield f"{home}/.local", "the user's own packages"
+    yield "/usr/local", "the system"
+    yield "/usr", "the system"
 
 
 class OtherVllm(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vllm_mods.fit.found import Lineage, Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Fault, Problem, at_site, nearest
+from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site, nearest
 from vllm_mods.fit.search import candidates, files_mentioning, subclasses
 from vllm_mods.fit.signatures import dotted, every
 from vllm_mods.fit.walk import CodeScope, CodeSite, walk
@@ -100,7 +100,7 @@ def _more(world: World, line: Lineage, name: str) -> str:
 def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: str) -> Problem:
     message = f"{ast.unparse(node)[:60]} is read, and {text}"
     key = text.partition(" ")[0], node.attr
-    return at_site(inference.path, site, "fit-attribute", Fault(message, node.attr), *key)
+    return at_site(inference.path, site, "fit-attribute", Misuse(message, node.attr), *key)
 
 
 def narrowed(scope: CodeScope, value: ast.expr) -> bool:

@@ -11,7 +11,7 @@ from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.found import Thing, builtin
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Fault, Faults, Problem, at_site, lasting
+from vllm_mods.fit.problems import Doubt, Misuse, Misuses, Problem, at_site, lasting
 from vllm_mods.fit.search import overriding, subclasses
 from vllm_mods.fit.shapes import Parameter, words
 from vllm_mods.fit.signatures import (
@@ -81,7 +81,7 @@ def _judge(inference: Inference, node: ast.Call, site: CodeSite) -> Problem | Do
     token = text.rpartition(".")[2].rstrip("()")
     message = f"the call of {text} {no.why}: {no.where} defines {no.what}"
     key = site.scope.name, text, no.why
-    return at_site(inference.path, site, "fit-call", Fault(message, token), *key)
+    return at_site(inference.path, site, "fit-call", Misuse(message, token), *key)
 
 
 def _of_thing(  # noqa: PLR0911 - an answer per kind of thing
@@ -129,14 +129,14 @@ def _of_class(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
 def value_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge what some sites pass to functions of the tree, and what they do with results."""
     for site in sites:
-        found = [("fit-call", fault) for fault in _arguments(inference, site)]
+        found = [("fit-call", misuse) for misuse in _arguments(inference, site)]
         for value in _used(site.node):
-            found += (("fit-kind", fault) for fault in _optional(inference, value, site.scope))
-        for code, fault in found:
-            yield at_site(inference.path, site, code, fault, site.scope.name, lasting(fault.text))
+            found += (("fit-kind", misuse) for misuse in _optional(inference, value, site.scope))
+        for code, misuse in found:
+            yield at_site(inference.path, site, code, misuse, site.scope.name, lasting(misuse.text))
 
 
-def _arguments(inference: Inference, site: CodeSite) -> Faults:
+def _arguments(inference: Inference, site: CodeSite) -> Misuses:
     """Say that a literal is passed where another builtin type is stated."""
     node, scope = site.node, site.scope
     if not isinstance(node, ast.Call):
@@ -157,7 +157,7 @@ def _arguments(inference: Inference, site: CodeSite) -> Faults:
             return
         text = f"the call of {name} passes a {kind.__name__} for {parameter.name}"
         stated = f"{path}:{line} states {parameter.name}: {parameter.type}"
-        yield Fault(f"{text}, and {stated}", name.rpartition(".")[2])
+        yield Misuse(f"{text}, and {stated}", name.rpartition(".")[2])
 
 
 def _literal(node: ast.expr) -> bool:
@@ -190,7 +190,7 @@ def _used(node: ast.AST) -> Iterator[ast.expr]:
             pass
 
 
-def _optional(inference: Inference, value: ast.expr, scope: CodeScope) -> Faults:
+def _optional(inference: Inference, value: ast.expr, scope: CodeScope) -> Misuses:
     """Say that a result may be ``None`` by its annotation, and that the function never asks."""
     call = value
     if isinstance(value, ast.Name):
@@ -210,7 +210,7 @@ def _optional(inference: Inference, value: ast.expr, scope: CodeScope) -> Faults
     if _may_be_none(getattr(node, "returns", None)):
         text = f"{call_text(call)}() may be None, as {thing.found.where} states"
         text += f", and {scope.name or 'nobody'} does not ask"
-        yield Fault(text, function.name, Level.NOTE)
+        yield Misuse(text, function.name, Level.NOTE)
 
 
 def _may_be_none(node: ast.AST | None) -> bool:

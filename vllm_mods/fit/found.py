@@ -43,6 +43,11 @@ class Lookup(NamedTuple):
     found: tuple[Symbol, ...] = ()
     why: str = ""
 
+    @property
+    def module(self) -> str | None:
+        """The path of the module that was found, ``None`` for anything else."""
+        return self.found[0].module if self.exists else None
+
 
 class Lineage(NamedTuple):
     """A class with its bases in the tree, nearest first, and the names of those outside."""

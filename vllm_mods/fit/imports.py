@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Fault, Problem, at_site
+from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site
 from vllm_mods.fit.shapes import Import, words
 from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.walk import CodeSite
@@ -68,10 +68,8 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     where = world.locate(module)
     if where.exists is not True:
         return where.exists, where.why or f"the tree has no module {module}"
-    if name is None or name == "*" or not where.found[0].module:
-        return True, ""
-    path = where.found[0].module
-    if _defines(world, path, name):
+    path = where.module
+    if name is None or name == "*" or path is None or _defines(world, path, name):
         return True, ""
     answer = world.lookup(path, name)
     return answer.exists, answer.why or f"{path} does not define {name}"
@@ -154,5 +152,5 @@ def _module_attribute(
     answer = inference.world.member(things[0].found, node.attr)
     if answer.exists is False:
         text = f"{ast.unparse(node)} is read, and {where} does not define {node.attr}"
-        fault = Fault(text, node.attr)
-        yield at_site(inference.path, site, "fit-import", fault, where, node.attr)
+        misuse = Misuse(text, node.attr)
+        yield at_site(inference.path, site, "fit-import", misuse, where, node.attr)

@@ -110,10 +110,8 @@ class Inference:
             if found is None:
                 return unknown("the class is made inside a function")
             return (Thing(kind=me[1], found=found),)
-        things: list[Thing] = []
-        declared = [s for s in sources if isinstance(s, ast.AnnAssign)]
-        for source in declared or sources:
-            things.extend(self._source(source, scope, depth))
+        declared = [source for source in sources if isinstance(source, ast.AnnAssign)]
+        things = (one for s in declared or sources for one in self._source(s, scope, depth))
         return tuple(dict.fromkeys(things)) or unknown("the name is only None")
 
     def _source(self, source: Source, scope: CodeScope, depth: int) -> tuple[Thing, ...]:
@@ -178,7 +176,7 @@ class Inference:
             elif isinstance(one.binding, Function):
                 functions.setdefault(one.path, []).append(one)
             elif isinstance(one.binding, Value):
-                things.extend(self._value(one, depth))
+                things.extend(self._value(one.path, one.binding, depth))
             elif one.external:
                 things.append(outside(one.external))
             else:
@@ -188,23 +186,18 @@ class Inference:
             things += (Thing(kind="function", found=f) for f in several if f.binding in every)
         return tuple(things) or unknown("nothing is known of it")
 
-    def _value(self, found: Symbol, depth: int) -> tuple[Thing, ...]:
-        value = found.binding
-        if not isinstance(value, Value):
-            return unknown("nothing is known of it")
-        there = Inference(self.world, found.path)
+    def _value(self, path: str, value: Value, depth: int) -> tuple[Thing, ...]:
+        there = Inference(self.world, path)
         if value.type is not None:
             return there._stated(value.type, depth)
         if value.maker is not None and depth < _DEPTH and "(" not in value.maker:
-            answer = self.world.resolve(found.path, value.maker, depth + 1)
+            answer = self.world.resolve(path, value.maker, depth + 1)
             return there._called(there._things(answer.found, depth + 1), depth + 1)
         return unknown("its value is computed")
 
     def _attributes(self, things: tuple[Thing, ...], name: str, depth: int) -> tuple[Thing, ...]:
-        result: list[Thing] = []
-        for thing in things:
-            result.extend(self._attribute(thing, name, depth))
-        return tuple(dict.fromkeys(result)) or unknown("nothing is known of it")
+        found = (one for thing in things for one in self._attribute(thing, name, depth))
+        return tuple(dict.fromkeys(found)) or unknown("nothing is known of it")
 
     def _attribute(self, thing: Thing, name: str, depth: int) -> tuple[Thing, ...]:
         if thing.kind == "module":

@@ -13,7 +13,7 @@ from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.found import Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Fault, Faults, Problem, at_site, lasting
+from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, lasting
 from vllm_mods.fit.search import class_named, is_mentioned, overriding, subclasses
 from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.signatures import call_text, is_property, opaque_decorator
@@ -33,14 +33,14 @@ _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge every use among some sites."""
     for site in sites:
-        for fault in _wrong(inference, site.node, site.scope):
-            key = site.scope.name, lasting(fault.text)
-            yield at_site(inference.path, site, "fit-kind", fault, *key)
+        for misuse in _wrong(inference, site.node, site.scope):
+            key = site.scope.name, lasting(misuse.text)
+            yield at_site(inference.path, site, "fit-kind", misuse, *key)
 
 
 def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch
     inference: Inference, node: ast.AST, scope: CodeScope
-) -> Faults:
+) -> Misuses:
     match node:
         case ast.With() | ast.AsyncWith():
             wanted = "__enter__" if isinstance(node, ast.With) else "__aenter__"
@@ -69,7 +69,7 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch
             yield from _incomplete(inference, node, scope)
         case ast.Expr(value=ast.Call() as call):
             if _kinds(inference, call, scope) == {"coroutine"}:
-                yield Fault(
+                yield Misuse(
                     f"{call_text(call)}() makes a coroutine, and nothing awaits it", _token(call)
                 )
         case ast.Assign(targets=[ast.Tuple() as target], value=ast.Call() | ast.Await()):
@@ -97,12 +97,12 @@ def _token(node: ast.expr) -> str:
 
 def _lacks(
     inference: Inference, node: ast.expr, scope: CodeScope, wanted: str, used: str
-) -> Faults:
+) -> Misuses:
     """Say that something is used in a way that it does not take, whatever it may be."""
     things = inference.infer(node, scope)
     answers = [_lack(inference.world, thing, wanted, node) for thing in things]
     if answers and None not in answers and not narrowed(scope, node):
-        yield Fault(f"{ast.unparse(node)[:60]} is {used}, and {answers[0]}", _token(node))
+        yield Misuse(f"{ast.unparse(node)[:60]} is {used}, and {answers[0]}", _token(node))
 
 
 def _lack(  # noqa: PLR0911 - an answer per kind of thing
@@ -162,7 +162,7 @@ def _of_function(world: World, thing: Thing, wanted: str, node: ast.expr) -> str
     return f"it is the {kind} {what}, not what calling it gives"
 
 
-def _generator(inference: Inference, node: ast.expr, scope: CodeScope) -> Faults:
+def _generator(inference: Inference, node: ast.expr, scope: CodeScope) -> Misuses:
     if not isinstance(node, ast.Call):
         return
     things = inference.infer(node.func, scope)
@@ -172,22 +172,22 @@ def _generator(inference: Inference, node: ast.expr, scope: CodeScope) -> Faults
         return
     if is_generator(definition(inference.world, found.path, function)):
         text = f"{call_text(node)}() is entered by with, and {found.where} is a generator"
-        yield Fault(f"{text} without @contextmanager", _token(node))
+        yield Misuse(f"{text} without @contextmanager", _token(node))
 
 
-def _no_class(inference: Inference, node: ast.expr, scope: CodeScope, used: str) -> Faults:
+def _no_class(inference: Inference, node: ast.expr, scope: CodeScope, used: str) -> Misuses:
     things = inference.infer(node, scope)
     if things and all(thing.kind == "function" for thing in things):
         text = f"{ast.unparse(node)} is used as {used}"
-        yield Fault(f"{text}, and {things[0].found.where} defines a function", _token(node))
+        yield Misuse(f"{text}, and {things[0].found.where} defines a function", _token(node))
 
 
-def _frozen(inference: Inference, node: ast.Attribute, scope: CodeScope) -> Faults:
+def _frozen(inference: Inference, node: ast.Attribute, scope: CodeScope) -> Misuses:
     things = inference.infer(node.value, scope)
     if things and all(
         t.kind == "instance" and _is_frozen(inference.world, t.found) for t in things
     ):
-        yield Fault(f"{ast.unparse(node)} is set, and {things[0].found.text} is frozen", node.attr)
+        yield Misuse(f"{ast.unparse(node)} is set, and {things[0].found.text} is frozen", node.attr)
 
 
 def _is_frozen(world: World, found: Symbol) -> bool:
@@ -199,7 +199,9 @@ def _is_frozen(world: World, found: Symbol) -> bool:
     )
 
 
-def _unpacked(inference: Inference, target: ast.Tuple, value: ast.expr, scope: CodeScope) -> Faults:
+def _unpacked(
+    inference: Inference, target: ast.Tuple, value: ast.expr, scope: CodeScope
+) -> Misuses:
     yield from _lacks(inference, value, scope, "__iter__", "unpacked")
     call = value.value if isinstance(value, ast.Await) else value
     if not isinstance(call, ast.Call) or any(isinstance(e, ast.Starred) for e in target.elts):
@@ -221,10 +223,10 @@ def _unpacked(inference: Inference, target: ast.Tuple, value: ast.expr, scope: C
     if lengths and None not in lengths and len(target.elts) not in lengths:
         gives = " or ".join(str(length) for length in sorted(lengths, key=str))
         text = f"{name}() is unpacked into {len(target.elts)}"
-        yield Fault(f"{text}, and {where} returns {gives}", _token(call))
+        yield Misuse(f"{text}, and {where} returns {gives}", _token(call))
 
 
-def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Faults:
+def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Misuses:
     operate = _OPERATORS.get(type(node.op))
     if operate is None:
         return
@@ -240,7 +242,7 @@ def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Faults
         operate(kinds[0](), kinds[1]())
     except TypeError:
         names = " and a ".join(kind.__name__ for kind in kinds)
-        yield Fault(f"`{ast.unparse(node)[:60]}` puts a {names} together", "")
+        yield Misuse(f"`{ast.unparse(node)[:60]}` puts a {names} together", "")
     except ArithmeticError:
         return
 
@@ -270,17 +272,17 @@ def _left(left: dict[str, Symbol]) -> str:
     return f"it has no {name}, which {owner.path}:{owner.cls.methods[name][0].line} asks for"
 
 
-def _abstract(inference: Inference, node: ast.Call, scope: CodeScope) -> Faults:
+def _abstract(inference: Inference, node: ast.Call, scope: CodeScope) -> Misuses:
     for thing in inference.infer(node.func, scope):
         if thing.kind != "class" or not thing.exact:
             return
         left = abstract_methods(inference.world, thing.found)
         if left:
-            yield Fault(f"{thing.found.cls.name} is abstract: {_left(left)}", _token(node))
+            yield Misuse(f"{thing.found.cls.name} is abstract: {_left(left)}", _token(node))
         return
 
 
-def _incomplete(inference: Inference, node: ast.ClassDef, scope: CodeScope) -> Faults:
+def _incomplete(inference: Inference, node: ast.ClassDef, scope: CodeScope) -> Misuses:
     """Say that a class at the end of its line leaves some of its base's abstract methods open.
 
     A class may only hold static methods: where nobody calls it by its name, that is a note.
@@ -302,4 +304,4 @@ def _incomplete(inference: Inference, node: ast.ClassDef, scope: CodeScope) -> F
     made = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
     named = is_mentioned(world, node.name, made, (inference.path,))
     level = Level.ERROR if named else Level.NOTE
-    yield Fault(f"{node.name} cannot be made: {_left(left)}", node.name, level)
+    yield Misuse(f"{node.name} cannot be made: {_left(left)}", node.name, level)

@@ -30,7 +30,7 @@ class Problem(NamedTuple):
     level: Level = Level.ERROR
 
 
-class Fault(NamedTuple):
+class Misuse(NamedTuple):
     """What is wrong at a site, and a word that stands there."""
 
     text: str
@@ -38,13 +38,13 @@ class Fault(NamedTuple):
     level: Level = Level.ERROR
 
 
-Faults = Iterator[Fault]
+Misuses = Iterator[Misuse]
 
 
-def at_site(path: str, site: CodeSite, code: str, fault: Fault, *key: str) -> Problem:
+def at_site(path: str, site: CodeSite, code: str, misuse: Misuse, *key: str) -> Problem:
     """Return the problem of a site; ``key`` tells it from others of its kind."""
     line, scope = site.node.lineno, site.scope.name
-    return Problem(code, path, line, scope, fault.text, key, fault.token, fault.level)
+    return Problem(code, path, line, scope, misuse.text, key, misuse.token, misuse.level)
 
 
 class Doubt(NamedTuple):

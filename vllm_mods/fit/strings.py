@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing
-from vllm_mods.fit.found import Lookup
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Fault, Faults, Problem, at_site, nearest
+from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, nearest
 from vllm_mods.fit.search import candidates, files_mentioning, is_mentioned
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import dotted
@@ -58,15 +57,15 @@ def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator
     """Judge every string among some sites that names something of the tree."""
     world = inference.world
     for site in sites:
-        for fault in _wrong(inference, site.node, site.scope):
-            sure = fault.level if candidates(world, (inference.path,))[1] else Level.NOTE
-            told = fault._replace(level=sure)
-            yield at_site(inference.path, site, "fit-string", told, fault.token, fault.text)
+        for misuse in _wrong(inference, site.node, site.scope):
+            sure = misuse.level if candidates(world, (inference.path,))[1] else Level.NOTE
+            told = misuse._replace(level=sure)
+            yield at_site(inference.path, site, "fit-string", told, misuse.token, misuse.text)
 
 
 def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch
     inference: Inference, node: ast.AST, scope: CodeScope
-) -> Faults:
+) -> Misuses:
     world = inference.world
     match node:
         case ast.Subscript(value=ast.Attribute(attr="environ"), slice=slice_):
@@ -76,7 +75,7 @@ def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch
         case ast.Attribute(attr=name) if dotted(node.value) == "torch.ops.vllm":
             known = _operators(world)
             if not _mentioned(world, name, known):
-                yield Fault(f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name)
+                yield Misuse(f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name)
         case ast.Call(
             func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name)), *rest]
         ):
@@ -85,10 +84,10 @@ def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch
             answers = [missing(world, thing, name) for thing in things] if known_kinds else []
             if answers and answers[0] and all(a is not None and not a.why for a in answers):
                 if not rest:
-                    yield Fault(f"{ast.unparse(node)[:60]} fails: {answers[0].text}", name)
+                    yield Misuse(f"{ast.unparse(node)[:60]} fails: {answers[0].text}", name)
                 elif _meant(name, answers[0].text):
                     text = f"{ast.unparse(node)[:60]} always gives its default"
-                    yield Fault(f"{text}: {answers[0].text}", name, Level.NOTE)
+                    yield Misuse(f"{text}: {answers[0].text}", name, Level.NOTE)
         case ast.Call():
             yield from _formats(node)
             called = (dotted(node.func) or "").rpartition(".")[2]
@@ -117,7 +116,7 @@ def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch
         case ast.Constant(value=str(text)) if _QUALNAME.fullmatch(text):
             wrong = _qualname(world, text)
             if wrong:
-                yield Fault(wrong, text.rpartition(".")[2])
+                yield Misuse(wrong, text.rpartition(".")[2])
         case ast.Dict() if inference.path == f"{_MODELS}registry.py":
             for value in node.values:
                 match value:
@@ -137,7 +136,7 @@ def _meant(name: str, text: str) -> bool:
 
 def _member_of_enum(
     inference: Inference, node: ast.Subscript, name: str, scope: CodeScope
-) -> Faults:
+) -> Misuses:
     things = inference.infer(node.value, scope)
     if len(things) != 1 or things[0].kind != "class" or not things[0].exact:
         return
@@ -146,7 +145,7 @@ def _member_of_enum(
         names, _ = attributes(inference.world, line)
         if name not in names:
             text = f"{things[0].found.text} has no member {name}"
-            yield Fault(text + nearest(name, names), name)
+            yield Misuse(text + nearest(name, names), name)
 
 
 def _operators(world: World) -> frozenset[str]:
@@ -163,7 +162,7 @@ def _mentioned(world: World, name: str, known: frozenset[str]) -> bool:
     return name in known or is_mentioned(world, name, text)
 
 
-def _quantization(world: World, nodes: Iterable[ast.expr]) -> Faults:
+def _quantization(world: World, nodes: Iterable[ast.expr]) -> Misuses:
     table = world.read(_QUANTIZATION) or b""
     known = {name.decode() for name in re.findall(rb"[\"']([\w-]+)[\"']", table)}
     for name in _literals(nodes):
@@ -171,7 +170,7 @@ def _quantization(world: World, nodes: Iterable[ast.expr]) -> Faults:
             files = files_mentioning(world, ("register_quantization_config",))
             if not any(name.encode() in _REGISTERED.findall(data) for _, data in files):
                 text = f"{_QUANTIZATION} has no quantization method {name!r}"
-                yield Fault(text + nearest(name, known), name)
+                yield Misuse(text + nearest(name, known), name)
 
 
 def _asks(node: ast.expr) -> str:
@@ -197,7 +196,7 @@ def _literals(nodes: Iterable[ast.expr]) -> list[str]:
     ]
 
 
-def _lonely(inference: Inference, nodes: Iterable[ast.expr], table: _NameTable) -> Faults:
+def _lonely(inference: Inference, nodes: Iterable[ast.expr], table: _NameTable) -> Misuses:
     """Say that nothing of the tree but this one place has a name: a note, since it may be the patch's own."""
     world = inference.world
     for name in _literals(nodes):
@@ -213,36 +212,35 @@ def _lonely(inference: Inference, nodes: Iterable[ast.expr], table: _NameTable) 
                 for one in table.names.findall(world.read(path) or b"")
             )
             text = f"nothing else knows the {table.what} {name!r}"
-            yield Fault(text + nearest(name, found), name, Level.NOTE)
+            yield Misuse(text + nearest(name, found), name, Level.NOTE)
 
 
 def _qualname(world: World, text: str) -> str:
     """Say what of a dotted path into the tree is not there."""
     dotted_name, _, last = text.partition(":") if ":" in text else text.rpartition(".")
-    wrong = _undefined(world, world.locate(dotted_name), last)
+    wrong = _undefined(world, world.locate(dotted_name).module, last)
     return f"{text!r}: {wrong}" if wrong and not last.islower() else ""
 
 
-def _undefined(world: World, where: Lookup, name: str) -> str:
-    """Say that a module, where it is there, does not define a name."""
-    path = where.found[0].module if where.exists else None
+def _undefined(world: World, path: str | None, name: str) -> str:
+    """Say that a module, if it is one of the tree, does not define a name."""
     if path is None or world.lookup(path, name).exists is not False:
         return ""
     module = world.module(path)
     return f"{path} does not define {name}{nearest(name, module.names if module else ())}"
 
 
-def _model(world: World, module: str, name: str) -> Faults:
+def _model(world: World, module: str, name: str) -> Misuses:
     whole = module if module.startswith("vllm.") else f"{_MODELS}{module}".replace("/", ".")
     found = world.locate(whole)
     if found.exists is False:
         others = (p[len(_MODELS) : -3] for p in world.paths("vllm") if p.startswith(_MODELS))
-        yield Fault(f"there is no module {whole}{nearest(module, others)}", module)
-    elif wrong := _undefined(world, found, name):
-        yield Fault(wrong, name)
+        yield Misuse(f"there is no module {whole}{nearest(module, others)}", module)
+    elif wrong := _undefined(world, found.module, name):
+        yield Misuse(wrong, name)
 
 
-def _formats(node: ast.Call) -> Faults:
+def _formats(node: ast.Call) -> Misuses:
     """Judge ``logger.info("%s", …)`` and ``"{}".format(…)``."""
     if not isinstance(node.func, ast.Attribute) or any(
         isinstance(a, ast.Starred) for a in node.args
@@ -262,12 +260,12 @@ def _formats(node: ast.Call) -> Faults:
                 return
             if set(fields) == {""} and len(fields) > len(node.args) and not node.keywords:
                 why = f"takes {len(fields)} values and gets {len(node.args)}"
-                yield Fault(f"the format {text[:40]!r} {why}", text[:10])
+                yield Misuse(f"the format {text[:40]!r} {why}", text[:10])
         case _:
             pass
 
 
-def _count(text: str, given: list[ast.expr], node: ast.AST) -> Faults:
+def _count(text: str, given: list[ast.expr], node: ast.AST) -> Misuses:
     found = [match for match in _PERCENT.finditer(text) if match[3] != "%"]
     if any(match[1] or match[2] for match in found) or any(
         isinstance(a, ast.Starred) for a in given
@@ -278,4 +276,4 @@ def _count(text: str, given: list[ast.expr], node: ast.AST) -> Faults:
     )
     if len(found) != len(given) and not (single and isinstance(node, ast.Call) and not found):
         why = f"takes {len(found)} values and gets {len(given)}"
-        yield Fault(f"the format {text[:40]!r} {why}", text[:10])
+        yield Misuse(f"the format {text[:40]!r} {why}", text[:10])

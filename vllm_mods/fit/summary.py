@@ -43,12 +43,11 @@ def lazy_names(data: bytes) -> LazyNames:
 
 def catches_import_errors(node: ast.Try) -> bool:
     """Tell whether a failing import inside the ``try`` is expected by the code."""
-    for handler in node.handlers:
-        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-        for kind in kinds:
-            if kind is None or (dotted(kind) or "").rpartition(".")[2] in _IMPORT_ERRORS:
-                return True
-    return False
+    types = (handler.type for handler in node.handlers)
+    kinds = (kind for one in types for kind in (one.elts if isinstance(one, ast.Tuple) else [one]))
+    return any(
+        kind is None or (dotted(kind) or "").rpartition(".")[2] in _IMPORT_ERRORS for kind in kinds
+    )
 
 
 def tests_typing(node: ast.If) -> bool:

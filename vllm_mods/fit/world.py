@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import wraps
@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Tree
 from vllm_mods.fit.found import Lookup, Symbol
-from vllm_mods.fit.shapes import Class, Function, Import, Module, Value, words
+from vllm_mods.fit.shapes import Binding, Class, Import, Module, Value, words
 from vllm_mods.fit.summary import lazy_names, summarize
 
 # Modules that a build makes: a source archive has none of them.
@@ -141,11 +141,8 @@ class World:
                 return Lookup(exists=True, found=(Symbol(module=path),))
         if any(path.startswith(f"{stem}/") for path in self.paths(root)):
             return Lookup(exists=True, found=(Symbol(module=f"{stem}/"),))
-        built = any(
-            path.startswith(f"{stem}.") and path.endswith((".so", ".pyd", ".pyi"))
-            for path in self.paths(root)
-        )
-        if built:
+        beside = (path for path in self.paths(root) if path.startswith(f"{stem}."))
+        if any(path.endswith((".so", ".pyd", ".pyi")) for path in beside):
             return _OPAQUE
         if _BUILT.search(dotted):
             return Lookup(exists=None, why=f"{dotted} is made when vLLM is built")
@@ -191,9 +188,7 @@ class World:
         if module is None:
             return Lookup(exists=None, why=f"{path} does not parse")
         if name in module.names:
-            found: list[Symbol] = []
-            for binding in module.names[name]:
-                found.extend(self._follow(path, binding, depth))
+            found = [one for each in module.names[name] for one in self._follow(path, each, depth)]
             return Lookup(exists=True, found=tuple(dict.fromkeys(found)) or (Symbol(),))
         if name in _MODULE_NAMES:
             return _OPAQUE
@@ -209,14 +204,14 @@ class World:
     def _through_stars(self, path: str, module: Module, name: str, depth: int) -> Lookup:
         why = ""
         for star in module.stars:
-            where = self.locate(self.target(path, star))
-            if where.exists is not True or not where.found[0].module:
+            there = self.locate(self.target(path, star)).module
+            if there is None:
                 why = why or f"{path} imports * from {star.module}, which is not in the tree"
                 continue
-            source = self.module(where.found[0].module)
+            source = self.module(there)
             exports = source.exports if source else None
             hidden = name not in exports if exports is not None else name.startswith("_")
-            answer = _MISSING if hidden else self.lookup(where.found[0].module, name, depth + 1)
+            answer = _MISSING if hidden else self.lookup(there, name, depth + 1)
             if answer.exists:
                 return answer
             why = why or answer.why
@@ -230,20 +225,14 @@ class World:
             why = why or f"{path} makes names at run time"
         return Lookup(exists=None, why=why) if why else _MISSING
 
-    def _follow(
-        self, path: str, binding: Function | Class | Import | Value, depth: int
-    ) -> Iterator[Symbol]:
+    def _follow(self, path: str, binding: Binding, depth: int) -> tuple[Symbol, ...]:
         if isinstance(binding, Import):
-            yield from self.imported(path, binding, depth).found or (Symbol(),)
-        elif isinstance(binding, Value) and binding.alias and depth < _DEPTH:
-            head = binding.alias.partition(".")[0]
-            if head == "?" or "(" in head:
-                yield Symbol(path=path, binding=binding)
-                return
-            answer = self.resolve(path, binding.alias, depth + 1)
-            yield from answer.found or (Symbol(path=path, binding=binding),)
-        else:
-            yield Symbol(path=path, binding=binding)
+            return self.imported(path, binding, depth).found or (Symbol(),)
+        alias = binding.alias if isinstance(binding, Value) and depth < _DEPTH else None
+        found: tuple[Symbol, ...] = ()
+        if alias and "(" not in alias.partition(".")[0]:
+            found = self.resolve(path, alias, depth + 1).found
+        return found or (Symbol(path=path, binding=binding),)
 
     def imported(self, path: str, found: Import, depth: int = 0) -> Lookup:
         """Find what an import in ``path`` binds."""
@@ -255,21 +244,18 @@ class World:
             external = where.found[0].external if where.found else None
             known = Symbol(external=f"{external}.{found.name}") if external else Symbol()
             return Lookup(exists=where.exists, found=(known,), why=where.why)
-        if not where.found[0].module:
-            return _OPAQUE
-        return self.lookup(where.found[0].module, found.name, depth + 1)
+        return self.lookup(where.module, found.name, depth + 1) if where.module else _OPAQUE
 
     def resolve(self, path: str, dotted: str, depth: int = 0) -> Lookup:
         """Find what a dotted name means at the module level of ``path``."""
         head, *rest = dotted.split(".")
         answer = self.lookup(path, head, depth)
         for part in rest:
-            found: list[Symbol] = []
-            for one in answer.found:
-                found.extend(self.member(one, part, depth + 1).found)
+            members = (self.member(one, part, depth + 1).found for one in answer.found)
+            found = tuple(one for each in members for one in each)
             if not found:
                 return Lookup(exists=None, why=f"{dotted} is not plain")
-            answer = Lookup(exists=answer.exists, found=tuple(found))
+            answer = Lookup(exists=answer.exists, found=found)
         return answer
 
     def member(self, of: Symbol, name: str, depth: int = 0) -> Lookup:

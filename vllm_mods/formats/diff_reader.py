@@ -118,7 +118,7 @@ class _DiffReader:
         self.at += 1
         modes: dict[bytes, int] = {}
         names: dict[bytes, str] = {}
-        blobs: tuple[str | None, str | None] = (None, None)
+        old_blob = new_blob = None
         while (line := self.peek()) is not None:
             if line.startswith(_MODES) and (mode := re.match(_MODE, line)):
                 modes[mode[1]] = self.permissions(int(mode[2], 8))
@@ -131,7 +131,7 @@ class _DiffReader:
                     hint="make the patch with `git diff --no-renames`, or use an overlay",
                 )
             elif line.startswith(b"index "):
-                blobs = self.blobs(line)
+                old_blob, new_blob = self.blobs(line)
             elif not line.startswith((b"similarity index ", b"dissimilarity index ")):
                 break
             self.at += 1
@@ -146,8 +146,8 @@ class _DiffReader:
             mode=modes.get(b"new file mode", modes.get(b"new mode")),
             old_mode=modes.get(b"deleted file mode", modes.get(b"old mode")),
             patch_line=start + 1,
-            old_blob=blobs[0],
-            new_blob=blobs[1],
+            old_blob=old_blob,
+            new_blob=new_blob,
         )
         self.consistent(
             file,
@@ -201,8 +201,6 @@ class _DiffReader:
             old_path=old,
             new_path=new,
             hunks=hunks,
-            mode=None,
-            old_mode=None,
             patch_line=start + 1,
             may_create=first is not None and first.old_start == 0 and not first.old,
         )
@@ -315,9 +313,7 @@ class _DiffReader:
         """Refuse lines that look like a hunk's and belong to none: the usual tools drop them in silence."""
         while self.peek() == b"":
             self.at += 1
-        line = self.peek()
-        if line is None:
-            return
+        line = self.peek() or b""
         if line.rstrip(b" ") == _SIGNATURE:
             following = self.lines[self.at + 1 : self.at + 2]
             if not following or not following[0].startswith((b"@@", b"+", b"-", b" ")):

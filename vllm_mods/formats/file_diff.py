@@ -58,9 +58,9 @@ class FileDiff(NamedTuple):
     old_path: str | None
     new_path: str | None
     hunks: tuple[Hunk, ...]
-    mode: int | None
-    old_mode: int | None
     patch_line: int
+    mode: int | None = None
+    old_mode: int | None = None
     old_blob: str | None = None
     new_blob: str | None = None
     may_create: bool = False

@@ -60,6 +60,7 @@ def from_dict(table: Mapping[str, Any], where: str, *, checked: bool = False) ->
 def _mod(top: Table) -> Mod:
     sections = [top.table(key) for key in ("upstream", "evidence", "serve", "hardware")]
     upstream, evidence, serve, hardware = sections
+    variants = top.rows("variant", _variant)
     mod = Mod(
         name=top.match("name", NAME, NAME_IN_WORDS, required=True),
         version=top.match("version", _VERSION, "a version such as 1.0.0", required=True),
@@ -82,13 +83,13 @@ def _mod(top: Table) -> Mod:
         outside=top.paths("outside"),
         when=top.rows("when", _when),
         files=top.rows("files", _file),
-        variants=top.rows("variant", _variant),
+        variants=variants,
     )
-    if not mod.variants and "variant" not in top.bad:
+    if not variants and "variant" not in top.bad:
         top.problem("variant", "a mod needs at least one [[variant]]")
     for path in repeated(file.path for file in mod.files):
         top.problem("files", f"two files are for {path}")
-    for name in repeated(variant.id for variant in mod.variants if variant.id):
+    for name in repeated(variant.id for variant in variants if variant.id):
         top.problem("variant", f"two variants have the id {name!r}")
     for key in ("requires", "conflicts", "after"):
         if mod.name and mod.name in getattr(mod, key):

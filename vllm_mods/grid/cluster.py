@@ -16,7 +16,7 @@ from typing import Any
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.grid.store import code_digest
-from vllm_mods.grid.work import Executor, Fault, Setting, Task, TaskOutcome, Workshop, dead
+from vllm_mods.grid.work import Executor, Setting, Task, TaskFault, TaskOutcome, Workshop, dead
 
 _DIED = "the worker of the Ray cluster that computed it died, twice"
 # Tasks given out at a time: enough for any cluster that a matrix is worth, and the rest can be
@@ -89,7 +89,9 @@ def _compute(task: Task, shared: list[Any], code: str) -> TaskOutcome:
     """Answer a task: runs on a worker."""
     if code != code_digest():
         message = "a worker of the Ray cluster has another state of vllm-mods than this machine"
-        fault = Fault("mod", message, "install the same version on every machine of the cluster")
+        fault = TaskFault(
+            "mod", message, "install the same version on every machine of the cluster"
+        )
         return dead(task, message)._replace(fault=fault)
     return _workshop_of(shared[0]).run(task)
 

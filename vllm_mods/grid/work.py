@@ -76,7 +76,7 @@ class Task(NamedTuple):
     subjects: tuple[Subject, ...]
 
 
-class Fault(NamedTuple):
+class TaskFault(NamedTuple):
     """``of`` is ``tree`` or ``mod``. An error as data: not every exception survives pickling."""
 
     of: str
@@ -93,7 +93,7 @@ class TaskOutcome(NamedTuple):
     task: Task
     version: str | None
     answers: tuple[Said, ...]
-    fault: Fault | None = None
+    fault: TaskFault | None = None
 
 
 class Workshop:
@@ -123,13 +123,13 @@ class Workshop:
         try:
             tree = self.open(task.spec)
         except VllmModsError as error:
-            fault = Fault("tree", error.message, error.hint)
+            fault = TaskFault("tree", error.message, error.hint)
             return _all(task, _failed(error), fault if isinstance(error, UsageError) else None)
         try:
             answers = tuple(self._answer(subject, tree) for subject in task.subjects)
             return TaskOutcome(task, tree.version, answers)
         except VllmModsError as error:
-            fault = Fault("mod", error.message, error.hint)
+            fault = TaskFault("mod", error.message, error.hint)
             return _all(task, _failed(error), None if isinstance(error, TreeError) else fault)
         finally:
             _close(tree)
@@ -343,7 +343,7 @@ def _ranges(mods: Sequence[Mod], tree: Tree) -> str:
     return f"ranges {' '.join(said)}"
 
 
-def _all(task: Task, answer: Answer, fault: Fault | None = None) -> TaskOutcome:
+def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:
     """Return one answer for every subject of a task."""
     answers = tuple(_of(subject, answer) for subject in task.subjects)
     return TaskOutcome(task, None, answers, fault)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import tarfile
 import tempfile
 import weakref
 from functools import partial
 from io import FileIO
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
@@ -19,9 +20,6 @@ from vllm_mods.images import oci, streams, tarred
 from vllm_mods.images.layered import Blob, LayeredImage
 from vllm_mods.images.model import Base, Descriptor, digest_of
 from vllm_mods.images.oci import Opening
-
-if TYPE_CHECKING:
-    import tarfile
 
 _AGAIN = "the copy is damaged or incomplete: get the image again"
 

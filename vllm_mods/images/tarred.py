@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import tarfile
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.formats import tars
 from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
-
-if TYPE_CHECKING:
-    import tarfile
-
 
 _CHUNK = 1 << 20
 BROKEN = (*tars.BROKEN, zlib.error)

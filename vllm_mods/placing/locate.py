@@ -14,7 +14,7 @@ placement has to be proven, by the strongest evidence there is:
 ``unique``  nothing but its being the only match in the file.
 
 Only the syntax tree tells what is a definition: text in a string is none, and one whose name a later
-statement of the same scope binds again proves nothing.
+statement of the same scope binds again proves nothing. Inside a string a hunk has a place only by its header.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def place(file: FileDiff, target: Target, *, back: bool = False) -> tuple[Locate
         held = stated and bool(proven) and proven[0] < i < proven[-1]
         found = lost[i] if i in lost else _answer(hunk, one, places[i], target, held=held)
         if isinstance(found, Located) and (
-            why := _doubt(hunk, file, target, found.line, back=back)
+            why := _doubt(i, file, one, target, found.line, back=back)
         ):
             found = Lost(*why, found.scope or None, (found.line,))
         answers.append(found)
@@ -101,11 +101,15 @@ def place(file: FileDiff, target: Target, *, back: bool = False) -> tuple[Locate
 
 
 def _doubt(
-    hunk: Hunk, file: FileDiff, target: Target, line: int, *, back: bool
+    i: int, file: FileDiff, options: _Options, target: Target, line: int, *, back: bool
 ) -> tuple[str, str] | None:
     """Return the code and the words for what is against a place that is the only one left, if anything."""
+    hunk = file.hunks[i]
     if fault := _fault(hunk, target, line):
         return "elsewhere", fault
+    if not options.told and target.in_string(line, line + len(hunk.old) - 1):
+        message = f"its text stands in a string at line {line}, and nothing says that it was written for one"
+        return "elsewhere", message
     if _is_in(hunk, target):
         return "both-ways", _BOTH
     if back and (

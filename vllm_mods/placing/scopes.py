@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.formats.concrete_syntax import UnparsableError, read_places
@@ -92,6 +92,21 @@ def read_scopes(data: bytes) -> Scopes:
         raise UnparsableError(str(error)) from error
     except (SyntaxError, ValueError):
         return read_strictly(data)
+
+
+@lru_cache(maxsize=32)
+def long_strings(data: bytes) -> tuple[tuple[int, int], ...]:
+    """Return the first and last lines of strings of over two lines; none where ``ast`` cannot read the file."""
+    tree = syntax_tree.module(data)
+    strings = (one for one in ast.walk(tree or ast.Module([], [])) if _is_string(one))
+    spans = ((one.lineno, one.end_lineno or one.lineno) for one in strings)
+    return tuple((first, last) for first, last in spans if last - first > 1)
+
+
+def _is_string(node: ast.AST) -> TypeGuard[ast.expr]:
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+    )
 
 
 @lru_cache(maxsize=32)

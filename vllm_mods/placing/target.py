@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from vllm_mods.base import limits, line_diff
-from vllm_mods.placing.scopes import Scope, Scopes
+from vllm_mods.placing.scopes import Scope, Scopes, long_strings
 
 _COLUMN_0 = rb"[A-Za-z_$]"
 _SHORTEST_BLOB = 7
@@ -36,6 +36,12 @@ class Target:
         """The classes and functions by the line of their ``class`` or ``def``."""
         known = self.scopes
         return {one.head: one for one in known.definitions()} if known else {}
+
+    def in_string(self, first: int, last: int) -> bool:
+        """Tell whether some lines are all inside of one string, its first and last line left out."""
+        return self.parse is not None and any(
+            start < first and last < end for start, end in long_strings(self.data)
+        )
 
     def home(self, line: int) -> str:
         """Return the chain of classes and functions around a line; ``""`` where there are none."""

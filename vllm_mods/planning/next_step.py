@@ -70,14 +70,12 @@ def _of(
 
 def _elsewhere(one: ModPlan, made: Plan, bundled: str) -> str:
     """Return how to look at a mod where the packages are that it is for."""
-    words = ["vllm-mods check", one.mod.name, _library(one, bundled)]
     named = next((each.package for each in one.mod.variants if each.package), None)
-    here = made.spec.startswith(("pypi:", "wheel:", "sdist:"))
-    if named and here:
-        words.append(f"--target {shlex.quote(made.spec)} --with {named}==VERSION")
-        return " ".join(filter(None, words))
-    words.append("--target SITE_PACKAGES")
-    return f"{' '.join(filter(None, words))}  # an installation that has the package"
+    where = "--target SITE_PACKAGES  # an installation that has the package"
+    if named and made.spec.startswith(("pypi:", "wheel:", "sdist:")):
+        where = f"--target {shlex.quote(made.spec)} --with {named}==VERSION"
+    words = ("vllm-mods check", one.mod.name, _library(one, bundled), where)
+    return " ".join(filter(None, words))
 
 
 def _port(one: ModPlan, made: Plan, bundled: str) -> str:

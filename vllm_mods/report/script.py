@@ -8,23 +8,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from vllm_mods.making import effects
 from vllm_mods.making.each_entry import EachMade
-from vllm_mods.making.effects import (
-    Advise,
-    Assume,
-    Clear,
-    Edit,
-    Effect,
-    Export,
-    Fetch,
-    Install,
-    Left,
-    OutsideFile,
-    Patch,
-    Remove,
-    Whole,
-    in_site,
-)
 from vllm_mods.making.from_script import Understood
 from vllm_mods.making.over_releases import ReleaseRow
 from vllm_mods.report.data import SCHEMA, fields
@@ -83,49 +68,49 @@ def data(understood: Understood) -> list[dict[str, Any]]:
     ]
 
 
-def _said(understood: Understood) -> list[tuple[Effect, str]]:
+def _said(understood: Understood) -> list[tuple[effects.Effect, str]]:
     return [
         (one, _patch(one, [part.path for part in understood.patches[i]]))
-        if isinstance(one, Patch)
+        if isinstance(one, effects.Patch)
         else (one, _one(one))
         for i, one in enumerate(understood.effects)
     ]
 
 
-def _patch(one: Patch, paths: list[str]) -> str:
+def _patch(one: effects.Patch, paths: list[str]) -> str:
     back = ", taken out" if one.reverse else ""
     free = ", optional: the script survives it where it does not go in" if one.optional else ""
     return f"patch {one.source}{back}: {', '.join(dict.fromkeys(paths))}{free}"
 
 
-def _one(one: Effect) -> str:  # noqa: C901, PLR0911  (one for each kind)
-    if isinstance(one, Whole):
-        path = in_site(one.path)
+def _one(one: effects.Effect) -> str:  # noqa: C901, PLR0911  (one for each kind)
+    if isinstance(one, effects.Whole):
+        path = effects.in_site(one.path)
         return f"whole file {path}" if path else f"chat template {posixpath.basename(one.path)}"
-    if isinstance(one, Remove):
-        return f"removes {in_site(one.path)}"
-    if isinstance(one, Install):
+    if isinstance(one, effects.Remove):
+        return f"removes {effects.in_site(one.path)}"
+    if isinstance(one, effects.Install):
         return f"installs {one.requirement}: the mod states it, and `apply` does not install it"
-    if isinstance(one, Export):
+    if isinstance(one, effects.Export):
         said = (
             "the mod brings it to a pairing, as its [env]"
             if one.brought
             else "the mod is without it"
         )
         return f"{one.name}={one.value} ends with the script: {said}"
-    if isinstance(one, Advise):
+    if isinstance(one, effects.Advise):
         return (
             f"says that vLLM is to be served with {shlex.join(one.args)}: [serve] args of the mod"
         )
-    if isinstance(one, Fetch):
+    if isinstance(one, effects.Fetch):
         return f"has {one.url} from the network: taken, sha256 {one.sha256}"
-    if isinstance(one, OutsideFile):
+    if isinstance(one, effects.OutsideFile):
         return f"whole file {one.path}, outside of Python's packages: only an image gets it"
-    if isinstance(one, Clear):
+    if isinstance(one, effects.Clear):
         return f"clears {one.what}: `apply` removes stale bytecode, and keeps originals, by itself"
-    if isinstance(one, Assume):
+    if isinstance(one, effects.Assume):
         return f"`{one.text}`: {one.how}"
-    if isinstance(one, Edit):
+    if isinstance(one, effects.Edit):
         return f"`{one.text}`: {one.what}, and only a run tells what comes out"
-    assert isinstance(one, Left)  # noqa: S101  (patches have been told)
+    assert isinstance(one, effects.Left)  # noqa: S101  (patches have been told)
     return f"not understood: `{one.text}`: {one.why}"

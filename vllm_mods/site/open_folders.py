@@ -116,10 +116,7 @@ class Held:
 
     def _open(self, place: str) -> int:
         above, name = os.path.split(place)
-        inside = place.startswith(f"{self.root}/") or any(
-            place.startswith(f"{workspace}/") for workspace in self.site.workspaces
-        )
-        if inside:
+        if any(place.startswith(f"{base}/") for base in (self.root, *self.site.workspaces)):
             try:
                 return os.open(name, _OPEN | os.O_NOFOLLOW, dir_fd=self._descriptor(above))
             except OSError as error:

@@ -71,36 +71,29 @@ def put_back(
     )
     # no uninstall removes a folder that something was staged in
     emptied = sorted({os.path.dirname(path) for path in theirs}, key=len, reverse=True)
-    folders = [*journal.kept, *journal.gone]
-    parts: list[tuple[str, Callable[[], tuple[str, str] | None]]] = [
-        *(
-            (real(gone.path), functools.partial(_make_again, held, real(gone.path), gone))
-            for gone in journal.gone
-        ),
-        *((step.temp, functools.partial(_unlink, held, step.temp)) for step in journal.steps),
-        *(
-            (real(step.path), functools.partial(_put_back, held, work, step))
-            for step in journal.steps[:reached]
-            if step.path not in theirs
-        ),
-        *(
-            (real(made), functools.partial(_unmake, held, real(made)))
-            for made in (*journal.made[::-1], *emptied)
-        ),
-        *(
-            (real(one.path), functools.partial(_settle, held, one, lost=bool(theirs)))
-            for one in folders
-        ),
-    ]
-    problems = []
-    for place, part in parts:
+    problems: list[tuple[str, str]] = []
+
+    def do(place: str, part: Callable[..., tuple[str, str] | None], *given: object) -> None:
         try:
             with held.naming():
-                problem = part()
+                problem = part(held, *given)
         except OSError as error:
             problem = (f"{place}: {error}", obstacles.hint(error, place, held.root))
         if problem is not None:
             problems.append(problem)
+
+    for gone in journal.gone:
+        do(real(gone.path), _make_again, gone)
+    for step in journal.steps:
+        do(step.temp, _unlink, step.temp)
+    mine = [step for step in journal.steps[:reached] if step.path not in theirs]
+    for step in mine:
+        do(real(step.path), _put_back, work, step)
+    for made in (*journal.made[::-1], *emptied):
+        do(real(made), _unmake, real(made))
+    settle = functools.partial(_settle, lost=bool(theirs))
+    for one in (*journal.kept, *journal.gone):
+        do(real(one.path), settle, one)
     if problems:
         lines = "".join(f"\n  {what}" for what, _hint in problems[:_SHOWN])
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -111,7 +104,8 @@ def put_back(
         )
 
 
-def _make_again(held: Held, place: str, gone: Folder) -> None:
+def _make_again(held: Held, gone: Folder) -> None:
+    place = held.site.absolute(gone.path)
     held.make_folder(place, owner=(gone.uid, gone.gid), mode=gone.mode)
 
 

@@ -57,7 +57,7 @@ def parse(data: bytes, where: str, name: str) -> Conversation:
     expect = top.table("expect")
     found = Conversation(
         name=name,
-        title=top.get("title", str) or "",
+        title=top.text("title"),
         messages=_messages(top),
         tools=_tools(top),
         kwargs=top.table("kwargs").raw,  # type: ignore[arg-type]
@@ -122,12 +122,11 @@ def _prompted(top: Table) -> bool:
 def _calls(expect: Table) -> tuple[ToolCall, ...] | None:
     if "tool_calls" not in expect.raw:
         return None
-    calls = []
-    for table in expect.tables("tool_calls"):
-        name = table.get("name", str, required=True) or ""
-        calls.append(ToolCall(name, dict(table.table("arguments").raw)))
-        table.refuse_unknown()
-    return tuple(calls)
+    return expect.rows("tool_calls", _call)
+
+
+def _call(table: Table) -> ToolCall:
+    return ToolCall(table.text("name", required=True), dict(table.table("arguments").raw))
 
 
 def _with_objects(message: Message) -> Message:

@@ -11,7 +11,9 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from io import FileIO
 from typing import BinaryIO, NamedTuple, Protocol
 
 from vllm_mods.base.errors import Refused, TreeError
@@ -33,11 +35,10 @@ class Opener(Protocol):
 
 
 class Blobs(NamedTuple):
-    """The layers of a base, the lowest first; ``folder`` is where ``open_blobs`` has put them."""
+    """The layers of a base, the lowest first, and what opens each, by its digest."""
 
     descriptors: tuple[Descriptor, ...]
-    openers: tuple[Opener, ...] = ()
-    folder: str | None = None
+    openers: Mapping[str, Callable[[], BinaryIO]]
 
     def named(self, image: BuiltImage) -> BuiltImage:
         """Return an image whose manifest names the base's layers as they are here."""
@@ -47,13 +48,13 @@ class Blobs(NamedTuple):
 
     def pieces(self, one: Descriptor) -> Iterator[bytes]:
         """Yield the bytes of a layer. Raises ``TreeError`` if they are others than its digest says."""
-        with self._open(one) as file:
+        with self.openers[one.digest]() as file:
             checked = CheckedStream(file, one.digest, None, f"layer {one.digest} of the base")
             yield from iter(lambda: checked.read(CHUNK), b"")
 
     def link(self, one: Descriptor, place: str) -> bool:
         """Give a layer a second name, if it is a file of its own on the same disk."""
-        with self._open(one) as file:
+        with self.openers[one.digest]() as file:
             source = file.name if isinstance(getattr(file, "name", None), str) else None
             if source is None or os.stat(source).st_size != one.size:
                 return False
@@ -62,11 +63,6 @@ class Blobs(NamedTuple):
             except OSError:
                 return False
             return True
-
-    def _open(self, one: Descriptor) -> BinaryIO:
-        if self.folder is not None:
-            return open(_place(self.folder, one.digest), "rb")
-        return next(opener for opener in self.openers if opener.digest == one.digest).open()
 
 
 @contextlib.contextmanager
@@ -77,7 +73,7 @@ def open_blobs(base: Base, near: str) -> Iterator[Blobs]:
     """
     openers: Sequence[Opener] = getattr(base, "blobs", ())
     if base.layers is not None and openers:
-        yield Blobs(descriptors=base.layers, openers=tuple(openers))
+        yield Blobs(base.layers, {one.digest: one.open for one in openers})
         return
     if not openers and base.where not in {"docker", "containerd"}:
         raise Refused(
@@ -86,9 +82,9 @@ def open_blobs(base: Base, near: str) -> Iterator[Blobs]:
         )
     folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(near)), prefix=".vllm-mods-")
     try:
+        found = tuple(_opened(one, folder) for one in openers) or _saved(base, folder)
         yield Blobs(
-            tuple(_opened(one, folder) for one in openers) if openers else _saved(base, folder),
-            folder=folder,
+            found, {one.digest: partial(FileIO, _place(folder, one.digest)) for one in found}
         )
     finally:
         shutil.rmtree(folder)
