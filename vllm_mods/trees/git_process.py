@@ -53,7 +53,10 @@ def run(
             out.seek(0)
             err.seek(0)
             if code == 0:
-                return out.read(limits.PAGE), ""
+                printed = out.read(limits.PAGE + 1)
+                if len(printed) > limits.PAGE:
+                    return b"", f"it prints more than {limits.PAGE}"
+                return printed, ""
             files = (one for one in Path(folder).rglob("*") if one.is_file())
             if code == -signal.SIGXFSZ or any(one.stat().st_size >= bound for one in files):
                 return b"", f"it sends more than {most}, the most of {most.what}"
