@@ -345,6 +345,16 @@ def test_the_first_line_of_a_dead_definition_is_a_part_of_it() -> None:
     assert "whose name a later statement binds again" in dead.message
 
 
+def test_what_is_added_in_a_dead_definition_is_refused_and_what_is_changed_beside_it_is_not() -> (
+    None
+):
+    text = "def f():\n    a = 1\n    b = 2\n\n\nx = 1\n\n\ndef f():\n    c = 3\n"
+    inside = hunk(2, 2, 3, "     a = 1", "+    new = 1", "     b = 2")
+    assert "whose name a later statement binds again" in error(put(inside, text)).message
+    beside = hunk(3, 5, 5, "     b = 2", " ", " ", "-x = 1", "+x = 2", " ")
+    assert put(beside, text).verdict is Verdict.APPLIES
+
+
 def test_what_is_added_without_any_line_around_it_is_told_to_be_unprovable() -> None:
     nowhere = error(put(hunk(5, 0, 1, "+y = 2"), "x = 1\nz = 3\n"))
     assert nowhere.code == "unprovable"

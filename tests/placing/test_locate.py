@@ -158,3 +158,15 @@ def test_hunks_go_in_by_their_lines_in_whatever_order_they_are_given() -> None:
     for placed in ([(3, one), (1, two)], [(1, two), (3, one)]):
         assert locate.splice(lines, placed) == b"B\nx\nA\n"
     assert locate.splice(lines, [(1, one), (1, two)]) is None
+
+
+def test_blank_lines_alone_are_like_nothing() -> None:
+    wanted = hunk("alpha\n\n\nbeta\n", "alpha\n\n\ngamma\n")
+    assert nearest.nearest(wanted, Target(b"1\n\n\n2\n", None), None) is None
+
+
+def test_a_header_is_looked_for_above_a_line_and_not_below_it() -> None:
+    text = "def f():\n    a = 1\n    b = 2\n\n\ndef g():\n    c = 3\n"
+    for line in (2, 3):
+        assert headers.is_below("def f():", target(text), line)
+        assert not headers.is_below("def g():", target(text), line)
