@@ -27,6 +27,7 @@ def python(*line: str, prefix: Path, cwd: Path) -> subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("mode", ["UNCHECKED_HASH", "TIMESTAMP"])
 def test_the_changed_code_runs_after_apply_and_after_revert(

@@ -118,6 +118,7 @@ def test_nor_is_one_in_the_file_or_in_the_lock(
     assert not mark.exists()
 
 
+@pytest.mark.slow
 def test_nothing_of_a_repository_is_run(
     call: Call, tmp_path: Path, alice: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,6 +393,7 @@ def test_the_policy_holds_for_sync(call: Call, place: Path, alice: Path, site: P
     assert snapshot(site) == before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen (OpenSSH)")
 def test_a_signature_that_is_asked_for(
     call: Call, place: Path, alice: Path, tmp_path: Path

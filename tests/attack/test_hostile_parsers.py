@@ -83,6 +83,7 @@ def test_nothing_outside_of_the_process_can_be_reached(tmp_path: Path) -> None:
     assert (tmp_path / "secret").read_text() == "s3cret"
 
 
+@pytest.mark.slow
 def test_a_system_call_made_by_hand_is_refused_too(tmp_path: Path) -> None:
     path = tmp_path / "new"
     call = f"ctypes.CDLL(None, use_errno=True).mkdir({str(path)!r}.encode(), 0o777)"
@@ -90,6 +91,7 @@ def test_a_system_call_made_by_hand_is_refused_too(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.started
 def test_what_was_in_the_environment_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "s3cret")
@@ -100,6 +102,7 @@ def test_modules_that_act_when_they_are_imported_are_none() -> None:
     assert "ModuleNotFoundError" in _said("import antigravity")
 
 
+@pytest.mark.slow
 @pytest.mark.started
 def test_memory_is_limited() -> None:
     assert "MemoryError" in _said("bytearray(8 << 30)")

@@ -87,6 +87,7 @@ def test_an_entry_that_waits_for_another_ends() -> None:
     assert [one.requires for one in made.mods] == [(), ("mine-first",)]
 
 
+@pytest.mark.slow
 def test_more_entries_than_are_taken_apart_are_refused_at_once() -> None:
     with pytest.raises(Refused, match=f"more than {limits.ENTRIES}"):
         taken(

@@ -71,6 +71,7 @@ NESTED = {
 # --- Python ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", NESTED)
 @pytest.mark.parametrize("depth", [1000, 20_000])
@@ -424,6 +425,7 @@ def test_scripts_that_are_too_long_or_nested_too_deeply(kind: str) -> None:
     assert [flaw.code for flaw in places.script(SCRIPTS[kind])] == ["not-bash"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -80,6 +80,7 @@ def of_another_lock(folder: Path) -> list[dict[str, Any]]:
     return [entries(folder / "made")[0], entries(folder / "other")[1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "said"),
     [

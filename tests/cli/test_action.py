@@ -179,6 +179,7 @@ def test_strict_and_versions_reach_the_tool(run: Run, library: Path, site: Path)
 EVIL = ["$(touch pwned)", "`touch pwned`", '"; touch pwned; "', "'; touch pwned #", "--help", "*"]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("evil", EVIL)
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ def entry_of(place: Path) -> dict[str, Any]:
     return {**entry, "document": json.loads(blob.read_bytes())}
 
 
+@pytest.mark.slow
 def test_an_index_in_is_an_index_out_by_one_lock(call: Call, mods: Path, tmp_path: Path) -> None:
     base = several(tmp_path / "base", ARM, "linux/amd64")
     lock, place = mods / f"pairings/{NAME}.lock", tmp_path / "made"

@@ -194,6 +194,7 @@ def test_no_traceback_for_what_is_no_bug(line: str, code: int, says: str) -> Non
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "environ",

@@ -117,6 +117,7 @@ def test_in_a_terminal(shell: str, folder: Path) -> None:
     assert dict(zip(lines, found, strict=True)) == {line: CASES[line] for line in lines}
 
 
+@pytest.mark.slow
 def test_in_fish(folder: Path) -> None:
     if shutil.which("fish") is None:
         pytest.skip("there is no fish")
@@ -147,6 +148,7 @@ def asked(line: str) -> list[str]:
     return [row.split("\t")[1] for row in done.stdout.splitlines() if row.startswith("plain")]
 
 
+@pytest.mark.slow
 def test_all_commands_and_all_options() -> None:
     assert asked("") == list(COMMANDS)
     assert asked("vllm-mods ") == list(COMMANDS)

@@ -327,6 +327,7 @@ def test_a_package_that_is_broken(call: Call, site: Path, monkeypatch: pytest.Mo
     assert "'click>=99'" in hint(found, "package")
 
 
+@pytest.mark.slow
 def test_a_patched_file_that_was_changed_since(call: Call, site: Path) -> None:
     assert call("apply", "fast", "--target", site).code == 0
     (site / "vllm/loader.py").write_text("")
@@ -346,6 +347,7 @@ def interrupted(site: Path) -> None:
     os.close(root)
 
 
+@pytest.mark.slow
 def test_an_interrupted_apply_and_the_way_out(call: Call, site: Path) -> None:
     assert call("apply", "fast", "--target", site).code == 0
     interrupted(site)
@@ -444,6 +446,7 @@ def test_bytecode_of_the_old_source(call: Call, site: Path) -> None:
     assert look(call, site)["ok"] is True
 
 
+@pytest.mark.slow
 def test_a_process_that_runs_the_old_code(call: Call, site: Path) -> None:
     (site / "vllm/_C.abi3.so").write_bytes(b"\0" * 4096)
     script = (

@@ -400,6 +400,7 @@ def test_a_binary_that_is_swapped(record: Callable[..., Answer], tmp_path: Path)
     assert overlay.read_bytes() == b"new\0"
 
 
+@pytest.mark.slow
 def test_packages_beside_vllm(record: Callable[..., Answer], site: Path, tmp_path: Path) -> None:
     (site / "beside").mkdir()
     (site / "beside/x.py").write_text("X = 1\n")

@@ -231,6 +231,7 @@ sys.exit(run(sys.argv[2:]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 3])
 def test_who_is_killed_between_pairing_and_lock_has_both_with_the_next_run(
     call: Caller, tmp_path: Path, at: int

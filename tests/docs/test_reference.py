@@ -43,6 +43,7 @@ def test_every_mark_in_the_docs_is_filled_in_and_every_part_is_used() -> None:
         reference.fill_in("<!-- generate: nothing-like-it -->")
 
 
+@pytest.mark.slow
 def test_the_commands_have_their_options() -> None:
     made = commands.all_commands()
     names = {context.command_path.split()[1] for _, context in commands.walk()}
@@ -111,6 +112,7 @@ def test_json_has_every_command_that_answers_in_it() -> None:
             assert re.search(rf"^\$ {name} .*--json", page, re.MULTILINE), name
 
 
+@pytest.mark.slow
 def test_the_variables_that_matter_are_explained() -> None:
     read = words.read_variables()
     assert {

@@ -98,6 +98,7 @@ def test_both_readers_see_the_same_lines(kind: str) -> None:
     assert lines_of(read_scopes(ODD[kind])) == lines_of(read_strictly(ODD[kind]))
 
 
+@pytest.mark.slow
 def test_both_readers_see_the_same_in_the_standard_library() -> None:
     root = Path(sysconfig.get_path("stdlib"))
     paths = sorted([*root.glob("*.py"), *root.glob("[a-r]*/*.py")])

@@ -612,6 +612,7 @@ def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a
     assert "hint: vllm-mods sync --fetch" in said.err
 
 
+@pytest.mark.slow
 def test_what_names_no_mod_says_which_to_name_where_two_libraries_have_one(
     call: Call, tmp_path: Path, site: Path
 ) -> None:

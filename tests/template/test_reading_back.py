@@ -38,6 +38,7 @@ def test_every_answer_comes_back_whole_and_streamed() -> None:
     assert (pair.asked, pair.read, found.back.ok) == (len(ANSWERS), (len(ANSWERS),) * 4, True)
 
 
+@pytest.mark.slow
 def test_without_a_name_the_parsers_that_read_are_found() -> None:
     found = _checked(pair=(None, None))
     assert found.back is not None
