@@ -125,6 +125,10 @@ def test_a_class_name_means_one_thing() -> None:
     assert {one: where for one, where in places.items() if len(where) > 1} == {}
 
 
+def test_no_module_has_over_400_lines() -> None:
+    assert {name: n for name, text in modules().items() if (n := text.count("\n")) > 400} == {}
+
+
 def test_modules_on_the_fast_path_import_nothing_slow() -> None:
     wrong = [
         f"{name} imports {one}"

@@ -12,21 +12,19 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from vllm_mods.api import claims, ground, taking_out
+from vllm_mods.api import ground, taking_out
 from vllm_mods.api.advice import left_out, next_command, refusal
 from vllm_mods.api.ground import Ground
+from vllm_mods.api.opening import Folder, check_finished, in_tree, opened, templates_of
 from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
-from vllm_mods.base.errors import Refused, UsageError, refusing
+from vllm_mods.base.errors import UsageError, refusing
 from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
-from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import trust
 from vllm_mods.planning import planner
 from vllm_mods.site import integrity, state_folder, transaction, transitions
 from vllm_mods.site.state_folder import State
-from vllm_mods.trees.folder import FolderTree, find_site_root
-
-Folder = str | os.PathLike[str]
+from vllm_mods.trees.folder import FolderTree
 
 
 class Terms(NamedTuple):
@@ -139,15 +137,6 @@ def carried_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
     return Applied(tree.root, made, changed, tuple(notes), templates_of(tree))
 
 
-def check_finished(tree: FolderTree, there: State, what: str) -> None:
-    """Raise ``Refused`` for a tree in which an earlier run was interrupted: ``what`` undoes that first."""
-    if there.unfinished is not None:
-        raise Refused(
-            f"{tree.spec}: an earlier run was interrupted here; {what} would undo that first",
-            hint=f"vllm-mods status --target {tree.spec}",
-        )
-
-
 def brought(
     tree: FolderTree, there: State, wanted: transaction.Transition, terms: Terms
 ) -> transaction.Outcome:
@@ -156,11 +145,6 @@ def brought(
     if terms.write:
         do = functools.partial(transaction.commit, source_date_epoch=terms.source_date_epoch)
     return do(tree.root, wanted, workspace=tree.workspace, keep_links=terms.keep_links, known=there)
-
-
-def templates_of(tree: FolderTree) -> str:
-    """Return the folder that the chat templates of a tree go to."""
-    return tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
 
 
 def _decided(
@@ -172,11 +156,7 @@ def _decided(
     """
     base = ground.of(tree, there.receipt)
     made, whole = planned_on(mods, base, tree.workspace, terms)
-    if terms.planned is not None:
-        terms.planned(made)
-    if not made.ok:
-        raise refusal(made, tree, notes)
-    notes += left_out(made, allowed=terms.without_files)
+    notes += agreed(made, tree, terms, notes)
     if base.bare is not None:
         wanted = ground.transition(base, whole, tree.root)
         notes += ground.notes(base, made, wanted)
@@ -184,6 +164,18 @@ def _decided(
     if any(one.verdict.writes for one in made.mods):
         return made, transitions.forward(whole, there.receipt)
     return made, None
+
+
+def agreed(made: Plan, tree: FolderTree, terms: Terms, notes: Sequence[str]) -> list[str]:
+    """Show a plan to whoever wants to see it, and return what it leaves out. Raises ``Refused`` where not all fits.
+
+    ``notes`` are what was said before.
+    """
+    if terms.planned is not None:
+        terms.planned(made)
+    if not made.ok:
+        raise refusal(made, tree, notes)
+    return left_out(made, allowed=terms.without_files)
 
 
 def revert(
@@ -214,7 +206,7 @@ def revert(
     notes: list[str] = []
     with refusing():
         tree, there = opened(target, None, recovering=notes.append)
-        names = _in_tree(names, there, tree)
+        names = in_tree(names, there, tree)
         known = tuple(entry.name for entry in there.mods)
         gone = names or known
         changed: tuple[str, ...] = ()
@@ -293,7 +285,7 @@ def verify(target: Folder, *names: str) -> Verified:
     [('missing', 'vllm/loader.py'), ('record-disagrees', 'vllm/loader.py')]
     """
     tree, there = opened(target, None, recovering=None)
-    names = _in_tree(names, there, tree)
+    names = in_tree(names, there, tree)
     found = integrity.findings(there, integrity.undone_in(there).paths)
     if names:
         found = of_mods(found, [entry for entry in there.mods if entry.name in names])
@@ -317,49 +309,6 @@ def kept_in(target: Folder, names: Sequence[str]) -> tuple[Mod, ...]:
     except UsageError:
         return ()  # told by whoever needs the tree; of a mod that is nowhere, the name is
     return tuple(ground.kept_mod(tree, entry.name) for entry in there.mods if entry.name in names)
-
-
-def opened(
-    target: Folder, workspace: Folder | None, *, recovering: Callable[[str], object] | None
-) -> tuple[FolderTree, State]:
-    """Open a folder, with what lies in it of earlier runs.
-
-    With ``recovering``, which is told what one should know, what was interrupted is undone first.
-    Whatever is to be changed comes from here, so nothing of it was read before that.
-    """
-    spec = os.fspath(target)
-    kind = spec.split(":", 1)[0]
-    if kind in {"pypi", "wheel", "sdist", "git", "image"} and not os.path.exists(spec):
-        raise UsageError(
-            f"{spec} can be checked but not changed: --target takes a folder here",
-            hint="a folder that holds vllm/, such as site-packages",
-        )
-    root = find_site_root(spec)
-    if recovering is not None:
-        transaction.recover(root, recovering)
-    there = state_folder.read_state(root)
-    place = os.path.realpath(workspace) if workspace else None
-    if there.receipt is not None and there.receipt.workspace is not None:
-        claims.check_outside(there.receipt, spec)
-        if place is not None and place != there.receipt.workspace:
-            raise UsageError(
-                f"the chat templates of this tree are in {there.receipt.workspace}, not in {workspace}",
-                hint=f"--workspace {there.receipt.workspace}, or `vllm-mods revert --target {spec}` first",
-            )
-        place = there.receipt.workspace
-    return FolderTree(root, spec=spec, workspace=place), there
-
-
-def _in_tree(names: Sequence[str], there: State, tree: FolderTree) -> tuple[str, ...]:
-    """Return mods' names as a tree has them: whose they are, it does not say. Raises ``UsageError`` for others."""
-    known = {entry.name for entry in there.mods}
-    for name in names:
-        if name.rpartition("/")[2] not in known:
-            raise UsageError(
-                f"{name} was not put into {tree.spec} by this tool, so nothing says what was there before",
-                hint=f"vllm-mods status --target {tree.spec}",
-            )
-    return tuple(name.rpartition("/")[2] for name in names)
 
 
 def planned_on(

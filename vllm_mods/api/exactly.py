@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.api import apply, claims, ground
-from vllm_mods.api.advice import left_out, refusal
-from vllm_mods.api.apply import Folder, Terms
+from vllm_mods.api.apply import Terms
+from vllm_mods.api.opening import Folder, check_finished, opened, templates_of
 from vllm_mods.base.errors import refusing
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.formats.receipt import ReceiptMod
@@ -39,10 +39,10 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
     trust.demand(mods)
     notes: list[str] = []
     with refusing():
-        tree, there = apply.opened(
+        tree, there = opened(
             target, terms.workspace, recovering=notes.append if terms.write else None
         )
-        apply.check_finished(tree, there, "sync")
+        check_finished(tree, there, "sync")
         gone = integrity.undone_in(there) if there.receipt else Undone()
         left = there.receipt
         if left is not None:
@@ -50,11 +50,7 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
             claims.check(tree, left)
         bare = ground.Ground(state_folder.pristine(tree, left), None)
         made = apply.planned_on(mods, bare, tree.workspace, terms).whole
-        if terms.planned is not None:
-            terms.planned(made)
-        if not made.ok:
-            raise refusal(made, tree, notes)
-        notes += left_out(made, allowed=terms.without_files)
+        notes += apply.agreed(made, tree, terms, notes)
         if left is None:
             wanted = transitions.forward(made, None)
         else:
@@ -75,5 +71,5 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
         changed,
         tuple(notes),
         settled,
-        apply.templates_of(tree),
+        templates_of(tree),
     )

@@ -1,0 +1,72 @@
+"""The folder that mods go into, opened with what earlier runs left in it."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+import os
+from collections.abc import Callable, Sequence
+
+from vllm_mods.api import claims
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.formats import receipt
+from vllm_mods.site import state_folder, transaction
+from vllm_mods.site.state_folder import State
+from vllm_mods.trees.folder import FolderTree, find_site_root
+
+Folder = str | os.PathLike[str]
+
+
+def opened(
+    target: Folder, workspace: Folder | None, *, recovering: Callable[[str], object] | None
+) -> tuple[FolderTree, State]:
+    """Open a folder, with what lies in it of earlier runs.
+
+    With ``recovering``, which is told what one should know, what was interrupted is undone first.
+    Whatever is to be changed comes from here, so nothing of it was read before that.
+    """
+    spec = os.fspath(target)
+    kind = spec.split(":", 1)[0]
+    if kind in {"pypi", "wheel", "sdist", "git", "image"} and not os.path.exists(spec):
+        raise UsageError(
+            f"{spec} can be checked but not changed: --target takes a folder here",
+            hint="a folder that holds vllm/, such as site-packages",
+        )
+    root = find_site_root(spec)
+    if recovering is not None:
+        transaction.recover(root, recovering)
+    there = state_folder.read_state(root)
+    place = os.path.realpath(workspace) if workspace else None
+    if there.receipt is not None and there.receipt.workspace is not None:
+        claims.check_outside(there.receipt, spec)
+        if place is not None and place != there.receipt.workspace:
+            raise UsageError(
+                f"the chat templates of this tree are in {there.receipt.workspace}, not in {workspace}",
+                hint=f"--workspace {there.receipt.workspace}, or `vllm-mods revert --target {spec}` first",
+            )
+        place = there.receipt.workspace
+    return FolderTree(root, spec=spec, workspace=place), there
+
+
+def check_finished(tree: FolderTree, there: State, what: str) -> None:
+    """Raise ``Refused`` for a tree in which an earlier run was interrupted: ``what`` undoes that first."""
+    if there.unfinished is not None:
+        raise Refused(
+            f"{tree.spec}: an earlier run was interrupted here; {what} would undo that first",
+            hint=f"vllm-mods status --target {tree.spec}",
+        )
+
+
+def in_tree(names: Sequence[str], there: State, tree: FolderTree) -> tuple[str, ...]:
+    """Return mods' names as a tree has them: whose they are, it does not say. Raises ``UsageError`` for others."""
+    known = {entry.name for entry in there.mods}
+    for name in names:
+        if name.rpartition("/")[2] not in known:
+            raise UsageError(
+                f"{name} was not put into {tree.spec} by this tool, so nothing says what was there before",
+                hint=f"vllm-mods status --target {tree.spec}",
+            )
+    return tuple(name.rpartition("/")[2] for name in names)
+
+
+def templates_of(tree: FolderTree) -> str:
+    """Return the folder that the chat templates of a tree go to."""
+    return tree.workspace or os.path.join(tree.root, receipt.TEMPLATES)
