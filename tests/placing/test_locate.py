@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from mod_making import diff_of
 
+from vllm_mods.base import limits
 from vllm_mods.formats.diff import parse
 from vllm_mods.placing import headers, locate, nearest
 from vllm_mods.placing.nearest import Near
@@ -170,3 +171,14 @@ def test_a_header_is_looked_for_above_a_line_and_not_below_it() -> None:
     for line in (2, 3):
         assert headers.is_below("def f():", target(text), line)
         assert not headers.is_below("def g():", target(text), line)
+
+
+def test_what_has_no_place_says_whether_its_text_is_nowhere_or_in_too_many_places() -> None:
+    (file,) = parse(diff_of("vllm/x.py", "a = 1\n", "a = 2\n"), "x.patch")
+    (nowhere,) = locate.place(file, Target(b"b = 1\n", None))
+    (everywhere,) = locate.place(file, Target(b"a = 1\n" * (limits.PLACES + 1), None))
+    assert isinstance(nowhere, locate.Lost)
+    assert isinstance(everywhere, locate.Lost)
+    assert (nowhere.code, nowhere.message) == ("absent", "its text is not there")
+    assert everywhere.code == "ambiguous"
+    assert f"more than {limits.PLACES}" in everywhere.message
