@@ -148,7 +148,9 @@ def test_diff_of_two_images_that_serve_otherwise(call: Call, site: Path, tmp_pat
     assert "env A" not in answer.out
 
 
-def test_receipts_of_the_nodes_of_a_cluster(call: Call, site: Path, tmp_path: Path) -> None:
+def test_receipts_of_the_nodes_of_a_cluster(
+    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path / "other"
     shutil.copytree(site, other)
     assert call("apply", "fast", "--target", site).code == 0
@@ -158,6 +160,10 @@ def test_receipts_of_the_nodes_of_a_cluster(call: Call, site: Path, tmp_path: Pa
         shutil.copy(site / ".vllm-mods/receipt.json", node)
     same = call("verify", "--receipt", *nodes, "--target", other)
     assert (same.code, same.out) == (0, "4 receipts, all the same\n")
+    with nodes[0].open() as first:
+        monkeypatch.setattr("sys.stdin", first)
+        piped = call("verify", "--receipt", "-", nodes[1])
+    assert (piped.code, piped.out) == (0, "2 receipts, all the same\n")
     assert call("apply", "limit", "--target", other).code == 0
     shutil.copy(other / ".vllm-mods/receipt.json", nodes[2])
     differ = call("verify", "--receipt", *nodes)
