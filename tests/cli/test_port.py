@@ -508,3 +508,9 @@ def test_refresh_takes_the_context_that_every_release_needs(
         [load_mod(str(library / "patches/fast"))], open_tree(str(trees["0.19.1"]))
     )
     assert planned.changes[0].after == changed.encode()
+
+
+def test_offline_no_registry_is_asked(call: Call) -> None:
+    answer = call("port", "fast", "--to", "image:registry:127.0.0.1:9/x:1", "--offline")
+    assert answer.code == 1
+    assert "a registry cannot be asked offline" in answer.err
