@@ -33,6 +33,7 @@ from vllm_mods.placing.headers import (
     names_top,
     written_in,
 )
+from vllm_mods.placing.scopes import ANCHORS
 from vllm_mods.placing.target import Target, matches
 
 _BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
@@ -170,28 +171,28 @@ def _moved(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:
     """
     put = b"".join(_ended(text) for hunk in file.hunks for kind, text in hunk.lines if kind == "-")
     own = range(line, line + len(back.old))
-    at = line
+    for at, removed in _removed(back, line):
+        if b"".join(removed) in put:
+            continue
+        around = {target.home(max(at - 1, 1)), target.home(at)}
+        others = (one for one in matches(_ended(target.data), removed) if one not in own)
+        if any(not removed[0][:1].isspace() or target.home(one) in around for one in others):
+            return True
+    return False
+
+
+def _removed(back: Hunk, line: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield what a hunk, now at ``line``, removed without putting anything in its place, and where that was."""
     for kept, group in groupby(back.lines, key=lambda one: one[0] == " "):
         run = list(group)
-        around = {target.home(max(at - 1, 1)), target.home(at)}
         if not kept and {kind for kind, _ in run} == {"+"}:
-            removed = _without_blank_ends([_ended(text) for _, text in run])
-            others = (one for one in matches(_ended(target.data), removed) if one not in own)
-            if b"".join(removed) not in put and any(
-                not removed[0][:1].isspace() or target.home(there) in around for there in others
-            ):
-                return True
-        at += sum(kind != "+" for kind, _ in run)
-    return False
+            told = [i for i, (_, text) in enumerate(run) if text.strip()]
+            yield line, [_ended(text) for _, text in run[told[0] : told[-1] + 1]] if told else []
+        line += sum(kind != "+" for kind, _ in run)
 
 
 def _ended(text: bytes) -> bytes:
     return text if text.endswith(b"\n") else text + b"\n"
-
-
-def _without_blank_ends(lines: list[bytes]) -> list[bytes]:
-    told = [i for i, text in enumerate(lines) if text.strip()]
-    return lines[told[0] : told[-1] + 1] if told else []
 
 
 class _Options(NamedTuple):
@@ -332,7 +333,7 @@ def _answer(
     scope = scope_of(hunk, target, line)
     if len(options.fits) > 1:
         return Located(line, scope, "order")
-    anchored = scope.endswith((" =", " import"))
+    anchored = scope.endswith(ANCHORS)
     return Located(line, scope, "scope" if options.told or anchored else "unique")
 
 

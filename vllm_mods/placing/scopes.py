@@ -22,6 +22,10 @@ from vllm_mods.placing.rebinding import Definition, Fate, fates, suites
 __all__ = ["Scope", "Scopes", "UnparsableError", "read_scopes", "read_strictly"]
 
 
+ANCHORS = (" =", " import")
+"""How the name of a scope ends that is an assignment or import of the module, and no class or function."""
+
+
 class Scope(NamedTuple):
     """A class, a function, or a named statement of the module, from ``start`` to ``end`` (1-based).
 
@@ -98,7 +102,9 @@ def read_scopes(data: bytes) -> Scopes:
 def long_strings(data: bytes) -> tuple[tuple[int, int], ...]:
     """Return the first and last lines of strings of over two lines; none where ``ast`` cannot read the file."""
     tree = syntax_tree.module(data)
-    strings = (one for one in ast.walk(tree or ast.Module([], [])) if _is_string(one))
+    if tree is None:
+        return ()
+    strings = (one for one in ast.walk(tree) if _is_string(one))
     spans = ((one.lineno, one.end_lineno or one.lineno) for one in strings)
     return tuple((first, last) for first, last in spans if last - first > 1)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from vllm_mods.base import limits, line_diff
-from vllm_mods.placing.scopes import Scope, Scopes, long_strings
+from vllm_mods.placing.scopes import ANCHORS, Scope, Scopes, long_strings
 
 _COLUMN_0 = rb"[A-Za-z_$]"
 _SHORTEST_BLOB = 7
@@ -46,7 +46,7 @@ class Target:
     def home(self, line: int) -> str:
         """Return the chain of classes and functions around a line; ``""`` where there are none."""
         chain = self.scopes.at(line) if self.scopes else ""
-        return "" if chain.endswith((" =", " import")) else chain
+        return "" if chain.endswith(ANCHORS) else chain
 
     @cached_property
     def tops(self) -> list[int]:
