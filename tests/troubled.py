@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 from collections import Counter
 from functools import cached_property
-from itertools import combinations, count, islice, product
+from itertools import combinations, count, groupby, islice, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import strategies as st
@@ -74,16 +74,6 @@ class Text(NamedTuple):
         found = (part for block in self.blocks for part in block.parts if part.number == number)
         return next(found, None)
 
-    def living(self, part: Part) -> str:
-        """Return the text of the last definition of the part's name, which is the one that counts."""
-        (head,) = {block.head for block in self.blocks if part in block.parts}
-        *_, last = (block for block in self.blocks if block.head == head)
-        defined = part.text.partition("(")[0]
-        among = self.blocks if not head else (last,)
-        texts = [one.text for block in among if block.head == head for one in block.parts]
-        same = [text for text in texts if text.partition("(")[0] == defined]
-        return same[-1] if same else part.text
-
 
 # --- operations -------------------------------------------------------------------------------------
 
@@ -114,8 +104,7 @@ def change(part: Part, new: str) -> Operation:
         )
 
     def done(text: Text) -> bool:
-        there = text.part(part.number)
-        return there is not None and new in {there.text, text.living(there)}
+        return text.part(part.number) == part._replace(text=new)
 
     return Operation(do, done)
 
@@ -453,8 +442,42 @@ class Case:
 
     @cached_property
     def known_in(self) -> bool:
-        """Tell whether all that the patch does is so in the target, as is known of the blocks."""
-        return all(one.done(self.there) for one in self.ops)
+        """Tell whether all that the patch does is so in the target, as blocks, names or the whole file tell."""
+        by_blocks = all(one.done(self.there) for one in self.ops)
+        return by_blocks or self._names_are_in or self._file_is_in
+
+    @property
+    def _file_is_in(self) -> bool:
+        """Tell whether the whole result stands in the target, and nothing that was removed does."""
+        removed = (
+            tuple(text for _, text in run)
+            for hunk in self.hunks
+            for kind, run in groupby(hunk.lines, key=lambda one: one[0])
+            if kind == "-"
+        )
+        whole = target.matches(self.target, line_diff.split(self.after))
+        return bool(whole) and not any(target.matches(self.target, run) for run in removed)
+
+    @property
+    def _names_are_in(self) -> bool:
+        """Tell whether each definition that the patch changes is in the target what the patch makes of it.
+
+        Whoever did it: the last one of a name counts. A statement without a name counts by its text, and
+        by less than two lines of it nothing is known.
+        """
+        try:
+            base, wanted, there = (
+                list(_definitions(data)) for data in (self.base, self.after, self.target)
+            )
+        except (SyntaxError, ValueError):
+            return False
+        asked = {*(Counter(base) - Counter(wanted)), *(Counter(wanted) - Counter(base))}
+        return all(
+            dict(there).get(name) == dict(wanted).get(name)
+            if not name.endswith(".")
+            else "\n" in (text or "") and ((name, text) in there) == ((name, text) in wanted)
+            for name, text in asked
+        )
 
     @cached_property
     def merged(self) -> bytes | None:
@@ -559,21 +582,22 @@ def _names(data: bytes) -> list[str]:
 
 def _changed(before: bytes, after: bytes) -> set[str]:
     """Name the definitions of which one side has more, or another text, than the other."""
-    sides = []
-    for data in (before, after):
-        text = data.decode()
-        found: Counter[tuple[str, str | None]] = Counter()
-        pairs: list[tuple[str, ast.stmt]] = [("", node) for node in ast.parse(text).body]
-        while pairs:
-            owner, node = pairs.pop()
-            name = f"{owner}.{getattr(node, 'name', '')}"
-            if isinstance(node, ast.ClassDef):
-                pairs += [(name, inner) for inner in node.body]
-            else:
-                found[name, ast.get_source_segment(text, node)] += 1
-        sides.append(found)
+    sides = [Counter(_definitions(data)) for data in (before, after)]
     gone, come = sides[0] - sides[1], sides[1] - sides[0]
     return {name for name, _ in (*gone, *come)}
+
+
+def _definitions(data: bytes) -> Iterator[tuple[str, str | None]]:
+    """Yield the statements with their texts, in order: functions by name, what is in a class by both names."""
+    text = data.decode()
+    pairs: list[tuple[str, ast.stmt]] = [("", node) for node in ast.parse(text).body[::-1]]
+    while pairs:
+        owner, node = pairs.pop()
+        name = f"{owner}.{getattr(node, 'name', '')}"
+        if isinstance(node, ast.ClassDef):
+            pairs += [(name, inner) for inner in node.body[::-1]]
+        else:
+            yield name, ast.get_source_segment(text, node)
 
 
 def _write(folder: str, name: str, data: bytes) -> None:
