@@ -27,10 +27,10 @@ from port_replay import functions, read, with_function
 
 from vllm_mods.base import line_diff
 from vllm_mods.formats import diff_writer
-from vllm_mods.grid.choose import choose_releases
-from vllm_mods.grid.work import Setting, Workshop
 from vllm_mods.library.catalog import Library
-from vllm_mods.port import outline
+from vllm_mods.matrices.choose import choose_releases
+from vllm_mods.matrices.work import Setting, Workshop
+from vllm_mods.porting import outline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.model import Mod, PatchFile, Variant
 from vllm_mods.base.versions import in_range
-from vllm_mods.grid.answer import Answer
-from vllm_mods.grid.choose import choose_releases
-from vllm_mods.grid.spread import spread
-from vllm_mods.grid.work import Setting, Subject, Task, TaskOutcome, Workshop
 from vllm_mods.library.catalog import Library
+from vllm_mods.matrices.answer import Answer
+from vllm_mods.matrices.choose import choose_releases
+from vllm_mods.matrices.spread import spread
+from vllm_mods.matrices.work import Setting, Subject, Task, TaskOutcome, Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

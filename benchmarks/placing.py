@@ -56,7 +56,7 @@ from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import DiffError
 from vllm_mods.base.model import Mod, PatchFile, Variant
 from vllm_mods.planning import planner
-from vllm_mods.port import outline, structure
+from vllm_mods.porting import outline, structure
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
 

@@ -46,8 +46,8 @@ from packaging.version import Version
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.model import FileChange
 from vllm_mods.formats import diff_writer, syntax_tree
-from vllm_mods.port import files, follow, outline, structure, text, textual
-from vllm_mods.port.outline import Outline
+from vllm_mods.porting import files, follow, outline, structure, text, textual
+from vllm_mods.porting.outline import Outline
 from vllm_mods.trees.open import open_tree
 
 STEPS = (1, 2, 4)

@@ -22,9 +22,9 @@ from vllm_mods.base import diff3
 from vllm_mods.base.diff3 import Clash
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
-from vllm_mods.port import job as porting
-from vllm_mods.port import variant as making
-from vllm_mods.port.job import Job
+from vllm_mods.porting import job as porting
+from vllm_mods.porting import variant as making
+from vllm_mods.porting.job import Job
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.release import Releases
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from template_scenes import MODES, Mode
 
 from vllm_mods.library.catalog import Library
-from vllm_mods.template import rendering, replay
-from vllm_mods.template.source import Template, open_template
+from vllm_mods.templates import rendering, replay
+from vllm_mods.templates.source import Template, open_template
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.template.conversation import Conversation
-    from vllm_mods.template.rendering import Rendered
-    from vllm_mods.template.replay import Replayed
+    from vllm_mods.templates.conversation import Conversation
+    from vllm_mods.templates.rendering import Rendered
+    from vllm_mods.templates.replay import Replayed
 
 
 class Column(NamedTuple):

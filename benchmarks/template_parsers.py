@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.library.catalog import Library
-from vllm_mods.template import check, parser_process
-from vllm_mods.template.reading_back import WAYS, PairRead, way_name
-from vllm_mods.template.source import open_template
+from vllm_mods.templates import check, parser_process
+from vllm_mods.templates.reading_back import WAYS, PairRead, way_name
+from vllm_mods.templates.source import open_template
 from vllm_mods.trees.open import open_tree
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.library.catalog import Library
-from vllm_mods.template.sandbox import environment, rust_environment
+from vllm_mods.templates.sandbox import environment, rust_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

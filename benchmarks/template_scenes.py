@@ -11,8 +11,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods.template import calls
-from vllm_mods.template.conversation import Conversation, Message, ToolCall
+from vllm_mods.templates import calls
+from vllm_mods.templates.conversation import Conversation, Message, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

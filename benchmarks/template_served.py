@@ -27,12 +27,12 @@ import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods.template.replay import SCENES
+from vllm_mods.templates.replay import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from vllm_mods.template.conversation import Conversation
+    from vllm_mods.templates.conversation import Conversation
 
 PORT = 8123
 BLOCK = 16

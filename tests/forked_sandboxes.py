@@ -23,7 +23,7 @@ import pytest
 from alone import FAR
 from sampling import ALL
 
-from vllm_mods.template import parser_process, rendering
+from vllm_mods.templates import parser_process, rendering
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -33,7 +33,7 @@ _SERVER = """\
 import importlib, json, os, socket, sys, time, traceback
 line, name, more = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], sys.argv[3]
 sys.path[:] = sys.argv[4:]
-module = importlib.import_module("vllm_mods.template." + name)
+module = importlib.import_module("vllm_mods.templates." + name)
 for one in more.split():
     try:
         importlib.import_module(one)

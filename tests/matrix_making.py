@@ -8,7 +8,7 @@ from typing import Any
 from mod_making import diff_of, variant
 
 from vllm_mods.base.model import Finding, Level, Mod, TemplateFile, Variant, Verdict, When
-from vllm_mods.grid.cell import (
+from vllm_mods.matrices.cell import (
     Cell,
     CellChange,
     CellProblem,

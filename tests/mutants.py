@@ -68,7 +68,7 @@ ROOMS = {
             "placing/test_evidence.py",
             "planning",
             "base/test_diff3.py",
-            "port/test_merges.py",
+            "porting/test_merges.py",
             "placing/test_placing_families.py",
             "property/test_placing_properties.py",
         ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_tree import MemoryTree
 
-from vllm_mods.grid.work import Setting, Workshop
+from vllm_mods.matrices.work import Setting, Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,9 +16,9 @@ import jinja2.meta
 import jinja2.nodes
 
 from vllm_mods.library.mod_folder import data_root
-from vllm_mods.template import calls
-from vllm_mods.template.conversation import ToolCall
-from vllm_mods.template.sandbox import environment, rust_environment
+from vllm_mods.templates import calls
+from vllm_mods.templates.conversation import ToolCall
+from vllm_mods.templates.sandbox import environment, rust_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

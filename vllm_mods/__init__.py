@@ -40,7 +40,7 @@ _PUBLIC = {
     "library.catalog": ("Library",),
     "trees.open": ("open_tree",),
     "api.apply": ("plan", "apply", "revert", "status", "verify"),
-    "grid.whole": ("matrix",),
+    "matrices.whole": ("matrix",),
     "base.model": ("Tree", "Plan", "ModPlan", "Verdict", "Finding"),
     "base.errors": (
         *("VllmModsError", "UsageError", "ManifestError", "DiffError", "TreeError"),
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from vllm_mods.base.model import Plan as Plan
     from vllm_mods.base.model import Tree as Tree
     from vllm_mods.base.model import Verdict as Verdict
-    from vllm_mods.grid.whole import matrix as matrix
     from vllm_mods.library.catalog import Library as Library
+    from vllm_mods.matrices.whole import matrix as matrix
     from vllm_mods.trees.open import open_tree as open_tree
 else:
 

@@ -19,7 +19,7 @@ from small_registry import SmallRegistry, small_registry
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError, UsageError, VllmModsError
-from vllm_mods.build import signing
+from vllm_mods.building import signing
 from vllm_mods.sharing import artifact, library_tar
 
 if TYPE_CHECKING:

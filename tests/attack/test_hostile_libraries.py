@@ -19,7 +19,7 @@ from lowering import lower
 from small_site import build, snapshot
 
 from vllm_mods.cli import run
-from vllm_mods.doctor import bug
+from vllm_mods.diagnosis import bug
 from vllm_mods.sharing import kept
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from package_server import PackageServer, make_wheel, serving, settings_of_none
 
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import run
-from vllm_mods.grid.cell import MatrixResult
+from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.report import html, matrix_grid, matrix_markdown, matrix_text
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from lowering import lower
 from toy_release import TEMPLATE, toy_release
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.template import check, parser_process
-from vllm_mods.template.source import Template
+from vllm_mods.templates import check, parser_process
+from vllm_mods.templates.source import Template
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 from sampling import few
 
 from vllm_mods.base.errors import Refused, VllmModsError
-from vllm_mods.keep import branches, keeping
+from vllm_mods.keeping import branches, keeping
 
 NAME = "vllm-mods/fast/0.20.0"
 MOD = "patches/fast/mod.toml"

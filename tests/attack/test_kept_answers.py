@@ -10,9 +10,9 @@ from mod_making import diff_of, mod, variant
 from release_shelf import ReleaseInMemory, Shelf
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.grid import store
-from vllm_mods.grid.answer import Answer
-from vllm_mods.grid.work import Subject
+from vllm_mods.matrices import store
+from vllm_mods.matrices.answer import Answer
+from vllm_mods.matrices.work import Subject
 from vllm_mods.planning.planner import plan
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from web_site import DRIPS, Site, moved, site
 from vllm_mods.base import limits, line_diff, sessions, untrusted
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Mod
-from vllm_mods.build import wheels
+from vllm_mods.building import wheels
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.cli import import_command, run
 from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
@@ -39,18 +39,18 @@ from vllm_mods.formats.project import LibrarySource
 from vllm_mods.images import docker, layer, names, oci, referrers, storage, streams
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
-from vllm_mods.lint import places
+from vllm_mods.linting import places
 from vllm_mods.making import entries, entry_runs, folder, reading, watching, words
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
-from vllm_mods.run import engine, evidence, waiting
-from vllm_mods.run.service import StartOptions, service
+from vllm_mods.running import engine, evidence, waiting
+from vllm_mods.running.service import StartOptions, service
 from vllm_mods.scripts import bash, command_line, statements
 from vllm_mods.sharing import contents, repositories
 from vllm_mods.site import site as writing
-from vllm_mods.template import parser_process, rendering
-from vllm_mods.template.conversation import Conversation
+from vllm_mods.templates import parser_process, rendering
+from vllm_mods.templates.conversation import Conversation
 from vllm_mods.trees import git
 from vllm_mods.trees.archive import TarArchive, ZipArchive
 from vllm_mods.trees.http import Http

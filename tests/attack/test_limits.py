@@ -23,7 +23,7 @@ from mod_making import diff_of, mod, variant
 from vllm_mods.base import limits, line_diff, untrusted
 from vllm_mods.base.errors import DiffError, ManifestError, Refused, TreeError
 from vllm_mods.base.model import Verdict
-from vllm_mods.build import wheels
+from vllm_mods.building import wheels
 from vllm_mods.fit.summary import summarize
 from vllm_mods.formats import (
     concrete_syntax,
@@ -38,12 +38,12 @@ from vllm_mods.formats import (
 )
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.images import layer, oci
-from vllm_mods.lint import places
+from vllm_mods.linting import places
 from vllm_mods.making import reading
 from vllm_mods.placing import locate, scopes
 from vllm_mods.placing.target import Target
 from vllm_mods.planning import planner
-from vllm_mods.port import textual
+from vllm_mods.porting import textual
 from vllm_mods.recipes import yaml_source
 from vllm_mods.scripts import bash, command_line, statements
 from vllm_mods.trees.archive import TarArchive, ZipArchive

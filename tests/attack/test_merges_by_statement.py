@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vllm_mods.port import statements
+from vllm_mods.porting import statements
 
 PAIR = "def f(self, xs, a):\n    a = 1\n    b = 2\n    return a\n"
 

@@ -17,7 +17,7 @@ from web_site import DRIPS, Site, moved, site
 from vllm_mods.base import limits, sessions
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.hops import check_hop
-from vllm_mods.build.outputs.registry import Pusher
+from vllm_mods.building.outputs.registry import Pusher
 from vllm_mods.images import names
 from vllm_mods.images.model import Descriptor
 from vllm_mods.images.registry import Client

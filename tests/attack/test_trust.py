@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import vllm_mods as vm
-from vllm_mods.build import resolving
+from vllm_mods.building import resolving
 from vllm_mods.cli import run
 from vllm_mods.library import trust
 from vllm_mods.making import exporting

@@ -5,7 +5,7 @@ usage: python template_round_trip.py CASES   (a JSON object; what a case holds: 
 
 vLLM's own functions are called in its own order: detection of the content format, its reading of
 messages and tools, its call of the template; then, for each assistant message, its reasoning and
-tool parsers (``vllm_mods.template.answers``) on what the model must have written for the history to look as it does. What is stood
+tool parsers (``vllm_mods.templates.answers``) on what the model must have written for the history to look as it does. What is stood
 in for: the tokenizer (one token per byte, and the tags that Qwen's has as tokens), the download of
 pictures, and the model's processor, which would count them. Prints one JSON object.
 """
@@ -19,7 +19,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from vllm_mods.template.answers import AnswerReader, reader, streamed
+from vllm_mods.templates.answers import AnswerReader, reader, streamed
 
 Message = dict[str, Any]
 # Reasoning is kept until the next question; a result is none.

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from vllm_mods.base.model import Level
-from vllm_mods.serve import command, configs
-from vllm_mods.serve.check import Serving, check
-from vllm_mods.serve.known import KnownFlags
+from vllm_mods.serving import command, configs
+from vllm_mods.serving.check import Serving, check
+from vllm_mods.serving.known import KnownFlags
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:

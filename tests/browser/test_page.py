@@ -9,7 +9,7 @@ import pytest
 from matrix_making import EVIL, about, cell, every_verdict, hostile, large
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.grid.cell import MatrixResult
+from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.report import html
 
 if TYPE_CHECKING:

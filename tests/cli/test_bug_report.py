@@ -112,7 +112,7 @@ def test_no_secret_is_in_it(
 
 
 def test_the_command_line_is_shown_without_its_secrets() -> None:
-    from vllm_mods.doctor.secrets import command
+    from vllm_mods.diagnosis.secrets import command
 
     shown = command(
         (

@@ -15,7 +15,7 @@ from making_images import Image, from_disk
 from making_images import layer as tar_of
 from paired import NAME, library
 
-from vllm_mods.build import resolving
+from vllm_mods.building import resolving
 from vllm_mods.cli import pairing_arguments, run
 from vllm_mods.formats import receipt
 

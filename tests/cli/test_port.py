@@ -13,8 +13,8 @@ from mod_making import diff_of
 from vllm_mods.formats import diff_writer, mod_lock
 from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import lock_entries, planner
-from vllm_mods.port import recut, span, writing
-from vllm_mods.port.job import Job
+from vllm_mods.porting import recut, span, writing
+from vllm_mods.porting.job import Job
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:

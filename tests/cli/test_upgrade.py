@@ -13,7 +13,7 @@ import serve_tree
 from paired import NAME
 from test_lock_and_build import Caller, base, caller
 
-from vllm_mods.build import outputs
+from vllm_mods.building import outputs
 from vllm_mods.formats import pairing_lock
 
 if TYPE_CHECKING:

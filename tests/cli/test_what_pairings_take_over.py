@@ -11,7 +11,7 @@ import small_site
 from paired import NAME
 from test_lock_and_build import SITE, Caller, base, caller
 
-from vllm_mods.build import resolving
+from vllm_mods.building import resolving
 from vllm_mods.formats.taken_over import TakenOver
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from real_engines import PASSWORD, SITE, USER, need, started
 from small_site import FILES, RECORD
 from small_site import build as build_site
 
-from vllm_mods.build import archive, layer, oci, tarball
+from vllm_mods.building import archive, layer, oci, tarball
 from vllm_mods.formats import pairing_lock, receipt
 from vllm_mods.images.open import open_base
 
@@ -161,7 +161,7 @@ def test_verify_says_where_a_build_differs(engine: Engine, tool: Tool, tmp_path:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "sitecustomize.py").write_text(
-        "import os\nimport vllm_mods.build.tarball as tarball\n"
+        "import os\nimport vllm_mods.building.tarball as tarball\n"
         "write, zone = tarball.write, os.environ.get('TZ', '').encode()\n"
         "tarball.write = lambda entries: write(\n"
         "    one._replace(data=one.data + zone) if one.path.endswith('receipt.json') else one\n"

@@ -16,11 +16,11 @@ from fuzz.contract import Target
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
-from vllm_mods.build import wheels
-from vllm_mods.build.layer import Node
+from vllm_mods.building import wheels
+from vllm_mods.building.layer import Node
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.library.catalog import PARTS
-from vllm_mods.lint import places
+from vllm_mods.linting import places
 from vllm_mods.making import folder as folders
 from vllm_mods.sharing import library_tar
 from vllm_mods.trees.archive import ArchiveTree, TarArchive, ZipArchive

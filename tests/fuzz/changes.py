@@ -19,7 +19,7 @@ from vllm_mods.library.mod_folder import data_root
 from vllm_mods.making import from_diff
 from vllm_mods.placing.scopes import UnparsableError, read_scopes
 from vllm_mods.planning import layered_tree, planner
-from vllm_mods.port import text as porting
+from vllm_mods.porting import text as porting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

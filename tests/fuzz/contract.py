@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.formats import concrete_syntax
-from vllm_mods.template import rendering
+from vllm_mods.templates import rendering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from fuzz.archives import odd_tar
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base.cache import Cache
-from vllm_mods.build.remembered_base import Remembered
+from vllm_mods.building.remembered_base import Remembered
 from vllm_mods.images import layer, layout
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import Opening

@@ -11,7 +11,7 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base import limits
 from vllm_mods.library.mod_folder import data_root
-from vllm_mods.template import about, calls, conversation, rendering
+from vllm_mods.templates import about, calls, conversation, rendering
 
 REQUEST = json.dumps(
     {

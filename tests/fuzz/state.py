@@ -9,7 +9,7 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base.digest import sha256
 from vllm_mods.formats import receipt, record
-from vllm_mods.grid import answer, questions
+from vllm_mods.matrices import answer, questions
 from vllm_mods.site import integrity, journal, state_folder, transaction
 from vllm_mods.trees.folder import FolderTree
 
@@ -111,7 +111,7 @@ def _kept_answers(data: bytes, folder: str) -> None:
     import zlib
 
     from vllm_mods.base.cache import Cache
-    from vllm_mods.grid.store import AnswerStore
+    from vllm_mods.matrices.store import AnswerStore
 
     cache = Cache(os.path.join(folder, "cache"))
     tree = FolderTree(_site(folder))

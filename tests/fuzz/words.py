@@ -16,13 +16,13 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.receipt import FileHash
-from vllm_mods.lint import places
+from vllm_mods.linting import places
 from vllm_mods.making import exporting, from_script, python_code, reading
 from vllm_mods.making.compose import Wanted
 from vllm_mods.recipes import pasted_text, reader, writer
 from vllm_mods.scripts import command_line, statements
-from vllm_mods.serve import check, command
-from vllm_mods.serve.known import KnownFlags
+from vllm_mods.serving import check, command
+from vllm_mods.serving.known import KnownFlags
 
 if TYPE_CHECKING:
     from vllm_mods.formats.pairing import Pairing

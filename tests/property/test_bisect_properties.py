@@ -8,7 +8,7 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 from sampling import examples
 
-from vllm_mods.grid.bisect import Point, search
+from vllm_mods.matrices.bisect import Point, search
 from vllm_mods.planning.planner import plan
 from vllm_mods.trees.git import Commit
 

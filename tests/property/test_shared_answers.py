@@ -13,8 +13,8 @@ from sampling import examples
 
 from vllm_mods.base.model import BinaryFile, Expectation, Mod, Tree
 from vllm_mods.formats.mod_lock import LockedTree
-from vllm_mods.grid.answer import Answer, answer_of
-from vllm_mods.grid.work import Subject, Task
+from vllm_mods.matrices.answer import Answer, answer_of
+from vllm_mods.matrices.work import Subject, Task
 from vllm_mods.planning.planner import plan
 
 PATH, BESIDE, NEW = "vllm/m.py", "vllm/util.py", "vllm/new/m.py"

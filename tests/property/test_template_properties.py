@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from template_env import Message, calls_like, render, render_by_minijinja
 
-from vllm_mods.template.calls import turns
+from vllm_mods.templates.calls import turns
 
 NAME = "qwen3.6-enhanced"
 

@@ -22,7 +22,7 @@ from vllm_mods.report.side_by_side import pairs
 if TYPE_CHECKING:
     from matrix_making import Make
 
-    from vllm_mods.grid.cell import HunkView
+    from vllm_mods.matrices.cell import HunkView
 
 VOID = {"meta", "link", "br", "input", "path", "circle", "use"}
 

@@ -10,14 +10,14 @@ import pytest
 from matrix_making import EVIL, about, cell, example, hostile, large
 
 from vllm_mods.base.model import Finding, Verdict
-from vllm_mods.grid.cell import CellProblem, MatrixResult, Together
+from vllm_mods.matrices.cell import CellProblem, MatrixResult, Together
 from vllm_mods.report import badge, html, junit, matrix_grid, matrix_markdown, matrix_text
 from vllm_mods.report.matrix_forms import FORMS
 
 if TYPE_CHECKING:
     from matrix_making import Make
 
-    from vllm_mods.grid.cell import Cell
+    from vllm_mods.matrices.cell import Cell
 
 
 # --- what they have in common -------------------------------------------------------------------

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import examples
 
-from vllm_mods.lint import places
+from vllm_mods.linting import places
 from vllm_mods.scripts import bash, dockerfile
 from vllm_mods.scripts.statements import BashError, Call, walk
 

@@ -43,9 +43,9 @@ _ERRORS = {
 _NEAR = 2  # lines
 _CODE = re.compile("[a-z]+(-[a-z]+)*")
 # Of the same names, and made of keys or of what went wrong with a process: no findings.
-_NO_FINDINGS = {"grid/work.py", "grid/cluster.py"}
+_NO_FINDINGS = {"matrices/work.py", "matrices/cluster.py"}
 _GROUPS = (
-    ("Placing, planning, fitting", "check, apply, matrix, bisect", ("planning/", "placing/", "fit/", "grid/explain", "grid/upstream")),
+    ("Placing, planning, fitting", "check, apply, matrix, bisect", ("planning/", "placing/", "fit/", "matrices/explain", "matrices/upstream")),
     ("Ranges and locks", "matrix --strict", ("grid/",)),
     ("What was applied", "verify, status", ("site/", "integrity", "api/", "formats/receipt_diff")),
     ("Installations and trees", "doctor", ("doctor/",)),

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from vllm_mods.build import layer, oci, tarball
-from vllm_mods.build.outputs.files import layout
+from vllm_mods.building import layer, oci, tarball
+from vllm_mods.building.outputs.files import layout
 from vllm_mods.images.model import Base
 from vllm_mods.images.open import open_base
 

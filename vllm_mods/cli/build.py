@@ -12,10 +12,10 @@ import click
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import Refused, UsageError, refusing
-from vllm_mods.build import archive, building, documents, outputs
-from vllm_mods.build.oci import BuiltImage
-from vllm_mods.build.outputs import Output, Ready
-from vllm_mods.build.reproduction import build_again
+from vllm_mods.building import archive, building, documents, outputs
+from vllm_mods.building.oci import BuiltImage
+from vllm_mods.building.outputs import Output, Ready
+from vllm_mods.building.reproduction import build_again
 from vllm_mods.cli import answers, manner, options, pairing_arguments
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.pairing_arguments import OnBase, ReadLock
@@ -27,11 +27,11 @@ from vllm_mods.images import names
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import platform_of
 from vllm_mods.library.catalog import Library
-from vllm_mods.run import engine
+from vllm_mods.running import engine
 
 if TYPE_CHECKING:
-    from vllm_mods.build.outputs.registry import Attached
-    from vllm_mods.build.signing import Signer
+    from vllm_mods.building.outputs.registry import Attached
+    from vllm_mods.building.signing import Signer
 
 
 class BuiltFor(NamedTuple):
@@ -249,7 +249,7 @@ def attached_of(
     push = ready[0].push
     if push is None:
         return []
-    from vllm_mods.build import signing  # noqa: PLC0415  (only registries have use for it)
+    from vllm_mods.building import signing  # noqa: PLC0415  (only registries have use for it)
 
     pairs = [tuple(one.values()) for one in files]
     found = [signing.attached(statement, bill, signer) for bill, statement in pairs]
@@ -265,7 +265,7 @@ def _signer(key: str, place: Output) -> Signer:
             "--sign is for an image in a registry: the signature is attached to it there",
             hint="--output registry:HOST/NAME",
         )
-    from vllm_mods.build import signing  # noqa: PLC0415
+    from vllm_mods.building import signing  # noqa: PLC0415
 
     return signing.signer(key)
 

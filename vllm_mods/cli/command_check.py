@@ -16,13 +16,13 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.scripts import command_line
-from vllm_mods.serve.check import ServeAnswer, Serving, check
-from vllm_mods.serve.command import words
-from vllm_mods.serve.faults import note
-from vllm_mods.serve.known import KnownFlags
+from vllm_mods.serving.check import ServeAnswer, Serving, check
+from vllm_mods.serving.command import words
+from vllm_mods.serving.faults import note
+from vllm_mods.serving.known import KnownFlags
 from vllm_mods.site.state_folder import receipt_of
-from vllm_mods.template import check as template_check
-from vllm_mods.template.source import Template, open_template
+from vllm_mods.templates import check as template_check
+from vllm_mods.templates.source import Template, open_template
 from vllm_mods.trees.image import ImageTree
 
 _ENGINE_FINDINGS = frozenset({"rust-frontend", "template-unreadable"})

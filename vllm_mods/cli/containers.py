@@ -12,8 +12,8 @@ from vllm_mods.cli import answers, command_check, options
 from vllm_mods.cli.evidence import mods_of, say
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.serving import Asked, asked, serving
-from vllm_mods.run import engine, evidence, service, waiting
-from vllm_mods.run.service import LOCK_LABEL, PAIRING_LABEL, StartOptions
+from vllm_mods.running import engine, evidence, service, waiting
+from vllm_mods.running.service import LOCK_LABEL, PAIRING_LABEL, StartOptions
 
 
 @click.command(name="run")

@@ -33,7 +33,7 @@ def command(target: str | None, workspace: str | None, output: str | None) -> in
 
     Nothing but --report is written, and no vLLM is imported. Exit code 0 if nothing is wrong, 1 if something is.
     """
-    from vllm_mods.doctor.checks import examine  # noqa: PLC0415  (not needed with `--help`)
+    from vllm_mods.diagnosis.checks import examine  # noqa: PLC0415  (not needed with `--help`)
     from vllm_mods.report import doctor as report  # noqa: PLC0415
 
     found = examine(
@@ -51,7 +51,7 @@ def command(target: str | None, workspace: str | None, output: str | None) -> in
 
 def _write_report(output: str, found: dict[str, Any]) -> None:
     """Write a report. Raises ``UsageError`` for a file that is there already."""
-    from vllm_mods.doctor import bug  # noqa: PLC0415
+    from vllm_mods.diagnosis import bug  # noqa: PLC0415
 
     arguments = click.get_current_context().obj["arguments"]
     text = bug.report(arguments, os.environ, parts={"doctor": found})

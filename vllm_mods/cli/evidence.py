@@ -12,8 +12,8 @@ from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, named_files, options
 from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
-from vllm_mods.run import engine, evidence
-from vllm_mods.run.evidence import Evidence
+from vllm_mods.running import engine, evidence
+from vllm_mods.running.evidence import Evidence
 
 _SAID = {
     evidence.RAN: "its code ran: {}",

@@ -20,8 +20,8 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.making import exporting
 from vllm_mods.planning import planner
 from vllm_mods.recipes import writer
-from vllm_mods.run import files
-from vllm_mods.run.service import Service, StartOptions
+from vllm_mods.running import files
+from vllm_mods.running.service import Service, StartOptions
 
 
 @click.command(name="export")

@@ -7,7 +7,7 @@ import click
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.manner import option
-from vllm_mods.grid import bisect, upstream
+from vllm_mods.matrices import bisect, upstream
 from vllm_mods.planning.origins import Origins
 from vllm_mods.report import bisect as bisected
 from vllm_mods.report import upstream as carried

@@ -10,9 +10,9 @@ import click
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Finding
-from vllm_mods.build import inspection
-from vllm_mods.build.inspection import Inspection
-from vllm_mods.build.inspection import inspect as look
+from vllm_mods.building import inspection
+from vllm_mods.building.inspection import Inspection
+from vllm_mods.building.inspection import inspect as look
 from vllm_mods.cli import answers, manner, named_files, options
 from vllm_mods.cli.manner import option
 from vllm_mods.images import names, oci
@@ -181,7 +181,7 @@ def _index_signature(
 
 
 def _said_of(name: str, signers: str | None, key: str | None) -> list[Finding]:
-    from vllm_mods.build import signing  # noqa: PLC0415
+    from vllm_mods.building import signing  # noqa: PLC0415
 
     by_ssh = [] if signers is None else signing.ssh_says(signers, name)
     return by_ssh + ([] if key is None else signing.cosign_says(key, name))

@@ -13,7 +13,6 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod, ModPlan, Tree
 from vllm_mods.base.versions import is_final
 from vllm_mods.cli import answers, manner, new, options, shown
-from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library import mod_folder
 from vllm_mods.making import (
     building,
@@ -32,6 +31,7 @@ from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.from_script import Understood
 from vllm_mods.making.over_releases import ReleaseRow
 from vllm_mods.making.recording import Limits
+from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.planning import planner
 from vllm_mods.report import script
 from vllm_mods.report.data import finding

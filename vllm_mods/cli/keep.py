@@ -9,7 +9,7 @@ import click
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.manner import option
-from vllm_mods.grid.choose import choose_releases
+from vllm_mods.matrices.choose import choose_releases
 
 
 @click.command(name="keep")
@@ -42,7 +42,7 @@ def command(
     ends, with the text for a pull request as its message. A branch that is there is left alone.
     With --history the text names the commit of vLLM's that a mod met. Nothing is checked out and nothing pushed. Exit code 0, or 1 where something is left to a person.
     """
-    from vllm_mods.keep import run  # noqa: PLC0415  (GitPython: 100 ms)
+    from vllm_mods.keeping import run  # noqa: PLC0415  (GitPython: 100 ms)
     from vllm_mods.library.catalog import Library, root_of  # noqa: PLC0415
     from vllm_mods.report import keep as report  # noqa: PLC0415
 

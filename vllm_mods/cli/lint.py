@@ -6,7 +6,7 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.cli import answers, ci_form, manner, shown
-from vllm_mods.lint import places
+from vllm_mods.linting import places
 
 
 @click.command(name="lint")

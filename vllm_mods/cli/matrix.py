@@ -16,12 +16,12 @@ from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, named_files, options, shown
 from vllm_mods.cli.manner import option
 from vllm_mods.formats import mod_lock
-from vllm_mods.grid import choose, locks, ranges, run, spread, work
-from vllm_mods.grid import since as earlier_matrix
-from vllm_mods.grid.cell import Cell, MatrixResult
-from vllm_mods.grid.run import Computed
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
+from vllm_mods.matrices import choose, locks, ranges, run, spread, work
+from vllm_mods.matrices import since as earlier_matrix
+from vllm_mods.matrices.cell import Cell, MatrixResult
+from vllm_mods.matrices.run import Computed
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
@@ -206,7 +206,7 @@ def _executor(where: str | None, jobs: int | None, workshop: work.Workshop) -> w
         return spread.local(jobs or len(os.sched_getaffinity(0)), workshop)
     if where != "ray" and not where.startswith("ray://"):
         raise UsageError(f"there is no executor called {where!r}", hint="ray, or ray://HOST:10001")
-    from vllm_mods.grid.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
+    from vllm_mods.matrices.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
 
     return ray_executor(where)
 

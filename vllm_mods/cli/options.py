@@ -159,7 +159,7 @@ libraries = all_of(
 
 def active_target() -> str:
     """Return the one vLLM of the active environment, and say so. Raises ``UsageError`` for none and for several."""
-    from vllm_mods.doctor import search  # noqa: PLC0415  (where none is named)
+    from vllm_mods.diagnosis import search  # noqa: PLC0415  (where none is named)
 
     path = click.get_current_context().command_path
     there = search.active(os.environ)

@@ -18,14 +18,14 @@ from vllm_mods.api.outcomes import Status
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.versions import in_range
 from vllm_mods.cli import answers, options
-from vllm_mods.doctor import search
-from vllm_mods.doctor.search import Installed
+from vllm_mods.diagnosis import search
+from vllm_mods.diagnosis.search import Installed
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.report import text
-from vllm_mods.run import engine
-from vllm_mods.run.engine import LocalImage
+from vllm_mods.running import engine
+from vllm_mods.running.engine import LocalImage
 from vllm_mods.trees.open import open_tree
 
 _WIDTH = 100

@@ -11,11 +11,11 @@ from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Plan
 from vllm_mods.base.output import staged
-from vllm_mods.build import building, resolving
-from vllm_mods.build.building import Drafted
-from vllm_mods.build.layer import Node
-from vllm_mods.build.outputs import engine
-from vllm_mods.build.remembered_base import Remembered
+from vllm_mods.building import building, resolving
+from vllm_mods.building.building import Drafted
+from vllm_mods.building.layer import Node
+from vllm_mods.building.outputs import engine
+from vllm_mods.building.remembered_base import Remembered
 from vllm_mods.cli import answers
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -145,7 +145,7 @@ def on_base(
             answers.note(text)
 
         def chosen(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
-            from vllm_mods.build import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
+            from vllm_mods.building import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
 
             names = [os.path.basename(entry.path) for entry in children(base, site_root)]
             return wheels.resolve(requirements, wheels.target(site_root, platform, names))
@@ -156,7 +156,7 @@ def on_base(
         )
         nodes: list[Node] = []
         for wheel in resolved.lock.wheels:
-            from vllm_mods.build import wheels  # noqa: PLC0415
+            from vllm_mods.building import wheels  # noqa: PLC0415
 
             target = wheels.target(site_root, resolved.lock.base.platform, ())
             data = wheels.fetch(wheel, target)

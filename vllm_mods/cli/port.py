@@ -14,16 +14,16 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Tree, Variant
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.manner import option
-from vllm_mods.grid.choose import choose_releases
 from vllm_mods.library import writing as library_writing
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
+from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.planning import lock_entries, planner
-from vllm_mods.port import job as porting
-from vllm_mods.port import recut, span, writing
-from vllm_mods.port import variant as making
-from vllm_mods.port.job import Job, PortOutcome
-from vllm_mods.port.writing import Unfinished
+from vllm_mods.porting import job as porting
+from vllm_mods.porting import recut, span, writing
+from vllm_mods.porting import variant as making
+from vllm_mods.porting.job import Job, PortOutcome
+from vllm_mods.porting.writing import Unfinished
 from vllm_mods.report import port as report
 from vllm_mods.trees.release import Releases
 

@@ -11,11 +11,11 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.cli import answers, command_check, manner, options
 from vllm_mods.cli.command_check import ServeArguments
 from vllm_mods.cli.manner import option
-from vllm_mods.grid.choose import choose_releases
+from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.report import serve as report
 from vllm_mods.report import text
-from vllm_mods.serve import releases
-from vllm_mods.serve.known import names_among
+from vllm_mods.serving import releases
+from vllm_mods.serving.known import names_among
 from vllm_mods.trees.release import Releases
 
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"

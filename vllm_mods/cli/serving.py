@@ -14,7 +14,7 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
-from vllm_mods.run.service import Service, StartOptions, service
+from vllm_mods.running.service import Service, StartOptions, service
 
 
 class Asked(NamedTuple):

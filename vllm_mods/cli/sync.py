@@ -14,7 +14,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.apply import announced, in_words, source_date_epoch
 from vllm_mods.cli.manner import option
-from vllm_mods.doctor import search
+from vllm_mods.diagnosis import search
 from vllm_mods.formats.project import ProjectFile, SyncTarget
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library

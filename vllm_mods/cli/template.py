@@ -15,11 +15,11 @@ from vllm_mods.cli.listing import readable, told
 from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
-from vllm_mods.template import check as checking
-from vllm_mods.template import conversation, official, rendering
-from vllm_mods.template.conversation import Conversation
-from vllm_mods.template.parser_process import open_release
-from vllm_mods.template.source import Template, conversations, open_in_tree, open_template
+from vllm_mods.templates import check as checking
+from vllm_mods.templates import conversation, official, rendering
+from vllm_mods.templates.conversation import Conversation
+from vllm_mods.templates.parser_process import open_release
+from vllm_mods.templates.source import Template, conversations, open_in_tree, open_template
 
 _IN_TREE = "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE"
 _complete = options.completer(Library.template_names)

@@ -50,14 +50,14 @@ def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object])
 
 def show_trace(error: Exception) -> None:
     """Say where an error comes from, and what caused it, without secrets."""
-    from vllm_mods.doctor import bug, secrets  # noqa: PLC0415
+    from vllm_mods.diagnosis import bug, secrets  # noqa: PLC0415
 
     manner.speak()
     click.echo(secrets.clean(bug.trace(error), os.environ), err=True)
 
 
 def _bug(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> Said:
-    from vllm_mods.doctor import bug  # noqa: PLC0415  (these may be what is broken)
+    from vllm_mods.diagnosis import bug  # noqa: PLC0415  (these may be what is broken)
     from vllm_mods.report import data  # noqa: PLC0415
 
     planned = made.get("plan")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vllm_mods.base.errors import Refused, UsageError, refusing
-from vllm_mods.build import outputs, upgrading
+from vllm_mods.building import outputs, upgrading
 from vllm_mods.cli import answers, command_check, manner, options, pairing_arguments
 from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.cli.build import attached_of, build_all, check_room, documents_of, image_lines

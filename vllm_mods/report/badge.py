@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from vllm_mods.grid.cell import MatrixResult
+from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.report import matrix_grid as view
 
 _GOOD, _PARTLY, _NOWHERE = "#17804a", "#a15c00", "#b3202a"

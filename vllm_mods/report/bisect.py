@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vllm_mods.base.model import Finding, Level
-from vllm_mods.grid.bisect import BisectOutcome, Judged
+from vllm_mods.matrices.bisect import BisectOutcome, Judged
 from vllm_mods.report import data, text
 from vllm_mods.report.text import Paint
 

@@ -17,7 +17,7 @@ from vllm_mods import __version__
 from vllm_mods.base.model import Level, Plan
 from vllm_mods.checkpoints.fitting import ModFit
 from vllm_mods.library.mod_folder import MANIFEST
-from vllm_mods.lint.places import Linted
+from vllm_mods.linting.places import Linted
 from vllm_mods.report import junit
 from vllm_mods.report.matrix_grid import clean
 from vllm_mods.report.text import MEANING

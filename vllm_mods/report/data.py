@@ -12,7 +12,7 @@ from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding, ModPlan, Plan
 from vllm_mods.formats.receipt import ReceiptMod
 from vllm_mods.formats.receipt_diff import Disagreement
-from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
+from vllm_mods.matrices.cell import Cell, Explanation, MatrixResult
 
 SCHEMA = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vllm_mods.base.model import Level
-from vllm_mods.doctor.diagnosis import Diagnosis, Examined, ModOnTree
+from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, ModOnTree
 from vllm_mods.formats.decode import encode
 from vllm_mods.report import data, text
 from vllm_mods.report.text import Paint

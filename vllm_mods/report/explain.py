@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vllm_mods.grid.cell import Explanation, History, HunkView
+from vllm_mods.matrices.cell import Explanation, History, HunkView
 from vllm_mods.report import text
 
 _WIDTH = 80

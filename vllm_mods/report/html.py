@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from vllm_mods import __version__
 from vllm_mods.base import versions
-from vllm_mods.grid.cell import Cell, Explanation, MatrixResult
+from vllm_mods.matrices.cell import Cell, Explanation, MatrixResult
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.page_data import page_data
 from vllm_mods.report.page_legend import ICONS, MEANINGS

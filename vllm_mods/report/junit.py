@@ -9,7 +9,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.grid.cell import Cell, MatrixResult
+from vllm_mods.matrices.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.text import MEANING
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vllm_mods.keep.keeping import KeptRelease
-from vllm_mods.keep.run import Branch
+from vllm_mods.keeping.keeping import KeptRelease
+from vllm_mods.keeping.run import Branch
 from vllm_mods.report.data import SCHEMA
 
 _TITLES = {

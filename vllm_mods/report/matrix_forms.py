@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from vllm_mods.formats.decode import encode
-from vllm_mods.grid.cell import Explanation, MatrixResult
+from vllm_mods.matrices.cell import Explanation, MatrixResult
 from vllm_mods.report import badge, data, html, junit, matrix_markdown, matrix_text
 
 Form = Callable[[MatrixResult, Mapping[tuple[str, str], Explanation]], str]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.model import Finding, Level, Verdict
-from vllm_mods.grid.cell import Cell, CellChange, CellProblem, MatrixResult, Together
+from vllm_mods.matrices.cell import Cell, CellChange, CellProblem, MatrixResult, Together
 from vllm_mods.report.text import between, label
 
 # What no report can hold: control characters, halves of surrogate pairs (bytes that are not UTF-8),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from vllm_mods import __version__
-from vllm_mods.grid.cell import Cell, MatrixResult
+from vllm_mods.matrices.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vllm_mods.grid.cell import Cell, MatrixResult, Together
+from vllm_mods.matrices.cell import Cell, MatrixResult, Together
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.text import Paint, folded
 

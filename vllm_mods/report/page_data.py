@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from vllm_mods.base.model import Finding, Mod, Variant
-from vllm_mods.grid.cell import Cell, Explanation, History, HunkView
+from vllm_mods.matrices.cell import Cell, Explanation, History, HunkView
 from vllm_mods.planning import patching
 from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.report import matrix_grid as view

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vllm_mods.base.model import Finding, Level, Mod
-from vllm_mods.port.files import FilePort
-from vllm_mods.port.job import PortOutcome
-from vllm_mods.port.span import PortSpan, SpanRow
-from vllm_mods.port.variant import NewVariant
-from vllm_mods.port.writing import Unfinished
+from vllm_mods.porting.files import FilePort
+from vllm_mods.porting.job import PortOutcome
+from vllm_mods.porting.span import PortSpan, SpanRow
+from vllm_mods.porting.variant import NewVariant
+from vllm_mods.porting.writing import Unfinished
 from vllm_mods.report.data import SCHEMA, fields
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from vllm_mods.base.model import Level
 from vllm_mods.report import data, text
-from vllm_mods.serve.check import ServeAnswer
-from vllm_mods.serve.faults import ServeFault
-from vllm_mods.serve.releases import ServeCell
+from vllm_mods.serving.check import ServeAnswer
+from vllm_mods.serving.faults import ServeFault
+from vllm_mods.serving.releases import ServeCell
 
 
 def answer_data(

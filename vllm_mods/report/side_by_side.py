@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
-from vllm_mods.grid.cell import HunkView
+from vllm_mods.matrices.cell import HunkView
 
 Pair = tuple[int | None, int | None]
 """An index into the hunk's lines and one into the target's; None where nothing is beside it."""

@@ -9,12 +9,12 @@ from typing import Any
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
-from vllm_mods.template.check import CaseOutcome, Checked
-from vllm_mods.template.reading_back import WAYS, PairRead, ReadBack, way_name
-from vllm_mods.template.rendering import Rendered, place
-from vllm_mods.template.replay import Replayed
-from vllm_mods.template.source import SPECIAL, Template
-from vllm_mods.template.weights import Weight, weighed, weight
+from vllm_mods.templates.check import CaseOutcome, Checked
+from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
+from vllm_mods.templates.rendering import Rendered, place
+from vllm_mods.templates.replay import Replayed
+from vllm_mods.templates.source import SPECIAL, Template
+from vllm_mods.templates.weights import Weight, weighed, weight
 
 # What every template gets; the rest are chat template arguments.
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.grid import upstream
-from vllm_mods.grid.upstream import Dependent, UpstreamRow
+from vllm_mods.matrices import upstream
+from vllm_mods.matrices.upstream import Dependent, UpstreamRow
 from vllm_mods.report import data, text
 from vllm_mods.report.text import Paint
 

@@ -2,7 +2,7 @@
 
 One manifest of OCI 1.1 with the empty configuration and one layer, ``library_tar``. It says nothing that the
 files do not, so the same files have the same digest wherever they lie and whoever publishes them. A signature
-is attached to it as one is to an image (``build/signing.py``); its namespace is that of libraries.
+is attached to it as one is to an image (``building/signing.py``); its namespace is that of libraries.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from packaging.licenses import canonicalize_license_expression
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.build import oci, signing
-from vllm_mods.build.outputs.registry import Attached, Attachment, Pusher
+from vllm_mods.building import oci, signing
+from vllm_mods.building.outputs.registry import Attached, Attachment, Pusher
 from vllm_mods.images import names
 from vllm_mods.images import oci as reading
 from vllm_mods.images.model import Descriptor

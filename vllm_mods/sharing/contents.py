@@ -11,7 +11,7 @@ from vllm_mods.base.errors import ManifestError, UsageError, VllmModsError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import diff, pairing, pairing_lock
 from vllm_mods.library import catalog, checksums, mod_folder, reading
-from vllm_mods.lint import licence
+from vllm_mods.linting import licence
 from vllm_mods.sharing import library_tar
 
 

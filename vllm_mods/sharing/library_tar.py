@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.build import tarball
+from vllm_mods.building import tarball
 from vllm_mods.formats import tars
 from vllm_mods.library.catalog import PARTS
 from vllm_mods.library.checksums import SUMS

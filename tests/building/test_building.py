@@ -1,0 +1,307 @@
+"""From a pairing and a base to a lock and an image, without an engine."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import stat
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING
+
+import mod_making as making
+import pytest
+import small_site
+from folder_base import FolderBase, lay
+
+from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.model import TemplateFile, Variant
+from vllm_mods.building import building, documents, resolving, wheels
+from vllm_mods.formats import pairing_lock, receipt
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.pairing_lock import LockedWheel
+from vllm_mods.trees.folder import FolderTree
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from vllm_mods.base.model import Mod
+
+SITE = "usr/local/lib/python3.12/dist-packages"
+PATCH = making.diff_of("vllm/a.py", "A = 1\n", "A = 2\n")
+TEMPLATE = TemplateFile("t", "t.jinja", "templates/t/template.jinja", b"{{ messages }}")
+PATCHING = making.mod(making.variant(PATCH, python=("tabulate>=0.9",)), name="patching")
+WRITING = making.mod(Variant(id="all", vllm="", templates=(TEMPLATE,)), name="writing")
+PAIRING = Pairing(
+    name="small",
+    summary="s",
+    model="org/small",
+    base="folder:base",
+    command="vllm serve org/small --chat-template t.jinja --port {port}",
+    defaults={"port": 8000},
+    env={"A": "1"},
+    mods=("patching",),
+    templates=("t",),
+)
+WHEEL = LockedWheel("tabulate", "0.9", "tabulate-0.9-py3-none-any.whl", "d" * 64)
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> FolderBase:
+    site = tmp_path / "image" / SITE
+    site.mkdir(parents=True)
+    small_site.build(site)
+    return FolderBase(tmp_path / "image")
+
+
+class ImageTree(FolderTree):
+    """Reads absolute paths where the image has them."""
+
+    top: Path
+
+    def read(self, path: str) -> bytes | None:
+        if not path.startswith("/"):
+            return super().read(path)
+        place = self.top / path[1:]
+        return place.read_bytes() if place.exists() else None
+
+
+def resolve(base: FolderBase, *mods: Mod, epoch: int = 0) -> resolving.Resolved:
+    def wheels(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
+        assert (tuple(requirements), platform) == (("tabulate>=0.9",), "linux/amd64")
+        return (WHEEL,)
+
+    tree = ImageTree(str(base.root / SITE))
+    tree.top = base.root
+    return resolving.resolve(
+        PAIRING, mods or (PATCHING, WRITING), base, tree, SITE, epoch=epoch, wheels=wheels
+    )
+
+
+def drafted(base: FolderBase, *mods: Mod, epoch: int = 0) -> building.Drafted:
+    return building.draft(base, resolve(base, *mods, epoch=epoch))
+
+
+def test_the_lock_has_everything_that_decides(image: FolderBase) -> None:
+    lock = drafted(image, epoch=7).lock
+    site = image.root / SITE
+    assert lock.base == pairing_lock.LockedBase(
+        "folder:base", image.config_digest, image.diff_ids, "linux/amd64", None
+    )
+    record = (site / small_site.RECORD).read_bytes()
+    assert lock.vllm == ("0.19.1", SITE, hashlib.sha256(record).hexdigest())
+    assert [(one.name, one.verdict, one.variant) for one in lock.mods] == [
+        ("patching", "applies", "one"),
+        ("writing", "applies", "all"),
+    ]
+    assert lock.mods[0].files == (
+        ("vllm/a.py", small_site.sha(b"A = 1\n"), small_site.sha(b"A = 2\n")),
+    )
+    place = f"/{SITE}/.vllm-mods/templates/t.jinja"
+    assert lock.templates == ((place, small_site.sha(TEMPLATE.data)),)
+    assert lock.wheels == (WHEEL,)
+    assert lock.command == f"export A=1\nvllm serve org/small --chat-template {place} --port 8000"
+    assert lock.epoch == 7
+    assert pairing_lock.parse(pairing_lock.dump(lock), "x") == lock
+
+
+@pytest.mark.parametrize(
+    ("where", "reference", "name"),
+    [
+        ("docker", "docker:my-vllm:0.21.0", "my-vllm:0.21.0"),
+        ("docker", "my-vllm:0.21.0", "my-vllm:0.21.0"),
+        ("podman", "podman:docker.io/vllm/vllm-openai:v0.21.0", "vllm/vllm-openai:v0.21.0"),
+        ("registry", "registry:docker.io/library/vllm:1", "vllm:1"),
+        ("registry", "registry:ghcr.io/me/vllm:1", "ghcr.io/me/vllm:1"),
+        ("oci-layout", "oci:/home/me/layout", "folder:base"),
+    ],
+)
+def test_the_base_is_named_as_it_was_used(
+    image: FolderBase, where: str, reference: str, name: str
+) -> None:
+    image.where, image.reference = where, reference
+    lock = drafted(image, WRITING).lock
+    assert lock.base.ref == name
+    data = pairing_lock.dump(lock)
+    digest = f"sha256:{'f' * 64}"
+    assert building.labels(lock, data, {})["org.opencontainers.image.base.name"] == name
+    bill = json.loads(documents.bill_of_materials(lock, data, digest))
+    assert (bill["components"][0]["name"], bill["components"][0]["hashes"][0]["content"]) == (
+        name,
+        image.config_digest.removeprefix("sha256:"),
+    )
+    statement = json.loads(documents.provenance(lock, data, digest))
+    material = statement["predicate"]["buildDefinition"]["resolvedDependencies"][0]
+    assert material["name"] == name
+
+
+def test_a_template_goes_where_the_image_says(image: FolderBase) -> None:
+    image.configure({"Env": ["WORKSPACE_DIR=/srv/space"]})
+    (image.root / "srv/space").mkdir(parents=True)
+    made = drafted(image, WRITING)
+    assert made.lock.templates[0].path == "/srv/space/t.jinja"
+    assert "--chat-template /srv/space/t.jinja" in made.lock.command
+    built = building.build(image, made, pairing_lock.dump(made.lock))
+    lay(built.layer, image.root)
+    assert (image.root / "srv/space/t.jinja").read_bytes() == TEMPLATE.data
+
+
+def test_a_mod_that_does_not_fit_refuses_the_lock(image: FolderBase) -> None:
+    (image.root / SITE / "vllm/a.py").write_bytes(b"A = 3\n")
+    with pytest.raises(
+        Refused, match=r"folder:base: not every mod goes into vLLM 0\.19\.1\n  patch"
+    ):
+        resolve(image)
+
+
+def test_the_image_holds_what_apply_writes_and_the_lock(image: FolderBase) -> None:
+    made = drafted(image, epoch=7)
+    data = pairing_lock.dump(made.lock)
+    built = building.build(image, made, data)
+    assert [one.path for one in made.entries if ".wh." in one.path] == [
+        f"{SITE}/vllm/__pycache__/.wh.a.{name}.pyc" for name in ("cpython-311", "cpython-312.opt-2")
+    ]
+    lay(built.layer, image.root)
+    site = image.root / SITE
+    assert (site / "vllm/a.py").read_bytes() == b"A = 2\n"
+    assert (site / pairing_lock.PLACE).read_bytes() == data
+    there = receipt.parse((site / receipt.RECEIPT).read_bytes())
+    assert [mod.name for mod in there.mods] == ["patching", "writing"]
+    config = json.loads(built.config)
+    assert config["created"] == "1970-01-01T00:00:07Z"
+    assert config["config"]["Labels"]["vllm-mods.lock"] == f"sha256:{pairing_lock.digest(data)}"
+    assert config["config"]["Labels"]["vllm-mods.mods"] == "patching@1.0.0 writing@1.0.0"
+    assert pairing_lock.tag(made.lock, data) == f"small:0.19.1-{pairing_lock.digest(data)[:12]}"
+
+
+def test_a_base_that_has_the_mods_gets_the_lock_alone(image: FolderBase) -> None:
+    first = drafted(image, PATCHING)
+    lay(building.build(image, first, b"{}").layer, image.root)
+    again = drafted(image, PATCHING)
+    assert again.lock.mods[0].verdict == "applied"
+    assert again.lock.vllm.record == first.lock.vllm.record
+    built = building.build(image, again, b"{}")
+    with tarfile.open(fileobj=io.BytesIO(built.layer)) as layer:
+        files = [one.name for one in layer if one.isfile()]
+    assert files == [f"{SITE}/{pairing_lock.PLACE}"]
+
+
+def test_where_the_base_comes_from_is_told_as_it_tells_it(image: FolderBase) -> None:
+    source = {"org.opencontainers.image.source": "https://example.org/vllm"}
+    labels = {**source, "other": "1"}
+    image.configure({"Labels": labels})
+    image.manifest_digest = f"sha256:{'e' * 64}"
+    lock = drafted(image, WRITING).lock
+    assert lock.base.manifest is None  # the same image has another one elsewhere, or none
+    said = building.labels(lock, b"{}", labels)
+    assert said.items() >= source.items()
+    assert "other" not in said
+    assert "org.opencontainers.image.base.digest" not in said
+    kept = lock._replace(base=lock.base._replace(manifest=image.manifest_digest))
+    said = building.labels(kept, b"{}", {})
+    assert said["org.opencontainers.image.base.digest"] == image.manifest_digest
+
+
+def wheel(files: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in files.items():
+            info = zipfile.ZipInfo(name)
+            info.external_attr = (stat.S_IFREG | (0o755 if name.endswith(".sh") else 0o644)) << 16
+            archive.writestr(info, data)
+    return out.getvalue()
+
+
+def test_a_wheel_is_unpacked_as_an_installer_leaves_it() -> None:
+    info = "tabulate-0.9.dist-info"
+    record = b"tabulate.py,,\ntabulate-0.9.dist-info/RECORD,,\n"
+    files = {
+        "tabulate.py": b"x = 1\n",
+        "tabulate/run.sh": b"#!/bin/sh\n",
+        "tabulate-0.9.data/purelib/more.py": b"y = 1\n",
+        f"{info}/METADATA": b"Name: tabulate\n",
+        f"{info}/RECORD": record,
+    }
+    nodes = {one.path: one for one in wheels.unpack(wheel(files), WHEEL, "site", epoch=3)}
+    assert {path.removeprefix("site/"): (one.mode, one.mtime) for path, one in nodes.items()} == {
+        "tabulate.py": (0o644, 3),
+        "tabulate/run.sh": (0o755, 3),
+        "more.py": (0o644, 3),
+        f"{info}/METADATA": (0o644, 3),
+        f"{info}/INSTALLER": (0o644, 3),
+        f"{info}/RECORD": (0o644, 3),
+    }
+    written = nodes[f"site/{info}/RECORD"].data
+    assert written is not None
+    assert small_site.row(f"{info}/INSTALLER", b"vllm-mods\n") in written
+
+
+@pytest.mark.parametrize("name", ["tabulate-0.9.data/scripts/run", "tabulate-0.9.data/data/etc/x"])
+def test_a_wheel_that_reaches_outside_is_refused(name: str) -> None:
+    files = {name: b"", "tabulate-0.9.dist-info/RECORD": b""}
+    with pytest.raises(Refused, match="outside the site root"):
+        wheels.unpack(wheel(files), WHEEL, "site", epoch=0)
+
+
+def test_what_the_image_has_already_is_not_chosen_again() -> None:
+    target = wheels.target(SITE, "linux/arm64", ["Torch-2.9.0+cu129.dist-info", "numpy.egg-info"])
+    expected = wheels.WheelTarget("3.12", "aarch64", {"torch": "2.9.0+cu129"})
+    assert target == expected
+    assert wheels.resolve(["torch>=2.8", "tomli; python_version < '3.11'"], target) == ()
+    with pytest.raises(Refused, match=r"torch>=3 is needed, and the base has torch 2\.9\.0\+cu129"):
+        wheels.resolve(["torch>=3"], target)
+
+
+def test_the_documents_say_what_the_lock_says(image: FolderBase) -> None:
+    lock = resolve(image).lock
+    data = pairing_lock.dump(lock)
+    digest = f"sha256:{'f' * 64}"
+    bill = json.loads(documents.bill_of_materials(lock, data, digest))
+    names = [part["name"] for part in bill["components"]]
+    assert names == [
+        "folder:base",
+        "vllm",
+        "vllm-mods mod patching",
+        "vllm-mods mod writing",
+        lock.templates[0].path,
+        "tabulate",
+    ]
+    assert len({part["bom-ref"] for part in bill["components"]}) == len(names)
+    statement = json.loads(documents.provenance(lock, data, digest))
+    assert statement["subject"][0]["digest"] == {"sha256": "f" * 64}
+    materials = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+    assert {"sha256": pairing_lock.digest(data)} in [one["digest"] for one in materials]
+    assert documents.provenance(lock, data, digest) == documents.provenance(lock, data, digest)
+
+
+def test_the_bill_of_materials_is_one_by_the_schema(image: FolderBase) -> None:
+    validation = pytest.importorskip(
+        "cyclonedx.validation.json", reason="needs cyclonedx-python-lib[json-validation]"
+    )
+    schema = pytest.importorskip("cyclonedx.schema")
+    lock = resolve(image).lock
+    bill = documents.bill_of_materials(lock, pairing_lock.dump(lock), f"sha256:{'f' * 64}")
+    validator = validation.JsonStrictValidator(schema.SchemaVersion.V1_6)
+    assert validator.validate_str(bill.decode()) is None
+
+
+@pytest.mark.network
+def test_a_wheel_is_chosen_for_the_image_and_fetched_by_its_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "one"))
+    target = wheels.target("usr/lib/python3.12/site-packages", "linux/arm64", ())
+    (chosen,) = wheels.resolve(["markupsafe==3.0.2"], target)
+    assert "cp312" in chosen.filename
+    assert "aarch64" in chosen.filename
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "two"))
+    data = wheels.fetch(chosen, target)
+    assert hashlib.sha256(data).hexdigest() == chosen.sha256
+    names = {one.path for one in wheels.unpack(data, chosen, "site", epoch=0)}
+    assert "site/markupsafe/__init__.py" in names
+    with pytest.raises(TreeError, match="pip finds no wheel"):
+        wheels.fetch(chosen._replace(sha256="0" * 64), target)
+    with pytest.raises(Refused, match=r"jinja2.* needs MarkupSafe"):
+        wheels.resolve(["jinja2==3.1.6"], target)

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vllm_mods.base.errors import TreeError
+from vllm_mods.building import archive, oci, reproduction, tarball
+from vllm_mods.building.tarball import TarEntry
+from vllm_mods.images.model import Descriptor, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BELOW = Descriptor("application/vnd.docker.image.rootfs.diff.tar.gzip", "sha256:" + "b" * 64, 7)
+BASE = {
+    "architecture": "arm64",
+    "variant": "v8",
+    "os": "linux",
+    "author": "somebody",
+    "created": "2026-01-01T00:00:00.123456789Z",
+    "config": {
+        "Env": ["A=1"],
+        "Entrypoint": ["vllm"],
+        "Cmd": None,
+        "Hostname": "",
+        "Labels": {"kept": "1", "org.opencontainers.image.title": "theirs"},
+    },
+    "history": [{"created_by": "RUN"}, {"created_by": "ENV", "empty_layer": True}],
+    "rootfs": {"type": "layers", "diff_ids": ["sha256:" + "a" * 64]},
+}
+LABELS = {"org.opencontainers.image.title": "ours"}
+LAYER = tarball.write([TarEntry("etc/a", b"1", 0o644)])
+
+
+def image(base: Mapping[str, object] = BASE, layer: bytes = LAYER) -> oci.BuiltImage:
+    return oci.append(base, (BELOW,), layer, created_by="x", labels=LABELS, epoch=86_400)
+
+
+def members(data: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(data)) as opened:
+        files = {one.name: opened.extractfile(one) for one in opened if one.isfile()}
+        return {name: file.read() for name, file in files.items() if file is not None}
+
+
+def test_the_configuration_is_the_bases_with_a_layer_more() -> None:
+    made = image()
+    config = json.loads(made.config)
+    assert config["rootfs"]["diff_ids"] == ["sha256:" + "a" * 64, digest_of(LAYER)]
+    assert (config["architecture"], config["variant"], config["os"]) == ("arm64", "v8", "linux")
+    assert config["config"] == {
+        "Env": ["A=1"],
+        "Entrypoint": ["vllm"],
+        "Labels": {"kept": "1", "org.opencontainers.image.title": "ours"},
+    }
+    assert config["created"] == "1970-01-02T00:00:00Z"
+    assert len(config["history"]) == 2
+
+
+def test_the_manifest_names_the_layers_as_the_bases_does() -> None:
+    made = image()
+    assert made.manifest is not None
+    manifest = json.loads(made.manifest)
+    assert made.packed is not None
+    assert gzip.decompress(made.packed) == LAYER
+    assert manifest["layers"][0]["digest"] == BELOW.digest
+    assert manifest["layers"][0]["mediaType"] == f"{oci.LAYER}+gzip"
+    assert manifest["layers"][1] == {
+        "mediaType": f"{oci.LAYER}+gzip",
+        "digest": digest_of(made.packed),
+        "size": len(made.packed),
+    }
+    assert made.layer_digest == digest_of(LAYER)
+    assert manifest["config"]["digest"] == digest_of(made.config) == made.config_digest
+    assert manifest["annotations"] == LABELS
+    assert made.manifest_digest == digest_of(made.manifest)
+
+
+def test_the_id_does_not_depend_on_where_the_base_was_read() -> None:
+    """An engine tells a configuration with its own empty fields, and its history otherwise."""
+    told = {**BASE, "history": None, "author": "", "docker_version": "20.10"}
+    told["config"] = {**BASE["config"], "AttachStdin": False, "Volumes": None}  # type: ignore[dict-item]
+    assert image(told).config == image().config
+
+
+def test_a_base_whose_layers_do_not_agree_is_refused() -> None:
+    broken = {**BASE, "rootfs": {"type": "layers", "diff_ids": []}}
+    with pytest.raises(TreeError, match="the base's configuration has 0 layers, its manifest 1"):
+        image(broken)
+
+
+def test_a_thin_archive_is_a_layout_and_a_docker_archive_with_the_new_layer_alone() -> None:
+    made = image()
+    files = members(archive.thin(made, "p:1-2"))
+    (entry,) = json.loads(files["manifest.json"])
+    assert entry["RepoTags"] == ["p:1-2"]
+    assert files[entry["Config"]] == made.config
+    assert gzip.decompress(files[entry["Layers"][-1]]) == LAYER
+    assert entry["Layers"][0] not in files
+    assert len(entry["Layers"]) == 2
+    (named,) = json.loads(files["index.json"])["manifests"]
+    assert named["annotations"]["org.opencontainers.image.ref.name"] == "1-2"
+    assert named["annotations"]["io.containerd.image.name"] == "docker.io/library/p:1-2"
+    assert files[oci.blob_path(named["digest"])] == made.manifest
+    assert json.loads(files["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+
+
+def test_without_the_bases_manifest_it_is_a_docker_archive_only() -> None:
+    made = oci.append(BASE, None, LAYER, created_by="x", labels={}, epoch=0)
+    assert made.manifest_digest is None
+    files = members(archive.thin(made, "p:1"))
+    assert "index.json" not in files
+    assert files[oci.blob_path(made.layer_digest)] == LAYER
+
+
+@pytest.mark.parametrize(
+    ("ref", "full"),
+    [
+        ("p:1", "docker.io/library/p:1"),
+        ("me/p:1", "docker.io/me/p:1"),
+        ("localhost/p:1", "localhost/p:1"),
+        ("reg:5000/p:1", "reg:5000/p:1"),
+        ("ghcr.io/me/p:1", "ghcr.io/me/p:1"),
+    ],
+)
+def test_names_in_full(ref: str, full: str) -> None:
+    assert oci.full_name(ref) == full
+
+
+def test_where_two_images_differ() -> None:
+    entry = TarEntry("usr/a.py", b"x = 1\n", 0o644, mtime=5)
+    one = archive.thin(image(layer=tarball.write([entry])), "p:1")
+    assert reproduction.differences(one, one) == ()
+    for changed, said in (
+        (entry._replace(data=b"x = 2\n"), "layer: usr/a.py: byte 4: b'1\\n' and b'2\\n'"),
+        (entry._replace(mode=0o600), "layer: usr/a.py: mode 0644 and 0600"),
+        (entry._replace(mtime=6), "layer: usr/a.py: time 5 and 6"),
+        (entry._replace(uid=1), "layer: usr/a.py: owner 0:0 and 1:0"),
+        (entry._replace(path="usr/b.py"), "layer: usr/a.py: only in the first"),
+    ):
+        other = archive.thin(image(layer=tarball.write([changed])), "p:1")
+        assert said in reproduction.differences(one, other)
+    longer = archive.thin(image({**BASE, "os": "other"}, tarball.write([entry])), "p:1")
+    assert "config: os: linux and other" in reproduction.differences(one, longer)

@@ -1,0 +1,416 @@
+"""Where an image goes, without a real engine or registry: what is left when something goes wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import threading
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
+
+import pytest
+from folder_base import FolderBase
+
+from vllm_mods.base.cache import Cache
+from vllm_mods.base.errors import Refused, TreeError, UsageError
+from vllm_mods.building import archive, oci, outputs, tarball
+from vllm_mods.building.oci import BuiltImage
+from vllm_mods.building.outputs import engine, files, registry
+from vllm_mods.building.remembered_base import Remembered
+from vllm_mods.building.tarball import TarEntry
+from vllm_mods.images import oci as reading
+from vllm_mods.images.model import Descriptor, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BELOW = b"the base's layer" * 100
+TAG = "p:1-2"
+
+
+class Opener:
+    """A layer in memory."""
+
+    def __init__(self, data: bytes, digest: str) -> None:
+        self.data = data
+        self.digest = digest
+
+    def open(self) -> BinaryIO:
+        return io.BytesIO(self.data)
+
+
+class WithBlobs(FolderBase):
+    blobs: tuple[Opener, ...] = ()
+
+
+def based(root: Path, data: bytes = BELOW) -> WithBlobs:
+    found = WithBlobs(root)
+    digest = digest_of(BELOW)
+    found.diff_ids = (digest,)
+    found.configure({})
+    found.layers = (Descriptor(oci.LAYER, digest, len(BELOW)),)
+    found.blobs = (Opener(data, digest),)
+    return found
+
+
+def built(base: FolderBase, text: bytes = b"1") -> BuiltImage:
+    layer = tarball.write([TarEntry("etc/a", text, 0o644)])
+    return oci.append(
+        json.loads(base.config), base.layers, layer, created_by="x", labels={}, epoch=0
+    )
+
+
+def test_a_layout_holds_every_blob_under_its_digest(tmp_path: Path) -> None:
+    base = based(tmp_path)
+    one, two = built(base), built(base, b"2")
+    place = tmp_path / "layout"
+    files.layout([(one, base)], str(place), TAG)
+    files.layout([(one, base)], str(place), TAG)
+    files.layout([(two, base)], str(place), "p:other")
+    for blob in (place / "blobs/sha256").iterdir():
+        assert hashlib.sha256(blob.read_bytes()).hexdigest() == blob.name
+    index = json.loads((place / "index.json").read_bytes())
+    names = [
+        entry["annotations"]["org.opencontainers.image.ref.name"] for entry in index["manifests"]
+    ]
+    assert names == ["1-2", "other"]
+    for entry in index["manifests"]:
+        manifest = json.loads((place / oci.blob_path(entry["digest"])).read_bytes())
+        for layer in manifest["layers"]:
+            assert (place / oci.blob_path(layer["digest"])).stat().st_size == layer["size"]
+    before = sorted(path.name for path in place.rglob("*"))
+    with pytest.raises(Refused, match="a tag is not moved"):
+        files.layout([(two, base)], str(place), TAG)
+    assert sorted(path.name for path in place.rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", ["layout", "archived"])
+def test_a_damaged_base_leaves_nothing_behind(kind: str, tmp_path: Path) -> None:
+    base = based(tmp_path, b"other bytes")
+    place = tmp_path / "there/x"
+    place.parent.mkdir()
+    image = built(base)
+    write = {
+        "layout": lambda: files.layout([(image, base)], str(place), TAG),
+        "archived": lambda: files.archived(image, base, str(place), TAG),
+    }
+    with pytest.raises((TreeError, ValueError)):
+        write[kind]()
+    assert os.listdir(place.parent) == []
+
+
+def test_something_else_in_the_way_is_left_alone(tmp_path: Path) -> None:
+    base = based(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").write_bytes(b"")
+    with pytest.raises(Refused, match="is no OCI layout"):
+        files.layout([(built(base), base)], str(tmp_path / "mine"), TAG)
+    (tmp_path / "x.tar").write_bytes(b"mine")
+    with pytest.raises(Refused, match="is there already and is another file"):
+        files.archived(built(base), base, str(tmp_path / "x.tar"), TAG)
+    assert (tmp_path / "x.tar").read_bytes() == b"mine"
+    assert sorted(os.listdir(tmp_path)) == ["mine", "x.tar"]
+
+
+def test_layers_that_only_an_engine_has_are_not_made_up(tmp_path: Path) -> None:
+    base = FolderBase(tmp_path, where="buildah", reference="buildah:small")
+    with pytest.raises(Refused, match="buildah does not give out the layers of buildah:small"):
+        files.layout([(built(base), base)], str(tmp_path / "layout"), TAG)
+
+
+@pytest.mark.parametrize("text", ["oci", "oci:", "tar:x", "registry"])
+def test_no_such_place(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"--output {text}: no such place"):
+        outputs.parse(text, FolderBase(tmp_path))
+
+
+def test_without_an_output_it_is_the_bases_engine(tmp_path: Path) -> None:
+    assert outputs.parse(None, FolderBase(tmp_path, where="podman")).kind == outputs.ENGINE
+    with pytest.raises(UsageError, match="lies in no local engine"):
+        outputs.parse(None, FolderBase(tmp_path))
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program called docker that keeps one file per tag and does what ``mood`` says."""
+    folder = tmp_path / "docker"
+    folder.mkdir()
+    program = folder / "docker"
+    program.write_text(
+        f"#!/bin/sh\ncd {folder}\n"
+        'if [ "$1" = image ]; then cat id 2>/dev/null || { echo "No such image: $5" >&2; exit 1; }\n'
+        "else cat > loaded; cat mood >&2; [ -s mood ] && exit 1; cp next id; fi\n"
+    )
+    program.chmod(0o755)
+    (folder / "mood").write_bytes(b"")
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    return folder
+
+
+def into_engine(made: BuiltImage, where: str) -> str:
+    return engine.write(made, where, TAG, partial(engine.tagged, where, TAG))
+
+
+def test_an_engine_gets_the_new_layer_alone(docker: Path, tmp_path: Path) -> None:
+    made = built(based(tmp_path))
+    (docker / "next").write_text(made.config_digest)
+    assert into_engine(made, "docker") == made.config_digest
+    assert (docker / "loaded").read_bytes() == archive.thin(made, TAG)
+    (docker / "loaded").unlink()
+    assert into_engine(made, "docker") == made.config_digest
+    assert not (docker / "loaded").exists()
+
+
+def test_a_tag_of_another_image_is_not_moved(docker: Path, tmp_path: Path) -> None:
+    (docker / "id").write_text(f"sha256:{'e' * 64}")
+    with pytest.raises(Refused, match=f"{TAG} is sha256:e+ already"):
+        into_engine(built(based(tmp_path)), "docker")
+    assert not (docker / "loaded").exists()
+
+
+@pytest.mark.parametrize(
+    ("mood", "error", "said"),
+    [
+        ("no space left on device", TreeError, "docker failed: no space left on device; no tag"),
+        ("open /x/layer.tar: no such file", Refused, "no longer has every layer of the base"),
+    ],
+)
+def test_an_engine_that_fails(
+    docker: Path, tmp_path: Path, mood: str, error: type[Exception], said: str
+) -> None:
+    (docker / "mood").write_text(mood)
+    with pytest.raises(error, match=said):
+        into_engine(built(based(tmp_path)), "docker")
+
+
+def test_an_engine_that_takes_it_for_another_image(docker: Path, tmp_path: Path) -> None:
+    (docker / "next").write_text(f"sha256:{'e' * 64}")
+    with pytest.raises(TreeError, match=r"docker took the image for sha256:e+, and it is"):
+        into_engine(built(based(tmp_path)), "docker")
+
+
+def test_podman_and_buildah_want_a_manifest(docker: Path, tmp_path: Path) -> None:
+    (docker / "buildah").symlink_to("docker")
+    base = based(tmp_path)
+    base.layers = None
+    with pytest.raises(Refused, match="buildah wants to be told how a registry names"):
+        into_engine(built(base), "buildah")
+
+
+class Fake(BaseHTTPRequestHandler):
+    """A registry that answers as ``mounts`` and ``writes`` say, and remembers what it was sent."""
+
+    mounts = 201
+    writes = 201
+    disable_nagle_algorithm = True
+    there: bytes | None = None  # the manifest of the tag
+    sent: ClassVar[list[tuple[str, str, int]]] = []
+
+    def do_HEAD(self) -> None:
+        # As docker's registry does: what is no answer to "Accept" is not there.
+        kind = json.loads(self.there or b"{}").get("mediaType", reading.MANIFEST)
+        taken = kind in (self.headers.get("Accept") or kind)
+        self._answer(404 if self.there is None or not taken else 200)
+
+    def do_GET(self) -> None:
+        self._answer(200)
+        self.wfile.write(self.there or b"")
+
+    def do_POST(self) -> None:
+        mounting = "mount=" in self.path
+        self._answer(self.mounts if mounting else 202 if self.writes == 201 else self.writes)
+
+    def do_PUT(self) -> None:
+        self._answer(self.writes)
+
+    def do_DELETE(self) -> None:
+        self._answer(204)
+
+    def _answer(self, code: int) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        self.rfile.read(length)
+        self.sent.append((self.command, self.path, length))
+        self.send_response(code)
+        self.send_header("Location", "/v2/me/it/blobs/uploads/1")
+        self.send_header("Content-Length", str(len(self.there or b"")))
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(Fake, "sent", [])
+    server = HTTPServer(("127.0.0.1", 0), Fake)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def from_registry(host: str, root: Path) -> WithBlobs:
+    base = based(root)
+    base.where, base.reference = "registry", f"registry:{host}/lib/base:1"
+    return base
+
+
+def pushed_to(made: BuiltImage, base: FolderBase, ref: str, tag: str) -> registry.Pushed:
+    push = registry.prepare([(made, base)], ref, tag)
+    return registry.push(push, [base], [registry.Attached()])
+
+
+def test_a_push_sends_what_is_new_and_the_manifest_last(host: str, tmp_path: Path) -> None:
+    base = from_registry(host, tmp_path)
+    made = built(base)
+    pushed = pushed_to(made, base, f"{host}/me/it", TAG)
+    assert pushed == (f"{host}/me/it:1-2", made.manifest_digest, pushed.sent)
+    puts = [(path, size) for method, path, size in Fake.sent if method == "PUT"]
+    assert [size for _, size in puts] == [
+        len(made.layer_blob[1]),
+        len(made.config),
+        len(made.manifest or b""),
+    ]
+    assert puts[-1][0] == "/v2/me/it/manifests/1-2"
+    assert pushed.sent == sum(size for _, _, size in Fake.sent)
+    mount = next(path for method, path, _ in Fake.sent if "mount=" in path)
+    assert mount.endswith("from=lib%2Fbase")
+
+
+def test_a_registry_that_refuses_mounts_gets_nothing(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fake, "mounts", 202)
+    base = from_registry(host, tmp_path)
+    with pytest.raises(Refused, match="does not mount it from lib/base; the base is not uploaded"):
+        pushed_to(built(base), base, f"{host}/me/it:x", TAG)
+    assert sum(size for _, _, size in Fake.sent) == 0
+    assert ("DELETE", "/v2/me/it/blobs/uploads/1", 0) in Fake.sent
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"), [(401, "docker login"), (403, "docker login"), (500, "")]
+)
+def test_a_registry_that_does_not_let_us_write(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, hint: str
+) -> None:
+    monkeypatch.setattr(Fake, "writes", code)
+    base = from_registry(host, tmp_path)
+    with pytest.raises(TreeError, match=f"answered {code}.*no tag was moved") as error:
+        pushed_to(built(base), base, f"{host}/me/it:x", TAG)
+    assert hint in (error.value.hint or "")
+    assert not [path for method, path, _ in Fake.sent if method == "PUT" and "manifests" in path]
+
+
+def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> None:
+    base = from_registry(host, tmp_path)
+    images = [(built(base), base), (built(base, b"2"), base)]
+    push = registry.prepare(images, f"{host}/me/it", TAG)
+    pushed = registry.push(push, [base, base], [registry.Attached()] * 3)
+    puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
+    named = [f"/v2/me/it/manifests/{one.manifest_digest}" for one, _ in images]
+    assert puts == [*named, "/v2/me/it/manifests/1-2"]
+    assert pushed.digest == digest_of(oci.platforms([one for one, _ in images]))
+
+
+def test_a_tag_of_an_index_is_not_moved_by_an_image(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = from_registry(host, tmp_path)
+    there = {"mediaType": reading.INDEX, "manifests": []}
+    monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
+    with pytest.raises(Refused, match="a tag is not moved"):
+        pushed_to(built(base), base, f"{host}/me/it:x", TAG)
+    assert not [path for method, path, _ in Fake.sent if method == "PUT"]
+
+
+def test_an_image_that_another_zlib_packed_is_there_already(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = from_registry(host, tmp_path)
+    made = built(base)
+    there = {"config": {"digest": made.config_digest}, "layers": []}
+    monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
+    pushed = pushed_to(made, base, f"{host}/me/it:x", TAG)
+    assert pushed.digest != made.manifest_digest
+    assert not [path for method, path, _ in Fake.sent if method == "PUT"]
+    there["config"] = {"digest": "sha256:0"}
+    monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
+    with pytest.raises(Refused):
+        pushed_to(made, base, f"{host}/me/it:x", TAG)
+
+
+class Counting(FolderBase):
+    asked = 0
+
+    def entry(self, path: str) -> Any:
+        self.asked += 1
+        return super().entry(path)
+
+    def read(self, path: str) -> bytes | None:
+        self.asked += 1
+        return super().read(path)
+
+
+def test_a_base_is_asked_once_for_all_time(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+    (root / "etc/a").write_bytes(b"\xff1")
+    cache = Cache(str(tmp_path / "cache"))
+
+    def everything(base: Remembered) -> tuple[object, ...]:
+        return (
+            base.entry("etc/a"),
+            base.entry("none"),
+            base.read("etc/a"),
+            base.read("none"),
+            sorted(entry.path for entry in base.paths("")),
+        )
+
+    first = Counting(root)
+    base = Remembered(first, cache)
+    expected = everything(base)
+    assert expected[2:] == (b"\xff1", None, ["etc", "etc/a"])
+    base.close()
+    assert first.asked
+    assert first.closed
+    second = Counting(root)
+    assert everything(Remembered(second, cache)) == expected
+    assert second.asked == 0
+    other = Counting(root, diff_ids=(f"sha256:{'c' * 64}",))
+    assert everything(Remembered(other, cache)) == expected
+    assert other.asked
+
+
+def test_a_cache_with_rubbish_in_it_is_done_without(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    cache = Cache(str(tmp_path / "cache"))
+    base = Remembered(Counting(root), cache)
+    base.entry("x")
+    base.close()
+    for path in (tmp_path / "cache").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"rubbish")
+    again = Counting(root)
+    assert Remembered(again, cache).entry("x") is None
+    assert again.asked == 1
+
+
+def test_the_readers_of_layers_can_be_linked(tmp_path: Path) -> None:
+    """An opener that is a file on the disk gives its name, and no byte is copied."""
+    layer = tmp_path / "blob"
+    layer.write_bytes(BELOW)
+    base = based(tmp_path)
+    opener = base.blobs[0]
+    opener.open = lambda: cast("BinaryIO", layer.open("rb"))  # type: ignore[method-assign]
+    files.layout([(built(base), base)], str(tmp_path / "layout"), TAG)
+    place = tmp_path / "layout" / oci.blob_path(digest_of(BELOW))
+    assert place.samefile(layer)

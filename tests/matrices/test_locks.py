@@ -1,0 +1,208 @@
+"""mod.lock made from answers, and a committed one held against them."""
+
+from __future__ import annotations
+
+import pytest
+from mod_making import mod, variant
+
+from vllm_mods.base.model import Mod, Verdict
+from vllm_mods.formats import mod_lock
+from vllm_mods.formats.mod_lock import LockedTree
+from vllm_mods.formats.receipt import FileHash
+from vllm_mods.matrices.answer import Answer, failed
+from vllm_mods.matrices.locks import Updated, against_committed, lock_from, updated
+from vllm_mods.matrices.run import Computed
+
+MOD = mod(variant(vllm=">=0.19"), manifest=b"schema = 1\n")
+FILE = FileHash(path="vllm/a.py", before="1" * 64, after="2" * 64)
+STATE = LockedTree(
+    vllm=(),
+    in_range=True,
+    variant="one",
+    verdict="applies",
+    files=(FILE,),
+    hunks=(),
+    beside=(),
+    witness=(),
+)
+GOOD = Answer(verdict=Verdict.APPLIES, variant="one", in_range=True, locked=STATE, witness="w")
+UPSTREAM = Answer(verdict=Verdict.UPSTREAM, variant="one", in_range=True)
+BAD = Answer(verdict=Verdict.CONFLICT, variant="one", in_range=True)
+
+
+def computed(**answers: Answer) -> list[Computed]:
+    return [
+        Computed(
+            f"pypi:{version[1:].replace('_', '.')}", version[1:].replace("_", "."), {"mod": answer}
+        )
+        for version, answer in answers.items()
+    ]
+
+
+def committed(**answers: Answer) -> Mod:
+    return MOD._replace(lock=mod_lock.dump(lock_from(MOD, computed(**answers))))
+
+
+def codes(of: Mod, **answers: Answer) -> list[tuple[str, str | None]]:
+    return [(one.code, one.tree) for one in against_committed([of], computed(**answers))]
+
+
+def test_releases_of_one_state_share_an_entry() -> None:
+    made = lock_from(MOD, computed(v0_19_0=GOOD, v0_19_1=GOOD, v0_20_0=UPSTREAM, v0_21_0=BAD))
+    assert [tree.vllm for tree in made.trees] == [("0.19.0", "0.19.1")]
+    assert made.others == (("0.20.0", "upstream"),)
+    assert mod_lock.parse(mod_lock.dump(made), "mod.lock") == made
+
+
+def test_a_lock_without_such_releases_is_written_as_ever() -> None:
+    assert b"others" not in mod_lock.dump(lock_from(MOD, computed(v0_19_0=GOOD)))
+
+
+def test_a_lock_that_says_what_is_found_is_good() -> None:
+    whole = committed(v0_19_0=GOOD, v0_20_0=UPSTREAM)
+    assert codes(whole, v0_19_0=GOOD, v0_20_0=UPSTREAM) == []
+    assert codes(whole, v0_20_0=UPSTREAM) == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        GOOD._replace(locked=STATE._replace(verdict="moved")),
+        GOOD._replace(locked=STATE._replace(files=(FILE._replace(after="3" * 64),))),
+        GOOD._replace(witness="other"),
+        GOOD._replace(locked=STATE._replace(beside=("vllm/b.py",))),
+    ],
+)
+def test_any_difference_makes_it_stale(changed: Answer) -> None:
+    assert codes(committed(v0_19_0=GOOD), v0_19_0=changed) == [("stale-lock", None)]
+
+
+def test_a_release_that_it_does_not_know_makes_it_stale() -> None:
+    assert codes(committed(v0_19_0=GOOD), v0_19_0=GOOD, v0_20_0=GOOD) == [("stale-lock", None)]
+
+
+@pytest.mark.parametrize("before", [GOOD, UPSTREAM])
+def test_what_got_worse_is_told(before: Answer) -> None:
+    assert codes(committed(v0_19_0=before), v0_19_0=BAD) == [
+        ("worse-than-baseline", "pypi:0.19.0"),
+        ("stale-lock", None),
+    ]
+
+
+def test_what_was_bad_is_not_worse() -> None:
+    assert codes(committed(v0_19_0=GOOD, v0_20_0=BAD), v0_19_0=GOOD, v0_20_0=BAD) == []
+
+
+def test_one_of_two_builds_was_bad_already() -> None:
+    builds = [Computed("pypi:build-0", "0.20.1", {"mod": BAD}), *computed(v0_20_1=GOOD)]
+    of = MOD._replace(lock=mod_lock.dump(lock_from(MOD, builds)))
+    assert against_committed([of], builds) == ()
+
+
+def test_what_could_not_be_read_says_nothing() -> None:
+    unread = failed("not-computed", "no network", computed=False)
+    assert codes(committed(v0_19_0=GOOD), v0_19_0=unread) == []
+
+
+@pytest.mark.parametrize("data", [None, b"no lock", b"{}"])
+def test_no_lock_and_no_good_one_are_stale(data: bytes | None) -> None:
+    assert codes(MOD._replace(lock=data), v0_19_0=GOOD) == [("stale-lock", None)]
+
+
+def test_a_lock_of_another_state_of_the_mod_is_stale() -> None:
+    of = committed(v0_19_0=GOOD)._replace(digest="another")
+    assert codes(of, v0_19_0=GOOD) == [("stale-lock", None)]
+
+
+# --- written again -----------------------------------------------------------------
+
+OTHER_STATE = GOOD._replace(
+    locked=STATE._replace(files=(FILE._replace(before="7" * 64),)), witness="x"
+)
+
+
+def again(of: Mod, **answers: Answer) -> Updated:
+    return updated(of, computed(**answers))
+
+
+def test_a_part_of_the_releases_looked_at_again_leaves_the_others_as_they_were() -> None:
+    whole = {"v0_19_0": GOOD, "v0_19_1": GOOD, "v0_20_0": OTHER_STATE, "v0_21_0": UPSTREAM}
+    of = committed(**whole)
+    for label, answer in whole.items():
+        made = again(of, **{label: answer})
+        assert mod_lock.dump(made.lock) == of.lock
+        assert len(made.kept) == 3
+        assert made.lost == ()
+
+
+def test_what_was_looked_at_is_replaced_and_added_in_the_order_of_releases() -> None:
+    of = committed(v0_20_0=GOOD, v0_21_0=UPSTREAM, v0_9_0=GOOD._replace(witness="v"))
+    made = again(of, v0_19_0=GOOD, v0_21_0=OTHER_STATE, v0_22_0=BAD)
+    assert [tree.vllm for tree in made.lock.trees] == [("0.9.0", "0.19.0", "0.20.0"), ("0.21.0",)]
+    assert set(made.lock.trees[0].witness) == {"v", "w"}
+    assert made.lock.others == ()
+    assert made.kept == ("0.9.0", "0.20.0")
+
+
+def test_what_no_longer_goes_in_is_out_of_the_lock() -> None:
+    made = again(committed(v0_19_0=GOOD, v0_20_0=OTHER_STATE, v0_21_0=UPSTREAM), v0_20_0=BAD)
+    assert [tree.vllm for tree in made.lock.trees] == [("0.19.0",)]
+    assert made.lock.others == (("0.21.0", "upstream"),)
+
+
+def test_a_witness_of_what_is_void_vouches_for_nothing_more() -> None:
+    of = committed(v0_19_0=GOOD, v0_19_1=GOOD._replace(witness="void"), v0_20_0=OTHER_STATE)
+    made = again(of, v0_19_1=BAD)
+    assert [tree.witness for tree in made.lock.trees] == [("x",)]
+    assert (made.kept, made.lost) == (("0.20.0",), ("0.19.0",))
+
+
+def test_nothing_is_kept_of_the_lock_of_another_state_of_the_mod() -> None:
+    of = committed(v0_19_0=GOOD, v0_20_0=UPSTREAM, v0_21_0=GOOD)._replace(digest="another")
+    made = again(of, v0_21_0=GOOD)
+    assert [tree.vllm for tree in made.lock.trees] == [("0.21.0",)]
+    assert (made.kept, made.lost) == ((), ("0.19.0", "0.20.0"))
+    assert made.why == "was made from another state of mod"
+
+
+@pytest.mark.parametrize("data", [None, b"no lock"])
+def test_no_lock_or_none_that_can_be_read_is_written_from_what_was_found(
+    data: bytes | None,
+) -> None:
+    made = again(MOD._replace(lock=data), v0_19_0=GOOD)
+    assert made.lock == lock_from(MOD, computed(v0_19_0=GOOD))
+    assert (made.why is None) == (data is None)
+
+
+TYPED = GOOD._replace(locked=STATE._replace(proof="types"))
+
+
+def test_the_proof_is_recorded_and_held_per_release() -> None:
+    whole = committed(v0_19_0=TYPED, v0_19_1=GOOD)
+    made = mod_lock.parse(whole.lock or b"", "mod.lock")
+    assert [(tree.vllm, tree.proof) for tree in made.trees] == [
+        (("0.19.0",), "types"),
+        (("0.19.1",), "static"),
+    ]
+    assert codes(whole, v0_19_0=TYPED, v0_19_1=GOOD) == []
+    assert codes(whole, v0_19_0=TYPED, v0_19_1=TYPED) == [("stale-lock", None)]
+
+
+def test_a_proof_with_types_stands_where_no_type_checker_is_asked() -> None:
+    assert codes(committed(v0_19_0=TYPED), v0_19_0=GOOD) == []
+    assert codes(committed(v0_19_0=TYPED), v0_19_0=GOOD._replace(witness="x")) == [
+        ("stale-lock", None)
+    ]
+    kept = again(committed(v0_19_0=TYPED, v0_19_1=TYPED), v0_19_0=GOOD).lock.trees
+    assert [(tree.vllm, tree.proof) for tree in kept] == [(("0.19.0", "0.19.1"), "types")]
+    void = again(committed(v0_19_0=TYPED), v0_19_0=GOOD._replace(witness="x")).lock.trees
+    assert [(tree.vllm, tree.proof) for tree in void] == [(("0.19.0",), "static")]
+
+
+def test_a_release_that_is_proved_with_types_now_leaves_the_others_as_they_were() -> None:
+    done = again(committed(v0_19_0=GOOD, v0_19_1=GOOD), v0_19_0=TYPED)
+    assert sorted((tree.vllm, tree.proof) for tree in done.lock.trees) == [
+        (("0.19.0",), "types"),
+        (("0.19.1",), "static"),
+    ]
+    assert (done.kept, done.lost) == (("0.19.1",), ())

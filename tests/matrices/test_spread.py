@@ -1,0 +1,59 @@
+"""Processes that die: their task is tried again, and nobody else's answer is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from vllm_mods.base.model import Verdict
+from vllm_mods.matrices.answer import Answer
+from vllm_mods.matrices.spread import spread
+from vllm_mods.matrices.work import Setting, Subject, Task, TaskOutcome, Workshop
+
+
+class Dying(Workshop):
+    """Answers at once, but for subjects called ``once`` (kills it the first time) and ``ever``."""
+
+    def run(self, task: Task) -> TaskOutcome:
+        folder = Path(self._setting.cache_dir)
+        for name in (subject.mods[0] for subject in task.subjects):
+            tried = folder / f"{task.spec}-{name}"
+            if name == "ever" or (name == "once" and not tried.exists()):
+                tried.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        answers = tuple(Answer(verdict=Verdict.APPLIES) for _ in task.subjects)
+        return TaskOutcome(task, "0.19.1", answers)
+
+
+def task(spec: str, *names: str) -> Task:
+    return Task(spec, tuple(Subject((name,)) for name in names))
+
+
+def verdicts(tmp_path: Path, *tasks: Task) -> dict[tuple[str, str], Answer]:
+    return {
+        (outcome.task.spec, subject.mods[0]): answer
+        for outcome in spread(tasks, Setting((), str(tmp_path)), 2, Dying)
+        for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True)
+        if isinstance(answer, Answer)
+    }
+
+
+def test_a_killed_process_loses_nothing_but_its_cell(tmp_path: Path) -> None:
+    found = verdicts(
+        tmp_path,
+        task("a", "good", "once", "other"),
+        task("b", "good"),
+        task("c", "good", "ever", "other"),
+        task("d", "good"),
+    )
+    bad = found.pop(("c", "ever"))
+    assert (bad.verdict, bad.computed) == (Verdict.UNREADABLE, False)
+    assert "was killed, twice" in bad.findings[0].message
+    assert len(found) == 7
+    assert {answer.verdict for answer in found.values()} == {Verdict.APPLIES}
+
+
+def test_a_task_is_done_once_by_whoever_is_free(tmp_path: Path) -> None:
+    found = verdicts(tmp_path, *(task(str(number), "good") for number in range(7)))
+    assert sorted(spec for spec, _ in found) == [str(number) for number in range(7)]

@@ -1,0 +1,78 @@
+"""serve-check against what two real releases said of 554 commands: all that can be told, nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from functools import cache
+from typing import NamedTuple
+
+import pytest
+
+from vllm_mods.base.model import Level
+from vllm_mods.serving.check import Serving, check
+from vllm_mods.serving.known import KnownFlags
+from vllm_mods.trees.release import Releases
+
+pytestmark = pytest.mark.network
+
+TRUTH = os.path.join(os.path.dirname(__file__), "..", "corpus", "serve_truth")
+VERSIONS = ("0.21.0", "0.32.0")
+
+# What no command says, by what the release answered: the model, the machine, what is installed.
+BEYOND = {
+    r"failed to tokenize|os\.PathLike": "the tokenizer, which the small model lacks",
+    r"Non-MoE models|Number of experts|requires a multimodal model": "the model",
+    r"GQA/MQA|total num kv he": "the model's heads",
+    r"Model Runner V1": "the model, by which a runner is chosen",
+    r"only supported on CUDA|Sleep mode is not supported": "the machine: a CPU",
+    r"data_parallel_external_lb can only": "VLLM_DP_SIZE of the container",
+    r"Arctic Inference|No module named": "what is installed",
+    r"does not exist|appears path-like": "files",
+}
+# What can be told and is not: up to some release a GGUF file changes the load format, so the model has a say.
+NOT_FOUND = {"0.21.0": ("--model-loader-extra-config '{\"a\": 1}'",), "0.32.0": ()}
+
+
+class Rates(NamedTuple):
+    refused: int
+    accepted: int
+    missed: tuple[str, ...]
+    false: tuple[str, ...]
+    beyond: int
+
+
+@cache
+def rates(version: str) -> Rates:
+    known = KnownFlags(Releases().open(version))
+    with open(os.path.join(TRUTH, f"{version}.json"), encoding="utf-8") as file:
+        truth: dict[str, str | None] = json.load(file)
+    missed, false, beyond = [], [], 0
+    for line, refused in truth.items():
+        answer = check(known, Serving(("m", *shlex.split(line))))
+        wrong = [fault for fault in answer.faults if fault.level is Level.ERROR]
+        if refused is None and wrong:
+            false.append(f"{line}: {wrong[0].message}")
+        elif refused is not None and not wrong:
+            told = not any(re.search(one, refused) for one in BEYOND)
+            beyond += not told
+            if told:
+                missed.append(f"{line}: {refused}")
+    counted = sum(one is not None for one in truth.values())
+    return Rates(counted, len(truth) - counted, tuple(missed), tuple(false), beyond)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nothing_is_flagged_that_the_release_takes(version: str) -> None:
+    found = rates(version)
+    assert found.accepted > 250
+    assert found.false == ()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_that_the_command_shows_to_be_refused_is_found(version: str) -> None:
+    found = rates(version)
+    assert found.refused > 260
+    assert tuple(one.partition(": start:")[0] for one in found.missed) == NOT_FOUND[version]

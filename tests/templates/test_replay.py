@@ -1,0 +1,308 @@
+"""What any template loses of a conversation and of the cache, and with which engine it renders."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vllm_mods.base.model import Finding
+from vllm_mods.library.catalog import Library
+from vllm_mods.templates.check import Checked, check
+from vllm_mods.templates.rendering import Rendered
+from vllm_mods.templates.replay import SCENES, Replayed, replayed
+from vllm_mods.templates.source import Template, open_template
+from vllm_mods.templates.weights import Weight, weighed, weight
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from vllm_mods.templates.conversation import Conversation
+
+TURN = "<{{ m.role }}>{{ m.reasoning_content }}{{ m.content }}{{ m.tool_calls|tojson if m.tool_calls }}</>"
+WHOLE = (
+    "{{ tools|tojson if tools }}{% for m in messages %}" + TURN + "{% endfor %}"
+    "{{ '<assistant>' if add_generation_prompt }}"
+)
+"""Everything is written, and each turn as it was: nothing is lost."""
+
+
+def _check(text: str) -> Checked:
+    return check(Template("t", "t.jinja", text.encode()), ())
+
+
+def _codes(found: Checked) -> dict[str, list[str]]:
+    return {
+        one.conversation.name: [finding.code for finding in one.findings]
+        for one in found.replays
+        if one.findings
+    }
+
+
+def _scene(found: Checked, name: str) -> Replayed:
+    (one,) = [replay for replay in found.replays if replay.conversation.name == name]
+    return one
+
+
+def test_a_template_that_writes_everything_loses_nothing() -> None:
+    found = _check(WHOLE)
+    assert found.ok
+    assert _codes(found) == {}
+    assert {one.conversation.name for one in found.replays} == {
+        one.name for one in SCENES if "enable_thinking" not in one.kwargs
+    }
+    assert all(one.turns and one.turns == one.turns_kept for one in found.replays)
+    assert all(one.bytes == one.kept > 0 for one in found.replays)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "scene", "code"),
+    [
+        (
+            "{{ m.content }}",
+            "{{ m.content if m.role != 'system' }}",
+            "system-message",
+            "content-lost",
+        ),
+        ("{{ m.content }}", "{{ m.content if m.role != 'tool' }}", "agent", "content-lost"),
+        ("{{ m.tool_calls|tojson if m.tool_calls }}", "", "agent", "content-lost"),
+        (
+            "m.tool_calls|tojson if m.tool_calls",
+            "m.tool_calls[:1]|tojson if m.tool_calls",
+            "parallel-calls",
+            "content-lost",
+        ),
+        (
+            "{{ m.reasoning_content }}",
+            "{{ m.reasoning_content if loop.last }}",
+            "agent-that-reasons",
+            "cache-lost",
+        ),
+        ("{{ tools|tojson if tools }}", "{{ messages|length }}", "chat", "cache-lost"),
+        (
+            "{{ tools|tojson if tools }}",
+            "{{ raise_exception('no tools') if tools }}",
+            "agent",
+            "not-rendered",
+        ),
+    ],
+)
+def test_what_is_lost_is_found_where_it_is_lost(
+    before: str, after: str, scene: str, code: str
+) -> None:
+    assert before in WHOLE
+    found = _check(WHOLE.replace(before, after))
+    assert code in _codes(found)[scene]
+    assert not found.ok
+
+
+def test_reasoning_of_answered_questions_may_go_but_costs_the_cache() -> None:
+    last = "{{ m.reasoning_content if loop.index > ns.q }}"
+    question = (
+        "{% set ns = namespace(q=0) %}{% for m in messages if m.role == 'user' %}"
+        "{% set ns.q = messages.index(m) %}{% endfor %}"
+    )
+    found = _scene(
+        _check(question + WHOLE.replace("{{ m.reasoning_content }}", last)), "agent-that-reasons"
+    )
+    assert [one.code for one in found.findings] == ["cache-lost"]
+    assert 0 < found.turns_kept < found.turns
+
+
+def test_a_refusal_of_what_few_clients_send_is_told_and_is_no_fault() -> None:
+    refusing = "{% for m in messages[1:] if m.role == 'system' %}{{ raise_exception('midway') }}{% endfor %}"
+    found = _check(refusing + WHOLE)
+    assert found.ok
+    (finding,) = _scene(found, "system-message-midway").findings
+    assert (finding.code, finding.message, finding.level.value) == (
+        "not-rendered",
+        "midway",
+        "note",
+    )
+
+
+def test_a_refusal_of_a_system_message_is_told_and_a_crash_on_it_is_a_fault() -> None:
+    refusing = "{{ raise_exception('no system') if messages[0].role == 'system' }}"
+    assert _check(refusing + WHOLE).ok
+    crashing = _check(refusing.replace("raise_exception('no system')", "none + 1") + WHOLE)
+    assert not crashing.ok
+    assert _codes(crashing) == {"system-message": ["not-rendered"]}
+
+
+def test_each_prompt_of_a_conversation_is_rendered_once() -> None:
+    asked: list[Conversation] = []
+
+    def render(jobs: Sequence[Conversation]) -> list[Rendered]:
+        asked.extend(jobs)
+        return [Rendered("".join(one["content"] for one in job.messages)) for job in jobs]
+
+    replayed(SCENES, render)
+    seen = [(job.name, len(job.messages), job.add_generation_prompt) for job in asked]
+    assert len(seen) == len(set(seen))
+    assert {("chat", 5, True), ("chat", 1, True), ("chat", 1, False)} <= set(seen)
+
+
+@pytest.mark.parametrize(
+    "opened", ["<think>", "<|channel>thought\\n", "[THINK]", "<|START_THINKING|>", "My thoughts:"]
+)
+def test_reasoning_that_the_client_dropped_is_no_loss_of_the_template(opened: str) -> None:
+    opening = WHOLE.replace("'<assistant>'", f"'<assistant>{opened}'")
+    assert _codes(_check(opening.replace("m.reasoning_content }}", "'' }}"))) == {}
+    made_up = "{{ '<think></think>' if loop.last and m.role == 'assistant' }}"
+    found = _check(WHOLE.replace("{{ m.reasoning_content }}", made_up))
+    assert "chat" not in _codes(found)
+
+
+def test_an_end_that_only_a_closed_history_has_is_no_part_of_a_prompt() -> None:
+    text = (
+        WHOLE.replace("'<assistant>'", "'<assistant><think>'")
+        + "{{ '<eos>' if not add_generation_prompt }}"
+    )
+    found = _check(text.replace("{{ m.reasoning_content }}", ""))
+    assert _codes(found) == {}
+
+
+def test_a_template_is_asked_to_reason_where_it_has_a_switch_for_it() -> None:
+    closed = (
+        "{{ '<assistant>' if add_generation_prompt }}"
+        "{{ '<think></think>' if add_generation_prompt and not enable_thinking }}"
+    )
+    found = _check(WHOLE.replace("{{ '<assistant>' if add_generation_prompt }}", closed))
+    assert "agent-that-reasons" not in _codes(found)
+    assert "thinking-off" in _codes(found)
+
+
+def test_a_template_that_reads_no_reasoning_is_not_sent_any() -> None:
+    found = _check(WHOLE.replace("{{ m.reasoning_content }}", ""))
+    assert "agent-that-reasons" not in {one.conversation.name for one in found.replays}
+
+
+def test_a_template_for_something_else_than_chats_is_told_so_and_not_asked() -> None:
+    for ranking in (
+        "{% for m in messages if m.role == 'query' %}{{ m.content }}{% endfor %}<assistant>",
+        "{{ (messages|selectattr('role', 'eq', 'query')|first).content }}",
+    ):
+        found = _check(ranking)
+        assert found.ok
+        assert [one.code for one in found.findings] == ["no-chat"]
+        assert found.replays == ()
+    assert not _check("{{ 'assistant' }}").ok
+
+
+def test_a_template_that_ends_its_prompts_for_good_is_for_scoring() -> None:
+    turns = "{% for m in messages %}<turn>{{ m.role }} {{ m.content }}<over>{% endfor %}"
+    scores = _check(turns + "<|endoftext|>")
+    assert [(one.code, "for scoring" in one.message) for one in scores.findings] == [
+        ("no-chat", True)
+    ]
+    assert (scores.ok, scores.replays) == (True, ())
+    answers = _check(turns + "{% if add_generation_prompt %}<turn>assistant <|start|>{% endif %}")
+    assert [one.code for one in answers.findings] == []
+    assert not answers.ok
+
+
+@pytest.mark.parametrize(("form", "kept"), [("%Y-%m-%d", True), ("%H:%M", False), ("%S", False)])
+def test_a_template_that_tells_the_time_loses_the_cache_by_the_minute(
+    form: str,
+    kept: bool,  # noqa: FBT001
+) -> None:
+    found = _check(f"{{{{ strftime_now('{form}') }}}}" + WHOLE)
+    assert found.ok == kept
+    assert {one.code for one in found.every} == (set() if kept else {"cache-lost"})
+
+
+def test_what_is_lost_is_called_by_what_it_is() -> None:
+    found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}"))
+    told = [one.message for one in found.every if one.code == "content-lost"]
+    assert told[0] == "the answer 'Then the saffron.' and 1 more of its texts are not in the prompt"
+    assert "the system message 'Be quartz.' and 2 more of its texts are not in the prompt" in told
+
+
+def test_findings_weigh_what_they_cost() -> None:
+    found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role != 'system' }}"))
+    assert weighed(found.every) == {
+        Weight.REFUSED: 0,
+        Weight.CONTENT: 2,
+        Weight.CACHE: 0,
+        Weight.STYLE: 0,
+    }
+    assert weight(Finding("rust-frontend", "")) is Weight.STYLE
+
+
+def test_a_template_without_tools_is_not_asked_for_calls() -> None:
+    found = _check(WHOLE.replace("{{ tools|tojson if tools }}", ""))
+    assert {one.conversation.name for one in found.replays} == {
+        "chat",
+        "system-message",
+        "system-message-midway",
+    }
+
+
+# ---- the engine of vLLM's Rust frontend --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "{{ 'a-b'.partition('-')[0] }}",
+        "{{ 'ab'.removeprefix('a') }}",
+        "{{ dict([['a', 1]])|tojson }}",
+        "{{ 'a\\\\nb' }}",  # the frontend makes a line end of each \n in a file
+    ],
+)
+def test_what_minijinja_does_otherwise_is_said(odd: str) -> None:
+    found = _check(odd + WHOLE)
+    assert [one.code for one in found.findings] == ["rust-frontend"]
+    assert found.ok
+
+
+def test_blocks_of_generation_are_known_to_both_engines() -> None:
+    found = _check(
+        WHOLE.replace("{{ m.content }}", "{%- generation -%}{{ m.content }}{% endgeneration %}")
+    )
+    assert found.findings == ()
+
+
+# ---- what a model's tokenizer says -------------------------------------------------------------
+
+
+def test_special_tokens_come_from_the_models_folder(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps(
+            {
+                "bos_token": {"content": "<s>"},
+                "eos_token": "</s>",
+                "pad_token": None,
+                "chat_template": "config",
+            }
+        )
+    )
+    text = "{{ bos_token }}" + WHOLE
+    (tmp_path / "chat_template.jinja").write_text(text)
+    for named in (tmp_path, tmp_path / "chat_template.jinja"):
+        opened = open_template(Library(), str(named))
+        assert opened.tokens == (("bos_token", "<s>"), ("eos_token", "</s>"))
+        assert opened.data.decode() == text
+        assert check(opened, ()).findings == ()
+    named = tmp_path / "tokenizer_config.json"
+    assert open_template(Library(), str(named)).data == b"config"
+
+
+def test_without_a_tokenizer_special_tokens_have_stand_ins_and_that_is_said() -> None:
+    found = _check("{{ bos_token + '' }}" + WHOLE)
+    assert [one.code for one in found.findings] == ["tokens-unknown"]
+    assert found.ok
+
+
+def test_what_a_template_sets_itself_is_no_argument_of_it() -> None:
+    text = (
+        "{% if messages %}{% set name = 1 %}{% endif %}{{ name }}"
+        "{% if loud is not defined %}{% set loud = false %}{% endif %}{{ loud }}"
+    )
+    answer = _check(text + WHOLE).answer
+    assert answer is not None
+    assert {"name", "loud"} <= set(answer.variables)
+    assert "loud" in answer.arguments
+    assert "name" not in answer.arguments

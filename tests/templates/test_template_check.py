@@ -1,0 +1,146 @@
+"""A template held against its own words and against conversations: each finding, and none too many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.model import Level
+from vllm_mods.templates import about
+from vllm_mods.templates.check import Checked, check
+from vllm_mods.templates.conversation import Conversation, Expected, ToolCall
+from vllm_mods.templates.source import Template
+
+TOML = """\
+schema = 1
+name = "small"
+version = "1"
+summary = "A small one"
+license = "MIT"
+content_format = "string"
+tool_call_parser = "hermes"
+
+[kwargs.loud]
+type = "boolean"
+default = false
+"""
+TEXT = "{% for m in messages %}{{ m.content|upper if loud else m.content }}\n{% endfor %}"
+HELLO = Conversation("hello", ({"role": "user", "content": "hi"},))
+
+
+def _check(text: str = TEXT, toml: str | None = TOML, **expect: Any) -> Checked:
+    said = about.parse(toml.encode(), "t.toml") if toml is not None else None
+    template = Template("small", "small/template.jinja", text.encode(), said)
+    return check(template, (HELLO._replace(expect=Expected(**expect)),))
+
+
+def _codes(found: Checked) -> list[str]:
+    (outcome,) = found.outcomes
+    return [one.code for one in (*found.findings, *outcome.findings)]
+
+
+@pytest.mark.parametrize(
+    "expect", [{"rendered": "hi\n"}, {"contains": ("h", "i")}, {"absent": ("HI",)}]
+)
+def test_what_is_as_it_should_be_has_no_findings(expect: dict[str, Any]) -> None:
+    found = _check(**expect)
+    assert _codes(found) == []
+    assert found.ok
+
+
+@pytest.mark.parametrize(
+    ("expect", "code", "message"),
+    [
+        ({"rendered": "hi\nho\n"}, "prompt-differs", "line 2 of the prompt is '', and not 'ho'"),
+        ({"rendered": "hi"}, "prompt-differs", "line 2 of the prompt is '', and not its end"),
+        ({"contains": ("ho",)}, "text-missing", "'ho' is not in the prompt"),
+        ({"absent": ("hi",)}, "text-present", "'hi' is in the prompt"),
+        ({"error": "no"}, "rendered", "there is a prompt, and not the error 'no'"),
+    ],
+)
+def test_what_is_not_as_it_should_be(expect: dict[str, Any], code: str, message: str) -> None:
+    found = _check(**expect)
+    ((finding,),) = [outcome.findings for outcome in found.outcomes]
+    assert (finding.code, finding.message) == (code, message)
+    assert not found.ok
+
+
+def test_an_error_has_its_line_and_one_that_is_expected_is_right() -> None:
+    text = TEXT + "\n{{ raise_exception('no user') if messages[0].content == 'hi' }}"
+    assert _check(text, error="no user").ok
+    ((finding,),) = [one.findings for one in _check(text, error="no tools").outcomes]
+    assert (finding.code, finding.line) == ("not-rendered", 3)
+    assert finding.message == "no user, and not 'no tools'"
+
+
+def test_a_format_that_a_release_takes_it_for_and_that_it_is_not() -> None:
+    text = TEXT + "{% for content in [] %}{% for c in content %}{% endfor %}{% endfor %}"
+    found = _check(text, rendered="hi\n")
+    assert _codes(found) == ["content-format"]
+    assert "'openai' from 0.22 on" in found.findings[0].message
+
+
+def test_an_argument_that_nothing_reads() -> None:
+    assert _codes(_check("{{ messages[0].content }}", rendered="hi")) == ["kwarg-unread"]
+
+
+def test_a_default_that_is_none() -> None:
+    found = _check(TEXT.replace("loud", "loud is not false"), rendered="HI\n")
+    assert _codes(found) == ["kwarg-default"]
+    assert "with it, hello: the prompt is another one" in found.findings[0].message
+
+
+def test_what_is_no_template_is_a_finding() -> None:
+    found = _check("{% if %}")
+    assert [one.code for one in found.findings] == ["template-unreadable"]
+    assert not found.ok
+
+
+CALLS = (ToolCall("f", {"a": 1}),)
+WRITTEN = (
+    "{{ '<|im_start|>assistant\\n<tool_call>\\n<function=f>\\n<parameter=a>\\n' }}"
+    "{{ VALUE }}{{ '\\n</parameter>\\n</function>\\n</tool_call><|im_end|>\\n' }}"
+)
+
+
+@pytest.mark.parametrize("toml", [None, TOML.replace("hermes", "qwen3_xml")])
+@pytest.mark.parametrize(
+    ("value", "codes"), [("1", []), ("2", ["calls-differ"]), ("true", ["calls-differ"])]
+)
+def test_calls_are_read_back(toml: str | None, value: str, codes: list[str]) -> None:
+    text = WRITTEN.replace("VALUE", value) + "{{ '' if loud }}"
+    assert _codes(_check(text, toml, tool_calls=CALLS)) == codes
+
+
+def test_calls_that_cannot_be_read_back_differ() -> None:
+    found = _check(WRITTEN.replace("</function>", ""), None, tool_calls=CALLS)
+    assert _codes(found) == ["calls-differ"]
+
+
+def test_calls_of_a_parser_that_nothing_here_knows_are_a_note() -> None:
+    found = _check(tool_calls=CALLS)
+    ((finding,),) = [one.findings for one in found.outcomes]
+    assert (finding.code, finding.level) == ("calls-unread", Level.NOTE)
+    assert found.ok
+
+
+# ---- template.toml -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("schema = 1", "schema = 2", "reads schema 1, not 2"),
+        ('content_format = "string"', "", "content_format: is required"),
+        ('"string"', '"parts"', "expected one of string, openai"),
+        ('name = "small"', 'name = "Small"', "name: expected lower case"),
+        ("default = false", "", "kwargs.loud.default: is required"),
+        ("tool_call_parser", "tool_cal_parser", "unknown key; did you mean 'tool_call_parser'"),
+        ('type = "boolean"', 'type = "bool"', "kwargs.loud.type: expected one of boolean"),
+    ],
+)
+def test_what_is_wrong_with_it_is_said(old: str, new: str, problem: str) -> None:
+    with pytest.raises(ManifestError, match=problem):
+        about.parse(TOML.replace(old, new, 1).encode(), "t.toml")

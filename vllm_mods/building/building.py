@@ -1,0 +1,133 @@
+"""From a resolved pairing to an image: base, lock and the locked wheels in, bytes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.building import image_files, layer, oci, tarball
+from vllm_mods.building.content import content
+from vllm_mods.building.layer import Node
+from vllm_mods.building.oci import BuiltImage
+from vllm_mods.building.resolving import Resolved
+from vllm_mods.building.tarball import TarEntry
+from vllm_mods.formats import pairing_lock
+from vllm_mods.formats.pairing_lock import LockedEntry, LockedImage, PairingLock
+from vllm_mods.images.model import Base
+from vllm_mods.site import transitions
+
+_NAME = "org.opencontainers.image"
+_FROM_BASE = (f"{_NAME}.source", f"{_NAME}.revision")
+
+
+class Drafted(NamedTuple):
+    """What an image will hold: ``entries`` are those of its layer, the lock's with no bytes yet.
+
+    ``lock`` says all of it.
+    """
+
+    lock: PairingLock
+    entries: tuple[TarEntry, ...]
+
+
+def draft(base: Base, resolved: Resolved, wheels: Iterable[Node] = ()) -> Drafted:
+    """Draft the image of what was resolved; ``wheels`` are the unpacked packages.
+
+    Nothing in it depends on this machine, this moment or the place the base was read from. Raises
+    ``Refused`` for what ``apply`` refuses.
+    """
+    lock = resolved.lock
+    site_root = lock.vllm.site_root
+    nodes = [Node(path=_place(lock), data=b"", mode=0o644, mtime=lock.epoch), *wheels]
+    gone: tuple[str, ...] = ()
+    if any(one.verdict.writes for one in resolved.planned.mods):
+        written = content(
+            base,
+            site_root,
+            resolved.there,
+            transitions.forward(resolved.planned, resolved.there),
+            epoch=lock.epoch,
+            tool=lock.tool,
+            layer_format=lock.layer_format,
+        )
+        nodes += written.nodes
+        gone = written.gone
+    nodes += image_files.nodes(base, site_root, resolved.planned.mods, epoch=lock.epoch)
+    entries = layer.entries(base, nodes, gone, epoch=lock.epoch)
+    image = LockedImage(
+        config=_config(base, resolved), layer=tuple(_listed(one, lock) for one in entries)
+    )
+    return Drafted(lock._replace(image=image), entries)
+
+
+def build(base: Base, drafted: Drafted, data: bytes) -> BuiltImage:
+    """Build the image of a lock, whose bytes are ``data``."""
+    lock = drafted.lock
+    raw = json.loads(base.config)
+    if lock.image is not None:
+        raw = {**lock.image.config, "rootfs": {"diff_ids": lock.base.diff_ids}}
+    place = _place(lock)
+    return oci.append(
+        raw,
+        base.layers,
+        tarball.write(
+            one._replace(data=data) if one.path == place else one for one in drafted.entries
+        ),
+        created_by=created_by(lock),
+        labels=labels(lock, data, (raw.get("config") or {}).get("Labels") or {}),
+        epoch=lock.epoch,
+    )
+
+
+def created_by(lock: PairingLock) -> str:
+    """Return what the history of an image says of its layer."""
+    return f"vllm-mods build {lock.pairing}"
+
+
+def labels(lock: PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str, str]:
+    """Return what an image says of itself, in its labels and in its manifest's annotations.
+
+    Source and revision are those of the base's labels, ``below``: they say where its vLLM comes from,
+    and that is so.
+    """
+    found = {key: below[key] for key in _FROM_BASE if below.get(key)} | {
+        f"{_NAME}.title": lock.pairing,
+        f"{_NAME}.version": pairing_lock.tag(lock, data).rpartition(":")[2],
+        f"{_NAME}.created": oci.timestamp(lock.epoch),
+        f"{_NAME}.base.name": lock.base.ref,
+        "vllm-mods.pairing": lock.pairing,
+        "vllm-mods.model": lock.model,
+        "vllm-mods.lock": f"sha256:{pairing_lock.digest(data)}",
+        "vllm-mods.mods": " ".join(f"{mod.name}@{mod.version}" for mod in lock.mods),
+    }
+    if lock.base.manifest is not None:
+        found[f"{_NAME}.base.digest"] = lock.base.manifest
+    if lock.image is not None and lock.revision is not None:
+        found["vllm-mods.revision"] = lock.revision
+    return found
+
+
+def _config(base: Base, resolved: Resolved) -> dict[str, object]:
+    """Return platform and settings: the pairing's over the base's, without what an earlier pairing said."""
+    found = oci.kept(json.loads(base.config))
+    settings = resolved.served.over(found["config"])
+    settings["Labels"] = {
+        key: value
+        for key, value in (settings.get("Labels") or {}).items()
+        if not key.startswith("vllm-mods.") and key != f"{_NAME}.base.digest"
+    }
+    return {**found, "config": settings}
+
+
+def _listed(one: TarEntry, lock: PairingLock) -> LockedEntry:
+    is_lock = one.path == _place(lock)
+    kind = pairing_lock.FOLDER if one.data is None else pairing_lock.FILE
+    kind, digest = (pairing_lock.LOCK, None) if is_lock else (kind, sha256(one.data))
+    return LockedEntry(one.path, kind, one.mode, one.uid, one.gid, one.mtime, digest)
+
+
+def _place(lock: PairingLock) -> str:
+    """Return the path of the lock in the image."""
+    return f"{lock.vllm.site_root}/{pairing_lock.PLACE}"

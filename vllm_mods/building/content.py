@@ -1,0 +1,268 @@
+"""What ``apply`` would write into the vLLM of an image, as entries of a layer.
+
+The few files that a plan is about are laid out in a scratch folder as the image has them, and the
+very code that drafts an ``apply`` drafts on them: receipt, originals, RECORD and stale bytecode come
+out as they would in a container, and what ``apply`` refuses is refused here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.building.layer import Node
+from vllm_mods.formats import receipt, record
+from vllm_mods.formats.pairing_lock import LAYER_FORMAT
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.images.model import DIR, FILE, LINK, Base, children
+from vllm_mods.site import bytecode, site
+from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition
+from vllm_mods.site.staging import draft
+
+
+class Content(NamedTuple):
+    """What comes into a layer and what goes; paths are from the image's root.
+
+    ``nodes`` are new files and folders with everything but what their parents decide; ``gone`` files
+    of the base that a whiteout hides.
+    """
+
+    nodes: tuple[Node, ...]
+    gone: tuple[str, ...]
+
+
+def content(
+    base: Base,
+    site_root: str,
+    there: Receipt | None,
+    transition: Transition,
+    *,
+    epoch: int,
+    tool: str = receipt.TOOL,
+    layer_format: int = LAYER_FORMAT,
+) -> Content:
+    """Return what a transition of the tree at ``site_root`` (resolved, no slash in front) comes to.
+
+    ``there`` is the receipt that the tree has, ``epoch`` the mtime of every file that is written, ``tool``
+    who the receipt says has written it, ``layer_format`` the one that a lock states.
+    Absolute paths of the transition are the image's, for chat templates in a workspace.
+    Raises ``Refused`` as ``apply`` does, with places as the image has them.
+    """
+    scratch = os.path.realpath(tempfile.mkdtemp(prefix="vllm-mods-"))
+    try:
+        _Slice(base, scratch, site_root).lay(transition, there)
+        where = site.Site(
+            root=f"{scratch}/{site_root}", workspaces=_workspaces(scratch, transition)
+        )
+        drafted = draft(where, _moved_in(there, scratch), _inside(transition, scratch))
+        return _LayerReading(base, scratch, site_root, epoch, tool, layer_format).content(drafted)
+    except Refused as error:
+        # Places in the scratch folder mean nothing to anybody.
+        hint = error.hint and error.hint.replace(scratch, f"{base.reference}:")
+        raise Refused(error.message.replace(scratch, f"{base.reference}:"), hint=hint) from error
+    except OSError as error:
+        raise Refused(
+            f"{scratch}: {error.strerror}; nothing was built",
+            hint="TMPDIR=/another/disk vllm-mods build …  # the folder for temporary files",
+        ) from error
+    finally:
+        _sweep(scratch)
+
+
+@dataclass
+class _Slice:
+    """The part of an image that an apply looks at, laid out in a folder."""
+
+    base: Base
+    scratch: str
+    site_root: str
+    modes: dict[str, int] = field(default_factory=dict)
+
+    def lay(self, transition: Transition, there: Receipt | None) -> None:
+        self.folder(self.site_root)
+        self.below(f"{self.site_root}/{receipt.STATE}")
+        for file in there.files if there is not None else ():
+            if file.kind == receipt.FOLDER:  # whether it will be empty depends on all that is in it
+                self.below(f"{self.site_root}/{file.path}")
+            elif file.kind == receipt.RECORD:
+                self.file(f"{self.site_root}/{file.path}")
+        for write in transition.writes:
+            if ".." not in write.path.split("/"):  # the draft refuses it without a look
+                self.target(write.path)
+        for folder in _dist_infos(self.base, self.site_root, transition):
+            self.file(f"{folder}/RECORD")
+        # Last, inner ones first: nothing could be put into a folder without the write bit.
+        for path, mode in sorted(self.modes.items(), reverse=True):
+            os.chmod(f"{self.scratch}/{path}", mode)
+
+    def target(self, path: str) -> None:
+        """Lay out a file that is to be changed, and the bytecode of it."""
+        if path.startswith("/"):
+            self.file(path[1:])
+            return
+        self.file(f"{self.site_root}/{path}")
+        if path.endswith(".py"):
+            for entry in children(self.base, f"{self.site_root}/{bytecode.cache(path)}"):
+                if bytecode.is_of(entry.path.removeprefix(f"{self.site_root}/"), path):
+                    self.file(entry.path)
+
+    def below(self, folder: str) -> None:
+        """Lay out all that is in a folder."""
+        if self.folder(folder):
+            for entry in self.base.paths(folder):
+                self.file(entry.path)
+
+    def folder(self, path: str) -> bool:
+        """Lay out a folder and those around it; False where the image has none at that path."""
+        if not path or path in self.modes:
+            return True
+        if not self.folder(os.path.dirname(path)):
+            return False
+        entry = self.base.entry(path)
+        if entry is None:
+            return False
+        if entry.kind != DIR:
+            self.file(path)  # for the draft to refuse, as it does on a disk
+            return False
+        os.mkdir(f"{self.scratch}/{path}")
+        self.modes[path] = entry.mode
+        return True
+
+    def file(self, path: str) -> None:
+        entry = self.base.entry(path)
+        place = f"{self.scratch}/{path}"
+        if not self.folder(os.path.dirname(path)) or entry is None or os.path.lexists(place):
+            return
+        if entry.kind == LINK:
+            os.symlink(entry.target, place)
+        elif entry.kind == DIR:
+            self.folder(path)
+        elif entry.kind == FILE:
+            with open(place, "wb") as file:
+                file.write(self.base.read(path) or b"")
+            os.chmod(place, entry.mode)  # last: whoever writes, and is not root, loses setuid
+            os.utime(place, (entry.mtime, entry.mtime))
+        else:
+            os.mkfifo(place)
+
+
+@dataclass(frozen=True)
+class _LayerReading:
+    """Reads a draft on a slice as what it does to the image."""
+
+    base: Base
+    scratch: str
+    site_root: str
+    epoch: int
+    tool: str
+    layer_format: int
+
+    def content(self, drafted: Draft) -> Content:
+        nodes = [Node(self.place(path), None, 0o755, self.epoch) for path in drafted.journal.made]
+        gone = []
+        records = self.records(drafted)
+        for op in drafted.ops:
+            path = self.place(op.step.path)
+            if op.removes:
+                gone.append(path)
+            else:
+                nodes.append(self.node(path, op, drafted.receipt, records.get(op.step.path)))
+        gone += [self.place(folder.path) for folder in drafted.journal.gone]
+        return Content(tuple(nodes), tuple(gone))
+
+    def records(self, drafted: Draft) -> dict[str, bytes]:
+        """Return every RECORD as it will be, by where its original goes.
+
+        Half of a layer is hashes, which do not pack: of the original, what differs is kept.
+        """
+        files = drafted.receipt.files if drafted.receipt and self.layer_format > 1 else ()
+        owners = {file.path for file in files if file.kind == receipt.RECORD}
+        return {
+            receipt.original(op.step.path): op.data
+            for op in drafted.ops
+            if op.step.path in owners and op.data is not None and op.source is None
+        }
+
+    def node(self, path: str, op: Op, final: Receipt | None, now: bytes | None) -> Node:
+        if op.step.path == receipt.RECEIPT and final is not None:
+            data = receipt.dump(_moved_out(final, self.scratch)._replace(tool=self.tool))
+            return Node(path, data, NEW_FILE_MODE, self.epoch)
+        if op.source is None:
+            mode = NEW_FILE_MODE if op.mode is None else op.mode
+            return Node(path, op.data or b"", mode, self.epoch)
+        # An original: the file itself, with its mode, owner and time.
+        info = os.lstat(op.source)
+        source = self.base.entry(self.place(op.source))
+        data = site.read(op.source) or b"" if op.data is None else op.data
+        data = data if now is None else record.reversal(data, now)
+        owner = None if source is None else (source.uid, source.gid)
+        return Node(path, data, stat.S_IMODE(info.st_mode), int(info.st_mtime), owner)
+
+    def place(self, path: str) -> str:
+        """Return where a path of the draft is in the image."""
+        path = path.replace(f"@workspace{self.scratch}/", "@workspace/")
+        if path.startswith(f"{self.scratch}/"):
+            return path[len(self.scratch) + 1 :]
+        return f"{self.site_root}/{path}"
+
+
+def _dist_infos(base: Base, site_root: str, transition: Transition) -> Iterator[str]:
+    """Yield the dist-infos whose RECORD may list what is written.
+
+    vLLM's own for what is in vllm/: an engine lists a folder by sending all that is in it, which for
+    a site root is gigabytes.
+    """
+    own = f"{site_root}/vllm-{transition.vllm}.dist-info"
+    tops = {write.path.split("/", 1)[0] for write in transition.writes} - {"", receipt.STATE}
+    if tops <= {"vllm"} and base.entry(f"{own}/RECORD") is not None:
+        yield own
+        return
+    for entry in children(base, site_root):
+        if entry.path.endswith(".dist-info"):
+            yield entry.path
+
+
+def _workspaces(scratch: str, transition: Transition) -> tuple[str, ...]:
+    """Return the folders outside the site root that a transition writes to, in the slice."""
+    folders = {
+        os.path.dirname(write.path) for write in transition.writes if write.path.startswith("/")
+    }
+    return tuple(sorted(f"{scratch}{folder}" for folder in folders))
+
+
+def _inside(transition: Transition, scratch: str) -> Transition:
+    writes = (write._replace(path=_in(write.path, scratch)) for write in transition.writes)
+    return transition._replace(writes=tuple(writes))
+
+
+def _moved_in(there: Receipt | None, scratch: str) -> Receipt | None:
+    return there and _moved(there, lambda path: _in(path, scratch))
+
+
+def _moved_out(final: Receipt, scratch: str) -> Receipt:
+    moved = _moved(final, lambda path: path.removeprefix(scratch))
+    return moved._replace(files=tuple(sorted(moved.files, key=lambda file: file.path)))
+
+
+def _moved(there: Receipt, place: Callable[[str], str]) -> Receipt:
+    files = tuple(file._replace(path=place(file.path)) for file in there.files)
+    return there._replace(files=files, workspace=there.workspace and place(there.workspace))
+
+
+def _in(path: str, scratch: str) -> str:
+    return scratch + path if path.startswith("/") else path
+
+
+def _sweep(scratch: str) -> None:
+    """Remove the slice, folders that the image has without the write bit included."""
+    for folder, names, _files in os.walk(scratch):
+        for name in names:
+            if not os.path.islink(f"{folder}/{name}"):
+                os.chmod(f"{folder}/{name}", 0o700)
+    shutil.rmtree(scratch)

@@ -1,0 +1,215 @@
+"""Whether an image is the very one that a lock makes, and where it is not, in words.
+
+A lock lists every entry of the one layer that comes on top, and every setting. So the layer's tar and the
+configuration can be written again from the image's own files, byte for byte: what has another digest is
+another image, whatever the files that somebody thought of looking at say.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import posixpath
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.model import Finding
+from vllm_mods.building import building, oci, tarball
+from vllm_mods.building.layer import WHITEOUT
+from vllm_mods.building.tarball import TarEntry
+from vllm_mods.formats import pairing_lock
+from vllm_mods.formats.pairing_lock import LockedEntry, LockedImage, PairingLock
+from vllm_mods.images.layer import Layer
+from vllm_mods.images.layered import LayeredImage
+from vllm_mods.images.model import DIR, FILE, Base, digest_of, environment
+
+_SHOWN = 8
+_UNSEEN = "the same values in other bytes, or what an engine does not tell, such as the history"
+
+
+def differences(
+    base: Base, lock: PairingLock, data: bytes, known: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Yield where an image is not the one of a lock, whose bytes are ``data``.
+
+    ``known`` are paths from the site root, or absolute, that something was said of already. The lock has to
+    have an ``image``. Every layer that can be read is read.
+    """
+    image = cast("LockedImage", lock.image)
+    top = f"{lock.vllm.site_root}/"
+    found = [
+        Finding(code="lock-differs", message=said, path=_shown(one.path, top))
+        for one in image.layer
+        for said in _entry(base, one, data)
+    ]
+    yield from (one for one in found if one.path not in known)
+    ours = None if found else digest_of(_tar(base, image, data))
+    yield from _layers(base, lock, ours)
+    yield from _config(base, lock, data, ours or base.diff_ids[-1])
+
+
+def _entry(base: Base, one: LockedEntry, data: bytes) -> Iterator[str]:
+    """Yield what is wrong with what lies at the path of one entry of our layer."""
+    folder, name = posixpath.split(one.path)
+    if name.startswith(WHITEOUT):
+        if base.entry(posixpath.join(folder, name.removeprefix(WHITEOUT))) is not None:
+            yield f"{name.removeprefix(WHITEOUT)} is there, and the lock hides it"
+        return
+    there = base.entry(one.path)
+    if there is None:
+        yield "is not there, and the lock has it"
+        return
+    kind = DIR if one.kind == pairing_lock.FOLDER else FILE
+    if there.kind != kind:
+        what = f"a link to {there.target}" if there.target else f"a {there.kind}"
+        yield f"is {what}, and the lock has a {one.kind} there"
+        return
+    if (there.uid, there.gid) != (one.uid, one.gid):
+        yield f"belongs to {there.uid}:{there.gid}, and the lock says {one.uid}:{one.gid}"
+    if there.mode != one.mode:
+        yield f"has mode {there.mode:04o}, and the lock says {one.mode:04o}"
+    wanted = sha256(data) if one.kind == pairing_lock.LOCK else one.sha256
+    if wanted is not None and sha256(base.read(one.path)) != wanted:
+        yield "has another content than the lock says"
+    elif kind == FILE and there.mtime != one.mtime:
+        yield f"is of {oci.timestamp(there.mtime)}, and the lock says {oci.timestamp(one.mtime)}"
+
+
+def _tar(base: Base, image: LockedImage, data: bytes) -> bytes:
+    """Write our layer again, of files that are as the lock says."""
+    return tarball.write(
+        TarEntry(one.path, _content(base, one, data), one.mode, one.uid, one.gid, one.mtime)
+        for one in image.layer
+    )
+
+
+def _content(base: Base, one: LockedEntry, data: bytes) -> bytes | None:
+    if one.kind == pairing_lock.LOCK:
+        return data
+    if posixpath.basename(one.path).startswith(WHITEOUT):
+        return b""
+    return base.read(one.path) if one.kind == pairing_lock.FILE else None
+
+
+def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding]:
+    """Compare the layers with the base's and ours; where files are others already, ours is the next one."""
+    there, below = base.diff_ids, lock.base.diff_ids
+    # Reading one compares its bytes with what the configuration says of it.
+    inside = [_layer(base, number) for number in range(len(there))]
+    wanted = (*below, ours or there[min(len(below), len(there) - 1)])
+    if sorted(there) == sorted(wanted) and there != wanted:
+        yield _differs(
+            f"its layers are in another order: {_listed(there)}, and the lock has {_listed(wanted)}"
+        )
+        return
+    matcher = difflib.SequenceMatcher(a=wanted, b=there, autojunk=False)
+    for kind, start, end, first, last in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        for number in range(start, end):
+            whose = f"layer {number + 1} of the base {lock.base.ref}"
+            whose = whose if number < len(below) else "the layer that the lock makes"
+            yield _differs(f"{whose} is not in it ({wanted[number]})")
+        place = "above" if start >= len(wanted) else "below" if kind == "insert" else "in place of"
+        for number in range(first, last):
+            yield _differs(
+                f"layer {number + 1} of {len(there)}, {place} the one that the lock makes, is no part of it "
+                f"({there[number]}){_strange(inside[number], lock)}"
+            )
+
+
+def _layer(base: Base, number: int) -> Layer | None:
+    """Return what a layer holds; an engine shows only all of them together."""
+    return base.layer(number) if isinstance(base, LayeredImage) else None
+
+
+def _strange(layer: Layer | None, lock: PairingLock) -> str:
+    """Say what a layer holds beside what the lock has in ours."""
+    if layer is None:
+        return "; what it holds: docker save IMAGE -o FILE, then verify archive:FILE"
+    listed = {one.path for one in cast("LockedImage", lock.image).layer}
+    hidden = {
+        f"{posixpath.dirname(one)}/{WHITEOUT}{posixpath.basename(one)}": one for one in layer.gone
+    }
+    found = [
+        f"/{path}" for path, one in layer.entries.items() if one.kind != DIR and path not in listed
+    ]
+    found += [f"/{path} taken away" for place, path in hidden.items() if place not in listed]
+    found += [f"all that was in /{path} taken away" for path in layer.opaque]
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f": {', '.join(sorted(found)[:_SHOWN])}{more}" if found else ""
+
+
+def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[Finding]:
+    """Compare the configuration with the one that the lock makes."""
+    image = cast("LockedImage", lock.image)
+    settings = image.config.get("config") or {}
+    labels = building.labels(lock, data, settings.get("Labels") or {})
+    wanted = oci.configuration(
+        image.config,
+        (*lock.base.diff_ids, ours),
+        created_by=building.created_by(lock),
+        labels=labels,
+        epoch=lock.epoch,
+    )
+    if base.manifest is not None:
+        said = json.loads(base.manifest).get("annotations") or {}
+        yield from _values("the annotation", {**said, **labels} if said else {}, said)
+    if digest_of(wanted) == base.config_digest:
+        return
+    before, after = json.loads(wanted), json.loads(base.config)
+    if "history" not in after:  # an engine does not tell it
+        del before["history"]
+    found = [
+        *_parts(before.pop("config"), after.pop("config", None) or {}),
+        *_values("its", _filled(before, "rootfs"), _filled(after, "rootfs")),
+    ]
+    yield from found
+    is_told = base.where != "containerd" or base.manifest is not None
+    if not found and before["rootfs"] == after["rootfs"] and is_told:
+        yield _differs(
+            f"its ID is {base.config_digest}, and that of the lock's image {digest_of(wanted)}: {_UNSEEN}"
+        )
+
+
+def _parts(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[Finding]:
+    """Compare settings: the environment and the labels name by name."""
+    yield from _values("the environment's", environment(wanted), environment(there))
+    yield from _values("the label", wanted.get("Labels") or {}, there.get("Labels") or {})
+    yield from _values("the setting", *(_filled(one, "Env", "Labels") for one in (wanted, there)))
+    order = [one.get("Env") or [] for one in (wanted, there)]
+    if order[0] != order[1] and sorted(order[0]) == sorted(order[1]):
+        yield _differs("the environment is in another order")
+
+
+def _values(what: str, wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[Finding]:
+    for key in sorted(wanted.keys() | there.keys()):
+        if wanted.get(key) != there.get(key):
+            yield _differs(
+                f"{what} {key} is {_said(there, key)}, and the lock makes it {_said(wanted, key)}"
+            )
+
+
+def _filled(values: Mapping[str, Any], *but: str) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value and key not in but}
+
+
+def _differs(message: str) -> Finding:
+    return Finding(code="image-differs", message=message)
+
+
+def _said(values: Mapping[str, Any], key: str) -> str:
+    if key not in values:
+        return "not there"
+    text = values[key] if isinstance(values[key], str) else json.dumps(values[key])
+    return text if len(text) <= 200 else f"{text[:197]}…"
+
+
+def _listed(digests: Sequence[str]) -> str:
+    return " ".join(one[7:19] for one in digests)
+
+
+def _shown(path: str, top: str) -> str:
+    """Return a path from the site root, or an absolute one."""
+    return path.removeprefix(top) if path.startswith(top) else f"/{path}"

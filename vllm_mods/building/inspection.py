@@ -1,0 +1,307 @@
+"""What is in an image, and whether it is still what went in."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from vllm_mods.api import ground
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import TreeError, VllmModsError
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.building import identity
+from vllm_mods.formats import pairing_lock, receipt, receipt_diff
+from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.formats.receipt_diff import Disagreement
+from vllm_mods.images.model import DIR, FILE, LINK, children, environment, resolve, settings
+from vllm_mods.images.oci import platform_of
+from vllm_mods.planning import requirements
+from vllm_mods.site import undone
+from vllm_mods.site.integrity import compare
+from vllm_mods.trees.image import ImageTree
+
+LOCK = pairing_lock.PLACE
+_OURS = ("vllm-mods.", "org.opencontainers.image.")
+
+
+class Inspection(NamedTuple):
+    """What an image says of itself, and the findings where it is not so.
+
+    ``lock_digest`` is the sha256 of the lock's bytes; ``labels`` are those of ours and OCI's.
+    """
+
+    receipt: Receipt | None
+    lock: PairingLock | None
+    lock_digest: str | None
+    labels: dict[str, str]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing that was found is an error."""
+        return not any(found.level is Level.ERROR for found in self.findings)
+
+    def changed(self, name: str) -> bool:
+        """Tell whether a finding is about a file of this mod."""
+        mod = self.receipt.mod(name) if self.receipt else None
+        paths = {file.path for file in mod.files} if mod else set()
+        return any(found.path in paths and found.level is Level.ERROR for found in self.findings)
+
+
+def inspect(tree: ImageTree) -> Inspection:
+    """Look at an image: receipt and lock in it, every file that they name, the labels."""
+    raw = tree.read(receipt.RECEIPT)
+    there = None if raw is None else receipt.parse(raw, f"{tree.spec}: {receipt.RECEIPT}")
+    written = tree.read(LOCK)
+    lock = None if written is None else pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
+    digest = None if written is None else sha256(written)
+    every = settings(tree.base).get("Labels") or {}
+    labels = {key: str(text) for key, text in sorted(every.items()) if key.startswith(_OURS)}
+    found = (
+        [] if there is None else list(compare(there, InImage(tree), undone.look(there, tree).paths))
+    )
+    for variant in ground.variants_in(tree, there):
+        found += requirements.conflicts(variant, tree)
+    if lock is not None and written is not None:
+        found += _against(tree, there, lock, written, found)
+    said = labels.get("vllm-mods.lock")
+    if said is not None and said != f"sha256:{digest}":
+        found.append(
+            Finding(
+                code="label-disagrees",
+                message=f"the label vllm-mods.lock says {said}, and the lock inside "
+                + (f"is sha256:{digest}" if digest else "is not there"),
+                path=LOCK,
+            )
+        )
+    return Inspection(there, lock, digest, labels, tuple(found))
+
+
+def against(tree: ImageTree, found: Inspection, data: bytes, where: str) -> tuple[Finding, ...]:
+    """Compare an image with a lock that lies elsewhere. Raises ``ManifestError`` for a broken one.
+
+    Returned is what ``found`` does not have yet.
+    """
+    wanted = pairing_lock.parse(data, where)
+    if found.lock is None:
+        message = "the image has no lock of a pairing in it"
+        return (Finding(code="lock-missing", message=message, path=LOCK),)
+    if found.lock_digest == sha256(data):
+        return ()
+    said = [
+        Finding(
+            code="lock-differs",
+            message=f"{one.path} is {one.after or 'not there'} in the image and "
+            f"{one.before or 'not there'} in {where}",
+            path=LOCK,
+        )
+        for one in pairing_lock.differences(wanted, found.lock)
+    ] or [Finding("lock-differs", f"the lock in it is not {where}, byte for byte", LOCK)]
+    said += _against(tree, found.receipt, wanted, data, found.findings)
+    return tuple(one for one in said if one not in found.findings)
+
+
+def _against(
+    tree: ImageTree, there: Receipt | None, lock: PairingLock, data: bytes, found: Sequence[Finding]
+) -> tuple[Finding, ...]:
+    """Compare an image with a lock, whose bytes are ``data``; ``found`` was found already."""
+    platform, every = platform_of(tree.base.config), pairing_lock.by_platform(lock)
+    if len(every) > 1 and platform not in every:
+        said = f"the image is for {platform}, and the lock is of {' and '.join(every)}"
+        return (Finding(code="lock-differs", message=said, path=LOCK),)
+    lock = every.get(platform, lock)
+    if lock.image is not None:
+        known = {one.path for one in found if one.path is not None and one.level is Level.ERROR}
+        return tuple(identity.differences(tree.base, lock, data, known))
+    message = "the lock is of an earlier version and does not say all of the image: only what it says was compared"
+    note = Finding(code="lock-says-less", message=message, path=LOCK, level=Level.NOTE)
+    return (*_against_lock(tree, there, lock), note)
+
+
+def index_findings(found: Sequence[tuple[ImageTree, Inspection]]) -> Iterator[Finding]:
+    """Yield where the images of an index are not those that one lock makes."""
+    locks = [one.lock for _, one in found if one.lock is not None and one.lock.platforms]
+    wanted = {name for lock in locks for name in pairing_lock.by_platform(lock)}
+    there = {platform_of(tree.base.config) for tree, _ in found}
+    if wanted and len({one.lock_digest for _, one in found}) > 1:
+        yield Finding("image-differs", "the images of the index are of different locks")
+    for name in sorted(wanted - there):
+        yield Finding("image-differs", f"the index has no image for {name}, and its lock has one")
+    for name in sorted(there - wanted if wanted else ()):
+        yield Finding("image-differs", f"the index has an image for {name}, and its lock has none")
+
+
+class FileDifference(NamedTuple):
+    """A file of ``vllm/`` that two images do not share; None stands for "not there"."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def diff(
+    old: ImageTree, new: ImageTree
+) -> tuple[tuple[Disagreement, ...], tuple[FileDifference, ...]]:
+    """Return what differs in the mods of two images, and which files of ``vllm/`` do.
+
+    Bytecode is left out: it follows from the sources. What the images leave on disk counts, whatever
+    their receipts say.
+    """
+    receipts = [
+        None if (raw := tree.read(receipt.RECEIPT)) is None else receipt.parse(raw)
+        for tree in (old, new)
+    ]
+    before, after = _files(old), _files(new)
+    found = []
+    for path in sorted(before | after):
+        first = _digest(old, path) if path in before else None
+        second = _digest(new, path) if path in after else None
+        if first != second:
+            found.append(FileDifference(path, first, second))
+    return receipt_diff.disagreements(receipts), tuple(found)
+
+
+def pairing_diff(old: ImageTree, new: ImageTree) -> tuple[LockDifference, ...]:
+    """Return where two images serve otherwise: pairing, model, command, environment, templates, base, lock.
+
+    Command, environment and settings are those of the images, whatever their locks say.
+    """
+    before, after = _told(old), _told(new)
+    return tuple(
+        LockDifference(key, before.get(key), after.get(key))
+        for key in dict.fromkeys((*before, *after))
+        if before.get(key) != after.get(key)
+    )
+
+
+def _told(tree: ImageTree) -> dict[str, str]:
+    given = {key: value for key, value in settings(tree.base).items() if value}
+    written = tree.read(LOCK)
+    found: dict[str, str | None] = {}
+    if written is not None:
+        lock = pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
+        found = {
+            "pairing": lock.pairing,
+            "model": lock.model,
+            "revision": lock.revision,
+            "base": f"{lock.base.ref} ({lock.base.config[:19]}…)",
+            "lock": pairing_lock.digest(written),
+            **{f"template {one.path}": one.sha256 for one in lock.templates},
+        }
+    words = [*given.pop("Entrypoint", ()), *given.pop("Cmd", ())]
+    variables = environment(given)
+    found |= {
+        **_options(words),
+        **{f"env {name}": value for name, value in variables.items()},
+        **{
+            key: json.dumps(value, sort_keys=True)
+            for key, value in given.items()
+            if key not in {"Env", "Labels"}
+        },
+        "platform": "/".join(platform_of(tree.base.config).split("/")[:2]),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """Return a command by its options, each with all that follows it."""
+    starts = [n for n, word in enumerate(words) if word.startswith("--")]
+    first = starts[0] if starts else len(words)
+    found = {"command": shlex.join(words[:first])} if words else {}
+    for start, end in zip(starts, (*starts[1:], len(words)), strict=False):
+        name, equals, value = words[start].partition("=")
+        rest = [*([value] if equals else []), *words[start + 1 : end]]
+        found[name] = shlex.join(rest) or "given"
+    return found
+
+
+def _files(tree: ImageTree) -> set[str]:
+    top = f"{tree.site_root}/"
+    return {
+        entry.path.removeprefix(top)
+        for entry in tree.base.paths(f"{top}vllm")
+        if entry.kind != DIR and "/__pycache__/" not in entry.path
+    }
+
+
+def _digest(tree: ImageTree, path: str) -> str | None:
+    place = f"{tree.site_root}/{path}"
+    data = tree.base.read(place)
+    if data is None:  # A link or a device: it is what it points to.
+        entry = tree.base.entry(place)
+        return entry and f"{entry.kind} {entry.target}".strip()
+    return sha256(data)
+
+
+class InImage:
+    """A ``verify.Place`` in an image."""
+
+    def __init__(self, tree: ImageTree) -> None:
+        self._tree = tree
+
+    def mode(self, path: str) -> int | None:
+        """Return the permission bits of a regular file."""
+        entry = self._tree.base.entry(self._place(path))
+        if entry is None or entry.kind == FILE:
+            return None if entry is None else entry.mode
+        what = f"a symbolic link to {entry.target}" if entry.kind == LINK else "no regular file"
+        raise TreeError(f"{path} is {what}", hint="build the image again")
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        return None if self.mode(path) is None else self._tree.base.read(self._place(path))
+
+    def names(self, folder: str) -> Iterable[str]:
+        """Return the names in a folder."""
+        found = children(self._tree.base, self._place(folder))
+        return [posixpath.basename(one.path) for one in found]
+
+    def is_there(self, path: str) -> bool:
+        """Tell whether there is anything at a path."""
+        return self._tree.base.entry(self._place(path)) is not None
+
+    def _place(self, path: str) -> str:
+        if path.startswith("/"):
+            return resolve(self._tree.base, path)
+        return f"{self._tree.site_root}/{path}".lstrip("/")
+
+
+def _against_lock(tree: ImageTree, there: Receipt | None, lock: PairingLock) -> Iterator[Finding]:
+    """Compare the image with the lock inside it: what was to go in, and what is there."""
+
+    def differs(message: str, path: str | None = None) -> Finding:
+        return Finding(code="lock-differs", message=message, path=path)
+
+    if tree.base.diff_ids[: len(lock.base.diff_ids)] != lock.base.diff_ids:
+        yield differs(f"the lock was made for the base {lock.base.ref}, and the layers are others")
+    if len(tree.base.diff_ids) != len(lock.base.diff_ids) + 1:
+        yield differs(
+            f"it has {len(tree.base.diff_ids)} layers, and the lock makes one on top of {len(lock.base.diff_ids)}"
+        )
+    mods = [(mod.name, mod.version, mod.digest) for mod in there.mods] if there else []
+    if mods != [(mod.name, mod.version, mod.digest) for mod in lock.mods]:
+        listed = ", ".join(f"{mod.name} {mod.version}" for mod in lock.mods) or "no mods"
+        present = ", ".join(f"{name} {version}" for name, version, _ in mods) or "no mods"
+        yield differs(f"the lock lists {listed}, the receipt {present}", receipt.RECEIPT)
+    # What the last mod that touches a file leaves is what has to be there.
+    wanted = {file.path: file.after for mod in lock.mods for file in mod.files}
+    wanted |= {one.path: one.sha256 for one in lock.templates}
+    place = InImage(tree)
+    for path, expected in wanted.items():
+        try:
+            data = place.read(path)
+        except VllmModsError as error:
+            yield Finding(code="unreadable", message=error.message, path=path)
+            continue
+        digest = sha256(data)
+        if digest != expected:
+            yield differs(
+                "is not there, and the lock has it" if digest is None
+                else "is there, and the lock has it removed" if expected is None
+                else "has another content than the lock says",
+                path,
+            )  # fmt: skip

@@ -1,0 +1,107 @@
+"""The tar of a layer: what is new, what a whiteout hides, and every folder on the way. Pure.
+
+The folders are part of it, with the mode, owner and time that the base has for them: an engine that
+meets a file in a layer without its folders makes /root or /tmp anew as it thinks fit. Each path is
+where it leads in the base, since a folder that takes the place of a symbolic link (``/lib``) breaks
+the image.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.building.tarball import TarEntry
+from vllm_mods.images.model import DIR, Base, resolve
+
+WHITEOUT = ".wh."
+
+
+class Node(NamedTuple):
+    """A new file, or with ``data`` None a folder, at a path from the image's root.
+
+    ``mode`` is permission bits, ``mtime`` seconds since 1970. Without an ``owner`` (uid, gid) it is
+    the one of what lies there in the base, else of the folder around it.
+    """
+
+    path: str
+    data: bytes | None
+    mode: int
+    mtime: int
+    owner: tuple[int, int] | None = None
+
+
+def entries(
+    base: Base, nodes: Iterable[Node], gone: Iterable[str], *, epoch: int
+) -> tuple[TarEntry, ...]:
+    """Return what a layer on ``base`` holds, sorted by path.
+
+    ``gone`` are paths of the base to be hidden. ``epoch`` is the time of the whiteouts, and of
+    folders that ``nodes`` need and nobody has. Raises ``Refused`` for a path that leads through a file.
+    """
+    builder = _LayerTar(base, epoch)
+    # Outer folders first: whoever is in one asks for its owner.
+    for node in sorted(nodes, key=lambda node: (node.data is not None, node.path)):
+        builder.add(node)
+    for path in gone:
+        builder.hide(path)
+    return tuple(builder.entries[path] for path in sorted(builder.entries, key=_order))
+
+
+@dataclass
+class _LayerTar:
+    base: Base
+    epoch: int
+    entries: dict[str, TarEntry] = field(default_factory=dict)
+
+    def add(self, node: Node) -> None:
+        if any(part.startswith(WHITEOUT) for part in node.path.split("/")):
+            raise Refused(
+                f"/{node.path} is how a layer takes files away, and no file can have that name in an image; "
+                "nothing was built",
+                hint="take the path out of the mod",
+            )
+        folder, name = os.path.split(node.path)
+        folder = self.folder(resolve(self.base, folder))
+        path = f"{folder}/{name}" if folder else name
+        there = self.base.entry(path)
+        uid, gid = node.owner or ((there.uid, there.gid) if there else self.owner(folder))
+        self.entries[path] = TarEntry(path, node.data, node.mode, uid, gid, node.mtime)
+
+    def hide(self, path: str) -> None:
+        folder, name = os.path.split(path)
+        folder = self.folder(resolve(self.base, folder))
+        hidden = f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}"
+        self.entries[hidden] = TarEntry(hidden, b"", 0, mtime=self.epoch)
+
+    def folder(self, path: str) -> str:
+        """Add a resolved folder and all around it, and return its path."""
+        if not path or path in self.entries:
+            return path
+        parent = self.folder(os.path.dirname(path))
+        there = self.base.entry(path)
+        if there is None:
+            uid, gid = self.owner(parent)
+            mode, mtime = 0o755, self.epoch
+        elif there.kind == DIR:
+            uid, gid, mode, mtime = there.uid, there.gid, there.mode, there.mtime
+        else:
+            raise Refused(
+                f"{self.base.reference}: /{path} is a {there.kind}, and a folder is needed there; "
+                "nothing was built",
+                hint="take the path out of the mod, or build on another base",
+            )
+        self.entries[path] = TarEntry(path, None, mode, uid, gid, mtime)
+        return path
+
+    def owner(self, folder: str) -> tuple[int, int]:
+        entry = self.entries.get(folder)
+        return (entry.uid, entry.gid) if entry is not None else (0, 0)
+
+
+def _order(path: str) -> list[str]:
+    """Sort by parts, so that a folder comes right before what is in it."""
+    return path.split("/")

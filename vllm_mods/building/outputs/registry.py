@@ -1,0 +1,252 @@
+"""Into a registry that has the base: its layers are mounted there, and two small blobs are sent."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urljoin
+
+import requests
+
+from vllm_mods.base.errors import Refused, VllmModsError
+from vllm_mods.building import oci
+from vllm_mods.building.oci import BuiltImage
+from vllm_mods.building.outputs.engine import moved
+from vllm_mods.images import names, referrers
+from vllm_mods.images import oci as reading
+from vllm_mods.images.model import Base, Descriptor, digest_of
+from vllm_mods.images.names import Name
+from vllm_mods.images.registry import ACCEPT, Client
+
+_OK, _CREATED, _ACCEPTED, _NOT_FOUND = 200, 201, 202, 404
+
+
+class Attachment(NamedTuple):
+    """An artifact, such as one that is attached to an image: its kind, and its blobs with their media types."""
+
+    kind: str
+    blobs: tuple[tuple[str, bytes], ...]
+
+
+class Attached(NamedTuple):
+    """What a pushed image gets before its tag: artifacts, and what ``sign`` does with its name by digest."""
+
+    artifacts: tuple[Attachment, ...] = ()
+    sign: Callable[[str], object] | None = None
+
+
+class Push(NamedTuple):
+    """A push that everything was asked for, and nothing was sent of yet.
+
+    ``top`` is what the tag will name, the manifest of the only image or an index of all, and ``tagged``
+    describes it. ``manifests``, and that, are the registry's own where it has the images (``there``).
+    """
+
+    client: Pusher
+    images: tuple[BuiltImage, ...]
+    manifests: tuple[Descriptor, ...]
+    top: bytes
+    tagged: Descriptor
+    there: bool
+
+
+class Pushed(NamedTuple):
+    """What the registry has now: name, digest of the manifest, and the bytes it was sent."""
+
+    name: str
+    digest: str
+    sent: int
+
+
+def prepare(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Push:
+    """Ask what a push of an image, or of an index of several, to ``ref`` needs; without a tag in it, under ``tag``.
+
+    Raises ``Refused`` for a tag that is taken and for a base that no registry's name is known of,
+    ``TreeError`` if it does not answer, or not so.
+    """
+    target = names.parse(ref)
+    if ":" not in ref.rpartition("/")[2] and "@" not in ref:
+        target = target._replace(tag=tag.rpartition(":")[2])
+    source = _source(images[0][1], target)
+    client = Pusher(target, os.environ, source)
+    ours = tuple(oci.with_layers(built, _layers(base, source)) for built, base in images)
+    written = [one.manifest or b"" for one in ours]
+    manifests = tuple(map(oci.described, written))
+    top = written[0] if len(ours) == 1 else oci.platforms(ours)
+    tagged = oci.described(top)
+    ready = Push(client, ours, manifests, top, tagged, there=False)
+    there = client.digest_of_tag()
+    if there is None or there == tagged.digest:
+        return ready._replace(there=there is not None)
+    tagged = client.manifest(str(target))
+    found = client.images_of(tagged)
+    if [config for _, config in found] == [one.config_digest for one in ours]:
+        # packed by another zlib
+        return ready._replace(manifests=tuple(one for one, _ in found), tagged=tagged, there=True)
+    raise moved(str(target), there, ready.tagged.digest)
+
+
+def push(ready: Push, bases: Sequence[Base], attached: Sequence[Attached]) -> Pushed:
+    """Push images, what is attached to each and to an index of them, and the tag last: until then nobody sees it.
+
+    Raises ``Refused`` where the registry neither has a base's layers nor takes them from the base's
+    repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
+    """
+    client, images, manifests, top, tagged, there = ready
+    documents = [(one.manifest or b"", found) for one, found in zip(images, manifests, strict=True)]
+    if len(images) > 1:
+        documents.append((top, tagged))
+    for image, base in () if there else zip(images, bases, strict=True):
+        for layer in dict.fromkeys((image.layers or ())[:-1]):
+            client.take(layer, base)
+        client.upload(*image.layer_blob)
+        client.upload(image.config_digest, image.config)
+    for (data, found), more in zip(documents, attached, strict=True):
+        if not there and (any(more) or found != tagged):
+            client.put_manifest(data, found)
+        client.attach(found, more.artifacts)
+        if more.sign is not None:
+            more.sign(str(client.name._replace(digest=found.digest)))
+    if not there:
+        client.put_manifest(top, tagged, client.name.tag)
+    return Pushed(str(client.name), tagged.digest, client.sent)
+
+
+def _source(base: Base, target: Name) -> Name | None:
+    """Return the base's own name if it is one in the same registry."""
+    if base.where in {"oci-layout", "archive"}:
+        return None
+    try:
+        source = names.parse(names.plain(base.reference))
+    except VllmModsError:
+        return None
+    return source if source.host == target.host else None
+
+
+def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
+    """Return the base's layers as a registry names them; docker forgets that when it pulls."""
+    if base.where not in {"docker", "podman", "buildah"} and base.layers is not None:
+        return base.layers
+    if source is None:
+        raise Refused(
+            f"{base.reference}: {base.where} does not know how a registry names the base's layers, "
+            "and the base's name is of another registry; nothing was pushed",
+            hint="--base registry:HOST/NAME:TAG with the base as that registry has it",
+        )
+    client = Client(source, os.environ)
+    choice = reading.Choice(reading.platform_of(base.config))
+    data, _ = reading.pick(client, client.manifest(base.reference), str(source), choice)
+    document = json.loads(data)
+    config = document["config"]["digest"]
+    if config != base.config_digest:
+        raise Refused(
+            f"{source} is another image by now: its configuration is {config}, and that of the base "
+            f"here {base.config_digest}; nothing was pushed",
+            hint=f"push the base first: docker push {names.plain(base.reference)}",
+        )
+    return tuple(reading.descriptor(layer) for layer in document["layers"])
+
+
+class Pusher(Client):
+    """A repository that is written to; ``source`` is one of the same registry to mount from."""
+
+    def __init__(self, name: Name, environ: Mapping[str, str], source: Name | None) -> None:
+        super().__init__(name, environ)
+        self._source = source
+        self.sent = 0
+
+    def digest_of_tag(self) -> str | None:
+        """Return what the tag stands for now, None if it is free."""
+        path = f"manifests/{self.name.tag}"
+        response = self._ask("HEAD", path, {_OK, _NOT_FOUND}, headers={"Accept": ACCEPT})
+        if response.status_code == _NOT_FOUND:
+            return None
+        return response.headers.get("Docker-Content-Digest", "(unknown)")
+
+    def images_of(self, top: Descriptor) -> list[tuple[Descriptor, str | None]]:
+        """Return the manifests that are here, of one image or of all in an index, each with its image's ID."""
+        listed = self._document(top).get("manifests")
+        try:
+            below = [reading.descriptor(one) for one in listed] if isinstance(listed, list) else []
+        except (KeyError, TypeError, ValueError):
+            return []
+        found = []
+        for one in below or [top]:
+            config = self._document(one).get("config")
+            found.append((one, config.get("digest") if isinstance(config, dict) else None))
+        return found
+
+    def _document(self, of: Descriptor) -> dict[str, Any]:
+        with self.open(of) as file:
+            return reading.parse(file.read(), str(self.name))
+
+    def take(self, layer: Descriptor, base: Base) -> None:
+        """Have a layer of the base in this repository, without sending it."""
+        if self._source is not None and self._source.repository != self.name.repository:
+            wanted = {"mount": layer.digest, "from": self._source.repository}
+            answers = {_CREATED, _ACCEPTED}
+            response = self._ask("POST", "blobs/uploads/", answers, params=wanted)
+            if response.status_code == _CREATED:
+                return
+            # not mounted, an upload was begun instead
+            self._ask("DELETE", response.headers.get("Location", ""))
+        elif self._ask("HEAD", f"blobs/{layer.digest}").status_code == _OK:
+            return
+        raise Refused(
+            f"{self.name}: {self.name.host} has not got the base's layer {layer.digest} "
+            f"({layer.size:,} bytes) in this repository and does not mount it from "
+            f"{self._source.repository if self._source else 'another registry'}; the base is not "
+            "uploaded unasked, and no tag was moved",
+            hint=f"skopeo copy docker://{names.plain(base.reference)} "
+            f"docker://{self.name.host}/{self.name.repository}:base  # then push again",
+        )
+
+    def upload(self, digest: str, data: bytes) -> None:
+        """Send a blob, unless it is there."""
+        if self._ask("HEAD", f"blobs/{digest}").status_code == _OK:
+            return
+        begun = self._ask("POST", "blobs/uploads/", {_ACCEPTED})
+        place = urljoin(begun.url, begun.headers.get("Location", ""))
+        joint = "&" if "?" in place else "?"
+        self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
+
+    def upload_parts(self, artifact: Attachment) -> None:
+        """Send the blobs of an artifact, all but its manifest."""
+        for data in (oci.EMPTY, *(data for _, data in artifact.blobs)):
+            self.upload(digest_of(data), data)
+
+    def put_manifest(self, data: bytes, of: Descriptor, tag: str | None = None) -> bool:
+        """Send a manifest under its digest or a tag; tell whether its subject is kept track of."""
+        answer = self._put(f"manifests/{tag or of.digest}", data, of.media_type)
+        return "OCI-Subject" in answer.headers
+
+    def attach(self, subject: Descriptor, artifacts: Sequence[Attachment]) -> None:
+        """Attach artifacts to a manifest, those that are not attached yet."""
+        if not artifacts:
+            return
+        entries, kept = referrers.listed(self, subject.digest)
+        there = {one.get("digest") for one in entries}
+        new = []
+        for one in artifacts:
+            manifest = oci.attached(one.kind, one.blobs, subject)
+            described = oci.described(manifest)
+            if described.digest not in there:
+                self.upload_parts(one)
+                kept |= self.put_manifest(manifest, described)
+                new.append(oci.entry(manifest, artifactType=one.kind))
+        if new and not kept:
+            index = oci.index_of([*entries, *new])
+            self.put_manifest(index, oci.described(index), referrers.tag(subject.digest))
+
+    def _put(self, path: str, data: bytes, kind: str) -> requests.Response:
+        self.sent += len(data)
+        return self._ask("PUT", path, {_CREATED}, data=data, headers={"Content-Type": kind})
+
+    def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
+        """Ask for the right to write here and, in the same token, to read where layers come from."""
+        scopes = [f"repository:{self.name.repository}:pull,push"]
+        if self._source is not None:
+            scopes.append(f"repository:{self._source.repository}:pull")
+        return super()._token({**wanted, "scope": scopes}, login)  # type: ignore[dict-item]

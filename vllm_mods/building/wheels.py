@@ -1,0 +1,255 @@
+"""Python packages that a mod needs: chosen when a pairing is locked, unpacked when it is built.
+
+pip chooses and fetches, with its own settings (index, proxy, certificates), for the image's Python
+and platform and not for the ones it runs on. Nothing is ever installed: a wheel is unpacked into the
+layer as an installer would, and only one whose sha256 the lock has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from packaging.metadata import parse_email
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from vllm_mods.base import limits
+from vllm_mods.base.cache import Cache, cache_folder
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.building.layer import Node
+from vllm_mods.formats import record, tree_names, zips
+from vllm_mods.formats.pairing_lock import LockedWheel
+
+_PYTHON = re.compile(r"/python(3)\.(\d+)(?:/|\Z)")
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
+_INSTALLER = b"vllm-mods\n"
+# What a mod may bring unpacked: it is put together in memory.
+_SETTINGS = "pip config list  # index-url, proxy and cert are taken from there"
+
+
+class WheelTarget(NamedTuple):
+    """The Python that wheels are for: ``python`` as ``3.12``, ``machine`` as ``uname -m`` says it.
+
+    ``installed`` are the versions of what is there already, by canonical name.
+    """
+
+    python: str
+    machine: str
+    installed: Mapping[str, str]
+
+
+def target(site_root: str, platform: str, folders: Iterable[str]) -> WheelTarget:
+    """Return the target of an image: site root, ``os/architecture``, names of its dist-infos.
+
+    Raises ``Refused`` where the site root does not say which Python it belongs to.
+    """
+    match = _PYTHON.search(f"/{site_root}")
+    machine = _MACHINES.get(platform.split("/")[1])
+    if match is None or machine is None:
+        raise Refused(
+            f"/{site_root} on {platform}: which wheels fit there cannot be told, and a mod needs some",
+            hint="install what the mod needs in the base, then lock the pairing again",
+        )
+    found = (tree_names.dist_info(folder) for folder in folders)
+    installed = {str(canonicalize_name(one[0])): one[1] for one in found if one is not None}
+    return WheelTarget(python=f"{match[1]}.{match[2]}", machine=machine, installed=installed)
+
+
+def resolve(requirements: Iterable[str], wanted: WheelTarget) -> tuple[LockedWheel, ...]:
+    """Choose a wheel for each requirement that the image does not meet yet, sorted by name.
+
+    What a chosen wheel itself requires has to be in the image or among ``requirements``: a base for
+    vLLM has its torch, and no other one may come in beside it. Raises ``Refused`` where that is not
+    so or another version is installed, ``TreeError`` if pip finds none.
+    """
+    asked = [_requirement(text) for text in dict.fromkeys(requirements)]
+    missing = [one for one in asked if _is_missing(one, wanted)]
+    if not missing:
+        return ()
+    found, needs = [], {}
+    for filename, data in _downloaded([str(one) for one in missing], wanted):
+        name, version, _build, _tags = parse_wheel_filename(filename)
+        found.append(LockedWheel(name, str(version), filename, sha256(data)))
+        needs[filename] = _needs(filename, data)
+    chosen = {str(canonicalize_name(one.name)): one.version for one in found}
+    there = wanted._replace(installed={**wanted.installed, **chosen})
+    for filename, others in needs.items():
+        if lacking := [str(one) for one in others if _is_missing(one, there)]:
+            raise Refused(
+                f"{filename} needs {', '.join(lacking)}, which neither the base nor the "
+                "mod brings; nothing was built",
+                hint="a base that has them, or add them to `python` in the mod's mod.toml",
+            )
+    return tuple(sorted(found))
+
+
+def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
+    """Return a locked wheel, out of the cache or from pip's index, its sha256 checked."""
+    cached = Cache(cache_folder(os.environ)).get(wheel.sha256)
+    if cached is not None:
+        return cached
+    asked = f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}"
+    found = dict(_downloaded([asked], wanted))
+    data = found.get(wheel.filename)
+    if data is None:
+        raise TreeError(
+            f"{wheel.filename}: the index has {', '.join(found)} in its place",
+            hint="vllm-mods lock PAIRING --check",
+        )
+    if sha256(data) != wheel.sha256:
+        raise TreeError(
+            f"{wheel.filename}: its sha256 is {sha256(data)}, and the lock says {wheel.sha256}",
+            hint=_SETTINGS,
+        )
+    return data
+
+
+def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tuple[Node, ...]:
+    """Return the files that installing a wheel leaves, RECORD and INSTALLER among them.
+
+    Raises ``Refused`` for a wheel that would put files outside the site root.
+    """
+    files: dict[str, tuple[bytes, int]] = {}
+    with _reading(wheel.filename), zips.opened(io.BytesIO(data)) as archive:
+        left = int(limits.WHEEL)
+        for info in zips.files(archive):
+            path = _place(info.filename, wheel)
+            if path in files:
+                raise zipfile.BadZipFile(f"{path!r} is in it twice")
+            is_program = (info.external_attr >> 16) & stat.S_IXUSR
+            content = zips.content(archive, info, most=left)
+            left -= len(content)
+            files[path] = (content, 0o755 if is_program else 0o644)
+    recorded = [path for path in files if re.fullmatch(r"[^/]+\.dist-info/RECORD", path)]
+    if len(recorded) != 1:
+        raise Refused(f"{wheel.filename} has {len(recorded)} RECORDs, and one makes it a wheel")
+    folder = recorded[0].rpartition("/")[0]
+    own, mode = files[recorded[0]]
+    files[f"{folder}/INSTALLER"] = (_INSTALLER, 0o644)
+    added = {f"{folder}/INSTALLER": (sha256(_INSTALLER), len(_INSTALLER))}
+    files[recorded[0]] = (record.edit(own, added), mode)
+    return tuple(
+        Node(path=f"{site_root}/{path}", data=content, mode=mode, mtime=epoch)
+        for path, (content, mode) in sorted(files.items())
+    )
+
+
+@contextlib.contextmanager
+def _reading(filename: str) -> Iterator[None]:
+    """Turn what is wrong with the bytes of a wheel into ``TreeError``."""
+    try:
+        yield
+    except zips.BROKEN as error:
+        raise TreeError(
+            f"{filename}: not a wheel that can be unpacked: {error}",
+            hint="the index or a proxy changed it: pip download --no-deps it, and look",
+        ) from error
+
+
+def _requirement(text: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        raise Refused(f"{text!r} is no requirement (PEP 508): {error}") from error
+
+
+def _is_missing(one: Requirement, wanted: WheelTarget) -> bool:
+    if one.marker is not None and not one.marker.evaluate(_environment(wanted)):
+        return False
+    there = wanted.installed.get(canonicalize_name(one.name))
+    if there is None:
+        return True
+    if one.specifier.contains(there, prereleases=True):
+        return False
+    raise Refused(
+        f"{one} is needed, and the base has {one.name} {there}; nothing was built",
+        hint=f"a base with {one}: `RUN pip install '{one}'` in its Dockerfile",
+    )
+
+
+def _environment(wanted: WheelTarget) -> dict[str, str]:
+    """Return what markers ask for, as the image answers."""
+    return {
+        "python_version": wanted.python,
+        "python_full_version": f"{wanted.python}.0",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "sys_platform": "linux",
+        "os_name": "posix",
+        "platform_system": "Linux",
+        "platform_machine": wanted.machine,
+        "extra": "",
+    }
+
+
+def _needs(filename: str, data: bytes) -> list[Requirement]:
+    """Return what a wheel says that it requires."""
+    with _reading(filename), zips.opened(io.BytesIO(data)) as archive:
+        (place,) = (
+            info
+            for info in zips.files(archive)
+            if re.fullmatch(r"[^/]+\.dist-info/METADATA", info.filename)
+        )
+        said, odd = parse_email(zips.content(archive, place))
+    every = *said.get("requires_dist", ()), *odd.get("requires-dist", ())
+    return [_requirement(text) for text in every]
+
+
+def _downloaded(requirements: list[str], wanted: WheelTarget) -> Iterator[tuple[str, bytes]]:
+    """Yield wheels, those named and no others, by their filenames; they are kept, so that building needs no network."""
+    minor = wanted.python.partition(".")[2]
+    # -P: a folder called pip where the command was called is not pip
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps"]
+    command += ["--disable-pip-version-check", "--no-input", "--only-binary=:all:"]
+    command += ["--python-version", wanted.python, "--implementation", "cp"]
+    command += [f"--abi={abi}" for abi in (f"cp3{minor}", "abi3", "none")]
+    # glibc 2.35 and older: vLLM's images have that (Ubuntu 22.04) or a newer one
+    platforms = [f"manylinux_2_{n}_{wanted.machine}" for n in range(35, 16, -1)]
+    command += [f"--platform={one}" for one in (*platforms, f"linux_{wanted.machine}", "any")]
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
+        done = subprocess.run(
+            [*command, "--dest", folder, "-r", "/dev/stdin"],
+            input="".join(f"{line}\n" for line in requirements),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
+            why = said[-1].removeprefix("ERROR: ") if said else done.stderr.strip()[-500:]
+            raise TreeError(
+                f"pip finds no wheel of {', '.join(line.split(' --')[0] for line in requirements)} for "
+                f"Python {wanted.python} on {wanted.machine}: {why}",
+                hint=_SETTINGS,
+            )
+        for filename in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, filename), "rb") as file:
+                data = file.read()
+            with contextlib.suppress(OSError):
+                Cache(cache_folder(os.environ)).put(data)
+            yield filename, data
+
+
+def _place(name: str, wheel: LockedWheel) -> str:
+    """Return where a file of a wheel goes, from the site root."""
+    top, _, rest = name.partition("/")
+    scheme, _, inside = rest.partition("/")
+    known = not top.endswith(".data") or scheme in {"purelib", "platlib"}
+    place = inside if top.endswith(".data") else name
+    if known and tree_names.is_plain(place):
+        return place
+    raise Refused(
+        f"{wheel.filename} puts {name} outside the site root, which vllm-mods does not do",
+        hint=f"a base with it: `RUN pip install {wheel.name}=={wheel.version}` in its Dockerfile",
+    )

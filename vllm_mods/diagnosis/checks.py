@@ -1,0 +1,352 @@
+"""What is wrong with this installation and with a tree. Reads only, imports no vLLM.
+
+None of it is a second opinion: whether a mod fits says the plan, whether it could be written says the
+draft of the transaction, whether it is still in says ``verify``.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from vllm_mods.api import advice, ground
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Tree, Verdict
+from vllm_mods.diagnosis import search, surroundings
+from vllm_mods.diagnosis.diagnosis import (
+    Diagnosis,
+    Examined,
+    Known,
+    ModOnTree,
+    Refusal,
+    Trouble,
+)
+from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed, unresolved
+from vllm_mods.diagnosis.surroundings import Surroundings
+from vllm_mods.diagnosis.tool import Tool, tool
+from vllm_mods.formats import mod_lock, receipt
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.library.catalog import Library
+from vllm_mods.planning import planner
+from vllm_mods.site import integrity, staging, state_folder, transitions
+from vllm_mods.site.integrity import verify
+from vllm_mods.site.site import Site
+from vllm_mods.site.state_folder import read_receipt, read_state
+from vllm_mods.trees.distributions import dist_infos, reinstalling
+from vllm_mods.trees.folder import FolderTree
+from vllm_mods.trees.image import ImageTree
+
+_SHOWN = 3
+_BROKEN = frozenset({Verdict.PARTIAL, Verdict.UNREADABLE})
+"""Verdicts that say that the tree is not in order; every other is an answer."""
+
+
+def examine(
+    spec: str | None,
+    opened: Callable[[], Library],
+    opener: Callable[[str], Tree],
+    *,
+    workspace: str | None = None,
+) -> Diagnosis:
+    """Look at this installation and at the tree ``spec``, else at the vLLM of the active environment.
+
+    ``opened`` opens the caller's libraries. Raises what ``opener`` does for a tree that is
+    named and is none.
+    """
+    found: list[Trouble] = []
+    mine = tool()
+    found += _packages(mine)
+    active = () if spec is not None else search.active(os.environ)
+    spec = active[0] if len(active) == 1 else spec
+    if spec is None:
+        elsewhere = active or tuple(one.root for one in search.installed(os.environ))
+        place = elsewhere[0] if elsewhere else "TREE"
+        more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
+        message = f"the active environment has {'several vLLMs' if active else 'no vLLM'}{more}"
+        hint = f"vllm-mods doctor --target {place}"
+        found.append(Trouble("no-target", message, hint, Level.NOTE))
+        return Diagnosis(mine, None, elsewhere, tuple(found))
+    tree = opener(spec)
+    library = Library()
+    names = library.names()
+    with _telling(found):
+        theirs = opened()
+        library, names = theirs, theirs.names()
+    mods = []
+    for name in names:
+        with _telling(found):
+            mods.append(library.load(name))
+    target = _look(tree, library, mods, workspace, found)
+    found.sort(key=lambda one: one.level is Level.NOTE)
+    return Diagnosis(mine, target, (), tuple(found))
+
+
+@contextmanager
+def _telling(found: list[Trouble]) -> Iterator[None]:
+    """Make a trouble of what cannot be read, and go on."""
+    try:
+        yield
+    except VllmModsError as error:
+        found.append(Trouble("unreadable", error.message, error.hint))
+
+
+def _look(
+    tree: Tree, library: Library, mods: Sequence[Mod], workspace: str | None, found: list[Trouble]
+) -> Examined:
+    there: Receipt | None = None
+    version: str | None = None
+    files: Listed | None = None
+    held: Compared | None = None
+    findings: tuple[Finding, ...] = ()
+    with _telling(found):  # a damaged receipt, say: the rest can still be told
+        there, findings = _state(tree)
+    with _telling(found):
+        version = tree.version
+    again = reinstalling(tree, version)
+    found += _changed(tree, there, findings, again)
+    if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
+        with _telling(found):
+            found += _distributions(tree)
+            files = listed(tree)
+            held = None if files is None else compare(tree, files)
+            found += _files(tree, files, held, there, again)
+    fits = tuple(_fits(tree, library, mods, there, workspace))
+    found += _refused(fits)
+    found += _mods(tree, fits, there, again, listed=files is not None)
+    folder: Surroundings | None = None
+    if isinstance(tree, FolderTree):
+        folder = surroundings.look(tree, version, files, held)
+        found += _around(folder)
+    bare = state_folder.pristine(tree, there)
+    known = tuple(one for mod in mods if (one := _known(mod, bare)) is not None)
+    return Examined(tree, _kind(tree), version, there, findings, known, fits, files, folder)
+
+
+def _known(mod: Mod, tree: Tree) -> Known | None:
+    """Look up which releases have the files that a mod changes as the tree has them."""
+    if mod.lock is None:
+        return None
+    try:
+        states = mod_lock.parse(mod.lock, mod.directory).trees
+        wanted = [(one.vllm, {f.path: f.before for f in one.files if f.before}) for one in states]
+        paths = sorted({path for _labels, files in wanted for path in files})
+        there = {path: digest for path in paths if (digest := sha256(tree.read(path))) is not None}
+    except VllmModsError:
+        return None  # the plan says so
+    if not there:
+        return None
+    same = [labels for labels, files in wanted if files and files.items() <= there.items()]
+    stated = any(tree.version in labels for labels, _files in wanted)
+    return Known(
+        mod.name, tuple(there), stated, tuple(label for labels in same for label in labels)
+    )
+
+
+def _packages(mine: Tool) -> Iterator[Trouble]:
+    for one in mine.packages:
+        if one.fault is not None:
+            yield Trouble(
+                "package",
+                f"{one.name} {one.version or ''}".strip() + f": {one.fault}",
+                f"{shlex.quote(mine.executable)} -m pip install --force-reinstall "
+                f"{shlex.quote(one.name + one.needs)}",
+            )
+
+
+def _kind(tree: Tree) -> str:
+    if not isinstance(tree, FolderTree):
+        return tree.spec.partition(":")[0]
+    source = any(os.path.lexists(f"{tree.root}/{name}") for name in ("setup.py", "pyproject.toml"))
+    return "source" if source else "installed"
+
+
+def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
+    """Return the receipt, and everything that is not as it says."""
+    if isinstance(tree, FolderTree):
+        found = verify(tree.root)
+        return read_receipt(tree.root), found
+    if isinstance(tree, ImageTree):
+        from vllm_mods.building.inspection import inspect  # noqa: PLC0415  (what folders do without)
+
+        seen = inspect(tree)
+        return seen.receipt, seen.findings
+    raw = None if tree.remote else tree.read(receipt.RECEIPT)
+    return (None if raw is None else receipt.parse(raw)), ()
+
+
+def _changed(
+    tree: Tree, there: Receipt | None, findings: Sequence[Finding], again: str
+) -> Iterator[Trouble]:
+    """Say what is not as the receipt says, and what puts it right."""
+    hint = f"{again}  # then apply again"
+    if findings and isinstance(tree, FolderTree):
+        gone = integrity.undone_in(read_state(tree.root))
+        hint = advice.next_command(tree, there, gone, findings)
+    for one in findings:
+        mine: str | None = hint if one.level is Level.ERROR else None
+        if one.code == "stale-bytecode" and isinstance(tree, FolderTree):
+            mine = f"rm {shlex.quote(f'{tree.root}/{one.path}')}"
+        where = f"{one.path}: " if one.path else ""
+        yield Trouble(one.code, f"{where}{one.message}", mine, one.level)
+
+
+def _distributions(tree: Tree) -> Iterator[Trouble]:
+    found = dist_infos(tree)
+    if len(found) < 2:
+        return
+    stale = [folder for folder, said in found.items() if said != ("vllm", tree.version)]
+    yield Trouble(
+        "two-distributions",
+        f"several distributions say that vllm/ is theirs: {', '.join(found)}; an upgrade was not clean",
+        # The metadata alone: to uninstall it would take the files of the other too.
+        f"rm -r {' '.join(shlex.quote(f'{tree.root}/{one}') for one in stale)}"
+        if isinstance(tree, FolderTree) and len(stale) < len(found)
+        else None,
+    )
+
+
+def _files(
+    tree: Tree, listed: Listed | None, held: Compared | None, there: Receipt | None, again: str
+) -> Iterator[Trouble]:
+    if (listed is None or len(listed.rows) == 1) and not tree.read("vllm/__init__.py"):
+        yield Trouble(
+            "no-vllm", "vllm/__init__.py is empty: this is no vLLM, or what is left of one", again
+        )
+    if listed is None and not tree.remote:
+        lost = unresolved(tree)
+        if lost:
+            message = f"{_some(lost)}: imported by several files of vllm/, and not there"
+            yield Trouble("lost", message, again)
+        yield Trouble(
+            "no-list",
+            "nothing lists the files of this tree: whether one is missing or edited cannot be told",
+            level=Level.NOTE,
+        )
+    if listed is None or held is None:
+        return
+    touched = {file.path for file in there.files} if there else set()  # of those `verify` has told
+    for code, paths, what in (
+        ("edited", held.differs, f"not as {listed.name} lists: edited, or of another tool"),
+        ("lost", held.gone, f"listed in {listed.name} and not there"),
+        ("links", held.links, "a symbolic link, which is not followed: others may share the file"),
+        (
+            "unlisted",
+            held.extra,
+            f"not in {listed.name}: added, left by `patch`, or of another version",
+        ),
+    ):
+        some = [path for path in paths if path not in touched]
+        if some:
+            level = Level.NOTE if code == "unlisted" else Level.ERROR
+            hint = None if code == "unlisted" else again
+            yield Trouble(code, f"{_some(some)}: {what}", hint, level)
+
+
+def _fits(
+    tree: Tree,
+    library: Library,
+    mods: Sequence[Mod],
+    there: Receipt | None,
+    workspace: str | None,
+) -> Iterator[ModOnTree]:
+    """Plan each mod with what it requires, and draft on disk what ``apply`` would do."""
+    space = os.path.realpath(workspace) if workspace else planner.WORKSPACE
+
+    def planned(chosen: Sequence[Mod], view: Tree, receipt: Receipt | None) -> Plan:
+        return planner.plan(chosen, view, receipt=receipt, workspace=space)
+
+    for mod in mods:
+        mine: ModPlan | None = None
+        name = library.name_of(mod)
+        try:
+            base = ground.of(tree, there)
+            made = ground.plan(base, library.select((name,)), planned)
+            mine = next(one for one in made.shown.mods if one.mod.name == mod.name)
+            if made.shown.ok and mine.verdict.writes and isinstance(tree, FolderTree):
+                spaces = filter(None, (there.workspace if there else None, workspace))
+                where = Site(root=tree.root, workspaces=tuple(map(os.path.realpath, spaces)))
+                wanted = (
+                    transitions.forward(made.whole, there)
+                    if base.bare is None
+                    else ground.transition(base, made.whole, tree.root)
+                )
+                staging.draft(where, there, wanted)
+            yield ModOnTree(name, mine)
+        except VllmModsError as error:
+            yield ModOnTree(name, mine, Refusal(error.message, error.hint))
+        except OSError as error:
+            yield ModOnTree(name, mine, Refusal(str(error), f"ls -la {tree.spec}"))
+
+
+def _refused(fits: Iterable[ModOnTree]) -> Iterator[Trouble]:
+    refused: dict[tuple[str, Refusal], list[str]] = {}
+    for one in fits:
+        if one.refusal is not None:
+            code = "unreadable" if one.planned is None else "not-writable"
+            refused.setdefault((code, one.refusal), []).append(one.name)
+    for (code, why), names in refused.items():
+        said = why.message
+        if code == "not-writable":
+            said = f"apply would refuse {', '.join(names)}: {said}"
+        yield Trouble(code, said, why.hint)
+
+
+def _mods(
+    tree: Tree, fits: Iterable[ModOnTree], there: Receipt | None, again: str, *, listed: bool
+) -> Iterator[Trouble]:
+    known = {one.name for one in there.mods} if there else set()
+    for one in (fit.planned for fit in fits if fit.planned is not None):
+        name, verdict = one.mod.name, one.verdict
+        if name in known:
+            continue  # `verify` has told
+        # What this version should have; where a list has the files, that says what is lost.
+        lost = verdict is Verdict.MISSING and one.in_range and not listed
+        if lost or verdict in _BROKEN:
+            said = [found.message for found in one.findings if found.level is Level.ERROR]
+            yield Trouble(
+                f"mod-{verdict.value}",
+                f"{name} is {verdict.value}: {said[0] if said else 'no reason given'}",
+                f"vllm-mods check {name} --target {shlex.quote(tree.spec)}",
+            )
+        elif verdict is Verdict.APPLIED:
+            yield Trouble(
+                "no-receipt",
+                f"{name} is in, and no receipt says so: something else put it there, and `revert` "
+                "cannot take it out",
+                f"{again}  # then apply it",
+                Level.NOTE,
+            )
+
+
+def _around(folder: Surroundings) -> Iterator[Trouble]:
+    root, disk = folder.root, folder.disk
+    if disk.full:
+        place = shlex.quote(root)
+        yield Trouble(
+            "disk-full",
+            f"{root} lies on a disk with {disk.free / 1e6:.1f} MB left, or no room for more files",
+            f"df -h {place}; df -i {place}",
+        )
+    for other in [one.place for one in folder.others if one.first][:1]:
+        yield Trouble(
+            "shadowed",
+            f"Python would take the vLLM in {other} for the one in {root}",
+            f"vllm-mods doctor --target {shlex.quote(other)}, or take that one away",
+        )
+    for one in folder.processes:
+        if one.stale:
+            yield Trouble(
+                "old-code-runs",
+                f"process {one.pid} ({one.name}) started before the mods went in and has loaded "
+                f"{one.file}: it runs the old code",
+                "start it again",
+            )
+
+
+def _some(paths: Sequence[str]) -> str:
+    """Name the first few of many."""
+    more = len(paths) - _SHOWN
+    return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,78 @@
+"""What the doctor found: of the installation, of a tree, of the mods on it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from vllm_mods.base.model import Finding, Level, ModPlan, Tree
+from vllm_mods.diagnosis.listing import Listed
+from vllm_mods.diagnosis.surroundings import Surroundings
+from vllm_mods.diagnosis.tool import Tool
+from vllm_mods.formats.receipt import Receipt
+
+
+class Trouble(NamedTuple):
+    """One thing that is wrong (``ERROR``) or good to know (``NOTE``), and what to do about it."""
+
+    code: str
+    message: str
+    hint: str | None = None
+    level: Level = Level.ERROR
+
+
+class Refusal(NamedTuple):
+    """Why something would not be done."""
+
+    message: str
+    hint: str | None
+
+
+class ModOnTree(NamedTuple):
+    """A mod on the tree: its plan, and what ``apply`` would say on disk although the mod fits.
+
+    ``planned`` is None for a mod that could not be planned at all.
+    """
+
+    name: str
+    planned: ModPlan | None
+    refusal: Refusal | None = None
+
+
+class Known(NamedTuple):
+    """The releases whose files a tree has, of those that a mod touches, by the mod's lock.
+
+    ``stated`` tells whether the lock knows the version that the tree says it is.
+    """
+
+    mod: str
+    paths: tuple[str, ...]
+    stated: bool
+    releases: tuple[str, ...]
+
+
+class Examined(NamedTuple):
+    """The tree that was asked about. ``folder`` is None for what is no folder."""
+
+    tree: Tree
+    kind: str
+    version: str | None
+    receipt: Receipt | None
+    findings: tuple[Finding, ...]
+    known: tuple[Known, ...]
+    fits: tuple[ModOnTree, ...]
+    listed: Listed | None
+    folder: Surroundings | None
+
+
+class Diagnosis(NamedTuple):
+    """Everything. ``elsewhere`` are trees that were found while none was named."""
+
+    tool: Tool
+    target: Examined | None
+    elsewhere: tuple[str, ...]
+    troubles: tuple[Trouble, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found to be wrong."""
+        return not any(one.level is Level.ERROR for one in self.troubles)

@@ -1,0 +1,261 @@
+"""One mod and one new release: what is to be done to the mod, and what a person has to look at."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base import versions
+from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.model import Mod, ModPlan, Tree, Variant, Verdict
+from vllm_mods.library import catalog, mod_folder
+from vllm_mods.matrices import bisect
+from vllm_mods.planning import lock_entries, planner
+from vllm_mods.porting import job as porting
+from vllm_mods.porting import variant as making
+from vllm_mods.porting import writing as port_writing
+from vllm_mods.trees.release import Releases
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import Upstream
+
+_UPPER = re.compile(r"\s*(?:<=?|==|===|~=)")
+_TEST_SECONDS = 1800
+_TAIL = 20
+
+
+class KeptRelease(NamedTuple):
+    """What became of a mod on a release.
+
+    ``did`` is ``fits`` (nothing to do), ``widened``, ``ported``, ``ended`` (the release carries the
+    change), ``left`` (a port that a person has to finish lies in the mod's folder) or ``stuck`` (none
+    could be begun), by ``run`` also ``there`` and ``waits``.
+    ``before`` and ``after`` are its row of the matrix; ``told`` was decided by rule, ``left`` is for a person,
+    ``upstream`` says which commit of upstream's the mod met.
+    """
+
+    mod: str
+    release: str
+    did: str
+    before: str = ""
+    after: str = ""
+    told: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    upstream: tuple[str, ...] = ()
+
+
+class Ways(NamedTuple):
+    """What to go by: releases, the folders of the library, and upstream's repository if there is one."""
+
+    releases: Releases
+    roots: Sequence[str]
+    upstream: Upstream | None = None
+
+
+def keep(mod: Mod, tree: Tree, ways: Ways) -> KeptRelease:
+    """Bring a mod up to a release: write into its folder what that needs.
+
+    Raises ``TreeError`` for a release that cannot be read, ``Refused`` for a folder that cannot be written.
+    """
+    version = tree.version or tree.spec
+    planned = planner.plan_alone(mod, tree)
+    before = _row(planned)
+    kept = KeptRelease(mod.name, version, "fits", before, before)
+    if planned.verdict is Verdict.UPSTREAM:
+        return _ended(mod, tree, kept, ways)
+    if planned.verdict.writes:
+        return _taken(mod, planned, tree, kept, ways.roots)
+    if planned.verdict.ok:
+        return kept
+    try:
+        return _ported(mod, tree, ways, kept)
+    except VllmModsError as error:
+        reasons = (error.message, *((f"`{error.hint}`",) if error.hint else ()))
+        return kept._replace(did="stuck", left=reasons)
+
+
+def check(command: str, folder: str, kept: KeptRelease) -> KeptRelease:
+    """Run a library's own check in a scratch copy of it; what fails is left to a person."""
+    env = {**os.environ, "VLLM_MODS_LIBRARY": folder, "VLLM_MODS_RELEASE": kept.release}
+    with subprocess.Popen(
+        ["/bin/sh", "-c", command],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as done:
+        try:
+            out, _ = done.communicate(timeout=_TEST_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(done.pid, signal.SIGKILL)  # what it started too: it holds the pipe
+            what = f"`{command}` did not end in {_TEST_SECONDS} s"
+            return kept._replace(left=(*kept.left, what))
+    if done.returncode == 0:
+        return kept._replace(told=(*kept.told, f"`{command}` passed"))
+    said = out.decode("utf-8", "replace").splitlines()[-_TAIL:]
+    return kept._replace(
+        left=(*kept.left, "\n".join([f"`{command}` failed with {done.returncode}:", *said]))
+    )
+
+
+def _row(planned: ModPlan) -> str:
+    name = f" (variant {planned.variant.id})" if planned.variant is not None else ""
+    return f"{planned.verdict}{name}"
+
+
+def _met(
+    mod: Mod, variant: Variant, base: str, tree: Tree, upstream: Upstream | None
+) -> tuple[str, ...]:
+    """Say which commit of upstream's a variant met between the release that it was written for and a tree."""
+    if upstream is None:
+        return ()
+    try:
+        ends = upstream.release(base), upstream.commit(tree)
+        one = bisect.narrowed(mod, variant.id)._replace(requires=(), conflicts=(), after=())
+        found = bisect.over_commits((one,), upstream.repository, *ends)
+    except VllmModsError as error:
+        return (f"which commit it met is not known: {error.message}",)
+    if found.before is None or found.after is None or found.after.point.commit is None:
+        return ()
+    commit = found.after.point.commit
+    pull = f", pull request {commit.pull_request}" if commit.pull_request is not None else ""
+    verdicts = f"{found.before.planned.verdict} before, {found.after.planned.verdict} since"
+    said = [f"{one.message}" for one in found.findings if one.level == "error"]
+    return (f"`{commit.named}` of {commit.date[:10]}{pull}: {verdicts}", *said)
+
+
+def _ended(mod: Mod, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
+    """End the range of the variant that is meant for a release which carries the change.
+
+    A range that would name no release then is left as it is: its variant is for a person to take out.
+    """
+    version = kept.release
+    known = [file.version for file in ways.releases.files()]
+    manifest = mod.manifest
+    gone = []
+    met: tuple[str, ...] = ()
+    for one in (one for one in mod.variants if versions.in_range(version, one.vllm)):
+        met = met or _last(mod, one, tree, ways)
+        parts = [part.strip() for part in one.vllm.split(",")]
+        kept_parts = [part for part in parts if part and not part.startswith("<")]
+        ended = ",".join([*kept_parts, f"<{versions.public(version)}"])
+        if any(versions.in_range(release, ended) for release in known):
+            manifest = making.with_range(manifest, one.id, "vllm", ended)
+        else:
+            gone.append(
+                f"variant `{one.id}` ({one.vllm}) is for no release that lacks the change: it can go"
+            )
+    told = f"vLLM {version} has every change itself: the range ends before it"
+    if manifest == mod.manifest:
+        return kept._replace(left=tuple(gone))
+    port_writing.overwrite(mod, {mod_folder.MANIFEST: manifest})
+    return kept._replace(
+        did="ended", after="upstream", told=(told,), left=tuple(gone), upstream=met
+    )
+
+
+def _last(mod: Mod, variant: Variant, tree: Tree, ways: Ways) -> tuple[str, ...]:
+    known = making.recorded(lock_entries.current(mod), variant)
+    return _met(mod, variant, known[-1], tree, ways.upstream) if known else ()
+
+
+def _taken(
+    mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, roots: Sequence[str]
+) -> KeptRelease:
+    """Widen the range to a release that takes a variant as it is, and record that in the lock."""
+    assert planned.variant is not None  # noqa: S101  (it writes)
+    files = {mod_folder.MANIFEST: mod.manifest}
+    if not planned.in_range:
+        parts = [part.strip() for part in planned.variant.vllm.split(",") if part.strip()]
+        lower = [part for part in parts if not _UPPER.match(part)]
+        first = [
+            versions.public(part.lstrip("=~ ")) for part in parts if part.startswith(("==", "~="))
+        ]
+        lower += [f">={one}" for one in first]
+        wide = ",".join([*lower, f"<={versions.public(kept.release)}"])
+        files[mod_folder.MANIFEST] = making.with_range(
+            mod.manifest, planned.variant.id, "vllm", wide
+        )
+    new = making.loaded(mod, files, roots)
+    again = planner.plan_alone(new, tree)
+    locked = lock_entries.current(mod)
+    if locked is not None and not any(kept.release in one.vllm for one in locked.trees):
+        files[mod_folder.LOCK] = lock_entries.extended(locked, new, [(kept.release, again)])
+    if planned.in_range and mod_folder.LOCK not in files:
+        return kept
+    port_writing.overwrite(mod, files)
+    did = "recorded" if planned.in_range else "widened"
+    return kept._replace(did=did, after=_row(again), told=("no line of it changes",))
+
+
+def _ported(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
+    locked = lock_entries.current(mod)
+    variant = making.nearest(mod, tree.version, locked)
+    base = making.base_tree(mod, variant, tree.version, ways.releases)
+    old = base.version or base.spec
+    kept = kept._replace(upstream=_met(mod, variant, old, tree, ways.upstream))
+    job = porting.Job(
+        mod,
+        variant,
+        base,
+        old,
+        tree,
+        making.default_name(mod, tree.version),
+        f"=={kept.release}",
+        ways.roots,
+        upstream=ways.upstream,
+    )
+    outcome = porting.run(job, lambda: making.between(ways.releases, base, tree))
+    told = [
+        *(f"followed: {one.old} is now {one.new} ({one.how})" for one in outcome.followed),
+        *(f"repaired: {one}" for one in outcome.repaired),
+        *(
+            f"{one.new_path}: merged, proof `{one.ported.proof}`"
+            for one in outcome.files
+            if one.ported.text
+        ),
+    ]
+    if outcome.fits and outcome.new is not None:
+        files = dict(outcome.new.files)
+        if locked is not None:
+            plans = [(kept.release, outcome.new.planned)]
+            files[mod_folder.LOCK] = lock_entries.extended(locked, outcome.new.mod, plans)
+        port_writing.write_files(mod, files)
+        look = tuple(f"repaired: {one}" for one in outcome.repaired)
+        return kept._replace(
+            did="ported", after=_row(outcome.new.planned), told=tuple(told), left=look
+        )
+    if not outcome.left:
+        return kept._replace(did="fits", after="upstream", told=tuple(told))
+    work = port_writing.laid_out(outcome)
+    place = os.path.relpath(work.folder, catalog.root_of(mod)) if work is not None else ""
+    problems = [
+        f"`{problem.scope or 'module level'}` of {one.new_path}: {problem.message}"
+        for one in outcome.files
+        for problem in one.ported.problems
+    ]
+    if outcome.new is not None:
+        problems += [one.message for one in outcome.new.planned.findings if one.level == "error"]
+    finish = f"edit {place}, then `vllm-mods port {mod.name} --continue --library .`"
+    return kept._replace(did="left", told=tuple(told), left=(*problems, finish))
+
+
+def note(folder: str, line: str) -> None:
+    """Put a line below ``[Unreleased]`` of a library's CHANGELOG.md, if it has one."""
+    place = os.path.join(folder, "CHANGELOG.md")
+    if not os.path.isfile(place):
+        return
+    with open(place, "rb") as file:
+        text = file.read()
+    head = re.search(rb"^## \[?Unreleased\]?[^\n]*\n(?:\r?\n)?", text, re.MULTILINE | re.IGNORECASE)
+    if head is not None:
+        end = "\r\n" if head[0].endswith(b"\r\n") else "\n"
+        new = text[: head.end()] + f"- {line}{end}".encode() + text[head.end() :]
+        with open(place, "wb") as file:
+            file.write(new)

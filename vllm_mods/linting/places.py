@@ -1,0 +1,131 @@
+"""What a path to be linted holds: a script, a mod folder of a launcher, its zip, or mods of ours."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import UsageError, VllmModsError
+from vllm_mods.formats import diff, zips
+from vllm_mods.library import mod_folder, reading
+from vllm_mods.linting import licence, rules
+from vllm_mods.linting.rules import Flaw
+from vllm_mods.scripts import bash, dockerfile, statements
+
+SCRIPT = "run.sh"
+DOCKERFILE = "Dockerfile"
+
+
+class Linted(NamedTuple):
+    """A file that was looked at, and what was found in it."""
+
+    path: str
+    flaws: tuple[Flaw, ...]
+
+
+def lint(path: str) -> tuple[Linted, ...]:
+    """Look at everything that a path holds.
+
+    Raises ``UsageError`` for a path with nothing to look at, or that cannot be read.
+    """
+    found = tuple(_looked(path, path))
+    if not found:
+        raise UsageError(
+            f"{path} holds neither a {SCRIPT} nor a {mod_folder.MANIFEST}",
+            hint="a mod's folder, its zip, a run.sh, or a library with patches/",
+        )
+    return found
+
+
+def script(text: str) -> tuple[Flaw, ...]:
+    """Look at the text of a script, or at each ``RUN`` of a Dockerfile."""
+    try:
+        if not dockerfile.is_one(text):
+            return rules.check(bash.read(text))
+        found: list[Flaw] = []
+        for one in dockerfile.read(text):
+            if one.name == "RUN":
+                read = bash.read(one.text)._replace(interpreter=" ".join(one.shell))
+                found += rules.check_run(read)
+        return tuple(found)
+    except statements.BashError as error:
+        return (Flaw("not-bash", error.line, error.why),)
+
+
+def _looked(path: str, named: str) -> Iterator[Linted]:
+    """Look at a path that was named, or at a folder below it."""
+    if not os.path.lexists(path):
+        raise UsageError(f"there is no {path}", hint="ls")
+    if os.path.isfile(path):
+        yield _zipped(path) if zipfile.is_zipfile(path) else Linted(path, script(_text(path, None)))
+    elif os.path.lexists(os.path.join(path, mod_folder.MANIFEST)):
+        yield _mod(path, named)
+    elif there := [one for one in (SCRIPT, DOCKERFILE) if os.path.lexists(os.path.join(path, one))]:
+        place = os.path.join(path, there[0])
+        yield Linted(place, script(_text(place, named)))
+    else:
+        for folder in _below(path):
+            yield from _looked(folder, named)
+
+
+def _below(path: str) -> Iterator[str]:
+    """Yield the mods of a library, or the folders of a collection of mods."""
+    patches = os.path.join(path, "patches")
+    parent = patches if os.path.isdir(patches) else path
+    try:
+        names = sorted(os.listdir(parent))
+    except OSError as error:
+        raise UsageError(
+            f"{parent} cannot be read: {error.strerror}", hint=f"ls -ld {parent}"
+        ) from error
+    for name in names:
+        folder = os.path.join(parent, name)
+        marks = (SCRIPT, mod_folder.MANIFEST, DOCKERFILE)
+        if any(os.path.lexists(os.path.join(folder, one)) for one in marks):
+            yield folder
+
+
+def _mod(folder: str, named: str) -> Linted:
+    """Read a mod of ours with all its patches."""
+    place = os.path.join(folder, mod_folder.MANIFEST)
+    try:
+        roots = (os.path.dirname(os.path.dirname(os.path.abspath(folder))), mod_folder.data_root())
+        mod = mod_folder.load_mod(
+            folder, roots, read=reading.reader(named, *roots, linked=roots[1])
+        )
+        for variant in mod.variants:
+            for patch in variant.patches:
+                diff.parse(patch.data, patch.source, root=patch.root)
+    except VllmModsError as error:
+        return Linted(place, (Flaw("broken-mod", 1, error.message),))
+    if licence.is_stated(mod.license):
+        return Linted(place, ())
+    why = "does not say under which terms it may be passed on: name them by SPDX, such as Apache-2.0, your own as LicenseRef-NAME"
+    rows = enumerate(_text(place, named).splitlines(), 1)
+    line = next((at for at, row in rows if row.lstrip().startswith("license")), 1)
+    return Linted(place, (Flaw("license-unstated", line, f"`{mod.license}` {why}"),))
+
+
+def _zipped(path: str) -> Linted:
+    place = f"{path}:{SCRIPT}"
+    try:
+        with zips.opened(path) as archive:
+            found = {info.filename: info for info in zips.files(archive)}
+            if SCRIPT not in found:
+                raise UsageError(f"{path} has no {SCRIPT} at its root", hint=f"unzip -l {path}")
+            if found[SCRIPT].file_size > limits.LINTED:
+                raise UsageError(f"{place} is larger than a script", hint=f"unzip -l {path}")
+            data = zips.content(archive, found[SCRIPT], most=limits.LINTED)
+    except zips.BROKEN as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint=f"unzip -t {path}") from error
+    return Linted(place, script(data.decode("utf-8", "surrogateescape")))
+
+
+def _text(path: str, named: str | None) -> str:
+    data = reading.read(path, named) or b""
+    if len(data) > limits.LINTED:
+        raise UsageError(f"{path} is larger than a script", hint=f"ls -l {path}")
+    return data.decode("utf-8", "surrogateescape")

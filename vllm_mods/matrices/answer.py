@@ -1,0 +1,117 @@
+"""What one plan said, without the bytes: enough for a cell, for mod.lock and for the cache."""
+
+# Without `from __future__ import annotations`: what is decoded to needs its types when it runs.
+
+from typing import Any, NamedTuple
+
+from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
+from vllm_mods.formats.decode import decode, encode
+from vllm_mods.formats.mod_lock import LockedTree
+from vllm_mods.matrices.cell import Cell, History, HunkView
+from vllm_mods.planning import lock_entries
+
+# What is said with the version of the tree in it, and what stands in front of it there for the first time.
+_NAMING = {"no-variant": "vLLM ", "version-range": "calls itself ", "no-receipt": "--target pypi:"}
+
+
+class Answer(NamedTuple):
+    """One mod's plan on some tree.
+
+    ``locked`` is what mod.lock has of it where it writes, ``witness`` the digest of what the fit
+    rested on, ``offsets`` those of the hunks that moved, ``packages`` the versions of other distributions
+    beside the tree that it was planned with.
+    """
+
+    verdict: Verdict
+    variant: str | None = None
+    in_range: bool = False
+    findings: tuple[Finding, ...] = ()
+    offsets: tuple[int, ...] = ()
+    locked: LockedTree | None = None
+    witness: str = ""
+    computed: bool = True
+    packages: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def readable(self) -> bool:
+        """Whether it says anything of the mod: the tree could be had, and read."""
+        return self.computed and self.verdict is not Verdict.UNREADABLE
+
+
+class PairAnswer(NamedTuple):
+    """What became of two mods on some tree: ``kind``, ``scopes`` and ``message`` of ``Together``.
+
+    The kind is ``unknown`` for a tree that could not be read.
+    """
+
+    kind: str
+    scopes: tuple[str, ...]
+    message: str
+
+
+class Shown(NamedTuple):
+    """What there is to show of one mod on some tree: ``hunks`` and ``history`` of ``Explanation``."""
+
+    hunks: tuple[HunkView, ...] = ()
+    history: tuple[History, ...] = ()
+
+
+Said = Answer | PairAnswer | Shown
+
+
+def answer_of(planned: ModPlan) -> Answer:
+    """Return what a plan says of one mod."""
+    return Answer(
+        verdict=planned.verdict,
+        variant=planned.variant.id if planned.variant is not None else None,
+        in_range=planned.in_range,
+        findings=planned.findings,
+        offsets=tuple(hunk.offset for hunk in planned.hunks if hunk.offset),
+        locked=lock_entries.entry(planned),
+        witness=planned.witness,
+    )
+
+
+def retold(answer: Said, old: str | None, new: str | None) -> Said:
+    """Return what was said of one version in the words for another, of the same ranges."""
+    if not isinstance(answer, Answer):
+        return answer
+
+    def again(one: Finding) -> Finding:
+        lead = _NAMING.get(one.code)
+        if lead is None:
+            return one
+        return one._replace(message=one.message.replace(f"{lead}{old}", f"{lead}{new}", 1))
+
+    return answer._replace(findings=tuple(map(again, answer.findings)))
+
+
+def failed(code: str, message: str, *, computed: bool) -> Answer:
+    """Return the answer of a tree that could not be read, or that nobody could look at."""
+    finding = Finding(code=code, message=message)
+    return Answer(verdict=Verdict.UNREADABLE, findings=(finding,), computed=computed)
+
+
+def unknown(answer: Answer) -> PairAnswer:
+    """Return what a failure says of two mods."""
+    return PairAnswer("unknown", (), answer.findings[0].message)
+
+
+def cell_of(mod: Mod, answer: Answer, *, version: str, tree: str, meant: bool) -> Cell:
+    """Return an answer as the cell of a mod and a tree."""
+    said = {name: one for name, one in answer._asdict().items() if name in Cell._fields}
+    return Cell(mod.name, mod.version, version, tree, meant=meant, **said)
+
+
+def to_data(answer: Said) -> dict[str, Any]:
+    """Return an answer as what JSON can hold, under the name of its kind."""
+    return {type(answer).__name__: encode(answer)}
+
+
+def from_data(data: dict[str, Any]) -> Said:
+    """Take back what ``to_data`` made. Raises ``ValueError`` for anything else."""
+    ((name, raw),) = data.items()
+    kinds: dict[str, type[Said]] = {one.__name__: one for one in (Answer, PairAnswer, Shown)}
+    if name not in kinds:
+        raise ValueError(f"{name} is no answer")
+    return decode(kinds[name], raw)

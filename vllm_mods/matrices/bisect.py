@@ -1,0 +1,249 @@
+"""Find where on a line of trees a mod's verdict changes: commits of a repository, or releases.
+
+Every verdict is ``plan``'s. A line may change more than once: what is found is one place where it
+changes, proven by a plan of the tree before and one of the tree after.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base import versions
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.fit.world import SummaryCache
+from vllm_mods.formats import mod_lock
+from vllm_mods.matrices import choose
+from vllm_mods.planning import patching, planner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from vllm_mods.base.model import Finding, Mod, ModPlan, Tree
+    from vllm_mods.trees.git import Commit, Repository
+    from vllm_mods.trees.index import ReleaseFile
+
+
+class Point(NamedTuple):
+    """A tree on the line: ``name`` is what opens it.
+
+    ``commit`` tells what it changed of the one before it; without it, that may be anything.
+    """
+
+    name: str
+    commit: Commit | None = None
+
+
+class Judged(NamedTuple):
+    """A tree that was planned: ``version`` is vLLM's, as far as the tree says."""
+
+    point: Point
+    spec: str
+    version: str | None
+    planned: ModPlan
+
+
+class BisectOutcome(NamedTuple):
+    """What a search found. ``before`` and ``after`` are neighbours, ``None`` if the ends agree.
+
+    ``findings`` say what of ``before``'s variant is no longer as it was. ``points`` counts commits
+    (or releases), ``touching`` those that may have changed a file that a verdict rests on,
+    ``planned`` the plans made.
+    """
+
+    good: Judged
+    bad: Judged
+    before: Judged | None = None
+    after: Judged | None = None
+    findings: tuple[Finding, ...] = ()
+    points: int = 0
+    touching: int = 0
+    planned: int = 0
+
+
+def search(
+    mods: Sequence[Mod], points: Sequence[Point], opener: Callable[[str], Tree]
+) -> BisectOutcome:
+    """Search between the first and the last of the points, for the last of the mods.
+
+    The mods before it are those it requires. If one end takes the mod (or has it) and the other
+    does not, that is what the search is for; only ends that agree in this are told apart by their
+    verdicts. Raises ``TreeError`` if a tree cannot be read.
+    """
+    line = _TreeLine(mods, points, opener)
+    good, bad = 0, len(points) - 1
+    found = BisectOutcome(good=line.judge(good), bad=line.judge(bad))
+    mark = _mark(found.good.planned, found.bad.planned)
+    if mark is not None:
+        while bad - good > 1:
+            middle = line.between(good, bad)
+            if mark(line.judge(middle).planned) == mark(found.good.planned):
+                good = middle
+            else:
+                bad = middle
+        before, after = line.judged[good], line.judged[bad]
+        found = found._replace(before=before, after=after, findings=line.broken(before, after))
+    return found._replace(
+        points=sum(point.commit is not None for point in points) or len(points),
+        touching=len(line.touching(0, len(points) - 1)),
+        planned=line.planned,
+    )
+
+
+def over_commits(mods: Sequence[Mod], repository: Repository, good: str, bad: str) -> BisectOutcome:
+    """Search the first parents of revision ``bad``, back to what revision ``good`` has.
+
+    Raises ``UsageError`` if nothing lies between them, and if the verdict changes on the way from
+    ``good`` back to where the two parted, which is not on that line.
+    """
+    since, until = repository.commit(good), repository.commit(bad)
+    commits = repository.line(since, until)
+    if not commits:
+        raise UsageError(
+            f"{repository.spec}: {bad} has no commit that {good} has not",
+            hint="name two revisions"
+            if since == until
+            else f"--good is the older one: --good {bad} --bad {good}",
+        )
+    if not commits[0].parents:
+        raise UsageError(
+            f"{repository.spec}: {good} and {bad} have no history in common here",
+            hint=f"git -C {repository.folder} fetch --unshallow",
+        )
+    fork = commits[0].parents[0]
+    points = [Point(name) for name in dict.fromkeys((since, fork))]
+    found = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repository.tree)
+    if found.after is not None and found.after.point.commit is None:
+        raise UsageError(
+            f"{repository.spec}: the verdict is `{found.good.planned.verdict}` at {good} and "
+            f"`{found.after.planned.verdict}` at {fork[:12]}, where {bad} parted from it: it "
+            f"changed on {good}'s side",
+            hint=f"--good {fork[:12]} --bad {good}",
+        )
+    return found
+
+
+def over_releases(
+    mods: Sequence[Mod],
+    files: Sequence[ReleaseFile],
+    opener: Callable[[str], Tree],
+    good: str,
+    bad: str,
+) -> BisectOutcome:
+    """Search the releases from version ``good`` to version ``bad``, rebuilt wheels included.
+
+    Raises ``UsageError`` if they are not two releases in this order.
+    """
+    known = {versions.sort_key(file.version): file.version for file in files if file.yanked is None}
+    ends = []
+    for end in (good, bad):
+        version = known.get(versions.sort_key(end.removeprefix("pypi:")))
+        if version is None:
+            near = ", ".join(versions.nearest(end, known.values(), 3))
+            raise UsageError(
+                f"there is no release {end}; the nearest are {near}",
+                hint="for a revision, name the repository too: --repo REPO",
+            )
+        ends.append(version)
+    first, last = ends
+    if versions.sort_key(first) >= versions.sort_key(last):
+        raise UsageError(f"{bad} does not come after {good}", hint=f"--good {last} --bad {first}")
+    specs = choose.choose_releases(mods[-1:], files, f">={first},<={last}")
+    # a version stands for the last of its wheels, so it comes behind the others
+    points = [Point(spec) for spec in specs[specs.index(f"pypi:{first}") :]]
+    return search(mods, points, opener)
+
+
+def narrowed(mod: Mod, variant: str) -> Mod:
+    """Return the mod with one of its variants only. Raises ``UsageError`` if it has no such one."""
+    kept = tuple(one for one in mod.variants if one.id == variant)
+    if not kept:
+        names = ", ".join(one.id for one in mod.variants)
+        raise UsageError(f"{mod.name} has no variant {variant!r}", hint=f"its variants: {names}")
+    locked = mod.lock
+    if locked is not None:
+        whole = mod_lock.parse(locked, f"{mod.directory}/mod.lock")
+        trees = tuple(tree for tree in whole.trees if tree.variant == variant)
+        locked = mod_lock.dump(whole._replace(trees=trees))
+    return mod._replace(variants=kept, lock=locked)
+
+
+class _TreeLine:
+    """The trees as far as they were planned, and the files that the plans rest on."""
+
+    def __init__(
+        self, mods: Sequence[Mod], points: Sequence[Point], opener: Callable[[str], Tree]
+    ) -> None:
+        self.mods = mods
+        self.points = points
+        self.opener = opener
+        self.cache = SummaryCache()
+        self.judged: dict[int, Judged] = {}
+        self.planned = 0
+        self.watched = {path for mod in mods for path in _touched(mod)}
+
+    def judge(self, index: int) -> Judged:
+        point = self.points[index]
+        judged = self.ask(self.mods, point)
+        self.judged[index] = judged
+        self.watched.update(judged.planned.beside)
+        return judged
+
+    def ask(self, mods: Sequence[Mod], point: Point) -> Judged:
+        planned = planner.plan(mods, self.opener(point.name), cache=self.cache)
+        self.planned += 1
+        name = mods[-1].name
+        one = next(one for one in planned.mods if one.mod.name == name)
+        for finding in one.findings:
+            if finding.code == "unreadable":
+                raise TreeError(f"{planned.spec}: {finding.message}")
+        return Judged(point, planned.spec, planned.version, one)
+
+    def touching(self, good: int, bad: int) -> list[int]:
+        """Return those of the points behind ``good``, up to ``bad``, that changed a file in question."""
+        return [
+            index
+            for index in range(good + 1, bad + 1)
+            if (commit := self.points[index].commit) is None
+            or not self.watched.isdisjoint(commit.paths)
+        ]
+
+    def between(self, good: int, bad: int) -> int:
+        """Return what to plan next: ``good < index < bad``.
+
+        The change is most likely where a file in question was changed: with one such point left,
+        it and the one before it are planned, and that is the proof. Where nothing touches these
+        files, what else the verdict rests on (a tag, a new caller) may have changed anywhere.
+        """
+        touching = self.touching(good, bad)
+        if not touching:
+            return (good + bad) // 2
+        if len(touching) == 1:
+            return touching[0] if touching[0] < bad else bad - 1
+        return touching[(len(touching) - 1) // 2]
+
+    def broken(self, before: Judged, after: Judged) -> tuple[Finding, ...]:
+        """Say what changed in the words of the variant that was right before."""
+        variant = before.planned.variant
+        if variant is None or after.planned.verdict.ok or variant == after.planned.variant:
+            return after.planned.findings
+        mods = (*self.mods[:-1], narrowed(self.mods[-1], variant.id))
+        alone = self.ask(mods, after.point).planned
+        return after.planned.findings if alone.verdict.ok else alone.findings
+
+
+def _mark(good: ModPlan, bad: ModPlan) -> Callable[[ModPlan], object] | None:
+    """Return that in which the ends differ, by which every tree between them is judged."""
+    marks: tuple[Callable[[ModPlan], object], ...] = (
+        lambda one: (one.verdict.ok, one.verdict.writes),
+        lambda one: one.verdict,
+    )
+    return next((mark for mark in marks if mark(good) != mark(bad)), None)
+
+
+def _touched(mod: Mod) -> set[str]:
+    """Return every path that some variant of a mod reads or writes."""
+    parts = [
+        part for one in mod.variants for part in patching.parts_of(mod, one, planner.WORKSPACE)
+    ]
+    paths = {part.path for part in parts}
+    return paths | {part.diff.new_path for part in parts if part.diff and part.diff.new_path}

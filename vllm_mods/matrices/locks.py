@@ -1,0 +1,232 @@
+"""mod.lock from the answers of a matrix, and what a committed one says against them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import versions
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.model import Mod
+from vllm_mods.formats import mod_lock
+from vllm_mods.formats.mod_lock import Lock, LockedTree
+from vllm_mods.matrices.cell import CellProblem
+from vllm_mods.matrices.run import Computed
+from vllm_mods.planning import lock_entries
+
+_UPDATE = "`vllm-mods matrix --update-lock` writes it anew"
+
+
+def lock_from(mod: Mod, computed: Iterable[Computed]) -> Lock:
+    """Make a mod's lock: one entry per distinct state of the touched files.
+
+    The answers must be those of the mod without its old lock.
+    """
+    found: list[tuple[LockedTree, str, str]] = []
+    others: dict[tuple[str, str], None] = {}
+    for one in computed:
+        answer = one.answers[mod.name]
+        version = one.version or "unknown"
+        if answer.locked is not None:
+            found.append((answer.locked, version, answer.witness))
+        elif answer.verdict.ok:
+            others[version, answer.verdict.value] = None
+    return lock_entries.of(mod, lock_entries.merged(found))._replace(others=tuple(others))
+
+
+class Updated(NamedTuple):
+    """A lock to write: what was looked at now, and the ``kept`` releases of the one before.
+
+    ``lost`` are releases that the one before knew and that nothing is known of any more, ``why``
+    says what was wrong with it.
+    """
+
+    lock: Lock
+    kept: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    why: str | None = None
+
+
+def updated(mod: Mod, computed: Sequence[Computed]) -> Updated:
+    """Make a mod's lock from answers, and keep what the one it has says of all other releases.
+
+    Nothing is kept of a lock that was made from another state of the mod, or that is none.
+    """
+    fresh = lock_from(mod, computed)
+    if mod.lock is None:
+        return Updated(fresh)
+    try:
+        before = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
+    except ManifestError:
+        return Updated(fresh, why="was no lock file")
+    looked_at = {one.version or "unknown" for one in computed}
+    if before.digest != mod.digest:
+        gone = _in_order(_labels(before) - looked_at)
+        return Updated(fresh, lost=gone, why=f"was made from another state of {mod.name}")
+    fresh = _lifted(fresh, before)
+    trees = {_bare(tree): tree for tree in fresh.trees}
+    lost: set[str] = set()
+    for tree in before.trees:
+        rest = set(tree.vllm) - looked_at
+        there = {label for one in fresh.trees if _alike(one, tree) for label in one.vllm}
+        if not set(tree.vllm) & looked_at <= there:
+            # a witness says not which release it is of, and one of these is void now
+            lost |= rest
+        elif rest:
+            same = trees.get(_bare(tree), tree._replace(vllm=()))
+            trees[_bare(tree)] = tree._replace(
+                vllm=_in_order(rest | set(same.vllm)),
+                witness=tuple(dict.fromkeys((*tree.witness, *same.witness))),
+            )
+    others = {*fresh.others, *(one for one in before.others if one[0] not in looked_at)}
+    whole = fresh._replace(
+        trees=tuple(sorted(trees.values(), key=lambda tree: versions.sort_key(tree.vllm[0]))),
+        others=tuple(sorted(others, key=lambda one: (versions.sort_key(one[0]), one))),
+    )
+    kept = _labels(whole) - looked_at
+    why = "had them in one entry with releases that are otherwise now"
+    return Updated(whole, _in_order(kept), _in_order(lost - kept), why if lost - kept else None)
+
+
+def news(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[str, ...]:
+    """Return the releases of which new locks would say what the committed ones do not say of the same files."""
+    return tuple(one.spec for one in computed if any(_is_news(mod, one) for mod in mods))
+
+
+def _is_news(mod: Mod, one: Computed) -> bool:
+    answer, label = one.answers[mod.name], one.version or "unknown"
+    try:
+        before = mod_lock.parse(mod.lock or b"", f"{mod.directory}/mod.lock")
+    except ManifestError:
+        return answer.readable
+    if answer.locked is None:
+        return answer.verdict.ok and (label, answer.verdict.value) not in before.others
+    files = {(file.path, file.before) for file in answer.locked.files}
+    return not any(
+        label in tree.vllm and files <= {(file.path, file.before) for file in tree.files}
+        for tree in before.trees
+    )
+
+
+def _labels(of: Lock) -> set[str]:
+    return {label for tree in of.trees for label in tree.vllm} | {label for label, _ in of.others}
+
+
+def _in_order(labels: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(labels, key=lambda label: (versions.sort_key(label), label)))
+
+
+def _bare(tree: LockedTree) -> LockedTree:
+    return tree._replace(vllm=(), witness=())
+
+
+def _alike(one: LockedTree, other: LockedTree) -> bool:
+    """Tell whether two states are the same but for what proved them."""
+    return _bare(one)._replace(proof="") == _bare(other)._replace(proof="")
+
+
+def _lifted(fresh: Lock, before: Lock) -> Lock:
+    """Leave a release the proof that a lock has of it where the same was found with less.
+
+    A type checker that is not installed, or that a remote tree is not given to, refutes nothing.
+    """
+    found: list[tuple[LockedTree, str, str]] = []
+    for tree in fresh.trees:
+        known = {
+            label
+            for was in before.trees
+            if was.proof == "types" and _alike(was, tree) and {*tree.witness} <= {*was.witness}
+            for label in was.vllm
+        }
+        for label in tree.vllm:
+            proof = "types" if label in known else tree.proof
+            found += ((_bare(tree)._replace(proof=proof), label, one) for one in tree.witness)
+    return fresh._replace(trees=lock_entries.merged(found))
+
+
+def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[CellProblem, ...]:
+    """Hold the locks of ``mods`` (as committed) against answers that were made without them.
+
+    Only what concerns the releases that were looked at is compared, so that a part of the matrix
+    can be held against a whole lock.
+    """
+    return tuple(problem for mod in mods for problem in _of_mod(mod, computed))
+
+
+def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
+    if mod.lock is None:
+        yield _stale(mod, f"{mod.name} has no mod.lock:")
+        return
+    try:
+        committed = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
+    except ManifestError as error:
+        yield _stale(mod, f"{error.message};")
+        return
+    fresh = lock_from(mod, computed)
+    yield from _worse(mod, committed, fresh, computed)
+    # a tree that could not be read says nothing of its releases
+    unread = {one.version or "" for one in computed if not one.answers[mod.name].readable}
+    seen = {one.version for one in computed if one.version is not None} - unread
+    if committed.digest != mod.digest:
+        yield _stale(mod, f"mod.lock was made from another state of {mod.name}:")
+        return
+    differing = _differing(_only(committed, seen), _only(_lifted(fresh, committed), seen))
+    if differing:
+        what = f"what these releases are now ({', '.join(differing)})"
+        yield _stale(mod, f"mod.lock does not say {what}:")
+
+
+def _stale(mod: Mod, why: str) -> CellProblem:
+    return CellProblem("stale-lock", mod.name, None, f"{why} {_UPDATE}")
+
+
+def _worse(
+    mod: Mod, committed: Lock, fresh: Lock, computed: Sequence[Computed]
+) -> Iterator[CellProblem]:
+    """Find trees on which the mod went in (or was not needed) by the lock, and does no more.
+
+    Two builds of one release share its number: as many states as the lock has of it may be good.
+    """
+    for one in computed:
+        answer = one.answers[mod.name]
+        if answer.verdict.ok or not answer.readable or one.version is None:
+            continue
+        before, now = _good(committed, one.version), _good(fresh, one.version)
+        if now < before:
+            message = f"{mod.name} went in there by mod.lock, and now it is `{answer.verdict}`"
+            yield CellProblem("worse-than-baseline", mod.name, one.spec, message)
+
+
+def _good(of: Lock, version: str) -> int:
+    others = [label for label, _ in of.others]
+    return sum(version in tree.vllm for tree in of.trees) + others.count(version)
+
+
+def _differing(committed: Lock, fresh: Lock) -> list[str]:
+    """Return the releases of which two locks say different things, or the first knows too little."""
+    was, now = _states(committed), _states(fresh)
+    agreed = {key for key in was.keys() & now.keys() if now[key] <= was[key]}
+    return sorted({label for label, _ in (was.keys() | now.keys()) - agreed})
+
+
+def _states(of: Lock) -> dict[tuple[str, LockedTree | str], frozenset[str]]:
+    """Return, by release and state of its files, the witnesses that a lock has of it."""
+    states: dict[tuple[str, LockedTree | str], frozenset[str]] = {
+        (label, verdict): frozenset() for label, verdict in of.others
+    }
+    for tree in of.trees:
+        bare = _bare(tree)
+        states |= {(label, bare): frozenset(tree.witness) for label in tree.vllm}
+    return states
+
+
+def _only(of: Lock, seen: set[str]) -> Lock:
+    """Return the part of a lock that is about some releases."""
+    trees = (
+        tree._replace(vllm=tuple(label for label in tree.vllm if label in seen))
+        for tree in of.trees
+    )
+    return of._replace(
+        trees=tuple(tree for tree in trees if tree.vllm),
+        others=tuple(other for other in of.others if other[0] in seen),
+    )

@@ -1,0 +1,149 @@
+"""A whole matrix: what is known is taken as it is, the rest is spread over workers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, cast
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Mod
+from vllm_mods.matrices import pairs
+from vllm_mods.matrices.answer import Answer, PairAnswer, Said, Shown, cell_of
+from vllm_mods.matrices.cell import Cell, Explanation, Together
+from vllm_mods.matrices.explain import last_good
+from vllm_mods.matrices.work import (
+    Executor,
+    Setting,
+    Subject,
+    Task,
+    TaskOutcome,
+    Workshop,
+    is_meant,
+)
+from vllm_mods.trees.index import release_file
+
+Progress = Callable[[int, int], None]
+
+
+class Computed(NamedTuple):
+    """A tree and the answers of all mods on it; ``version`` is vLLM's, if the tree says one."""
+
+    spec: str
+    version: str | None
+    answers: dict[str, Answer]
+
+
+class Matrix(NamedTuple):
+    """One run. ``named`` are trees that the user typed: one that is none at all is a wrong call.
+
+    ``progress`` is told how many of how many subjects are answered.
+    """
+
+    workshop: Workshop
+    setting: Setting
+    executor: Executor
+    named: frozenset[str] = frozenset()
+    progress: Progress | None = None
+
+    def compute(self, specs: Sequence[str]) -> tuple[Computed, ...]:
+        """Answer for every mod alone on every tree, in the order of ``specs``.
+
+        Raises ``UsageError`` for a bad patch, and for a named tree that is none.
+        """
+        subjects = tuple(Subject((mod.name,)) for mod in self.setting.mods)
+        found = self._answers([(spec, subjects) for spec in specs])
+        return tuple(
+            Computed(
+                spec=spec,
+                version=next((v for one in subjects if (v := found[spec, one][0])), None),
+                answers={one.mods[0]: cast("Answer", found[spec, one][1]) for one in subjects},
+            )
+            for spec in specs
+        )
+
+    def together(self, computed: Iterable[Computed]) -> tuple[Together, ...]:
+        """Plan each two mods that meet, in both orders, on the trees where they do."""
+        wanted = []
+        for one in computed:
+            meeting = pairs.meeting(self.setting.mods, one.answers)
+            if meeting:
+                wanted.append((one.spec, tuple(Subject(pair) for pair in meeting)))
+        found = self._answers(wanted)
+        return pairs.gather(
+            ((pair.mods[0], pair.mods[1]), spec, cast("PairAnswer", found[spec, pair][1]))
+            for spec, meeting in wanted
+            for pair in meeting
+        )
+
+    def explain(
+        self, cells: Sequence[Cell], wanted: Iterable[Cell]
+    ) -> dict[tuple[str, str], Explanation]:
+        """Explain some cells, by mod and tree; ``cells`` are all, in the order of the releases."""
+        asked: dict[str, list[tuple[Subject, Cell]]] = {}
+        for cell in wanted:
+            before = None if cell.verdict.ok else last_good(cells, cell)
+            since = before.tree if before is not None else None
+            subject = Subject((cell.mod,), show=True, since=since)
+            asked.setdefault(cell.tree, []).append((subject, cell))
+        found = self._answers(
+            [(spec, tuple(subject for subject, _ in of)) for spec, of in asked.items()]
+        )
+        return {
+            (cell.mod, spec): Explanation(cell, *cast("Shown", found[spec, subject][1]))
+            for spec, of in asked.items()
+            for subject, cell in of
+        }
+
+    def _answers(
+        self, wanted: Sequence[tuple[str, tuple[Subject, ...]]]
+    ) -> dict[tuple[str, Subject], tuple[str | None, Said]]:
+        found: dict[tuple[str, Subject], tuple[str | None, Said]] = {}
+        tasks = []
+        for spec, subjects in wanted:
+            known = self.workshop.known(spec, subjects)
+            found.update(((spec, subject), answer) for subject, answer in known.items())
+            unknown = tuple(one for one in subjects if (spec, one) not in found)
+            if unknown:
+                tasks.append(Task(spec, unknown))
+        total = sum(len(subjects) for _, subjects in wanted)
+        if self.progress is not None and tasks:
+            self.progress(len(found), total)
+        for outcome in self.executor(tasks, self.setting) if tasks else ():
+            self._check(outcome)
+            for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True):
+                found[outcome.task.spec, subject] = (outcome.version, answer)
+            if self.progress is not None:
+                self.progress(len(found), total)
+        return found
+
+    def _check(self, outcome: TaskOutcome) -> None:
+        fault = outcome.fault
+        if fault is not None and (fault.of == "mod" or outcome.task.spec in self.named):
+            raise UsageError(fault.message, hint=fault.hint)
+
+
+def cells(mods: Sequence[Mod], computed: Iterable[Computed]) -> tuple[Cell, ...]:
+    """Return the cells of what was computed, tree by tree."""
+    return tuple(
+        cell_of(
+            mod,
+            one.answers[mod.name],
+            version=version,
+            tree=one.spec,
+            # of a tree that nobody could read, and whose name says nothing, too much is better
+            meant=is_meant(mod, version) or (one.version is None and version == "unknown"),
+        )
+        for one in computed
+        for version in (one.version or named_version(one.spec),)
+        for mod in mods
+    )
+
+
+def named_version(spec: str) -> str:
+    """Return the version that the name of a release or of its file has in it, else ``unknown``."""
+    kind, _, name = spec.partition(":")
+    if kind not in {"pypi", "wheel", "sdist"}:
+        return "unknown"
+    file = release_file(os.path.basename(name), "")
+    return file.version if file is not None else (name if kind == "pypi" else "unknown")

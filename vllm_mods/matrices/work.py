@@ -1,0 +1,369 @@
+"""What one worker does: open a tree, and answer for some mods on it.
+
+A worker may be this process, one beside it or one on another machine: tasks, settings and outcomes
+are plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import NamedTuple, cast
+
+from vllm_mods.base import versions
+from vllm_mods.base.cache import Cache
+from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
+from vllm_mods.base.model import Finding, Mod, ModPlan, Tree, Verdict
+from vllm_mods.fit.world import SummaryCache as FitCache
+from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.matrices import explain, pairs
+from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, cell_of, failed, unknown
+from vllm_mods.matrices.cell import Cell
+from vllm_mods.matrices.questions import Recorder
+from vllm_mods.matrices.store import AnswerStore, key_of
+from vllm_mods.placing import scopes
+from vllm_mods.placing.scopes import Scopes
+from vllm_mods.planning import planner
+from vllm_mods.planning.context import PlanContext
+from vllm_mods.planning.origins import Origins
+from vllm_mods.trees.open import open_tree
+from vllm_mods.trees.other_packages import changed
+from vllm_mods.trees.release import Releases
+
+Executor = Callable[[Sequence["Task"], "Setting"], Iterator["TaskOutcome"]]
+"""Answers tasks, wherever and in whatever order."""
+
+
+# Summaries of source files that one process keeps: about 100 MB.
+_SUMMARIES = 4000
+
+
+class Subject(NamedTuple):
+    """What is asked of a tree: one mod, or of two whether they go together.
+
+    With ``show``, what there is to show of one mod, and of what has changed since the tree
+    ``since``, on which it was good.
+    """
+
+    mods: tuple[str, ...]
+    show: bool = False
+    since: str | None = None
+
+
+class Setting(NamedTuple):
+    """What all tasks of a run share.
+
+    ``store`` says whether kept answers may be used and are kept, ``strict`` whether a second reader has
+    to find the same scopes in every file that a mod changes. ``commits`` is where builds are found by
+    the commits that their versions name, ``others`` are versions of distributions to be read beside vLLM.
+    """
+
+    mods: tuple[Mod, ...]
+    cache_dir: str
+    offline: bool = False
+    store: bool = True
+    strict: bool = False
+    commits: str | None = None
+    others: Mapping[str, str] = {}
+
+
+class Task(NamedTuple):
+    """Subjects to answer for on one tree."""
+
+    spec: str
+    subjects: tuple[Subject, ...]
+
+
+class TaskFault(NamedTuple):
+    """``of`` is ``tree`` or ``mod``. An error as data: not every exception survives pickling."""
+
+    of: str
+    message: str
+    hint: str | None
+
+
+class TaskOutcome(NamedTuple):
+    """An answer per subject. ``version`` is vLLM's, as the tree says.
+
+    ``fault`` is what is wrong with the call: a spec that names no tree, or a bad patch of a mod.
+    """
+
+    task: Task
+    version: str | None
+    answers: tuple[Said, ...]
+    fault: TaskFault | None = None
+
+
+class Workshop:
+    """All that one process needs for any number of tasks."""
+
+    def __init__(self, setting: Setting, *, note: Callable[[str], None] | None = None) -> None:
+        self._setting = setting
+        self._mods = {mod.name: mod for mod in setting.mods}
+        self._store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
+        self._keys: dict[Subject, str] = {}
+        self._identities: dict[str, str] = {}
+        self._fit = FitCache()
+        self._note = note
+
+    def known(
+        self, spec: str, subjects: Sequence[Subject]
+    ) -> dict[Subject, tuple[str | None, Said]]:
+        """Return the version and the answer for each subject whose answer is kept, without opening a release."""
+        identity = self._identity(spec)
+        if identity is None:
+            return {}
+        found = {one: self._store.known(self._key(one), identity) for one in subjects}
+        return {one: kept for one, kept in found.items() if kept is not None}
+
+    def run(self, task: Task) -> TaskOutcome:
+        """Answer a task. A tree that cannot be read, or a bad mod, is an outcome too."""
+        try:
+            tree = self.open(task.spec)
+        except VllmModsError as error:
+            fault = TaskFault("tree", error.message, error.hint)
+            return _all(task, _failed(error), fault if isinstance(error, UsageError) else None)
+        try:
+            answers = tuple(self._answer(subject, tree) for subject in task.subjects)
+            return TaskOutcome(task, tree.version, answers)
+        except VllmModsError as error:
+            fault = TaskFault("mod", error.message, error.hint)
+            return _all(task, _failed(error), None if isinstance(error, TreeError) else fault)
+        finally:
+            _close(tree)
+            if len(self._fit.modules) > _SUMMARIES:
+                self._fit.modules.clear()
+
+    @cached_property
+    def releases(self) -> Releases:
+        """The releases of the package index, with one pool of connections."""
+        of = self._setting
+        return Releases(
+            offline=of.offline, cache_dir=of.cache_dir, note=self._note, commits=of.commits
+        )
+
+    @cached_property
+    def origins(self) -> Origins:
+        """The releases that variants were written for."""
+        return Origins(self.releases)
+
+    def sweep(self) -> None:
+        """Drop what the cache has kept for too long."""
+        self._store.sweep()
+
+    def open(self, spec: str) -> Tree:
+        """Open a tree. Raises ``TreeError`` or ``UsageError``."""
+        of = self._setting
+        if spec.startswith("pypi:"):
+            return self.releases.open(spec.removeprefix("pypi:"), named=of.others)
+        return open_tree(
+            spec, offline=of.offline, cache_dir=of.cache_dir, note=self._note, others=of.others
+        )
+
+    def _identity(self, spec: str) -> str | None:
+        """Return the hash that a release is known by; no other kind of tree has one unopened."""
+        kind, _, name = spec.partition(":")
+        if spec not in self._identities:
+            found = self.releases.identity(name) if kind == "pypi" else None
+            if found is None:  # a tree that is opened may have one then
+                return None
+            self._identities[spec] = found
+        return self._identities[spec]
+
+    def _answer(self, subject: Subject, tree: Tree) -> Said:
+        mods = self._needed(subject)
+        key = self._key(subject)
+        identity: str | None = getattr(tree, "identity", None)
+        kept = None if identity is None else self._store.known(key, identity)
+        if kept is not None:
+            return kept[1]
+        tree, ranges = _seen_by(mods, tree)
+        if subject.show:
+            try:
+                shown = self._show(subject, tree)
+            except TreeError:
+                return Shown()  # the cell itself says what cannot be read
+            if subject.since is None or self._identity(subject.since) is not None:
+                self._store.remember(key, shown, tree.version, identity)
+            return shown
+        alike = None if ranges is None else self._store.alike(key, tree, ranges)
+        if alike is not None:
+            self._store.remember(key, alike, tree.version, identity)
+            return alike
+        recorder = Recorder(tree)
+        answer = self._compute(subject, mods, recorder)
+        if isinstance(answer, Answer):
+            answer = answer._replace(packages=tuple(sorted(recorder.packages.items())))
+        if recorder.failure is None and not self.origins.missed:
+            # what is said of two mods may have the version in it
+            known = ranges if len(subject.mods) == 1 else None
+            asked = recorder.questions()
+            self._store.put(key, answer, tree, identity=identity, asked=asked, ranges=known)
+        elif isinstance(recorder.failure, Unreachable):
+            return _of(subject, _failed(recorder.failure))
+        return answer
+
+    def _show(self, subject: Subject, tree: Tree) -> Shown:
+        """Explain a cell, with whatever trees can be read now."""
+        mod = self._mods[subject.mods[0]]
+
+        def cell_on(there: Tree) -> Cell:
+            answer = cast("Answer", self._answer(Subject(subject.mods), there))
+            version = there.version or "unknown"
+            return cell_of(mod, answer, version=version, tree=there.spec, meant=True)
+
+        cell = cell_on(tree)
+        if subject.since is None:
+            return explain.explain(mod, cell, tree, None)
+        old = self.open(subject.since)
+        try:
+            seen, _ = _seen_by((mod,), old)
+            return explain.explain(mod, cell, tree, explain.Before(cell_on(old), seen))
+        finally:
+            _close(old)
+
+    def _compute(self, subject: Subject, mods: tuple[Mod, ...], tree: Tree) -> Said:
+        try:
+            if len(subject.mods) == 2:
+                one, other = (self._mods[name] for name in subject.mods)
+                return pairs.judge(one, other, mods, tree, self._fit)
+            there = _receipt(tree)
+            whole = planner.plan(mods, tree, receipt=there, cache=self._fit, origin=self.origins)
+        except TreeError as error:
+            return _of(subject, _failed(error))
+        mine = next(one for one in whole.mods if one.mod.name == subject.mods[0])
+        if self._setting.strict:
+            mine = second_reading(mine)
+        return answer_of(mine)
+
+    def _needed(self, subject: Subject) -> tuple[Mod, ...]:
+        """Return the mods of a subject behind those that they require."""
+        needed: dict[str, Mod] = {}
+
+        def take(name: str) -> None:
+            for required in self._mods[name].requires:
+                take(required)
+            needed[name] = self._mods[name]
+
+        for name in subject.mods:
+            take(name)
+        return tuple(needed.values())
+
+    def _yanked(self, packages: Iterable[str]) -> Iterator[str]:
+        """Yield the files that have been taken back of other distributions: what a release took is another then."""
+        for name in sorted(packages):
+            with suppress(TreeError):
+                files = self.releases.of(name).files()
+                yield from (file.filename for file in files if file.yanked is not None)
+
+    def _key(self, subject: Subject) -> str:
+        if subject not in self._keys:
+            # a mod that another one requires and the pair of both are different subjects
+            key = f"{key_of(self._needed(subject))} {' '.join(subject.mods)}"
+            key += " strict" * self._setting.strict
+            others = self._setting.others
+            mods = self._needed(subject)
+            asked = changed(mods) if others else ()
+            key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
+            packages = {one.package for mod in mods for one in mod.variants if one.package}
+            key += "".join(f" without {name}" for name in self._yanked(packages))
+            if subject.show:
+                since = "" if subject.since is None else self._identity(subject.since)
+                key += f" since {since}"
+            self._keys[subject] = key
+        return self._keys[subject]
+
+
+def second_reading(planned: ModPlan) -> ModPlan:
+    """Return a plan as it is, or unreadable where LibCST finds other scopes in a file of it than ``ast``."""
+    differ = "the two readers of Python find other classes and functions in what"
+    found = [
+        Finding("scopes-differ", f"{change.path}: {differ} {what}", path=change.path)
+        for change in planned.changes
+        if change.path.endswith((".py", ".pyi"))
+        for data, what in ((change.before, "is there"), (change.after, "the mod makes of it"))
+        if data is not None
+        and _places(scopes.read_scopes, data) != _places(scopes.read_strictly, data)
+    ]
+    if not found:
+        return planned
+    return planned._replace(
+        verdict=Verdict.UNREADABLE, findings=(*found, *planned.findings), changes=(), hunks=()
+    )
+
+
+def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, ...]] | None:
+    """Return kind, name and lines of every scope; None for what the reader cannot read."""
+    try:
+        return [one[:5] for one in read(data).scopes]
+    except scopes.UnparsableError:
+        return None
+
+
+def dead(task: Task, why: str) -> TaskOutcome:
+    """Return the outcome of a task whose worker died with it."""
+    return _all(task, failed("not-computed", why, computed=False))
+
+
+def is_meant(mod: Mod, version: str | None) -> bool:
+    """Tell whether the range of one of the mod's variants names this version."""
+    return any(versions.in_range(version, variant.vllm) for variant in mod.variants)
+
+
+def _receipt(tree: Tree) -> Receipt | None:
+    """Return what was applied to a tree by this tool. Raises ``TreeError`` for a damaged receipt."""
+    raw = None if tree.pristine else tree.read(receipt.RECEIPT)
+    try:
+        return None if raw is None else receipt.parse(raw)
+    except Refused as error:
+        raise TreeError(error.message, hint=error.hint) from error
+
+
+def _seen_by(mods: Sequence[Mod], tree: Tree) -> tuple[Tree, str | None]:
+    """Return a tree as if no other mod had asked it anything, and ``_ranges``, None where the tree cannot tell."""
+    apart = getattr(tree, "apart", None)
+    seen: Tree = tree if apart is None else apart()
+    try:
+        return seen, _ranges(mods, seen)
+    except TreeError:
+        return seen, None  # the plan will meet the same error, and has the words for it
+
+
+def _ranges(mods: Sequence[Mod], tree: Tree) -> str:
+    """Return, as a text, all that a plan takes from a tree's version: the variants meant for it, or nearest."""
+    context = PlanContext(tree, None, planner.WORKSPACE, None)
+    said = ["versioned" if tree.version else repr(tree.version)]
+    for mod in mods:
+        context.take_lock(mod)
+        # what is beside it is a question; a note may be of the range of vLLM alone
+        said += [f"{context.is_for_vllm(mod, one)}" for one in mod.variants]
+        said += [one.id for one in context.nearest(mod)]
+    return f"ranges {' '.join(said)}"
+
+
+def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:
+    """Return one answer for every subject of a task."""
+    answers = tuple(_of(subject, answer) for subject in task.subjects)
+    return TaskOutcome(task, None, answers, fault)
+
+
+def _of(subject: Subject, answer: Answer) -> Said:
+    """Return what a failure says of a subject; of two mods there is nothing to say then."""
+    if subject.show:
+        return Shown()
+    return answer if len(subject.mods) == 1 else unknown(answer)
+
+
+def _close(tree: Tree) -> None:
+    """Give back what a tree holds (a container, a mount), if anything."""
+    close = getattr(tree, "close", None)
+    if close is not None:
+        close()
+
+
+def _failed(error: VllmModsError) -> Answer:
+    words = f"{error.message}; {error.hint}" if error.hint else error.message
+    computed = not isinstance(error, Unreachable)
+    return failed("unreadable" if computed else "not-computed", words, computed=computed)

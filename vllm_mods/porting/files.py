@@ -1,0 +1,116 @@
+"""A variant's changes to files, carried over to a tree, each to the file that it is in there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base.model import FileChange, Tree
+from vllm_mods.porting import follow, outline, splitting, structure, text
+from vllm_mods.porting.follow import Followed
+from vllm_mods.porting.structure import MergeProblem
+from vllm_mods.porting.text import Ported
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import CommitHistory
+
+
+class FilePort(NamedTuple):
+    """One file: ``path`` in the base, ``new_path`` and ``before`` in the target.
+
+    ``before`` is None for a file that the mod makes, or that the target has not got.
+    """
+
+    path: str
+    new_path: str
+    before: bytes | None
+    ported: Ported
+    followed: tuple[Followed, ...] = ()
+
+    @property
+    def carried(self) -> bool:
+        """Whether the target has the change already."""
+        return self.ported.text is not None and self.ported.text == self.before
+
+
+def port(
+    changes: Iterable[FileChange],
+    tree: Tree,
+    base: Tree | None = None,
+    history: CommitHistory | None = None,
+) -> tuple[FilePort, ...]:
+    """Carry changes of ``base`` over to a tree, one of a file that was split to each file that it is now.
+
+    Raises ``TreeError`` for a file that cannot be read.
+    """
+    return tuple(one for change in changes for one in _file(change, tree, base, history))
+
+
+def _file(
+    change: FileChange, tree: Tree, base: Tree | None, history: CommitHistory | None
+) -> list[FilePort]:
+    path, there = change.path, tree.read(change.path)
+    if change.before is None or change.after is None:
+        return [_whole(change, there)]
+    names = _tops(change.before, change.after)
+    stay: set[str] = set()
+    if there is not None:
+        done = _port(change, there, path)
+        lost = [problem for problem in done.ported.problems if problem.code == "gone"]
+        if not lost:
+            return [done]
+        gone = {problem.scope.split(".")[0] for problem in lost}
+        names, stay = gone, names - gone
+    else:
+        message = f"the target has no {path}, and nothing says what became of it"
+        problem = MergeProblem("file-gone", "", message)
+        done = FilePort(path, path, None, Ported(None, [], (problem,)))
+    homes = (
+        follow.homes(tree, path, change.before, names, (base, history)) if names or history else {}
+    )
+    if not homes:
+        return [done]
+    groups = [*homes.values(), *([frozenset(stay)] if stay else [])]
+    texts = [change.after]
+    if len(groups) > 1:
+        texts = splitting.parts(change.before, change.after, groups) or []
+    found = [
+        _port(change._replace(after=text), home.data, home.path)._replace(
+            path=path, followed=(home.followed,)
+        )
+        for home, text in zip(homes, texts, strict=False)
+    ]
+    if stay and there is not None and texts:
+        found.append(_port(change._replace(after=texts[-1]), there, path))
+    return found or [done]
+
+
+def _port(change: FileChange, there: bytes, path: str) -> FilePort:
+    assert change.before is not None  # noqa: S101  (the caller has looked)
+    assert change.after is not None  # noqa: S101
+    python = path.endswith((".py", ".pyi"))
+    ported = text.port(change.before, change.after, there, python=python)
+    return FilePort(change.path, path, there, ported)
+
+
+def _whole(change: FileChange, there: bytes | None) -> FilePort:
+    """Carry over a file that the mod makes or removes."""
+    path = change.path
+    if there == change.before:
+        ported = Ported(change.after or b"", [], proof="file")
+    elif there == change.after:
+        ported = Ported(there or b"", [], proof="file")
+    else:
+        code = "both-add" if change.before is None else "removed"
+        what = "makes" if change.before is None else "removes"
+        message = f"the mod {what} {path}, and the target has it with other bytes"
+        ported = Ported(None, [], (MergeProblem(code, "", message),))
+    return FilePort(path, path, there, ported)
+
+
+def _tops(before: bytes, after: bytes) -> set[str]:
+    """Return the top-level definitions that a change is in."""
+    old, new = outline.read(before), outline.read(after)
+    if old is None or new is None:
+        return set()
+    return {scope.split(".")[0] for scope in structure.touched(old, new) if scope}

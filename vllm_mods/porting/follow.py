@@ -1,0 +1,201 @@
+"""Where the target has what a mod changes: another file, another name, another place in the file.
+
+By definition first, then by likeness, and never without saying so: whoever ports reads what was
+followed, with how much of the old text the new place still has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base import line_diff
+from vllm_mods.base.model import Tree
+from vllm_mods.placing import relocation
+from vllm_mods.porting import outline
+from vllm_mods.porting.outline import Outline
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import CommitHistory
+
+_LIKE = 0.5
+"""How much of a definition has to be there under another name for it to be the same one."""
+_AHEAD = 0.15
+"""By how much it has to be more alike than the next one."""
+
+
+class Followed(NamedTuple):
+    """Something that is elsewhere by now: places as ``path: dotted.scope``, ``likeness`` 0 to 1.
+
+    ``commit`` is that of upstream's history which moved it, ``""`` where likeness alone says so.
+    """
+
+    old: str
+    new: str
+    likeness: float
+    commit: str = ""
+
+    @property
+    def how(self) -> str:
+        """What says so."""
+        return f"{self.likeness:.0%} alike" + (f"; upstream's {self.commit}" if self.commit else "")
+
+
+class Home(NamedTuple):
+    """The file of the target that holds what another file held."""
+
+    path: str
+    data: bytes
+    followed: Followed
+
+
+def homes(
+    tree: Tree,
+    path: str,
+    base: bytes,
+    names: Collection[str],
+    between: tuple[Tree | None, CommitHistory | None],
+) -> dict[Home, frozenset[str]]:
+    """Find the files that ``path`` became, each with those of ``names`` that it defines.
+
+    ``between`` are the tree that ``base`` is from and upstream's history since. By history where there is one and it says so, by likeness otherwise; empty unless each name has one place.
+    """
+    old, history = between
+    moved = {name: _by_history(tree, path, base, name, history) for name in names or ("",)}
+    if None in moved.values() and names:
+        whole = home(tree, path, base, sorted(names), old)
+        if whole is not None and not any(moved.values()):
+            return {whole: frozenset(names)}
+        for name in [name for name, one in moved.items() if one is None]:
+            moved[name] = home(tree, path, base, [name], old)
+    found: dict[Home, frozenset[str]] = {}
+    for name, one in sorted(moved.items()):
+        if one is None:
+            return {}
+        same = next((other for other in found if other.path == one.path), one)
+        found[same] = found.get(same, frozenset()) | {name}
+    return found
+
+
+def _by_history(
+    tree: Tree, path: str, base: bytes, name: str, history: CommitHistory | None
+) -> Home | None:
+    """Return the file that upstream's commits put a definition, or without a name the file itself, into."""
+    if history is None:
+        return None
+    moved = (history.definition(path, name) if name else None) or history.file(path)
+    data = None if moved is None else tree.read(moved.path)
+    if moved is None or data is None:
+        return None
+    before, after = outline.read(base), outline.read(data)
+    if name:
+        was, now = (one and definition(one, name) for one in (before, after))
+        if was is None or now is None:
+            return None
+        score = likeness(was, now)
+    else:
+        score = _share(base.split(b"\n"), data.split(b"\n"))
+    return Home(moved.path, data, Followed(path, moved.path, score, moved.commit.named))
+
+
+def home(
+    tree: Tree, path: str, base: bytes, names: Sequence[str], old: Tree | None = None
+) -> Home | None:
+    """Find the file that ``path`` became: it defines all of ``names``, and most like it.
+
+    ``names`` are top-level definitions, ``old`` is the tree that ``base`` is from. None if there is none, or two are as good.
+    """
+    before = outline.read(base)
+    wanted = {one.name: one for one in before.inner if one.name in names} if before else {}
+    found = []
+    for other in relocation.defining(tree, path, tuple(wanted), old):
+        data = tree.read(other) or b""
+        after = outline.read(data)
+        there = {one.name: one for one in after.inner} if after is not None else {}
+        if wanted and wanted.keys() <= there.keys():
+            score = sum(likeness(one, there[name]) for name, one in wanted.items()) / len(wanted)
+            found.append(Home(other, data, Followed(path, other, score)))
+    found.sort(key=lambda one: -one.followed.likeness)
+    return found[0] if _is_one([one.followed.likeness for one in found], _LIKE / 2) else None
+
+
+def _is_one(scores: Sequence[float], least: float) -> bool:
+    """Tell whether the first of some likenesses, the greatest first, is enough and ahead of the next one."""
+    if not scores or scores[0] < least:
+        return False
+    return len(scores) == 1 or scores[0] - scores[1] >= _AHEAD
+
+
+def with_names(one: Outline, chain: tuple[str, ...], key: str) -> Outline:
+    """Give the definition at the end of a chain the key of another."""
+    first, rest = chain[0], chain[1:]
+    if not rest:
+        marks = {outline.mark(first): outline.mark(key)}
+        return one._replace(
+            lines=tuple(marks.get(line, line) for line in one.lines),
+            inner=tuple(i._replace(key=key) if i.key == first else i for i in one.inner),
+        )
+    inner = tuple(with_names(i, rest, key) if i.key == first else i for i in one.inner)
+    return one._replace(inner=inner)
+
+
+def likeness(one: Outline, other: Outline) -> float:
+    """Return the share of lines, without those that say nothing, that two definitions have in common."""
+    return _share(*(list(side.flat())[1:] for side in (one, other)))
+
+
+def _share(one: Iterable[bytes], other: Iterable[bytes]) -> float:
+    mine, theirs = ([line.strip() for line in side if line.strip()] for side in (one, other))
+    if not mine or not theirs:
+        return 0.0
+    return 2 * len(line_diff.matching(mine, theirs)) / (len(mine) + len(theirs))
+
+
+def renamed(
+    base: Outline, ours: Outline, theirs: Outline, chain: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Followed]]:
+    """Find definitions that the mod changes and the target has under another name in the same place.
+
+    Yields for each the chain of keys that leads there, its own last, and where it is:
+    ``new`` is the key of the target's.
+    """
+    mine = {one.key: one for one in ours.inner}
+    there = {one.key: one for one in theirs.inner}
+    known = {one.key for one in base.inner}
+    for one in base.inner:
+        if one.key not in mine or mine[one.key].text() == one.text():
+            continue
+        if one.key in there:
+            yield from renamed(one, mine[one.key], there[one.key], (*chain, one.key))
+            continue
+        if any(other.name == one.name for other in theirs.inner):
+            continue  # several of that name, in one of the two
+        kind = _kind(one)
+        new = [other for key, other in there.items() if key not in known and _kind(other) == kind]
+        scores = sorted(((likeness(one, other), other.key) for other in new), reverse=True)
+        if _is_one([score for score, _ in scores], _LIKE):
+            score, key = scores[0]
+            yield (*chain, one.key), Followed(one.key, key, score)
+
+
+def _kind(one: Outline) -> bytes:
+    head = next((line.split() for line in one.lines if not line.lstrip().startswith(b"@")), [])
+    return b"class" if head[:1] == [b"class"] else b"def"
+
+
+def definition(one: Outline, scope: str) -> Outline | None:
+    """Return the one definition with a dotted chain, None if there is none or there are several."""
+    found = [one]
+    for name in scope.split("."):
+        found = [inner for outer in found for inner in outer.inner if inner.name == name]
+    return found[0] if len(found) == 1 else None
+
+
+def named(one: Outline, name: str, scope: str = "") -> list[tuple[str, Outline]]:
+    """Return every definition of a name, with its dotted chain."""
+    found = []
+    for inner in one.inner:
+        chain = outline.within(scope, inner.name)
+        found += [(chain, inner)] if inner.name == name else []
+        found += named(inner, name, chain)
+    return found

@@ -1,0 +1,259 @@
+"""Whether the order of two groups of statements could matter, and what a new way out leaves out. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import line_diff
+from vllm_mods.formats import syntax_tree
+from vllm_mods.porting.outline import within
+
+Place = tuple[str, ...]
+"""What can be bound: ``("self", "a")``, ``("x", "'key'")``; ``*`` is any."""
+
+_EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+_EXIT_WORDS = (b"return", b"raise", b"break", b"continue")
+_LEAVES = (*_EXITS, ast.Yield, ast.YieldFrom, ast.Await)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_NAMED = (*_SCOPES, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+_OWN = {("self",), ("cls",)}
+_QUIET = {"logger", "logging", "warnings", "print", "super()"}
+"""Roots of calls that change nothing that a neighbour could see."""
+
+
+class _Effect(NamedTuple):
+    """A place that a call made for its effect may change, and what is called."""
+
+    place: Place
+    called: Place
+
+
+class _Exit(NamedTuple):
+    """A statement that leaves a function or a loop, what then does not run, and what the mod itself makes."""
+
+    leaf: ast.stmt
+    rest: list[ast.stmt]
+    mine: set[Place]
+
+
+class Skipped(NamedTuple):
+    """A function that the mod leaves earlier, by ``line``, and what the target has made behind that since."""
+
+    scope: str
+    line: int
+    names: tuple[str, ...]
+
+
+def holds(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
+    """Tell whether the first may go before the second, of which nothing knew it.
+
+    Neither binds, nor changes by a call made for that, what the other reads; both bind one thing only
+    where the first leaves the function after that; the second cannot leave it.
+    """
+    if any(isinstance(node, _LEAVES) for node in _walked(second)):
+        return False
+    if _changes(first, second) or _changes(second, first):
+        return False
+    stays = list(_bound(_walked(first, leaving=False)))
+    return not any(_meet(one, other) for one in stays for other in _bound(_walked(second)))
+
+
+def lacks(
+    gone: Sequence[ast.stmt], instead: Sequence[ast.stmt], new: ast.stmt, old: ast.stmt | None
+) -> bool:
+    """Tell whether a statement has come to read what went with some, and which those made since do not bind."""
+    lost = set(_bound(_walked(gone))) - set(_bound(_walked(instead)))
+    reads = set(_read([new])) - set(_read([old] if old is not None else []))
+    return any(_meet(one, other) for one in lost for other in reads)
+
+
+def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[Skipped]:
+    """Yield where what the mod adds to the target leaves a function before what this makes there since the base.
+
+    That is an attribute, an element, a global or a call made for its effect, which others may count on
+    by now; of a loop it is a name too. Other names end with the function.
+    """
+    found = list(_exits_of(theirs, merged))
+    meant = dict(_exits_of(base, ours)) if found else {}
+    for scope, exits in found:
+        known = meant.get(scope, [])
+        for n, (leaf, rest, mine) in enumerate(exits):
+            old = _made(known[n].rest) if len(known) == len(exits) else set[Place]()
+            lost = {
+                place
+                for place in _made(rest) - old - mine
+                if not isinstance(leaf, ast.Return) or len(place) > 1 or place[0].endswith("()")
+            }
+            if lost:
+                names = sorted(".".join(place) for place in lost)
+                yield Skipped(scope, leaf.lineno, tuple(names))
+
+
+def _exits_of(before: bytes, after: bytes) -> Iterator[tuple[str, list[_Exit]]]:
+    """Yield the functions of a file with the ways out of them that another text of it had not got."""
+    texts = [line_diff.split(one) for one in (before, after)]
+    added = {n + 1 for _, _, k, m in line_diff.changes(*texts) for n in range(k, m)}
+    leaves = any(word in texts[1][n - 1] for n in added for word in _EXIT_WORDS)
+    module = syntax_tree.module(after) if leaves else None
+    for scope, node in _functions(module):
+        ways = list(_exits(node.body, added, (), ()))
+        if ways:
+            own = [one for one in _walked(node.body) if getattr(one, "lineno", 0) in added]
+            mine = _made(own)
+            yield scope, [_Exit(leaf, rest, mine) for leaf, rest in ways]
+
+
+def _functions(
+    node: ast.AST | None, scope: str = ""
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for child in () if node is None else ast.iter_child_nodes(node):
+        if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            continue
+        name = scope
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            name = within(scope, child.name)
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield name, child
+        yield from _functions(child, name)
+
+
+def _made(nodes: Sequence[ast.AST]) -> set[Place]:
+    """Return what is bound, and by ``name()`` the calls made for their effect."""
+    walked = list(_walked(nodes))
+    calls = {(f"{'.'.join(called)}()",) for called, _ in _called(walked)}
+    shared = {
+        name for one in walked if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names
+    }
+    bound = {(*one, "global") if one[0] in shared else one for one in _bound(walked)}
+    return bound | calls
+
+
+def _exits(
+    body: Sequence[ast.stmt],
+    lines: set[int],
+    after: Sequence[ast.stmt],
+    in_loop: Sequence[ast.stmt],
+) -> Iterator[tuple[ast.stmt, list[ast.stmt]]]:
+    """Yield what leaves a function or a loop on some lines, with what then does not run."""
+    for n, one in enumerate(body):
+        rest = [*body[n + 1 :], *after]
+        inside = [*body[n + 1 :], *in_loop]
+        if isinstance(one, _EXITS) and one.lineno in lines:
+            yield one, inside if isinstance(one, ast.Break | ast.Continue) else rest
+        if isinstance(one, _SCOPES):
+            continue
+        if isinstance(one, ast.For | ast.AsyncFor | ast.While):
+            inside = []
+        for holder in (one, *getattr(one, "handlers", ()), *getattr(one, "cases", ())):
+            for name in ("body", "orelse", "finalbody"):
+                yield from _exits(getattr(holder, name, ()), lines, rest, inside)
+
+
+def _walked(nodes: Sequence[ast.AST], *, leaving: bool = True) -> Iterator[ast.AST]:
+    """Yield the nodes that run with a block: not what is in functions and classes.
+
+    Without ``leaving``, not what is in blocks that end the function.
+    """
+    for node in nodes:
+        yield node
+        if isinstance(node, _SCOPES):
+            continue
+        for _, value in ast.iter_fields(node):
+            inner = value if isinstance(value, list) else [value]
+            ends = bool(inner) and isinstance(inner[-1], ast.Return | ast.Raise)
+            if leaving or not ends:
+                yield from _walked(
+                    [one for one in inner if isinstance(one, ast.AST)], leaving=leaving
+                )
+
+
+def _meet(one: Place, other: Place) -> bool:
+    """Tell whether two places may be the same, or one of them in the other."""
+    return all(a == b or "*" in {a, b} for a, b in zip(one, other, strict=False))
+
+
+def _place(node: ast.AST) -> Place:
+    """Return the place that an expression names, by its text where it is that of no name."""
+    if isinstance(node, ast.Name):
+        return (node.id,)
+    if isinstance(node, ast.Attribute):
+        return (*_place(node.value), node.attr)
+    if isinstance(node, ast.Subscript):
+        key = node.slice
+        known = isinstance(key, ast.Constant) and isinstance(key.value, str)
+        return (*_place(node.value), ast.unparse(key) if known else "*")
+    return (ast.unparse(node),)
+
+
+def _bound(nodes: Iterable[ast.AST]) -> Iterator[Place]:
+    for node in nodes:
+        yield from _bound_by(node)
+
+
+def _bound_by(node: ast.AST) -> Iterator[Place]:
+    names: Iterable[str | None] = ()
+    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+        if not isinstance(node.ctx, ast.Load):
+            yield _place(node)
+    elif isinstance(node, ast.alias):
+        names = [(node.asname or node.name).split(".")[0]]
+    elif isinstance(node, ast.MatchMapping):
+        names = [node.rest]
+    elif isinstance(node, ast.Global | ast.Nonlocal):
+        names = node.names
+    elif isinstance(node, _NAMED):
+        outer = (one for one in ast.walk(node) if isinstance(one, ast.Global | ast.Nonlocal))
+        names = [getattr(node, "name", None), *(name for one in outer for name in one.names)]
+    yield from ((name,) for name in names if name)
+
+
+def _called(nodes: Iterable[ast.AST]) -> Iterator[tuple[Place, ast.Call]]:
+    """Yield the calls whose value nobody wants: they are made for what they change."""
+    for node in nodes:
+        call = node.value if isinstance(node, ast.Expr) else None
+        call = call.value if isinstance(call, ast.Await) else call
+        if isinstance(call, ast.Call):
+            called = _place(call.func)
+            if called[0] not in _QUIET:
+                yield called, call
+
+
+def _changes(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
+    """Tell whether one group may change what another reads."""
+    walked = list(_walked(first))
+    effects = [_Effect(place, ()) for place in _bound(walked)]
+    for called, call in _called(walked):
+        given = [*call.args, *(one.value for one in call.keywords)]
+        places = [
+            called[:-1],
+            *(_place(one) for one in given if isinstance(one, ast.Name | ast.Attribute)),
+        ]
+        effects += [_Effect(place, called) for place in places if place and place not in _OWN]
+    reads = set(_read(second))
+    return any(
+        _meet(one.place, read) and read != one.called
+        for one in effects
+        for read in reads
+        if not (read in _OWN and len(one.place) > 1)
+    )
+
+
+def _read(nodes: Iterable[ast.AST]) -> Iterator[Place]:
+    """Yield what is read, in functions and classes too."""
+    for node in nodes:
+        if isinstance(node, ast.AugAssign):
+            yield _place(node.target)
+        if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+            yield from _read(ast.iter_child_nodes(node))
+            continue
+        if isinstance(node.ctx, ast.Load):
+            yield _place(node)
+        inner: ast.AST = node
+        while isinstance(inner, ast.Attribute | ast.Subscript):
+            if isinstance(inner, ast.Subscript):
+                yield from _read([inner.slice])
+            inner = inner.value
+        if not isinstance(inner, ast.Name):
+            yield from _read([inner])

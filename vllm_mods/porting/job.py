@@ -1,0 +1,223 @@
+"""One variant ported to one tree, from reading its base to the verdict on what came out. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
+from vllm_mods.formats import diff_writer
+from vllm_mods.library import mod_folder
+from vllm_mods.planning import planner
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.porting import files, repair, successors, variant
+from vllm_mods.porting.files import FilePort
+from vllm_mods.porting.follow import Followed
+from vllm_mods.porting.variant import NewVariant
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import Upstream
+
+_ROUNDS = 4
+"""How often fit is asked again: what is put right may show what is behind it."""
+
+
+class Job(NamedTuple):
+    """What is to be ported: a variant of a mod from its base to a target, and what to call it.
+
+    ``base`` is None for a port that a person has finished; ``base_version`` is what it was. ``vllm``
+    is the range that the new variant states, ``roots`` are the library's folders; ``unwritten`` are
+    files of the mod that are not on disk yet; with ``repair``, what fit finds wrong is put right where
+    there is one way to. ``upstream`` is a clone of upstream's repository to be followed, or None;
+    ``others`` are the versions of other packages that were named to be beside the target.
+    """
+
+    mod: Mod
+    variant: Variant
+    base: Tree | None
+    base_version: str
+    target: Tree
+    name: str
+    vllm: str
+    roots: Sequence[str]
+    unwritten: Mapping[str, bytes] = MappingProxyType({})
+    repair: bool = True
+    upstream: Upstream | None = None
+    others: tuple[tuple[str, str], ...] = ()
+
+    def ported(
+        self, changes: Iterable[FileChange], target: Tree, base: Tree
+    ) -> tuple[FilePort, ...]:
+        """Carry changes of one tree over to another. Raises as ``files.port`` does."""
+        history = None if self.upstream is None else self.upstream.known(base, target)
+        return files.port(changes, target, base, history)
+
+    @property
+    def told(self) -> str:
+        """What the manifest says of where the variant comes from."""
+        return f"Ported from `{self.variant.id}` (vLLM {self.base_version}) to vLLM {self.target_version}."
+
+    @property
+    def target_version(self) -> str:
+        """The version of the target, or what it was named."""
+        return self.target.version or self.target.spec
+
+
+class PortOutcome(NamedTuple):
+    """What came out. ``new`` is None where something clashes, or the target has the change already.
+
+    ``cuts`` are what ``new`` changes in the target, ``repaired`` says what of that no merge
+    gave. ``steps`` are the versions between that it was carried over, as far as that went without a person;
+    ``moved`` says which file of the base one of the last of these was.
+    """
+
+    job: Job
+    changes: tuple[FileChange, ...]
+    files: tuple[FilePort, ...]
+    new: NewVariant | None
+    followed: tuple[Followed, ...]
+    cuts: tuple[FileChange, ...] = ()
+    repaired: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    moved: Mapping[str, str] = MappingProxyType({})
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything was merged."""
+        return all(one.ported.text is not None for one in self.files)
+
+    @property
+    def carried(self) -> bool:
+        """Whether the target has everything already."""
+        return bool(self.files) and all(one.carried for one in self.files)
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is a variant, and the target takes it."""
+        return self.new is not None and self.new.planned.verdict.writes
+
+    @property
+    def left(self) -> bool:
+        """Whether something is left to a person: what clashes, or what was merged and would not work."""
+        return not self.clean if self.new is None else not self.new.planned.verdict.ok
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """The files of the target that the mod removes."""
+        gone = {one.path for one in self.changes if one.after is None}
+        return tuple(
+            one.new_path
+            for one in self.files
+            if one.path in gone and one.before is not None and one.ported.text is not None
+        )
+
+    @property
+    def homes(self) -> dict[str, str]:
+        """The file of the base that each file of the target was."""
+        return {one.new_path: self.moved.get(one.path, one.path) for one in self.files}
+
+
+def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
+    """Port a variant; where that leaves something to a person, over the trees ``between``, in their order.
+
+    Raises ``Refused`` for a base that is not the one it was written for, ``TreeError`` for a tree that
+    cannot be read.
+    """
+    assert job.base is not None  # noqa: S101  (only `finish` does without)
+    changes = variant.changes_of(job.mod, job.variant, job.base)
+    variant.check_base(job.mod, job.variant, changes, job.base)
+    outcome = _ported(job, changes, job.base)
+    if not outcome.left:
+        return outcome
+    steps: tuple[str, ...] = ()
+    moved = {change.path: change.path for change in changes}
+    before = job.base
+    for tree in between():
+        ports = job.ported(changes, tree, before)
+        if any(one.ported.text is None for one in ports):
+            return outcome._replace(steps=steps)
+        changes = tuple(_cuts(changes, ports))
+        moved = {one.new_path: moved[one.path] for one in ports}
+        steps += (tree.version or tree.spec,)
+        before = tree
+    stepped = _ported(job, changes, before, moved) if steps else outcome
+    return (outcome if stepped.left else stepped)._replace(steps=steps)
+
+
+def _cuts(changes: Iterable[FileChange], ports: Iterable[FilePort]) -> Iterator[FileChange]:
+    removed = {change.path for change in changes if change.after is None}
+    for one in ports:
+        gone = one.path in removed and one.ported.text is not None
+        yield FileChange(one.new_path, one.before, None if gone else one.ported.text)
+
+
+def _ported(
+    job: Job,
+    changes: tuple[FileChange, ...],
+    base: Tree,
+    moved: Mapping[str, str] = MappingProxyType({}),
+) -> PortOutcome:
+    ports = job.ported(changes, job.target, base)
+    followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
+    outcome = PortOutcome(job, changes, ports, None, followed, moved=moved)
+    brings = bool(job.variant.overlay or job.variant.templates)
+    if not outcome.clean or (outcome.carried and not brings):
+        return outcome
+    cuts = tuple(_cuts(changes, ports))
+    outcome = outcome._replace(new=finish(job, cuts, outcome.homes), cuts=cuts)
+    return _repaired(outcome) if job.repair else outcome
+
+
+def _repaired(outcome: PortOutcome) -> PortOutcome:
+    """Put right what fit finds wrong, where there is one way only; what would not work even so stays as it was."""
+    job, base = outcome.job, outcome.job.base
+    found = outcome
+    for _ in range(_ROUNDS):
+        new = found.new
+        if new is None or base is None or new.planned.verdict is not Verdict.UNFIT:
+            break
+        findings = new.planned.findings
+        named = successors.follow(found.cuts, findings, base, job.target)
+        done = repair.overrides(named.cuts, findings, base, job.target)
+        if done.cuts == found.cuts:
+            break
+        told = (*found.repaired, *named.told, *done.told)
+        found = found._replace(
+            new=finish(job, done.cuts, outcome.homes, told),
+            cuts=done.cuts,
+            repaired=told,
+        )
+    return found if found.fits else outcome
+
+
+def finish(
+    job: Job, cuts: Sequence[FileChange], homes: Mapping[str, str], told: Sequence[str] = ()
+) -> NewVariant:
+    """Make the variant out of finished files, and plan it on the target.
+
+    The patches get more context until every hunk has one proven place; what the plan says then is
+    for the caller to judge. ``homes`` says of a file of the target which one of the base it was;
+    what was ``told`` of repairs stands above the first patch.
+    """
+    made: NewVariant | None = None
+    package = job.variant.package
+    version = LayeredTree(job.target).package(package) if package else None
+    beside = {} if version is None else {"package": package, "version": f"=={version}"}
+    for context in diff_writer.CONTEXTS:
+        patches = variant.patches(job.variant, cuts, job.name, context, homes)
+        if told:
+            first = next(iter(patches))
+            said = "".join(f"Repaired by port: {one}\n" for one in told)
+            patches[first] = said.encode() + patches[first]
+        block = {"id": job.name, "vllm": job.vllm, "patches": list(patches), **beside}
+        manifest = variant.manifest(job.mod, job.variant, block, job.told)
+        files = {**job.unwritten, **patches, mod_folder.MANIFEST: manifest}
+        new = variant.loaded(job.mod, files, job.roots)
+        (own,) = (one for one in new.variants if one.id == job.name)
+        planned = planner.plan_alone(new, job.target, own)
+        made = NewVariant(new, files, planned)
+        if planned.verdict != "misplaced":
+            break
+    assert made is not None  # noqa: S101  (there are contexts)
+    return made

@@ -1,0 +1,140 @@
+"""What fit finds wrong with a port and one thing alone puts right. Never without saying so.
+
+A method of the mod that overrides one of the tree, which has got optional parameters since: the override
+gets them too, and passes them on to what it overrides. What it does with them is for a person to say.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import line_diff
+from vllm_mods.base.model import FileChange, Finding, Tree
+from vllm_mods.fit.overrides import Override, overrides_of
+from vllm_mods.fit.search import classes_in
+from vllm_mods.fit.shapes import Kind
+from vllm_mods.fit.world import SummaryCache, World
+from vllm_mods.formats import syntax_tree
+from vllm_mods.porting import callers
+
+NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
+
+
+class Repair(NamedTuple):
+    """Files as they are repaired, and what was done, in words."""
+
+    cuts: tuple[FileChange, ...]
+    told: tuple[str, ...]
+
+
+def overrides(
+    cuts: Sequence[FileChange], findings: Sequence[Finding], base: Tree, target: Tree
+) -> Repair:
+    """Give overrides the optional parameters that what they override has got since the base.
+
+    Nothing is done where a parameter has no plain default, or the override did not have all of the
+    base's. Raises ``TreeError`` for a tree that cannot be read.
+    """
+    cache = SummaryCache()
+    after = World(target, {cut.path: cut.after for cut in cuts}, cache)
+    before = World(base, {}, cache)
+    told: list[str] = []
+    edited: list[FileChange] = []
+    for cut in cuts:
+        data = cut.after
+        for finding in findings:
+            if finding.path != cut.path or finding.code != "fit-override" or data is None:
+                continue
+            for one in _overridden(after, cut.path, finding.scope or ""):
+                new = _new_parameters(before, after, one)
+                repaired = _with_parameters(data, one, new) if new else None
+                if repaired is not None:
+                    data = repaired
+                    names = ", ".join(f"{name}={default}" for name, default in new)
+                    what = f"{one.owner.cls.name}.{one.method.name}"
+                    told.append(f"{what} takes {names} now, as {one.base.cls.name}'s does")
+        edited.append(cut._replace(after=data))
+    return Repair(tuple(edited), tuple(told))
+
+
+def _overridden(world: World, path: str, scope: str) -> Iterator[Override]:
+    owner, _, method = scope.rpartition(".")
+    for name, found in classes_in(world, path):
+        if name == owner:
+            yield from overrides_of(world, found, frozenset((method,)))
+
+
+def _new_parameters(before: World, after: World, one: Override) -> list[tuple[str, str]]:
+    """Return the parameters, with their defaults, that the target's method has and the base's had not."""
+    then = next(
+        (
+            found.cls.methods.get(one.method.name)
+            for name, found in classes_in(before, one.base.path)
+            if name == one.base.cls.name
+        ),
+        None,
+    )
+    old = {parameter.name for parameter in then[0].parameters} if then and len(then) == 1 else None
+    mine = {parameter.name for parameter in one.method.parameters}
+    if old is None or not old <= mine:
+        return []
+    new = [
+        parameter for parameter in one.overridden.parameters if parameter.name not in {*old, *mine}
+    ]
+    node = _definition(after.read(one.base.path) or b"", one.overridden.line)
+    defaults = {} if node is None else _defaults(node)
+    if any(one.required or one.kind not in NAMED or one.name not in defaults for one in new):
+        return []
+    return [(parameter.name, defaults[parameter.name]) for parameter in new]
+
+
+def _definition(data: bytes, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    module = syntax_tree.module(data)
+    for node in ast.walk(module) if module is not None else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno == line:
+            return node
+    return None
+
+
+def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
+    """Return the defaults that mean the same wherever they stand."""
+    named = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    pairs = [*syntax_tree.with_defaults(node.args), *named]
+    return {arg.arg: ast.unparse(one) for arg, one in pairs if isinstance(one, ast.Constant)}
+
+
+def _with_parameters(data: bytes, one: Override, new: Sequence[tuple[str, str]]) -> bytes | None:
+    """Put parameters where what is overridden has them, into calls of ``super()`` by name."""
+    node = _definition(data, one.method.line)
+    if node is None or node.args.vararg or node.args.kwarg or node.args.kwonlyargs:
+        return None
+    ends = _ends(node)
+    inserts: dict[callers.Span, str] = {}
+    last: callers.Span | None = None
+    for name in (parameter.name for parameter in one.overridden.parameters):
+        last = ends.get(name, last)
+        default = dict(new).get(name)
+        if default is not None:
+            if last is None:
+                return None
+            inserts[last] = f"{inserts.get(last, '')}, {name}={default}"
+    for call in ast.walk(node):
+        if not (isinstance(call, ast.Call) and ast.unparse(call.func) == f"super().{node.name}"):
+            continue
+        given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+        if not given or any(isinstance(arg, ast.Starred) for arg in call.args):
+            return None
+        inserts[callers.span(given[-1])] = "".join(f", {name}={name}" for name, _ in new)
+    lines = list(line_diff.split(data))
+    for (line, column), text in sorted(inserts.items(), reverse=True):
+        row = lines[line - 1]
+        lines[line - 1] = row[:column] + text.encode() + row[column:]
+    return b"".join(lines)
+
+
+def _ends(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, callers.Span]:
+    """Return where each parameter ends, its default included."""
+    pairs = syntax_tree.with_defaults(node.args)
+    return {arg.arg: callers.span(default or arg) for arg, default in pairs}

@@ -1,0 +1,281 @@
+"""Three-way merge of Python, statement by statement, for what clashes line by line. Pure.
+
+Lines that touch clash, although they may be two statements that have nothing to do with each other. Here a
+statement has a key, as a definition has a name (``key``), and what one side does to a statement meets what
+the other does to the one of the same key only:
+
+* changes of statements with different keys do not clash;
+* where both sides change one statement, they may do it in different parts of its body, or to different
+  elements of its brackets; other tokens are never merged, but the words of docstrings and comments are;
+* two insertions at one place both go in, the mod's first, where neither binds what the other reads and the
+  target's cannot leave the function; where both old neighbours of an insertion are gone, nothing says
+  where it belongs, and it is refused.
+
+What comes out is believed only if it is the same merge backwards: what it adds to the target, taken to
+the base, gives what the mod made of the base; and if nothing lasting that the target makes is left out
+where the mod leaves a function.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from vllm_mods.base import line_diff
+from vllm_mods.base.diff3 import Clash, Lines
+from vllm_mods.formats import syntax_tree
+from vllm_mods.porting import brackets, independence, layout, prose, suites
+from vllm_mods.porting.layout import BothChangedError, Side
+from vllm_mods.porting.suites import KeyedStatement, Suite, is_text, is_trivia
+
+_Same = TypeVar("_Same", Lines, str)
+
+
+def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """Merge what the mod does (``base`` to ``ours``) with what the target has; None if that is not certain."""
+    sides = (base, ours, theirs)
+    if len({(b"\r\n" in one, one[-1:] == b"\n") for one in sides if one}) > 1:
+        return None  # lines of two kinds
+    try:
+        merged = _merged(base, ours, theirs)
+        back = _merged(theirs, merged, base, back=True)
+    except BothChangedError:
+        return None
+    if merged == theirs or not _compiles(merged) or _said(back) != _said(ours):
+        return None
+    if any(independence.skipped(base, ours, theirs, merged)):
+        return None
+    return merged
+
+
+def _said(data: bytes) -> str | None:
+    """Return what a file says to the interpreter; how its docstrings are laid out is none of it."""
+    try:
+        module = syntax_tree.parse(data)
+    except (SyntaxError, ValueError):
+        return None
+    for node in ast.walk(module):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = str(node.value.value).split()  # type: ignore[assignment]
+    return ast.dump(module)
+
+
+def _compiles(data: bytes) -> bool:
+    """Tell whether the compiler, which is stricter than the parser, takes a file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(data, "merged", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True
+
+
+def agrees(text: bytes, stretches: Sequence[Lines | Clash]) -> bool:
+    """Tell whether a text is what was merged line by line, with something in the place of each clash."""
+    at = 0
+    for n, one in enumerate(stretches):
+        if isinstance(one, Clash):
+            continue
+        piece = b"".join(one)
+        if n == len(stretches) - 1:
+            return text.endswith(piece) and len(text) - len(piece) >= at
+        found = text.find(piece, at)
+        if found < 0 or (n == 0 and found):
+            return False
+        at = found + len(piece)
+    return True
+
+
+def _merged(base: bytes, ours: bytes, theirs: bytes, *, back: bool = False) -> bytes:
+    sides = []
+    for data in (base, ours, theirs):
+        module = syntax_tree.module(data)
+        if module is None:
+            raise BothChangedError
+        lines = line_diff.split(data)
+        suite = suites.read(module.body, lines, 1)
+        end = max((one.start + len(one.text) - 1 for one in suite.values()), default=0)
+        sides.append((suite, tuple(lines[end:])))
+    (b, tail_b), (o, tail_o), (t, tail_t) = sides
+    return b"".join([*_suite(b, o, t, back=back), *_trivia(tail_b, tail_o, tail_t)])
+
+
+def _pick(base: _Same, ours: _Same, theirs: _Same) -> _Same:
+    """Return what is not as in the base. Raises ``BothChangedError`` where neither side is."""
+    if ours in {base, theirs}:
+        return theirs
+    if theirs == base:
+        return ours
+    raise BothChangedError
+
+
+def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes]:
+    """Merge blocks: the target's statements in its order, with those of the mod where they belong."""
+    _check(base, ours, theirs, back=back)
+    added = _places(base, ours, theirs, back=back)
+    out: list[bytes] = []
+    for n, name in enumerate(theirs):
+        out += _lines(added.get(n, ()))
+        if name not in base:
+            out += _lines([theirs[name]])
+        elif name in ours:
+            out += _statement(base[name], ours[name], theirs[name], back=back)
+    out += _lines(added.get(len(theirs), ()))
+    return out
+
+
+def _check(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> None:
+    """Raise ``BothChangedError`` for blocks that cannot be merged statement by statement."""
+    layout.check_order(base, ours, theirs)
+    indented = (one.text[0] for side in (base, ours, theirs) for one in side.values())
+    if len(set(map(layout.indentation, indented))) > 1:
+        raise BothChangedError  # a line of one would belong to another block among those of another
+    if not back and any(_lacks(base, *pair) for pair in ((ours, theirs), (theirs, ours))):
+        raise BothChangedError
+    for name in base:
+        gone = [side for side in (ours, theirs) if name not in side]
+        kept = [side[name] for side in (ours, theirs) if name in side]
+        if len(gone) == 1 and kept[0].text != base[name].text:
+            raise BothChangedError
+        if gone == [theirs] and _comments(kept) != _comments([base[name]]):
+            raise BothChangedError  # what the mod says about it would be lost
+
+
+def _lacks(base: Suite, side: Suite, other: Suite) -> bool:
+    """Tell whether the other side has come to read what this side has done away with."""
+    gone = [one.node for name, one in base.items() if name not in side]
+    instead, new = (
+        [
+            (one.node, base[name].node if name in base else None)
+            for name, one in some.items()
+            if name not in base or base[name].text != one.text
+        ]
+        for some in (side, other)
+    )
+    bound = [node for node, _ in instead]
+    return bool(gone) and any(independence.lacks(gone, bound, node, old) for node, old in new)
+
+
+def _lines(some: Iterable[KeyedStatement]) -> list[bytes]:
+    return [line for one in some for line in (*one.lead, *one.text)]
+
+
+def _places(
+    base: Suite, ours: Suite, theirs: Suite, *, back: bool
+) -> dict[int, list[KeyedStatement]]:
+    """Return, by the number of the target's statement that they stand before, what the mod inserts."""
+    found: dict[int, list[KeyedStatement]] = {}
+    for before, after, names in layout.added(base, ours):
+        group = [ours[name] for name in names]
+        place = _place(base, theirs, (before, after), group, back=back)
+        found.setdefault(place, []).extend(group)
+    return found
+
+
+def _place(
+    base: Suite,
+    theirs: Suite,
+    neighbours: tuple[str | None, str | None],
+    group: Sequence[KeyedStatement],
+    *,
+    back: bool,
+) -> int:
+    """Find the place of a group between two old neighbours, None for the ends of the block."""
+    before, after = neighbours
+    known, there = list(base), list(theirs)
+    replaced = known[_after(known, before) : _upto(known, after)]
+    lo = _after(there, before) if before is None or before in theirs else None
+    hi = _upto(there, after) if after is None or after in theirs else None
+    if replaced:
+        if lo is None or hi is None or there[lo:hi] != replaced:
+            raise BothChangedError
+        return lo
+    if lo is not None and (before, after) != (None, None):
+        end = next((n for n in range(lo, len(there)) if there[n] in base), len(there))
+        between, at = there[lo:end], lo
+    elif hi is not None and after is not None:
+        start = next((n + 1 for n in range(hi - 1, -1, -1) if there[n] in base), 0)
+        between, at = there[start:hi], hi
+    else:
+        raise BothChangedError
+    beside = [theirs[name] for name in between]
+    nodes = [one.node for one in group], [one.node for one in beside]
+    if beside and not back and not independence.holds(*nodes):
+        raise BothChangedError
+    if any(is_text(one.node) for one in beside) or _comments(group) & _comments(beside):
+        raise BothChangedError  # a docstring goes first; a comment that both stand below is there twice
+    return at
+
+
+def _comments(some: Iterable[KeyedStatement]) -> set[bytes]:
+    return {line.strip() for one in some for line in one.lead} - {b""}
+
+
+def _after(names: list[str], name: str | None) -> int:
+    return 0 if name is None else names.index(name) + 1
+
+
+def _upto(names: list[str], name: str | None) -> int:
+    return len(names) if name is None else names.index(name)
+
+
+def _statement(
+    base: KeyedStatement, ours: KeyedStatement, theirs: KeyedStatement, *, back: bool
+) -> list[bytes]:
+    """Merge one statement, and what stands above it."""
+    lead = _trivia(base.lead, ours.lead, theirs.lead)
+    try:
+        return [*lead, *_pick(base.text, ours.text, theirs.text)]
+    except BothChangedError:
+        statements = (base, ours, theirs)
+        parts = [suites.parts(one) for one in statements]
+    if parts[0] and len({len(some) for some in parts}) == 1:
+        out = list(lead)
+        for n, (b, o, t) in enumerate(zip(*parts, strict=True)):
+            if n or isinstance(base.node, ast.Match):
+                for one, other in ((o, t), (t, o)):
+                    if one.head != b.head and _lines(other.suite.values()) != _lines(
+                        b.suite.values()
+                    ):
+                        raise BothChangedError  # another part may have taken its place
+            out += [
+                *_head(n, statements, (b.head, o.head, t.head), back=back),
+                *_suite(b.suite, o.suite, t.suite, back=back),
+            ]
+        return out
+    if any(parts):
+        raise BothChangedError
+    texts = [b"".join(one.text) for one in statements]
+    if all(is_text(one.node) for one in statements):
+        return [*lead, prose.merge(*texts)]
+    return [*lead, brackets.merge(*map(_side, statements, texts), back=back)]
+
+
+def _head(
+    n: int, statements: Sequence[KeyedStatement], heads: Sequence[Lines], *, back: bool
+) -> Lines:
+    """Merge lines such as ``else:``, or those of a function up to its body."""
+    try:
+        return _pick(*heads)
+    except BothChangedError:
+        if n or not isinstance(statements[0].node, ast.FunctionDef | ast.AsyncFunctionDef):
+            raise
+    return line_diff.split(brackets.merge(*map(_side, statements, map(b"".join, heads)), back=back))
+
+
+def _side(one: KeyedStatement, text: bytes) -> Side:
+    return Side(text, one.node, one.start)
+
+
+def _trivia(base: Lines, ours: Lines, theirs: Lines) -> Lines:
+    """Merge blank lines and comments."""
+    try:
+        return _pick(base, ours, theirs)
+    except BothChangedError:
+        merged = line_diff.split(prose.merge(*map(b"".join, (base, ours, theirs))))
+    if not all(map(is_trivia, merged)):
+        raise BothChangedError
+    return merged

@@ -1,0 +1,189 @@
+"""Three-way merge of outlines: what is in a class or function meets its namesake only. Pure.
+
+The lines of each definition are merged by themselves, with the definitions in it as one line each.
+So a change cannot land in another function, however alike the two are, and definitions may change
+their order. What cannot be told for certain is a problem, named with its scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import diff3, line_diff
+from vllm_mods.base.diff3 import Clash, Lines
+from vllm_mods.porting import outline
+from vllm_mods.porting.outline import Outline
+
+Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[Lines | Clash]]
+
+
+class MergeProblem(NamedTuple):
+    """Why a place could not be merged.
+
+    ``code`` is ``clash`` (both sides changed the same lines), ``gone`` (the target has not got the
+    definition that the mod changes), ``ambiguous`` (it has several of that name), ``removed`` (the
+    mod removes what the target changed), ``both-add``, ``twice`` (the target has what the mod adds,
+    at another place), ``skips`` (the mod leaves a function before what the target makes there since),
+    ``disagree`` or ``file-gone``. ``scope`` is the dotted chain that the mod was
+    written in.
+    """
+
+    code: str
+    scope: str
+    message: str
+
+
+class Merged(NamedTuple):
+    """A merged outline as stretches, what stands in the way, and the scopes that the mod changes."""
+
+    stretches: list[Lines | Clash]
+    problems: tuple[MergeProblem, ...]
+    touched: tuple[str, ...]
+
+    @property
+    def text(self) -> bytes | None:
+        """The merged bytes, None if there is a problem."""
+        return None if self.problems else diff3.clean(self.stretches)
+
+
+def merge(base: Outline, ours: Outline, theirs: Outline, merge_lines: Merge) -> Merged:
+    """Merge what the mod does (``base`` to ``ours``) with what the target has (``theirs``)."""
+    merger = _Merger(merge_lines)
+    stretches = merger.outline(base, ours, theirs, "")
+    return Merged(_joined(stretches), tuple(merger.problems), tuple(merger.touched))
+
+
+def touched(base: Outline, ours: Outline, scope: str = "") -> list[str]:
+    """Return the dotted chains of the definitions whose own lines differ; ``""`` is module level."""
+    found = [scope] if base.lines != ours.lines else []
+    mine = {one.key: one for one in ours.inner}
+    for one in base.inner:
+        if one.key in mine:
+            found += touched(one, mine[one.key], outline.within(scope, one.name))
+    return found
+
+
+class _Sides(NamedTuple):
+    """What is in a definition on each side, by mark."""
+
+    base: dict[bytes, Outline]
+    ours: dict[bytes, Outline]
+    theirs: dict[bytes, Outline]
+
+
+class _Merger:
+    def __init__(self, merge_lines: Merge) -> None:
+        self.merge_lines = merge_lines
+        self.problems: list[MergeProblem] = []
+        self.touched: list[str] = []
+
+    def outline(
+        self, base: Outline, ours: Outline, theirs: Outline, scope: str
+    ) -> list[Lines | Clash]:
+        if _same(ours, base):
+            return [tuple(theirs.flat())]
+        if base.lines != ours.lines:
+            self.touched.append(scope)
+        merged = self.lines(base.lines, ours.lines, theirs.lines)
+        if any(isinstance(one, Clash) for one in merged):
+            self.problem("clash", scope, "the target changed the same lines")
+        elif self.twice(base, ours, theirs, merged):
+            why = "the target has these lines already, at another place: nothing is added twice"
+            self.problem("twice", scope, why)
+        sides = _Sides(base.marked, ours.marked, theirs.marked)
+        self.lost(sides, scope)
+        out: list[Lines | Clash] = []
+        for one in merged:
+            if isinstance(one, Clash):
+                pairs = ((one.ours, sides.ours), (one.base, sides.base), (one.theirs, sides.theirs))
+                out.append(Clash(*(_whole(lines_, inner) for lines_, inner in pairs)))
+                continue
+            for line in one:
+                out += self.inner(line, sides, scope) if outline.is_mark(line) else [(line,)]
+        return out
+
+    def lines(self, base: Lines, ours: Lines, theirs: Lines) -> list[Lines | Clash]:
+        if ours == base:
+            return [theirs]
+        if theirs in {base, ours}:
+            return [ours]
+        return self.merge_lines(base, ours, theirs)  # a process of git each
+
+    def inner(self, line: bytes, sides: _Sides, scope: str) -> list[Lines | Clash]:
+        """Merge one definition that is in the merged lines."""
+        base, ours, theirs = (side.get(line) for side in sides)
+        if base is not None and ours is not None and theirs is not None:
+            return self.outline(base, ours, theirs, outline.within(scope, base.name))
+        if ours is None or theirs is None:
+            one = ours or theirs
+            assert one is not None  # noqa: S101  (the line came from one of them)
+            return [tuple(one.flat())]
+        if not _same(ours, theirs):
+            why = "the mod and the target both add it, each in its own way"
+            self.problem("both-add", outline.within(scope, ours.name), why)
+            return [Clash(tuple(ours.flat()), (), tuple(theirs.flat()))]
+        return [tuple(theirs.flat())]
+
+    def lost(self, sides: _Sides, scope: str) -> None:
+        """Find definitions that one side changed and the other has not got, or has several times."""
+        for line, one in sides.base.items():
+            name = outline.within(scope, one.name)
+            ours, theirs = sides.ours.get(line), sides.theirs.get(line)
+            if ours is None:
+                if theirs is not None and not _same(one, theirs):
+                    self.problem("removed", name, "the mod removes it, and the target changed it")
+            elif not _same(one, ours):
+                there = sum(other.name == one.name for other in sides.theirs.values())
+                before = sum(other.name == one.name for other in sides.base.values())
+                if not there:
+                    self.problem("gone", name, "the target has not got it any more")
+                elif there != before or theirs is None:
+                    message = f"the target has {there} of that name, the base {before}"
+                    self.problem("ambiguous", name, message)
+
+    def twice(
+        self, base: Outline, ours: Outline, theirs: Outline, merged: Sequence[Lines | Clash]
+    ) -> bool:
+        """Tell whether both sides added the same lines, at places of which the merge made two."""
+        out = [line for one in merged for line in one if isinstance(line, bytes)]
+        for _, _, k, m in line_diff.changes(base.lines, ours.lines):
+            told = [line for line in ours.lines[k:m] if _says_something(line)]
+            if told and all(
+                out.count(line) > max(ours.lines.count(line), theirs.lines.count(line))
+                for line in told
+            ):
+                return True
+        return False
+
+    def problem(self, code: str, scope: str, message: str) -> None:
+        self.problems.append(MergeProblem(code, scope, message))
+
+
+def _same(one: Outline, other: Outline) -> bool:
+    return (
+        one.lines == other.lines
+        and len(one.inner) == len(other.inner)
+        and all(x.key == y.key and _same(x, y) for x, y in zip(one.inner, other.inner, strict=True))
+    )
+
+
+def _says_something(line: bytes) -> bool:
+    return outline.is_mark(line) or sum(chr(char).isalnum() for char in line) > 3
+
+
+def _whole(side: Lines, inner: dict[bytes, Outline]) -> Lines:
+    return tuple(
+        text for line in side for text in (inner[line].flat() if line in inner else (line,))
+    )
+
+
+def _joined(stretches: Sequence[Lines | Clash]) -> list[Lines | Clash]:
+    out: list[Lines | Clash] = []
+    for one in stretches:
+        last = out[-1] if out else None
+        if isinstance(one, Clash) or last is None or isinstance(last, Clash):
+            out.append(one)
+        else:
+            out[-1] = (*last, *one)
+    return out

@@ -1,0 +1,127 @@
+"""The statements of a block by their keys, with what stands above them, and compound ones taken apart. Pure."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vllm_mods.base.diff3 import Lines
+from vllm_mods.formats.syntax_tree import first_line
+from vllm_mods.porting.layout import BothChangedError
+
+_BINDING = (ast.Assign, ast.AnnAssign)
+
+
+class KeyedStatement(NamedTuple):
+    """A statement: ``lead`` are the blank lines and comments above it, ``text`` its lines.
+
+    ``start`` is the number of the first line of ``text``, 1-based.
+    """
+
+    key: str
+    lead: Lines
+    text: Lines
+    start: int
+    node: ast.stmt
+
+
+Suite = dict[str, KeyedStatement]
+
+_HEADS: dict[type[ast.stmt], tuple[str, ...]] = {
+    ast.Assign: ("targets",),
+    ast.AnnAssign: ("target",),
+    ast.AugAssign: ("target",),
+    ast.ImportFrom: ("level", "module"),
+    ast.If: ("test",),
+    ast.While: ("test",),
+    ast.For: ("target", "iter"),
+    ast.AsyncFor: ("target", "iter"),
+    ast.With: ("items",),
+    ast.AsyncWith: ("items",),
+    ast.Return: (),
+    ast.Raise: (),
+    ast.Try: (),
+    ast.Match: (),
+}
+"""What of a statement is its key; of those that are not here, all of it is."""
+
+
+class Section(NamedTuple):
+    """A piece of a compound statement: lines such as ``else:``, and the statements below them."""
+
+    head: Lines
+    suite: Suite
+
+
+def read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suite:
+    """Read statements, of which the first with what stands above it begins at line ``first``."""
+    found: list[KeyedStatement] = []
+    at = first
+    for node in nodes:
+        start = first_line(node)
+        if start < at:
+            raise BothChangedError  # on one line with another
+        end = node.end_lineno or start
+        lead, text = tuple(lines[at - 1 : start - 1]), tuple(lines[start - 1 : end])
+        found.append(KeyedStatement(key(node), lead, text, start, node))
+        at = end + 1
+    counts, seen = Counter(one.key for one in found), Counter[str]()
+    suite: Suite = {}
+    for one in found:
+        seen[one.key] += 1
+        name = one.key
+        if counts[name] > 1:  # not one of them means the same where there are more or fewer
+            name = f"{name} #{seen[name]} of {counts[name]}"
+        suite[name] = one._replace(key=name)
+    return suite
+
+
+def key(node: ast.stmt) -> str:
+    """Return what tells a statement from others of its block, whatever is done to the rest of it."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return f"def {node.name}"
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        args = node.value.args
+        first = args[0].value if args and isinstance(args[0], ast.Constant) else ""
+        return f"{ast.unparse(node.value.func)}({first!r}"
+    told = [getattr(node, name) for name in _HEADS.get(type(node), ())]
+    if type(node) not in _HEADS:
+        return "docstring" if is_text(node) else ast.unparse(node)
+    flat = [one for some in told for one in (some if isinstance(some, list) else [some])]
+    said = (ast.unparse(one) if isinstance(one, ast.AST) else str(one) for one in flat)
+    kind = "=" if isinstance(node, _BINDING) else type(node).__name__
+    return f"{kind} {' '.join(said)}"
+
+
+def is_text(node: ast.stmt) -> bool:
+    """Tell whether a statement is a constant alone, such as a docstring."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def parts(one: KeyedStatement) -> list[Section]:
+    """Take a compound statement apart; nothing for any other."""
+    lines = [b""] * (one.start - 1) + list(one.text)
+    blocks: list[list[ast.stmt]] = []
+    for holder in [one.node, *getattr(one.node, "handlers", ()), *getattr(one.node, "cases", ())]:
+        blocks += [
+            b for name in ("body", "orelse", "finalbody") if (b := getattr(holder, name, []))
+        ]
+    blocks.sort(key=lambda block: block[0].lineno)
+    parts: list[Section] = []
+    at = one.start
+    for block in blocks:
+        start = first_line(block[0])
+        if start == one.start or lines[start - 1][: block[0].col_offset].strip():
+            return []  # on the line of its head
+        while start > at + 1 and is_trivia(lines[start - 2]):
+            start -= 1
+        parts.append(Section(tuple(lines[at - 1 : start - 1]), read(block, lines, start)))
+        at = (block[-1].end_lineno or 0) + 1
+    return parts
+
+
+def is_trivia(line: bytes) -> bool:
+    """Tell whether a line is blank or a comment."""
+    return not line.strip() or line.lstrip().startswith(b"#")

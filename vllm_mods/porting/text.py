@@ -1,0 +1,159 @@
+"""One file ported: two ways to find the place have to give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vllm_mods.base import diff3, line_diff
+from vllm_mods.base.diff3 import Clash, Lines
+from vllm_mods.porting import follow, independence, layout, outline, statements, structure, textual
+from vllm_mods.porting.follow import Followed
+from vllm_mods.porting.outline import Outline
+from vllm_mods.porting.structure import MergeProblem
+
+
+class Ported(NamedTuple):
+    """A file ported, or what stands in the way.
+
+    ``text`` is None if there are ``problems``; ``stretches`` are then what was merged and what
+    clashes. ``proof`` is ``file`` where a merge of the whole file gives the same bytes as one by
+    scopes, ``scopes`` where the whole file clashes elsewhere and two merges of the scopes agree, ``statements`` where
+    lines clash and statements do not.
+    ``touched`` are the scopes that the mod changes, ``followed`` those that are elsewhere by now.
+    """
+
+    text: bytes | None
+    stretches: list[Lines | Clash]
+    problems: tuple[MergeProblem, ...] = ()
+    touched: tuple[str, ...] = ()
+    proof: str | None = None
+    followed: tuple[Followed, ...] = ()
+
+
+def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
+    """Carry the change from ``base`` to ``ours`` over to ``theirs``. Raises ``TreeError`` if git fails."""
+    sides = (base, ours, theirs)
+    read = [outline.read(one) for one in sides] if python else []
+    found = [one for one in read if one is not None]
+    if len(found) < len(sides):
+        return _plain(sides, python=python)
+    done = _by_scopes(sides, found)
+    if done.text is None and {problem.code for problem in done.problems} == {"gone"}:
+        done = _moved(sides, found, done) or done
+    if done.text is None or done.proof == "statements":
+        return done
+    problems = tuple(
+        MergeProblem(
+            "skips",
+            one.scope,
+            f"line {one.line}, the mod's, leaves before what the target does there since: {', '.join(one.names)}",
+        )
+        for one in independence.skipped(*sides, done.text)
+    )
+    if not problems:
+        return done
+    whole = line_diff.split(done.text)
+    return done._replace(text=None, stretches=[whole], problems=problems, proof=None)
+
+
+def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
+    whole = textual.merge(*(line_diff.split(one) for one in sides))
+    by_text = diff3.clean(whole)
+    base, ours, theirs = outlines
+    followed = []
+    for chain, one in follow.renamed(base, ours, theirs):
+        base, ours = (follow.with_names(side, chain, one.new) for side in (base, ours))
+        scope = ".".join(key.split(" ")[0] for key in chain)
+        new = ".".join([*scope.split(".")[:-1], one.new.split(" ")[0]])
+        followed.append(Followed(scope, new, one.likeness))
+    found = [structure.merge(base, ours, theirs, diff3.merge)]
+    done = Ported(None, whole, touched=found[0].touched, followed=tuple(followed))
+    if by_text is None or by_text != found[0].text:
+        found.append(structure.merge(base, ours, theirs, textual.merge))
+    by_scope = [one.text for one in found]
+    if by_text is not None and by_text in by_scope:
+        return done._replace(text=by_text, proof="file")
+    if by_text is None and by_scope[0] is not None and by_scope[0] == by_scope[1]:
+        return done._replace(text=by_scope[0], stretches=found[0].stretches, proof="scopes")
+    worst = next((one for one in found if one.problems), None)
+    if worst is not None:
+        by_statement = None
+        if not followed and {p.code for one in found for p in one.problems} == {"clash"}:
+            by_statement = statements.merge(*sides)
+        if by_statement is not None and all(
+            statements.agrees(by_statement, one.stretches) for one in found
+        ):
+            return done._replace(text=by_statement, proof="statements")
+        return done._replace(stretches=worst.stretches, problems=worst.problems)
+    message = "a merge of the whole file and one by scopes do not give the same bytes"
+    problem = MergeProblem("disagree", ", ".join(found[0].touched), message)
+    first, second = by_scope
+    both = _both(first or b"", (second if by_text is None else by_text) or b"")
+    return done._replace(stretches=both, problems=(problem,))
+
+
+def _both(one: bytes, other: bytes) -> list[Lines | Clash]:
+    """Return two results as one text, with both where they differ."""
+    mine, theirs = line_diff.split(one), line_diff.split(other)
+    out: list[Lines | Clash] = []
+    at = 0
+    for i, j, k, m in line_diff.changes(mine, theirs):
+        out += [mine[at:i], Clash(mine[i:j], (), theirs[k:m])]
+        at = j
+    return [*out, mine[at:]]
+
+
+def _moved(sides: Sequence[bytes], outlines: Sequence[Outline], failed: Ported) -> Ported | None:
+    """Port definitions that are in another scope of the file by now, each to its new place.
+
+    None if one of them is nowhere, or in several places, or does not merge there.
+    """
+    base, ours, theirs = sides
+    followed = list(failed.followed)
+    for problem in failed.problems:
+        before, after = (follow.definition(one, problem.scope) for one in outlines[:2])
+        there = outline.read(theirs)
+        places = [] if there is None else follow.named(there, problem.scope.rpartition(".")[2])
+        if before is None or after is None or len(places) != 1:
+            return None
+        scope, place = places[0]
+        merged = _in_new_place(before, after, place)
+        if merged is None:
+            return None
+        score = follow.likeness(before, place)
+        followed.append(Followed(problem.scope, scope, score))
+        text = line_diff.split(theirs)
+        theirs = b"".join([*text[: place.start - 1], merged, *text[place.end :]])
+        text = line_diff.split(ours)
+        ours = b"".join([*text[: after.start - 1], *before.flat(), *text[after.end :]])
+    rest = port(base, ours, theirs, python=True)
+    touched = (*rest.touched, *(one.scope for one in failed.problems))
+    return rest._replace(
+        touched=touched, proof=rest.proof and "scopes", followed=(*followed, *rest.followed)
+    )
+
+
+def _in_new_place(before: Outline, after: Outline, place: Outline) -> bytes | None:
+    """Merge one definition with what it became elsewhere, however far that is indented."""
+    old, new = (layout.indentation(next(one.flat())) for one in (before, place))
+    base, ours = (
+        line_diff.split(layout.reindented(one.text(), old, new)) for one in (before, after)
+    )
+    theirs = tuple(place.flat())
+    found = [diff3.clean(way(base, ours, theirs)) for way in (diff3.merge, textual.merge)]
+    return found[0] if found[0] == found[1] else None
+
+
+def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:
+    """Merge texts without scopes: two algorithms have to agree."""
+    texts = [line_diff.split(one) for one in sides]
+    whole = textual.merge(*texts)
+    text = diff3.clean(whole)
+    if text is not None and text == diff3.clean(diff3.merge(*texts)):
+        return Ported(text, whole, proof="file")
+    code, message = "clash", "the target changed the same lines"
+    if text is not None:
+        why = "it cannot be read as Python, and " if python else ""
+        code, message = "disagree", f"{why}two ways to merge it do not give the same bytes"
+    return Ported(None, whole, (MergeProblem(code, "", message),))

@@ -1,0 +1,215 @@
+"""A ported variant into its mod's folder, whole or not at all; and a port that a person has to finish."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from vllm_mods.base import diff3, line_diff
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.model import Mod
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.formats import diff_writer
+from vllm_mods.formats.decode import decode
+from vllm_mods.library import catalog, mod_folder, reading
+from vllm_mods.library import writing as library_writing
+from vllm_mods.porting.job import PortOutcome
+
+SCHEMA = 1
+_PREFIX = ".port-"
+_STATE = "port.json"
+_MARKERS = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
+
+
+class Unfinished(NamedTuple):
+    """A port that a person has to finish: what it is from (``base`` is a version) and to, and where it lies.
+
+    ``files`` are pairs of the path in the target and whether the target has that file, ``gone`` those
+    of the target that the mod removes; ``homes`` are the paths that these files had in the base, ``others``
+    the versions of other packages that were named to be beside the target.
+    """
+
+    folder: str
+    mod: str
+    variant: str
+    base: str
+    name: str
+    vllm: str
+    target: str
+    files: tuple[tuple[str, bool], ...]
+    gone: tuple[str, ...] = ()
+    homes: Mapping[str, str] = MappingProxyType({})
+    others: tuple[tuple[str, str], ...] = ()
+
+    def edited(self, path: str) -> str:
+        """Return where the file lies that a person edits."""
+        return os.path.join(self.folder, "files", path)
+
+    def theirs(self, path: str) -> str:
+        """Return where the target's own file lies."""
+        return os.path.join(self.folder, "theirs", path)
+
+
+def write_files(mod: Mod, files: Mapping[str, bytes]) -> None:
+    """Put new files into a mod's folder, or none; the manifest and the lock are replaced.
+
+    Raises ``Refused`` if a file is there already or the folder cannot be written.
+    """
+    placed = {f"patches/{mod.name}/{name}": data for name, data in files.items()}
+    kept = {f"patches/{mod.name}/{name}" for name in (mod_folder.MANIFEST, mod_folder.LOCK)}
+    library_writing.replace(catalog.root_of(mod), placed, new=placed.keys() - kept)
+
+
+def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
+    """Replace files of a mod, or none. Raises ``Refused`` if the folder cannot be written."""
+    placed = {f"patches/{mod.name}/{name}": data for name, data in files.items()}
+    library_writing.replace(catalog.root_of(mod), placed)
+
+
+def laid_out(outcome: PortOutcome) -> Unfinished | None:
+    """Lay out what is left to a person, if anything is, and return where.
+
+    What could not be merged is marked as git does, what was merged and would not work lies there as it
+    is. A file of which the target has nothing becomes a patch that a person has to do away with.
+    Raises ``Refused`` if a port is unfinished already or the folder cannot be written.
+    """
+    if not outcome.left:
+        return None
+    job, mod = outcome.job, outcome.job.mod
+    target = job.target.spec  # in another folder too
+    state = Unfinished(
+        folder=folder_of(mod, job.name),
+        mod=mod.name,
+        variant=job.variant.id,
+        base=job.base_version,
+        name=job.name,
+        vllm=job.vllm,
+        target=os.path.abspath(target) if os.path.exists(target) else target,
+        files=tuple(
+            (one.new_path, one.before is not None)
+            for one in outcome.files
+            if (one.ported.text is not None or one.ported.stretches)
+            and one.new_path not in outcome.removed
+        ),
+        gone=outcome.removed,
+        homes=outcome.homes,
+        others=job.others,
+    )
+    if earlier := _begun(mod):
+        raise Refused(
+            f"{earlier[0]} is there: an earlier port is not finished; nothing was written",
+            hint=f"vllm-mods port {mod.name} --continue, or --abort",
+        )
+    files: dict[str, bytes] = {}
+    merged = {cut.path: cut.after for cut in outcome.cuts}
+    changes = {one.path: one for one in outcome.changes}
+    for one in outcome.files:
+        if one.ported.text is None and not one.ported.stretches:
+            change = changes[one.path]
+            patch = diff_writer.file_diff(one.path, change.before, change.after)
+            files[f"{os.path.basename(one.path)}.patch"] = patch
+            continue
+        text = merged.get(one.new_path, one.ported.text)
+        if text is None and one.ported.text is None:
+            text = diff3.marked(
+                one.ported.stretches,
+                f"{mod.name}, variant {state.variant}",
+                f"vLLM {state.base}",
+                state.target,
+            )
+        if text is not None and one.new_path not in state.gone:
+            files[f"files/{one.new_path}"] = text
+        if one.before is not None:
+            files[f"theirs/{one.new_path}"] = one.before
+    raw = {"schema": SCHEMA, **state._asdict()}
+    raw.pop("folder")
+    files[_STATE] = (json.dumps(raw, indent=1) + "\n").encode()
+    library_writing.folder(state.folder, files)
+    return state
+
+
+def folder_of(mod: Mod, name: str) -> str:
+    """Return where an unfinished port to a variant ``name`` lies."""
+    return os.path.join(mod.directory, f"{_PREFIX}{name}")
+
+
+def unfinished(mod: Mod) -> Unfinished:
+    """Read the one port of a mod that is not finished. Raises ``UsageError`` if there is none."""
+    found = _begun(mod)
+    if len(found) != 1:
+        what = "no port" if not found else f"{len(found)} ports"
+        raise UsageError(
+            f"{what} of {mod.name} {'is' if not found else 'are'} unfinished in {mod.directory}",
+            hint=f"vllm-mods port {mod.name} --to TREE" if not found else f"rm -r {found[0]}",
+        )
+    (folder,) = found
+    try:
+        data = reading.read(os.path.join(folder, _STATE), mod.directory)
+        raw: dict[str, Any] = json_of(data or b"")
+        if raw.pop("schema") != SCHEMA:
+            raise ValueError("another schema")  # noqa: TRY301
+        return decode(Unfinished, {**raw, "folder": folder})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{folder} is no port that can go on: {error!r}", hint=f"rm -r {folder}"
+        ) from error
+
+
+def is_unfinished(name: str) -> bool:
+    """Tell whether a folder of a mod is by its name that of an unfinished port."""
+    return name.startswith(_PREFIX)
+
+
+def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
+    """Return, by path, the target's file and the edited one, None for one that the mod removes.
+
+    Raises ``Refused`` with every place that is left to do.
+    """
+    left = [
+        f"{os.path.join(work.folder, name)}: put it where it belongs now, or decide that it is not "
+        "needed; then delete this file"
+        for name in sorted(os.listdir(work.folder))
+        if name.endswith(".patch")
+    ]
+    found: dict[str, tuple[bytes | None, bytes | None]] = {
+        path: (reading.read(work.theirs(path), work.folder), None) for path in work.gone
+    }
+    for path, there in work.files:
+        data = reading.read(work.edited(path), work.folder)
+        if data is None:
+            left.append(f"{work.edited(path)} is gone")
+            continue
+        left += [
+            f"{work.edited(path)}:{n}: a conflict marker"
+            for n, line in enumerate(line_diff.split(data), 1)
+            if line.startswith(_MARKERS)
+        ]
+        before = reading.read(work.theirs(path), work.folder) if there else None
+        found[path] = (before, data)
+    if left:
+        lines = "".join(f"\n  {one}" for one in left)
+        raise Refused(
+            f"{work.mod}: the port to {work.target} is not finished; nothing was written{lines}",
+            hint=f"vllm-mods port {work.mod} --continue  # or --abort",
+        )
+    return found
+
+
+def remove(work: Unfinished) -> None:
+    """Do away with an unfinished port."""
+    try:
+        shutil.rmtree(work.folder)
+    except OSError as error:
+        raise Refused(
+            f"{work.folder} cannot be removed: {error.strerror}", hint=f"ls -ld {work.folder}"
+        ) from error
+
+
+def _begun(mod: Mod) -> list[str]:
+    """Return the folders of ports that are not finished; there is at most one."""
+    names = sorted(filter(is_unfinished, os.listdir(mod.directory)))
+    return [os.path.join(mod.directory, name) for name in names]

@@ -1,0 +1,207 @@
+"""docker and podman, by their own commands: what a container is, and what it said."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.running.service import PAIRING_LABEL
+
+PROGRAMS = ("docker", "podman")
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
+
+
+class EngineContainer(NamedTuple):
+    """A container of an engine, running or not; ``restarts`` is how often it was started again."""
+
+    program: str
+    name: str
+    labels: Mapping[str, str]
+    running: bool
+    restarts: int
+
+
+class LocalImage(NamedTuple):
+    """An image of an engine that serves vLLM, its names, and those of its containers that run."""
+
+    program: str
+    names: tuple[str, ...]
+    labels: Mapping[str, str]
+    running: tuple[str, ...]
+
+
+def serving(program: str, bases: Collection[str] = ()) -> tuple[LocalImage, ...]:
+    """Return the images that serve vLLM, as their labels, names or commands say, and those named in ``bases``.
+
+    Raises ``TreeError`` for an engine that does not answer soon, or nothing that can be read.
+    """
+    try:
+        return _serving(program, bases)
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
+        raise TreeError(
+            f"{program}: what it tells of its images cannot be read: {error}",
+            hint=f"{program} info",
+        ) from error
+
+
+def _serving(program: str, bases: Collection[str]) -> tuple[LocalImage, ...]:
+    running: dict[str, list[str]] = {}
+    for one in _inspected(program, "container"):
+        running.setdefault(one["Image"].removeprefix("sha256:"), []).append(one["Name"].lstrip("/"))
+    images = []
+    for one in _inspected(program, "image"):
+        config = one.get("Config") or {}
+        names = one.get("RepoTags") or []
+        labels = {key: str(text) for key, text in (config.get("Labels") or {}).items()}
+        command = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
+        words = [name.rpartition("/")[2] for name in (*names, *command)]
+        ours = any(key.startswith("vllm-mods.") for key in labels)
+        if ours or any("vllm" in word for word in words) or not set(bases).isdisjoint(names):
+            identity = one["Id"].removeprefix("sha256:")
+            there = tuple(sorted(running.get(identity, ())))
+            images.append(LocalImage(program, tuple(names) or (identity[:12],), labels, there))
+    return tuple(sorted(images, key=lambda one: one.names))
+
+
+def _inspected(program: str, kind: str) -> list[dict[str, Any]]:
+    """Return what an engine tells of all its images, or of the containers that run."""
+    soon = limits.GLANCE_SECONDS
+    every = dict.fromkeys(call(program, kind, "ls", "--quiet", "--no-trunc", within=soon).split())
+    return json.loads(call(program, kind, "inspect", *every, within=soon)) if every else []
+
+
+def found() -> tuple[str, ...]:
+    """Return the engines that are here."""
+    return tuple(one for one in PROGRAMS if shutil.which(one))
+
+
+def installed(wanted: str | None = None) -> tuple[str, ...]:
+    """Return the engines that are here, or the one that is wanted. Raises ``UsageError`` if there is none."""
+    there = tuple(one for one in found() if wanted in {None, one})
+    if not there:
+        raise UsageError(
+            f"{wanted or ' and '.join(PROGRAMS)}: not installed here", hint="apt install podman"
+        )
+    return there
+
+
+def own(name: str) -> EngineContainer:
+    """Find a container that ``run`` started. Raises ``UsageError`` for any other."""
+    there = container(name)
+    if PAIRING_LABEL not in there.labels:
+        raise UsageError(
+            f"{there.program} has a container {name}, and vllm-mods did not start it",
+            hint=f"{there.program} logs {name}",
+        )
+    return there
+
+
+def labels(program: str, image: str) -> Mapping[str, str] | None:
+    """Return the labels of an image, None if the engine has none of that name."""
+    done = _run(program, "image", "inspect", "--", image)
+    if done.returncode:
+        return None
+    (raw, *_) = json.loads(done.stdout)
+    found: Mapping[str, str] = (raw.get("Config") or {}).get("Labels") or {}
+    return found
+
+
+def container(name: str, wanted: str | None = None) -> EngineContainer:
+    """Find a container by its name. Raises ``UsageError`` if no engine here has it."""
+    if not _NAME.match(name):
+        raise UsageError(f"{name!r} is no name of a container", hint="vllm-mods ps")
+    programs = installed(wanted)
+    for program in programs:
+        done = _run(program, "container", "inspect", name)
+        if not done.returncode:
+            (raw,) = json.loads(done.stdout)
+            return EngineContainer(
+                program,
+                name,
+                raw["Config"].get("Labels") or {},
+                bool(raw["State"]["Running"]),
+                int(raw.get("RestartCount") or 0),
+            )
+    raise UsageError(f"{' and '.join(programs)}: no container {name}", hint="vllm-mods ps")
+
+
+def log(one: EngineContainer) -> bytes:
+    """Return what a container has said, no more of it than one byte past ``limits.LOG``."""
+    command = [one.program, "logs", one.name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None  # noqa: S101  (it is a pipe)
+        end = threading.Timer(limits.TOOL_SECONDS, process.kill)
+        end.start()
+        data = process.stdout.read(limits.LOG + 1)
+        end.cancel()
+        process.kill()
+    return data
+
+
+def call(program: str, *arguments: str, within: limits.Limit | None = None) -> str:
+    """Run a command of an engine. Raises ``TreeError`` with its own words if it fails."""
+    done = _run(program, *arguments, within=within)
+    if done.returncode:
+        raise TreeError(f"{program} {arguments[0]}: {done.stderr.strip()}", hint=f"{program} info")
+    return done.stdout
+
+
+def start(line: Sequence[str], name: str) -> str:
+    """Run ``PROGRAM run --detach …`` and return the container's ID; one that does not start is removed again.
+
+    Raises ``UsageError`` where a container has the name, ``TreeError`` with the engine's words.
+    """
+    program = line[0]
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
+        made = Path(folder, "id")
+        done = _run(*line[:3], "--cidfile", str(made), *line[3:])
+        identity = made.read_text().strip() if made.exists() else ""
+    if not done.returncode:
+        return done.stdout.strip()
+    if identity:
+        _run(program, "rm", "--force", "--volumes", identity)
+    elif not _run(program, "container", "inspect", name).returncode:
+        raise UsageError(
+            f"{program} has a container {name}; nothing was started",
+            hint=f"vllm-mods stop {name}, or --name ANOTHER",
+        )
+    said = done.stderr.strip().partition("\n\nRun '")[0]
+    no_gpu = any(word in said.lower() for word in ("gpu", "nvidia"))
+    raise TreeError(
+        f"{program} run: {said}; nothing is left of it",
+        hint="--gpus none, if there are none" if no_gpu else f"{program} info",
+    )
+
+
+def shown(program: str, arguments: Sequence[str]) -> int:
+    """Run a command of an engine that answers for itself; return its exit status."""
+    return subprocess.run([program, *arguments], check=False).returncode
+
+
+def _run(
+    program: str, *arguments: str, within: limits.Limit | None = None
+) -> subprocess.CompletedProcess[str]:
+    within = within or limits.TOOL_SECONDS
+    try:
+        return subprocess.run(
+            [program, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=within,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TreeError(
+            f"{program} {arguments[0]} has not answered within {within}",
+            hint=f"{program} info",
+        ) from error

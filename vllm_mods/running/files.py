@@ -1,0 +1,203 @@
+"""A pairing's container, as its image starts, as a file that people keep: compose, quadlet, Kubernetes. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import yaml
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.running.service import PAIRING_LABEL, RAY_PORT, Service, head, worker
+
+FORMATS = ("compose", "quadlet", "k8s")
+_START_SECONDS = 1800
+_HEAD = "${HEAD_IP:?the address of the head}"
+_PLAIN = re.compile(r"[A-Za-z][\w./-]*\Z", re.ASCII)
+_NOT_PLAIN = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+
+
+def write(one: Service, form: str) -> dict[str, str]:
+    """Return the files of one of ``FORMATS`` by their names; a cluster has its two nodes in them."""
+    if form == "quadlet":
+        if not one.cluster:
+            return {f"{one.name}.container": _quadlet(one, None)}
+        return {
+            f"{one.name}-head.container": _quadlet(one, head(one)),
+            f"{one.name}-worker.container": _quadlet(one, worker(_HEAD)),
+        }
+    documents = _kubernetes(one) if form == "k8s" else [_compose(one)]
+    name = "compose.yaml" if form == "compose" else f"{one.name}.yaml"
+    text = yaml.dump_all(
+        documents, Dumper=_Yaml, sort_keys=False, allow_unicode=True, width=float("inf")
+    )
+    return {name: text}
+
+
+def _compose(one: Service) -> dict[str, Any]:
+    common: dict[str, Any] = {
+        "image": one.image,
+        "labels": {PAIRING_LABEL: one.pairing},
+        "restart": one.restart,
+        "volumes": [
+            f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
+            for mount in one.mounts
+        ],
+    }
+    if one.gpus != "none":
+        which = {"count": "all"} if one.gpus == "all" else {"device_ids": one.gpus.split(",")}
+        device = {"driver": "nvidia", **which, "capabilities": ["gpu"]}
+        common["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    if not one.cluster:
+        ports = {"ports": [f"{one.port}:{one.inside}"], "shm_size": one.shm}
+        return {"services": {one.name: {"container_name": one.name, **common, **ports}}}
+    # Two hosts: `docker compose --profile head up` on one, `--profile worker` on the other.
+    host = {"VLLM_HOST_IP": "${VLLM_HOST_IP:?the address of this node}"}
+    env = {name: _dollars(value) for name, value in one.env.items()}
+    nodes = {}
+    for part, script in (("head", head(one)), ("worker", worker(_HEAD))):
+        # not `:?`: compose wants the variables of the other node too
+        first = {"HEAD_IP": "${HEAD_IP:-}"} if part == "worker" else {}
+        nodes[f"{one.name}-{part}"] = {
+            "container_name": f"{one.name}-{part}",
+            "profiles": [part],
+            **common,
+            "network_mode": "host",
+            "ipc": "host",
+            "init": True,
+            "environment": {**env, **host, **first},
+            "entrypoint": ["/bin/bash", "-c", _dollars(script)],
+        }
+    return {"services": nodes}
+
+
+def _quadlet(one: Service, script: str | None) -> str:
+    # podman looks for a bare name in every registry that it searches, and `build` has put it here
+    image = one.image if "/" in one.image else f"localhost/{one.image}"
+    part = "" if script is None else "-head" if script == head(one) else "-worker"
+    lines = [
+        "[Unit]",
+        f"Description=vLLM: {_unit(one.pairing)}{part}",
+        *("Wants=network-online.target", "After=network-online.target", "", "[Container]"),
+        f"ContainerName={one.name}{part}",
+        f"Image={_unit(image)}",
+        f"Label={PAIRING_LABEL}={one.pairing}",
+    ]
+    for mount in one.mounts:
+        end = ":ro" if mount.read_only else ""
+        lines.append(f"Volume={_unit(_dollars(f'{mount.source}:{mount.target}'))}{end}")
+    if one.gpus != "none":
+        lines += [f"AddDevice=nvidia.com/gpu={each}" for each in one.gpus.split(",")]
+    if script is None:
+        lines += [f"PublishPort={one.port}:{one.inside}", f"ShmSize={one.shm}"]
+    else:
+        lines += ["Network=host", "PodmanArgs=--ipc=host --init"]
+        # what is written here comes into the line that systemd expands
+        env = [f"{key}={_dollars(value)}" for key, value in one.env.items()]
+        lines += [f"Environment={_word(each)}" for each in env]
+        # VLLM_HOST_IP, and on the worker HEAD_IP, are this node's own
+        lines += ["EnvironmentFile=/etc/vllm-mods/node.env", 'Entrypoint=["/bin/bash", "-c"]']
+        lines.append(f"Exec={_dollars(_word(script))}")
+    again = one.restart.partition(":")[0].replace("unless-stopped", "always")
+    lines += ["", "[Service]", f"Restart={again}", f"TimeoutStartSec={_START_SECONDS}"]
+    return "\n".join([*lines, "", "[Install]", "WantedBy=default.target", ""])
+
+
+def _kubernetes(one: Service) -> list[dict[str, Any]]:
+    if one.restart not in {"always", "unless-stopped"}:
+        raise UsageError(
+            f"--restart {one.restart}: a Deployment starts its containers again whenever they end",
+            hint="leave --restart out",
+        )
+    if one.gpus[0].isdigit():
+        raise UsageError(
+            f"--gpus {one.gpus}: Kubernetes chooses them itself; the command needs {one.per_node}",
+            hint="--gpus all, or none",
+        )
+    # A service's name is one of DNS: no dot, and a letter first.
+    plain = re.sub(r"[^a-z0-9-]", "-", one.name.lower()).strip("-")
+    one = one._replace(name=plain if plain[:1].isalpha() else f"vllm-{plain}")
+    serving = f"{one.name}-head" if one.cluster else one.name
+    found = [_deployment(one, serving, head(one) if one.cluster else None)]
+    ports = [{"name": "http", "port": one.port, "targetPort": one.inside}]
+    spec: dict[str, Any] = {"selector": {"app": serving}, "ports": ports}
+    if one.cluster:
+        found.append(_deployment(one, f"{one.name}-worker", worker(serving)))
+        ports.append({"name": "ray", "port": RAY_PORT, "targetPort": RAY_PORT})
+        spec["clusterIP"] = "None"  # Ray opens more ports than these: the name is the pod's address
+        spec["publishNotReadyAddresses"] = True
+    return [*found, {"apiVersion": "v1", "kind": "Service", **_named(one, serving), "spec": spec}]
+
+
+def _deployment(one: Service, name: str, script: str | None) -> dict[str, Any]:
+    volumes: list[dict[str, Any]] = []
+    mounts: list[dict[str, Any]] = []
+    for n, mount in enumerate(one.mounts):
+        volumes.append({"name": f"models-{n}", "hostPath": {"path": mount.source}})
+        path = {"mountPath": mount.target, "readOnly": mount.read_only}
+        mounts.append({"name": f"models-{n}", **path})
+    memory = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _size(one.shm)}}
+    container: dict[str, Any] = {"name": "vllm", "image": one.image}
+    if script is not None:
+        own = {"fieldRef": {"fieldPath": "status.podIP"}}
+        container["command"] = ["/bin/bash", "-c", _dollars(script)]
+        container["env"] = [{"name": key, "value": _dollars(one.env[key])} for key in one.env]
+        container["env"].append({"name": "VLLM_HOST_IP", "valueFrom": own})
+    if script is None or script == head(one):
+        probe = {"httpGet": {"path": "/health", "port": one.inside}, "periodSeconds": 10}
+        container["ports"] = [{"containerPort": one.inside}]
+        container["startupProbe"] = {**probe, "failureThreshold": _START_SECONDS // 10}
+        container["readinessProbe"] = probe
+    if one.gpus != "none":
+        container["resources"] = {"limits": {"nvidia.com/gpu": one.per_node}}
+    container["volumeMounts"] = [*mounts, {"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
+    pod = {"containers": [container], "volumes": [*volumes, memory]}
+    template = {"metadata": {"labels": {"app": name, PAIRING_LABEL: one.pairing}}, "spec": pod}
+    spec = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": {"app": name}},
+        "template": template,
+    }
+    return {"apiVersion": "apps/v1", "kind": "Deployment", **_named(one, name), "spec": spec}
+
+
+def _named(one: Service, name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {PAIRING_LABEL: one.pairing}}}
+
+
+def _size(shm: str) -> str:
+    """Return a size of docker's as Kubernetes writes it: ``16g`` is ``16Gi``."""
+    number = shm.rstrip("bBiIkKmMgGtT")
+    unit = shm[len(number) :][:1].upper().strip("B")
+    return f"{number}{unit}i" if unit else number
+
+
+def _dollars(text: str) -> str:
+    """Return what compose, systemd and Kubernetes read as a text: all of them take ``$$`` for a dollar."""
+    return text.replace("$", "$$")
+
+
+def _unit(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def _word(text: str) -> str:
+    """Return a word as systemd reads it: quoted, on one line."""
+    return _unit(json.dumps(text, ensure_ascii=False))
+
+
+class _Yaml(yaml.SafeDumper):
+    """Texts in quotes but for plain words, so that no reader of YAML 1.1 or 1.2 takes one for anything else."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002  (PyYAML's signature)
+        return True
+
+
+def _text(dumper: _Yaml, text: str) -> yaml.ScalarNode:
+    plain = _PLAIN.match(text) and text.lower() not in _NOT_PLAIN
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
+
+
+_Yaml.add_representer(str, _text)

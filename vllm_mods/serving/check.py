@@ -1,0 +1,328 @@
+"""A serve command and its environment against one tree: everything that is wrong with them.
+
+Pure but for the tree it reads. What only a run can tell is a note, with its reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from vllm_mods.base.model import Level, ModPlan
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.serving import command, envs, flags, refusals, registry, template, values
+from vllm_mods.serving.command import Use
+from vllm_mods.serving.faults import ServeFault, note, of
+from vllm_mods.serving.flags import Flag
+from vllm_mods.serving.known import KnownFlags
+from vllm_mods.serving.shape import FlagShape
+from vllm_mods.serving.source import dotted
+
+# How many flags are named that a word may stand for.
+_SHOWN = 4
+# The config class that is made for some models only.
+_PERHAPS = "MultiModalConfig"
+_DEPRECATED = re.compile(r"\b(?:is|are|was|been) deprecated\b|^\W*deprecated\b", re.IGNORECASE)
+
+
+class Serving(NamedTuple):
+    """What is to be served.
+
+    ``argv`` follows ``vllm serve``; ``unknown`` are the pieces of it that a shell fills in. ``mods``
+    are the plans of the mods that are to be in, on the tree as it was before them. ``container`` is
+    None where the tree is not in an image. ``missing`` are the names of mods that nobody has here;
+    ``other_engine`` tells what is wrong with a template, by its name, where minijinja renders it.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = {}
+    unknown: tuple[str, ...] = ()
+    mods: tuple[ModPlan, ...] = ()
+    container: template.ContainerSettings | None = None
+    missing: tuple[str, ...] = ()
+    other_engine: Callable[[str, bytes], str] | None = None
+
+
+class ServeAnswer(NamedTuple):
+    """What was found. ``names`` are all flags of the tree, ``used`` how many the command has."""
+
+    faults: tuple[ServeFault, ...]
+    names: frozenset[str]
+    used: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong; notes do not count."""
+        return all(fault.level is Level.NOTE for fault in self.faults)
+
+
+def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
+    """Hold a command against a tree with the changes of its mods in it.
+
+    Raises ``TreeError`` if a file of the tree cannot be read.
+    """
+    checker = _Checker(known, serving)
+    found = tuple(checker.faults())
+    if all(fault.level is Level.NOTE for fault in found):
+        found += tuple(refusals.faults(known, checker.parsed, checker.filled_in))
+    return ServeAnswer(
+        faults=tuple(dict.fromkeys(found)),
+        names=known.names(),
+        used=len(checker.parsed.uses),
+    )
+
+
+class _Checker:
+    def __init__(self, known: KnownFlags, serving: Serving) -> None:
+        self.known = known
+        self.sources = known.sources
+        self.flags = known.flags
+        self.shape = known.shape
+        self.serving = serving
+        self.parsed = command.parse(serving.argv, known)
+        self.version = known.sources.tree.version or "this version"
+
+    def faults(self) -> Iterator[ServeFault]:
+        for use in self.parsed.uses:
+            yield from self.use(use)
+        yield from self.repeated()
+        yield from self.words()
+        yield from self.requirements()
+        uses = [u for u in self.parsed.uses if u.name == "--chat-template"]
+        yield from template.faults(
+            self.sources.tree, uses, self.serving.mods, self.serving.container, self.filled_in
+        )
+        if envs.renders_with_minijinja(self.sources, self.serving.env):
+            yield from template.engine_faults(uses, self.serving.mods, self.serving.other_engine)
+        for mod in self.serving.mods:
+            yield from self.mod(mod)
+        yield from envs.faults(self.sources, self.serving.env, self.serving.mods, self.filled_in)
+        for text in dict.fromkeys(self.serving.unknown):
+            yield note("shell", text, "a shell fills this in when it runs: not checked")
+
+    # --- flags
+
+    def use(self, use: Use) -> Iterator[ServeFault]:
+        if use.flag is None:
+            yield self.no_flag(use)
+            return
+        found = self.shape(use.flag)
+        if use.shortened:
+            message = f"is taken as the beginning of {use.shortened}: write it out"
+            yield note("flag-shortened", use.typed, message)
+        yield from self.deprecated(use, use.flag, found)
+        if use.keys:
+            yield from self.key(use, found)
+        elif not found.takes_value:
+            if use.attached:
+                message = f"takes no value, and {use.values[0]!r} is attached to it"
+                yield ServeFault("value-unexpected", use.typed, message)
+        elif len(use.values) < _least(found):
+            follow = f"{len(use.values)} follow" if use.values else "none follows"
+            message = f"takes {_how_many(found)}, and {follow} it"
+            yield ServeFault("value-missing", use.typed, message)
+        else:
+            for value in use.values:
+                if not self.filled_in(value):
+                    yield from self.value(use, use.flag, found, value)
+
+    def no_flag(self, use: Use) -> ServeFault:
+        if use.candidates:
+            names = " or ".join(use.candidates[:_SHOWN])
+            if len(use.candidates) > _SHOWN:
+                names += f" or {len(use.candidates) - _SHOWN} others"
+            return ServeFault("flag-ambiguous", use.typed, f"may stand for {names}: write it out")
+        head = use.typed.partition(".")[0]
+        there = list(self.flags.by_name)
+        if head.startswith("--no-"):
+            base = f"--{head[5:]}"
+            if base in self.flags.by_name:
+                takes = _how_many(self.shape(self.flags.by_name[base]))
+                message = f"{base} takes {takes} and is no switch"
+                return ServeFault("flag-unknown", use.typed, message, base)
+            there += [f"--no-{name[2:]}" for name in there if name.startswith("--")]
+        near = values.nearest(head, there)
+        meant = f"; did you mean {near}?" if near else ""
+        if self.serving.missing:
+            meant += f" (unless {', '.join(self.serving.missing)} adds it)"
+        return ServeFault(
+            "flag-unknown", use.typed, f"vLLM {self.version} has no such flag{meant}", near
+        )
+
+    def deprecated(self, use: Use, flag: Flag, found: FlagShape) -> Iterator[ServeFault]:
+        given = flag.given
+        told = flags.constant(self.sources, given.get("help"))
+        text = told if isinstance(told, str) else found.field.doc if found.field else ""
+        sentences = re.split(r"(?<=[.!])\s+", " ".join(text.split()))
+        why = next((one for one in sentences if _DEPRECATED.search(one)), "")
+        if why or flags.constant(self.sources, given.get("deprecated")) is True:
+            message = f"is deprecated in vLLM {self.version}: {why}".rstrip(": ")
+            yield note("flag-deprecated", use.typed, message)
+
+    def key(self, use: Use, found: FlagShape) -> Iterator[ServeFault]:
+        """Check ``--flag.key value``."""
+        if found.kind not in {"json", "json-or-text"}:
+            message = f"takes {_how_many(found)}, no keys behind a dot"
+            yield ServeFault("json-value", use.typed, message)
+        elif not use.values:
+            yield ServeFault("value-missing", use.typed, "takes a value, and none follows it")
+        elif found.config is not None and not self.filled_in(use.values[0]):
+            wrong = values.object_problems(self.sources, found.config, command.nested(use))
+            yield from of(use.typed, wrong)
+
+    def value(self, use: Use, flag: Flag, found: FlagShape, value: str) -> Iterator[ServeFault]:
+        wrong = list(values.problems(self.sources, found, value))
+        if flag.name == "--lora-modules":
+            wrong += values.adapter_problems(self.sources, found, value)
+        perhaps = found.cls is not None and found.cls.node.name == _PERHAPS
+        for one in of(use.typed, wrong):
+            if perhaps and one.code == "value-range":
+                why = "refused for a model with images or sound: of another one nobody looks at it"
+                yield note(one.code, one.subject, f"{one.message}; {why}")
+            else:
+                yield one
+        if wrong or (found.optional and value in {"", "None"}):
+            return
+        names = registry.offered(self.sources, flag, found)
+        if names is not None and value and not names.has(value):
+            yield self.unlisted(use, value, names)
+        if keys := registry.keys_read(found):
+            yield from self.unread(use, value, keys)
+
+    def unlisted(self, use: Use, value: str, names: registry.Offered) -> ServeFault:
+        plugin = next((u.typed for u in self.parsed.uses if u.name.endswith("-plugin")), "")
+        why = names.open or (f"{plugin} may register it" if plugin else "")
+        if not why and re.search(r"[A-Za-z_]\w*\.[A-Za-z_]|[/:]", value):
+            why = "it names code or a file of one's own"
+        shown = list(dict.fromkeys(name for name in names.names if name))
+        (one,) = of(use.typed, values.chosen(value, shown, why))
+        may_be = "" if one.level is Level.NOTE else " (unless a plugin adds it)"
+        return one._replace(message=one.message + may_be)
+
+    def unread(self, use: Use, value: str, keys: tuple[str, ...]) -> Iterator[ServeFault]:
+        data = json_of(value)
+        for key in data if isinstance(data, dict) else ():
+            if key in keys:
+                continue
+            near = values.nearest(key, keys)
+            if key in registry.request_keys(self.sources):
+                message = f"{key!r} has no effect here: vLLM takes {', '.join(keys)} out of it"
+                yield note("json-key-unused", use.typed, message)
+            else:
+                meant = f"did you mean {near!r}? " if near else ""
+                message = f"vLLM does not read {key!r}: {meant}it takes {', '.join(keys)}"
+                yield ServeFault("json-key", use.typed, message, near)
+
+    def filled_in(self, value: str) -> bool:
+        return any(text in value for text in self.serving.unknown)
+
+    # --- the command as a whole
+
+    def repeated(self) -> Iterator[ServeFault]:
+        whole = Counter(u.name for u in self.parsed.uses if u.flag and not u.keys)
+        by_key = {u.name for u in self.parsed.uses if u.keys}
+        for name, count in whole.items():
+            if name in by_key:
+                message = (
+                    "is given whole and by key: the keys make a JSON object of their own, which "
+                    "comes last and takes the place of the whole one"
+                )
+                yield ServeFault("flag-shadowed", name, message)
+            elif count > 1 and not self.shape(self.flags.by_name[name]).append:
+                yield note("flag-twice", name, f"is given {count} times: the last one counts")
+
+    def words(self) -> Iterator[ServeFault]:
+        dashed: Use | str | None = ""  # the flag in front of the last word with a wrong dash
+        for word, behind in self.parsed.loose:
+            if command.looks_like_flag(word):
+                message = "begins with a typographic dash: to a parser it is no flag"
+                yield ServeFault("dash", word, message, f"--{word.lstrip(word[0]).lstrip('-')}")
+                dashed = behind
+            elif dashed is behind or self.filled_in(word):
+                continue  # meant as the value of that one, or there is a note on it already
+            elif not word.strip():
+                message = (
+                    "is a word of its own: a blank stands behind the backslash at a line's end"
+                )
+                yield ServeFault("argument-extra", repr(word), message)
+            elif behind is None or behind.flag is None or self.shape(behind.flag).takes_value:
+                yield ServeFault("argument-extra", word, "is neither a flag nor the value of one")
+            else:
+                message = f"{word!r} follows it, and it takes no value"
+                yield ServeFault("value-unexpected", behind.typed, message)
+        model = any(u.name == "--model" for u in self.parsed.uses)
+        if model and self.parsed.model is not None:
+            message = f"the model is {self.parsed.model!r} already: vLLM takes one"
+            yield ServeFault("argument-extra", "--model", message)
+        elif model:
+            message = "the model is the first word behind `vllm serve`"
+            yield note("flag-deprecated", "--model", message)
+        if any(u.name == "--config" for u in self.parsed.uses):
+            yield note("config-file", "--config", "the flags in that file are not checked")
+
+    def given(self, name: str) -> bool:
+        """Tell whether a flag is in the command, and not to be turned off."""
+        return any(u.name == name and not u.negated for u in self.parsed.uses)
+
+    def requirements(self) -> Iterator[ServeFault]:
+        """Find flags that vLLM refuses without another one: ``if args.a and not args.b: raise``."""
+        for node in self.sources.nodes(self.flags.entry.path):
+            if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
+                continue
+            match node.test:
+                case ast.BoolOp(
+                    op=ast.And(),
+                    values=[ast.Attribute() as one, ast.UnaryOp(op=ast.Not(), operand=other)],
+                ):
+                    first, second = _flag_of(one), _flag_of(other)
+                    if first and second and self.given(first) and not self.given(second):
+                        yield ServeFault("flag-alone", first, f"needs {second}, which is not given")
+                case _:
+                    pass
+
+    # --- what the pairing brings
+
+    def mod(self, mod: ModPlan) -> Iterator[ServeFault]:
+        name = mod.mod.name
+        if not mod.verdict.ok:
+            why = f": {mod.findings[0].message}" if mod.findings else ""
+            yield ServeFault("mod-verdict", name, f"does not go in, it is {mod.verdict}{why}")
+            return
+        wanted = command.parse(mod.mod.serve_args, self.known)
+        for want in wanted.uses:
+            shown = " ".join((want.typed, *want.values))
+            if want.flag is None:
+                message = f"needs {shown}, and vLLM {self.version} has no such flag"
+                yield ServeFault("mod-flag-unknown", name, message)
+                continue
+            same = [u for u in self.parsed.uses if u.flag is want.flag]
+            if not same:
+                message = f"needs {shown}, which is not given"
+                yield ServeFault("mod-flag-absent", name, message, shown)
+            elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
+                given = " ".join((same[-1].typed, *same[-1].values))
+                yield note("mod-flag-differs", name, f"is meant for {shown}, and {given} is given")
+
+
+def _flag_of(node: ast.AST) -> str:
+    name = dotted(node) or ""
+    return f"--{name.removeprefix('args.').replace('_', '-')}" if name.startswith("args.") else ""
+
+
+def _least(found: FlagShape) -> int:
+    if isinstance(found.nargs, int):
+        return found.nargs
+    return 0 if found.nargs in {"?", "*"} else 1
+
+
+def _how_many(found: FlagShape) -> str:
+    if not found.takes_value:
+        return "no value"
+    if isinstance(found.nargs, int):
+        return f"{found.nargs} values"
+    return {"+": "one value or more", "*": "values", "?": "a value or none"}.get(
+        found.nargs or "", "a value"
+    )

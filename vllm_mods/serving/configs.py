@@ -1,0 +1,194 @@
+"""Config classes of the tree: dataclasses with their fields, and enums with their members."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from vllm_mods.serving.source import (
+    AnyPlace,
+    ClassPlace,
+    FunctionPlace,
+    ModuleSources,
+    SourcePlace,
+    dotted,
+    last_name,
+    text_of,
+)
+
+# How pydantic names the bounds of a number, and how people write them.
+BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+
+
+class ConfigField(NamedTuple):
+    """A field of a dataclass. ``init`` is False where the constructor does not take it."""
+
+    name: str
+    annotation: AnyPlace
+    doc: str
+    init: bool
+    bounds: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of an enumeration; ``value`` is the source of one that is computed."""
+
+    cls: ClassPlace
+    name: str
+    node: ast.expr
+
+    @property
+    def plain(self) -> bool:
+        """Whether its value is written out."""
+        return isinstance(self.node, ast.Constant)
+
+    @property
+    def is_tuple(self) -> bool:
+        """Whether its value is made of others, and so nobody can type it."""
+        return isinstance(self.node, ast.Tuple)
+
+    @property
+    def value(self) -> object:
+        """What stands behind its name."""
+        return self.node.value if isinstance(self.node, ast.Constant) else ast.unparse(self.node)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Validator(NamedTuple):
+    """A function that pydantic calls; ``mode`` says when, and ``whole`` that it gets all fields."""
+
+    at: FunctionPlace
+    mode: str
+    whole: bool
+
+    @property
+    def early(self) -> bool:
+        """Whether it comes before the types are checked."""
+        return self.mode in {"before", "wrap", "plain"}
+
+    @property
+    def lets_none_through(self) -> bool:
+        """Whether it only keeps ``None`` from being checked and hands on the rest."""
+        function = self.at.node
+        called = {dotted(one.func) for one in ast.walk(function) if isinstance(one, ast.Call)}
+        marks = {dotted(one.func) for one in function.decorator_list if isinstance(one, ast.Call)}
+        return called - marks == {"handler"}
+
+
+def is_dataclass(sources: ModuleSources, cls: ClassPlace) -> bool:
+    """Tell whether the class itself, or one it inherits from, is decorated as a dataclass."""
+    return any(
+        last_name(mark) in {"config", "dataclass"}
+        for one in sources.bases(cls)
+        for mark in one.node.decorator_list
+    )
+
+
+def fields(sources: ModuleSources, cls: ClassPlace) -> dict[str, ConfigField]:
+    """Return the fields of a dataclass by name, those of its bases first."""
+    return {field.name: field for one in reversed(sources.bases(cls)) for field in _own_fields(one)}
+
+
+def takes_any_key(sources: ModuleSources, cls: ClassPlace, *, early: bool = True) -> str | None:
+    """Return why a class may take keys that are no fields of it; ``None`` if it cannot.
+
+    Not ``early``: what changes the keys first has done so.
+    """
+    for one in sources.bases(cls):
+        for member in one.node.body:
+            if isinstance(member, ast.FunctionDef):
+                if member.name == "__init__":
+                    return f"{one.node.name} has an __init__ of its own"
+                if early and any(
+                    "model_validator" in text and "before" in text for text in _marks(member)
+                ):
+                    return f"{one.node.name}.{member.name} may change the keys first"
+        if any("extra=" in text and "forbid" not in text for text in _marks(one.node)):
+            return f"{one.node.name} takes extra keys"
+    return None
+
+
+def validators(sources: ModuleSources, cls: ClassPlace, name: str) -> Iterator[Validator]:
+    """Yield the functions that may change what is given for a field, or refuse it."""
+    for at in sources.methods(cls):
+        for mark in at.node.decorator_list:
+            if not isinstance(mark, ast.Call) or "validator" not in (dotted(mark.func) or ""):
+                continue
+            whole = "model_validator" in (dotted(mark.func) or "")
+            if whole or {name, "*"}.intersection(filter(None, map(text_of, mark.args))):
+                yield Validator(at, text_of(_keyword(mark, "mode")) or "after", whole)
+
+
+def is_enum(sources: ModuleSources, cls: ClassPlace) -> bool:
+    """Tell whether a class is an enumeration."""
+    return any(
+        last_name(base).endswith(("Enum", "Flag"))
+        for one in sources.bases(cls)
+        for base in one.node.bases
+    )
+
+
+def is_protocol(cls: ClassPlace) -> bool:
+    """Tell whether a class says only what others have."""
+    return any(last_name(base) == "Protocol" for base in cls.node.bases)
+
+
+def members(cls: ClassPlace) -> dict[str, Member]:
+    """Return the members of an enumeration by name."""
+    return {
+        target.id: Member(cls, target.id, node.value)
+        for node in cls.node.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and not target.id.startswith("_")
+    }
+
+
+@lru_cache(maxsize=512)
+def _own_fields(cls: ClassPlace) -> tuple[ConfigField, ...]:
+    found = []
+    body = cls.node.body
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        if "ClassVar" in ast.unparse(node.annotation):
+            continue
+        call = node.value if isinstance(node.value, ast.Call) else None
+        init = _keyword(call, "init")
+        doc = text_of(after.value) if isinstance(after, ast.Expr) else None
+        found.append(
+            ConfigField(
+                name=node.target.id,
+                annotation=SourcePlace(cls.path, node.annotation),
+                doc=" ".join((doc or "").split()),
+                init=not (isinstance(init, ast.Constant) and init.value is False),
+                bounds=tuple(_bounds(call)),
+            )
+        )
+    return tuple(found)
+
+
+def _bounds(call: ast.Call | None) -> Iterator[tuple[str, float]]:
+    for name in BOUNDS:
+        value = _keyword(call, name)
+        try:
+            bound = None if value is None else ast.literal_eval(value)
+        except ValueError:
+            continue  # a computed bound
+        if isinstance(bound, (int, float)):
+            yield name, bound
+
+
+def _keyword(call: ast.Call | None, name: str) -> ast.expr | None:
+    given = () if call is None else call.keywords
+    return next((one.value for one in given if one.arg == name), None)
+
+
+def _marks(node: ast.ClassDef | ast.FunctionDef) -> list[str]:
+    return [ast.unparse(mark) for mark in node.decorator_list]

@@ -1,0 +1,129 @@
+"""The environment of a serve command against the table of variables in ``vllm/envs.py``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base.model import ModPlan
+from vllm_mods.serving import values
+from vllm_mods.serving.faults import ServeFault, note, of
+from vllm_mods.serving.source import ModuleSources, dotted, text_of
+
+_PATH = "vllm/envs.py"
+_PREFIX = "VLLM_"
+_TABLE = "environment_variables"
+_READERS = ("environ.get", "getenv", "environ")
+_RUST = "VLLM_USE_RUST_FRONTEND"
+
+
+class EnvVariable(NamedTuple):
+    """A variable that vLLM reads. ``number`` is ``int`` or ``float`` where its value has to be one."""
+
+    choices: tuple[str, ...] = ()
+    any_case: bool = False
+    number: str = ""
+
+
+def faults(
+    sources: ModuleSources,
+    env: Mapping[str, str],
+    mods: Sequence[ModPlan],
+    filled_in: Callable[[str], bool],
+) -> Iterator[ServeFault]:
+    """Yield what is wrong with variables; ``filled_in`` tells of a value that a shell knows first.
+
+    Raises ``TreeError`` if a file of the tree cannot be read.
+    """
+    named = {k: v for k, v in env.items() if k.startswith(_PREFIX)}
+    table = variables(sources) if named else {}
+    if table is None:
+        yield note("env-unclear", _PATH, "has no table of variables: they are not checked")
+        return
+    for name, value in named.items():
+        if name not in table:
+            yield _no_variable(sources, name, table, mods)
+        elif not filled_in(value):
+            yield from of(name, _variable_problems(table[name], value))
+
+
+def renders_with_minijinja(sources: ModuleSources, env: Mapping[str, str]) -> bool:
+    """Tell whether this vLLM, with this environment, has its Rust frontend render templates."""
+    if env.get(_RUST, "0").strip() in {"", "0"}:
+        return False
+    return _RUST in (variables(sources) or {})
+
+
+def _no_variable(
+    sources: ModuleSources,
+    name: str,
+    table: Mapping[str, EnvVariable],
+    mods: Sequence[ModPlan],
+) -> ServeFault:
+    changed = frozenset(change.path for mod in mods for change in mod.changes)
+    reader = _mentioning(sources, name, changed)
+    if reader is not None:
+        return note("env-elsewhere", name, f"is not in {_PATH}, but {reader} mentions it")
+    near = values.nearest(name, table)
+    meant = f"; did you mean {near}?" if near else ""
+    message = f"vLLM {sources.tree.version or 'this version'} knows no such variable and ignores it{meant}"
+    return ServeFault("env-unknown", name, message, near)
+
+
+def _variable_problems(variable: EnvVariable, value: str) -> Iterator[ServeFault]:
+    if variable.choices:
+        offered = variable.choices
+        if variable.any_case:
+            value, offered = value.lower(), tuple(one.lower() for one in offered)
+        for one in values.chosen(value, offered):
+            yield one._replace(code="env-value")
+    elif variable.number:
+        try:
+            (int if variable.number == "int" else float)(value)
+        except ValueError:
+            what = "a whole number" if variable.number == "int" else "a number"
+            yield ServeFault("env-value", "", f"{value!r} is not {what}, which vLLM makes of it")
+
+
+def variables(sources: ModuleSources) -> Mapping[str, EnvVariable] | None:
+    """Return the variables by name; ``None`` if the tree does not say them in one table."""
+    value = sources.value(_PATH, _TABLE)
+    if not isinstance(value, ast.Dict):
+        return None
+    table: dict[str, EnvVariable] = {}
+    for key, reader in zip(value.keys, value.values, strict=True):
+        if (name := text_of(key)) is not None:
+            table[name] = _variable(name, reader)
+    return table
+
+
+def _mentioning(sources: ModuleSources, name: str, changed: frozenset[str]) -> str | None:
+    """Return a file of Python that mentions a name: what mods change; of a local tree, any file."""
+    tree = sources.tree
+    paths = sorted(changed if tree.remote else changed | set(tree.paths()))
+    for path in paths:
+        if path.endswith(".py") and path != _PATH and name.encode() in (tree.read(path) or b""):
+            return path
+    return None
+
+
+def _variable(name: str, reader: ast.expr) -> EnvVariable:
+    if isinstance(reader, ast.Call) and (dotted(reader.func) or "").endswith("env_with_choices"):
+        choices = reader.args[2] if len(reader.args) > 2 else None
+        if isinstance(choices, (ast.List, ast.Tuple)):
+            values = [one.value for one in choices.elts if isinstance(one, ast.Constant)]
+            if len(values) == len(choices.elts):
+                any_case = len(reader.args) > 3 or any(
+                    one.arg == "case_sensitive" for one in reader.keywords
+                )
+                return EnvVariable(tuple(map(str, values)), any_case)
+    for node in ast.walk(reader):
+        # `int(os.getenv("X", "0"))` and nothing around the value itself
+        if isinstance(node, ast.Call) and dotted(node.func) in {"int", "float"} and node.args:
+            inner = node.args[0]
+            if not isinstance(inner, ast.Call) or not inner.args or text_of(inner.args[0]) != name:
+                continue
+            if (dotted(inner.func) or "").endswith(_READERS):
+                return EnvVariable(number=dotted(node.func) or "")
+    return EnvVariable()

@@ -1,0 +1,195 @@
+"""What a flag takes: how many values, of what type, which of them are offered.
+
+Follows the rules by which vLLM turns an annotation into the keywords of ``add_argument``.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+from vllm_mods.serving import configs, hints
+from vllm_mods.serving.configs import ConfigField
+from vllm_mods.serving.flag_rules import FlagRules
+from vllm_mods.serving.flags import Flag, class_of, constant
+from vllm_mods.serving.hints import Hint
+from vllm_mods.serving.source import (
+    AnyPlace,
+    ClassPlace,
+    ModuleSources,
+    SourcePlace,
+    dotted,
+    last_name,
+)
+
+_SWITCHES = {"store_true", "store_false", "store_const", "count", "version", "help"}
+
+
+class FlagShape(NamedTuple):
+    """What a flag takes.
+
+    ``kind`` of each value: ``text``, ``int``, ``float``, ``human`` and ``human-auto`` (32k; auto),
+    ``json``, ``json-or-text``; or of none: ``switch`` (which also has ``--no-…``) and ``flag``.
+    ``nargs`` is argparse's. ``choices`` are enforced by the parser; ``open`` is why there may be
+    more of them. ``config`` is the class whose fields are the keys of the JSON, ``validated`` whether
+    the parser itself makes one of it, ``human_json`` whether 32k may stand in it; ``cls`` and ``field``
+    are where the value goes.
+    """
+
+    kind: str
+    nargs: str | int | None = None
+    optional: bool = False
+    choices: tuple[object, ...] | None = None
+    open: str = ""
+    config: ClassPlace | None = None
+    cls: ClassPlace | None = None
+    field: ConfigField | None = None
+    append: bool = False
+    validated: bool = False
+    human_json: bool = False
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether anything follows the flag."""
+        return self.kind not in {"switch", "flag"}
+
+
+def shape(sources: ModuleSources, flag: Flag, rules: FlagRules) -> FlagShape:
+    """Return what a flag takes. Reads the config class it is made from, if it is made from one."""
+    cls = class_of(sources, flag.owner)
+    field = None if cls is None else configs.fields(sources, cls).get(flag.field or "")
+    found = FlagShape(
+        "text", open="" if flag.owner is None or field else f"{flag.field} is not found"
+    )
+    if field is not None:
+        found = _of_field(sources, field, rules)._replace(cls=cls, field=field)
+    given = flag.given
+    if (kind := given.get("type")) is not None:
+        found = _of_type(kind.node, found)
+    if "nargs" in given:
+        nargs = constant(sources, given["nargs"])
+        found = found._replace(nargs=nargs if isinstance(nargs, (str, int)) else None)
+    if (choices := given.get("choices")) is not None:
+        found = _of_choices(sources, choices, found)
+    if "choices" in flag.computed:
+        found = found._replace(open="vLLM adds to its choices when it runs")
+    if found.choices is not None and flag.removed:
+        kept = tuple(one for one in found.choices if one not in flag.removed)
+        found = found._replace(choices=kept)
+    action = given.get("action")
+    return found if action is None else _of_action(action.node, found)
+
+
+def _of_field(sources: ModuleSources, field: ConfigField, rules: FlagRules) -> FlagShape:
+    found = hints.hints(sources, field.annotation)
+    if rules.dict_subclasses:
+        found = tuple(_as_dict(sources, hint) for hint in found)
+    names = {hint.name for hint in found if hint.kind == "builtin"}
+    optional = "None" in names
+    config = hints.config_class(sources, found)
+    if config is not None:
+        human = rules.human_json
+        return FlagShape("json", optional=optional, config=config, validated=True, human_json=human)
+    if rules.optional_text and len(found) == len(names) and names == {"bool", "str", "None"}:
+        return FlagShape("text", nargs="?")
+    if "bool" in names:
+        return FlagShape("switch")
+    many = next((hint for hint in found if hint.name in {"tuple", "list", "set"}), None)
+    literals = [hint for hint in found if hint.kind == "literal"]
+    if literals:
+        made = _of_literal(literals, free="str" in names)
+    elif many is not None:
+        made = _of_collection(sources, many)
+    else:
+        made = FlagShape(_kind(found, names, rules.human.get(field.name)))
+    return made._replace(optional=optional)
+
+
+def _kind(found: tuple[Hint, ...], names: set[str], human: str | None) -> str:
+    if "int" in names:
+        return "int" if human is None else "human-auto" if human.endswith("auto") else "human"
+    if "float" in names:
+        return "float"
+    if "dict" in names:
+        mixed = "str" in names or any(hint.kind != "builtin" for hint in found)
+        return "json-or-text" if mixed else "json"
+    return "text"
+
+
+def _as_dict(sources: ModuleSources, hint: Hint) -> Hint:
+    if hint.place is None:
+        return hint
+    above = (
+        dotted(base.value if isinstance(base, ast.Subscript) else base)
+        for one in sources.bases(hint.place)
+        for base in one.node.bases
+    )
+    return hints.Hint("builtin", "dict") if "dict" in above else hint
+
+
+def _of_literal(literals: list[Hint], *, free: bool) -> FlagShape:
+    values = hints.literals(literals)
+    kind = "int" if values and all(type(value) is int for value in values) else "text"
+    # with `str` beside the Literal, argparse is told of the values for its help only
+    return FlagShape(kind, choices=None if free else values)
+
+
+def _of_collection(sources: ModuleSources, hint: Hint) -> FlagShape:
+    nargs: str | int = "+"
+    if (
+        hint.name == "tuple"
+        and hint.args
+        and "..." not in [ast.unparse(one.node) for one in hint.args]
+    ):
+        nargs = len(hint.args)
+    inner = hints.hints(sources, hint.args[0]) if hint.args else ()
+    literals = [one for one in inner if one.kind == "literal"]
+    if literals:
+        return _of_literal(literals, free=False)._replace(nargs=nargs)
+    kinds = {one.name for one in inner}
+    kind = kinds.pop() if len(kinds) == 1 else "str"
+    return FlagShape(kind if kind in {"int", "float"} else "text", nargs=nargs)
+
+
+def _of_type(node: ast.AST, found: FlagShape) -> FlagShape:
+    """Return the shape with the type that ``add_argument`` is told."""
+    name = dotted(node.func if isinstance(node, ast.Call) else node) or ""
+    if isinstance(node, ast.Call) and name in {"optional_type", "parse_type"} and node.args:
+        return _of_type(node.args[0], found)._replace(optional=name == "optional_type")
+    kinds = {"int": "int", "float": "float", "json.loads": "json", "str": "text"}
+    kinds |= {"human_readable_int": "human", "human_readable_int_or_auto": "human-auto"}
+    kinds |= {"union_dict_and_str": "json-or-text"}
+    kind = kinds.get(name, "text")
+    return found._replace(kind=kind, optional=False, validated=False, human_json=False)
+
+
+def _of_choices(sources: ModuleSources, at: AnyPlace, found: FlagShape) -> FlagShape:
+    values = constant(sources, at)
+    if isinstance(values, (list, tuple, set)):
+        return found._replace(choices=tuple(values), open="")
+    if isinstance(at.node, ast.Call) and at.node.args:
+        inner = SourcePlace(at.path, at.node.args[0])
+        name = last_name(at.node)
+        if name == "get_args":
+            offered = hints.literals(hints.hints(sources, inner))
+            return found._replace(choices=offered, open="")
+        if name in {"list", "sorted", "tuple"}:
+            return _of_choices(sources, inner, found)
+    sure = [ast.literal_eval(one) for one in ast.walk(at.node) if _is_plain_list(one)]
+    return found._replace(
+        choices=tuple(value for values in sure for value in values),
+        open=f"vLLM computes its choices when it runs: {ast.unparse(at.node)}",
+    )
+
+
+def _is_plain_list(node: ast.AST) -> bool:
+    return isinstance(node, ast.List) and all(isinstance(one, ast.Constant) for one in node.elts)
+
+
+def _of_action(node: ast.AST, found: FlagShape) -> FlagShape:
+    name = node.value if isinstance(node, ast.Constant) else dotted(node) or ""
+    if str(name).endswith("BooleanOptionalAction"):
+        return found._replace(kind="switch", nargs=None)
+    if name in _SWITCHES:
+        return found._replace(kind="flag", nargs=0)
+    return found._replace(append=name in {"append", "extend"})

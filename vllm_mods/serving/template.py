@@ -1,0 +1,122 @@
+"""The chat template of a serve command: whether vLLM will find it, and who brings it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from vllm_mods.base.model import ModPlan, TemplateFile, Tree
+from vllm_mods.formats.tree_names import is_plain
+from vllm_mods.planning.planner import WORKSPACE
+from vllm_mods.serving import values
+from vllm_mods.serving.command import Use
+from vllm_mods.serving.faults import ServeFault, note
+
+_BUILT_IN_TEMPLATES = "vllm/transformers_utils/chat_templates"
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
+
+
+class ContainerSettings(Protocol):
+    """Where vLLM is started: ``directory`` (absolute), and the files that are there."""
+
+    @property
+    def directory(self) -> str:
+        """The working directory."""
+
+    def has(self, path: str) -> bool:
+        """Tell whether a path, absolute or from the working directory, leads to a file."""
+
+
+def faults(
+    tree: Tree,
+    uses: Sequence[Use],
+    mods: Sequence[ModPlan],
+    container: ContainerSettings | None,
+    filled_in: Callable[[str], bool],
+) -> Iterator[ServeFault]:
+    """Yield what is wrong with ``--chat-template``, whose ``uses`` these are, and with what mods bring.
+
+    ``filled_in`` tells of a value that a shell knows first. Raises ``TreeError``.
+    """
+    brought = sorted(file.file for _, file in _brought(mods))
+    for mod, file in () if uses else _brought(mods):
+        message = f"brings {file.file}, and no --chat-template uses it"
+        yield ServeFault("template-unused", mod, message, f"--chat-template {file.file}")
+    for use in uses:
+        for value in use.values:
+            if not filled_in(value):
+                yield from _at(tree, use, value, brought, has_mods=bool(mods), container=container)
+
+
+def engine_faults(
+    uses: Sequence[Use],
+    mods: Sequence[ModPlan],
+    differs: Callable[[str, bytes], str] | None,
+) -> Iterator[ServeFault]:
+    """Yield what minijinja, by which the Rust frontend renders, makes otherwise of a mod's template."""
+    used = {value.rpartition("/")[2] for use in uses for value in use.values}
+    files = [file for _, file in _brought(mods) if file.file in used]
+    for file in files:
+        why = differs(file.file, file.data) if differs is not None else ""
+        if why:
+            yield ServeFault("template-engine", file.file, f"the Rust frontend renders it: {why}")
+    if uses and not files:
+        message = "VLLM_USE_RUST_FRONTEND renders it with minijinja: whether it can is not known"
+        yield note("template-engine-unclear", "--chat-template", message)
+
+
+def _brought(mods: Sequence[ModPlan]) -> Iterator[tuple[str, TemplateFile]]:
+    """Yield the templates of mods that go in, each with the name of its mod."""
+    for mod in mods:
+        for file in mod.variant.templates if mod.verdict.ok and mod.variant else ():
+            yield mod.mod.name, file
+
+
+def _at(
+    tree: Tree,
+    use: Use,
+    value: str,
+    brought: Sequence[str],
+    *,
+    has_mods: bool,
+    container: ContainerSettings | None,
+) -> Iterator[ServeFault]:
+    if not value or any(char in value for char in "{}\n"):
+        return  # vLLM takes it as the template itself
+    name = value.rpartition("/")[2]
+    inside = _PACKAGES.sub("", value) if _PACKAGES.match(value) else ""
+    place = inside or f"{_BUILT_IN_TEMPLATES}/{value}"
+    if is_plain(place) and tree.read(place) is not None:
+        return
+    if value.endswith(f"/{WORKSPACE}/{name}") and name in brought:
+        return
+    if container is not None and container.has(value):
+        return
+    if name in brought:
+        message = (
+            f"a mod puts {name} into the workspace, by default {WORKSPACE} in the site root: as "
+            "written it is found only if that is where it says; `apply` prints the place"
+        )
+        yield note("template-place", use.typed, message)
+        return
+    near = values.nearest(name, brought)
+    if inside:
+        yield ServeFault("template-missing", use.typed, f"{inside} is not in the tree", near)
+    elif brought and ("/" not in value or near):
+        message = f"nothing brings {value!r}: the mods have {', '.join(brought)}"
+        yield ServeFault("template-missing", use.typed, message, near)
+    elif container is not None:
+        place = posixpath.join(container.directory, value)
+        yield ServeFault("template-missing", use.typed, f"the image has no {place}", near)
+    elif has_mods and "/" not in value:
+        message = (
+            f"nothing brings {value!r}, which vLLM looks up in the working directory of the "
+            "container: none of the mods has a template"
+        )
+        yield ServeFault("template-missing", use.typed, message)
+    else:
+        where = "at that path" if value.startswith("/") else "in the working directory"
+        message = f"whether {value!r} is {where} when vLLM starts can't be told from the tree"
+        yield note("template-unclear", use.typed, message)

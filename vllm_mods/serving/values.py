@@ -1,0 +1,350 @@
+"""Values of flags: numbers, choices, JSON and its keys, against what the tree says of them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import operator
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from vllm_mods.base.untrusted import json_of, number_of
+from vllm_mods.serving import configs, hints, registry
+from vllm_mods.serving.configs import ConfigField
+from vllm_mods.serving.faults import ServeFault, note
+from vllm_mods.serving.shape import FlagShape
+from vllm_mods.serving.source import ClassPlace, ModuleSources
+
+_DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_NUMBERS = {"int": "a whole number", "float": "a number"}
+_OBJECT = re.compile(r"\s*{.*}\s*", re.DOTALL)
+_CURLY = "\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
+# How many names are listed beside the one that was probably meant.
+_FEW = 8
+_TRUTHS = frozenset(["0", "1", "t", "f", "y", "n", "true", "false", "yes", "no", "on", "off"])
+
+_IN_WORDS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "dict": "a JSON object",
+    "list": "a list",
+    "tuple": "a list",
+    "set": "a list",
+}
+_EXACTLY = {"list": list, "tuple": list, "set": list, "dict": dict, "str": str}
+
+
+def problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[ServeFault]:
+    """Yield what is wrong with one value of a flag, as it stands on the command line."""
+    is_json = shape.kind in {"json", "json-or-text"}
+    try:
+        value = read(shape, text)
+    except ValueError as error:
+        if is_json:
+            yield ServeFault("json-invalid", "", f"not JSON: {_why_no_json(text, error)}")
+        else:
+            yield ServeFault("value-type", "", str(error))
+        return
+    if value is None:
+        return
+    if is_json:
+        if shape.config is not None and isinstance(value, dict):
+            yield from object_problems(sources, shape.config, value)
+        elif shape.config is not None and shape.kind == "json":
+            message = f"{text} is no JSON object, and {shape.config.node.name} is made of one"
+            yield ServeFault("json-value", "", message)
+        return
+    if shape.choices is not None or shape.open:
+        yield from chosen(value, shape.choices or (), shape.open)
+    if isinstance(value, (int, float)) and shape.cls and shape.field:
+        yield from _in_bounds(sources, shape.cls, shape.field, value)
+
+
+def chosen(value: object, choices: Iterable[object], open_: str = "") -> Iterator[ServeFault]:
+    """Yield a problem if a value is none of the choices; ``open_`` is why there may be others."""
+    offered = [str(one) for one in choices]
+    if str(value) in offered:
+        return
+    if open_:
+        yield note("value-unclear", "", f"whether {value!r} is offered can't be told: {open_}")
+        return
+    near = nearest(str(value), offered)
+    yield ServeFault("value-choice", "", f"{value!r} is not offered: {listed(offered, near)}", near)
+
+
+def nearest(word: str, there: Iterable[str]) -> str:
+    """Return the name that was probably meant, ``""`` if none is near."""
+    import difflib  # noqa: PLC0415  (only where something is wrong)
+
+    plain = {name.lower().replace("_", "-"): name for name in there}
+    found = difflib.get_close_matches(word.lower().replace("_", "-"), plain, 1, 0.7)
+    return plain[found[0]] if found else ""
+
+
+def listed(offered: list[str], near: str) -> str:
+    """Say what there is; of many only the one that was probably meant."""
+    every = f"there is {', '.join(offered)}"
+    if not near:
+        return every
+    return f"did you mean {near!r}?" + (f" {every}" if len(offered) <= _FEW else "")
+
+
+def object_problems(
+    sources: ModuleSources, cls: ClassPlace, data: dict[str, Any], at: str = ""
+) -> Iterator[ServeFault]:
+    """Yield the keys of a JSON object that its config class lacks, and values of another type."""
+    fields = configs.fields(sources, cls)
+    anything = configs.takes_any_key(sources, cls)
+    settable = {name for name, field in fields.items() if field.init}
+    for key, value in data.items():
+        where = f"{at}{key}"
+        if key in settable:
+            yield from _field_problems(sources, cls, fields[key], value, where)
+        elif anything is not None:
+            message = f"{cls.node.name} has no {where!r}, but it can't be told: {anything}"
+            yield note("json-unclear", "", message)
+        elif key in fields:
+            yield ServeFault(
+                "json-key", "", f"{where!r} is set by {cls.node.name} itself, not given"
+            )
+        else:
+            near = nearest(key, settable)
+            meant = f"; did you mean {near!r}?" if near else ""
+            yield ServeFault("json-key", "", f"{cls.node.name} has no {where!r}{meant}", near)
+
+
+def _why_no_json(text: str, error: ValueError) -> str:
+    if any(char in text for char in _CURLY):
+        return f"typographic quotes in {text}"
+    if "{{" in text or ("}}" in text and "{" not in text):
+        return f"doubled braces in {text}, which only the template of a recipe has"
+    if "'" in text and '"' not in text:
+        return f"single quotes in {text}; JSON has double ones"
+    if '"' not in text and re.search(r"[A-Za-z]", text):
+        return f"no quotes are left in {text}: put the whole in single quotes"
+    return f"{error} in {text}"
+
+
+def read(shape: FlagShape, text: str) -> Any:
+    """Return what the parser makes of one value. Raises ``ValueError``."""
+    if shape.optional and text in {"", "None"}:
+        return None
+    if shape.kind == "text" or (shape.kind == "json-or-text" and not _OBJECT.fullmatch(text)):
+        return text
+    if shape.kind in {"json", "json-or-text"}:
+        return json_of(_plain_json(text) if shape.human_json else text)
+    try:
+        if shape.kind == "human-auto" and text.strip().lower() in {"-1", "auto"}:
+            return -1
+        if shape.kind.startswith("human"):
+            return _human(text)
+        return int(text) if shape.kind == "int" else float(text)
+    except ValueError as error:
+        if "binary" in str(error):
+            raise
+        what = _NUMBERS.get(shape.kind, "a whole number, or 32k, 4M")
+        short = shape.kind == "int" and _HUMAN.fullmatch(text)
+        suffix = " (this flag takes no suffix)" if short else ""
+        raise ValueError(f"{text!r} is not {what}{suffix}") from error
+
+
+def _plain_json(text: str) -> str:
+    """Return JSON with its ``32k`` written out. Raises ``ValueError``."""
+    parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
+    pattern = rf"\b{_HUMAN.pattern}\b"
+    parts[::2] = [re.sub(pattern, lambda found: str(_human(found[0])), one) for one in parts[::2]]
+    return "".join(parts)
+
+
+def _human(text: str) -> int:
+    """Read ``32k``, ``1.5M`` and plain numbers. Raises ``ValueError``."""
+    text = text.strip()
+    found = _HUMAN.fullmatch(text)
+    if found is None:
+        return int(text)
+    if found[2] in _DECIMAL:
+        number = float(found[1]) * _DECIMAL[found[2]]
+        if math.isinf(number):
+            raise ValueError(f"{text} is more than can be counted")
+        return int(number)
+    if "." in found[1]:
+        raise ValueError(
+            f"{text!r}: {found[2]} is binary and takes no decimals; {text.lower()} does"
+        )
+    return int(found[1]) * _BINARY[found[2]]
+
+
+def _early(sources: ModuleSources, cls: ClassPlace, field: ConfigField) -> list[configs.Validator]:
+    return [one for one in configs.validators(sources, cls, field.name) if one.early]
+
+
+def _in_bounds(
+    sources: ModuleSources, cls: ClassPlace, field: ConfigField, value: float, at: str = ""
+) -> Iterator[ServeFault]:
+    if all(one.lets_none_through for one in _early(sources, cls, field)):
+        yield from bound_problems(field, value, at)
+
+
+def bound_problems(field: ConfigField, value: float, at: str = "") -> Iterator[ServeFault]:
+    """Yield a problem if a number is out of the bounds of its field."""
+    if not all(getattr(operator, name)(value, bound) for name, bound in field.bounds):
+        asked = " and ".join(f"{configs.BOUNDS[name]} {bound}" for name, bound in field.bounds)
+        where = f"{at!r}: " if at else ""
+        yield ServeFault("value-range", "", f"{where}{value} is out of range: it has to be {asked}")
+
+
+def _field_problems(
+    sources: ModuleSources,
+    cls: ClassPlace,
+    field: ConfigField,
+    value: Any,
+    at: str,
+) -> Iterator[ServeFault]:
+    """Yield what is wrong with one value in a JSON object, as far as its type is plain."""
+    if is_unchecked(field):
+        return
+    early = _early(sources, cls, field)
+    if early and (value is None or not all(one.lets_none_through for one in early)):
+        yield from _early_problems(sources, cls, field, value, at)
+        return
+    found = hints.hints(sources, field.annotation)
+    config = hints.config_class(sources, found)
+    if isinstance(value, dict) and config is not None:
+        yield from object_problems(sources, config, value, f"{at}.")
+        return
+    wrong = tuple(type_problems(sources, found, value, at))
+    yield from wrong
+    if not wrong and isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield from _in_bounds(sources, cls, field, value, at)
+
+
+def is_unchecked(field: ConfigField) -> bool:
+    """Tell whether pydantic takes anything for a field."""
+    return "SkipValidation" in ast.unparse(field.annotation.node)
+
+
+def type_problems(
+    sources: ModuleSources,
+    found: tuple[hints.Hint, ...],
+    value: object,
+    at: str,
+) -> Iterator[ServeFault]:
+    """Yield a problem if a value of JSON is of none of the types of a field."""
+    wrong = _mismatch(sources, found, value)
+    if wrong is not None:
+        near = nearest(str(value), wrong)
+        yield ServeFault(
+            "json-value",
+            "",
+            f"{at!r}: {json.dumps(value)} is not offered: {listed(wrong, near)}",
+            near,
+        )
+
+
+def _early_problems(
+    sources: ModuleSources, cls: ClassPlace, field: ConfigField, value: object, at: str
+) -> Iterator[ServeFault]:
+    """Yield a name that no validator in front makes one of the enumerated names of."""
+    plain = all(
+        hint.kind == "literal"
+        or hint.name == "None"
+        or (hint.place and configs.is_enum(sources, hint.place))
+        for hint in hints.hints(sources, field.annotation)
+    )
+    names = registry.named(sources, cls, field) if plain and isinstance(value, str) else None
+    if names is not None and not names.has(str(value)):
+        for one in chosen(value, names.names):
+            yield one._replace(code="json-value", message=f"{at!r}: {one.message}")
+
+
+def _mismatch(  # noqa: C901 - one kind of type per branch
+    sources: ModuleSources, found: tuple[hints.Hint, ...], value: object
+) -> list[str] | None:
+    """Return what a value may be if it is none of it; ``None`` if it fits or can't be told."""
+    offered: list[str] = []
+    for hint in found:
+        if hint.kind == "literal":
+            if value in hint.values:
+                return None
+            offered += [str(one) for one in hint.values]
+        elif hint.place and configs.is_enum(sources, hint.place):
+            members = configs.members(hint.place).values()
+            there = [one.value if one.plain else None for one in members if not one.is_tuple]
+            if None in there or value in there or number_of(str(value)) in there:
+                return None
+            offered += map(str, there)
+        elif hint.place and configs.is_dataclass(sources, hint.place):
+            offered.append("a JSON object")
+        elif hint.kind == "other" and hint.name.startswith("Callable"):
+            continue  # nothing in JSON is one
+        elif hint.place and configs.is_protocol(hint.place):
+            continue
+        elif hint.kind != "builtin" or (_fits(hint.name, value) and _holds(sources, hint, value)):
+            return None
+        elif hint.name != "None":
+            offered.append(_IN_WORDS[hint.name])
+    return offered or None
+
+
+def _fits(name: str, value: object) -> bool:
+    """Tell whether pydantic would take a JSON value for a builtin type, or make one of it."""
+    if name == "None" or value is None:
+        return name == "None" and value is None
+    if name in _EXACTLY:
+        return isinstance(value, _EXACTLY[name])
+    if isinstance(value, str):
+        return _is_number(value) or (name == "bool" and value.lower() in _TRUTHS)
+    if not isinstance(value, (int, float)):
+        return False
+    if name == "bool":
+        return value in (0, 1)
+    return name == "float" or isinstance(value, int) or value.is_integer()
+
+
+def _holds(sources: ModuleSources, hint: hints.Hint, value: object) -> bool:
+    """Tell whether what a list or an object holds is of its type, as far as that is plain."""
+    if not hint.args or not isinstance(value, (list, dict)) or hint.name == "tuple":
+        return True
+    inner = hints.hints(sources, hint.args[-1])
+    held = value.values() if isinstance(value, dict) else value
+    return all(_mismatch(sources, inner, one) is None for one in held)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def adapter_problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[ServeFault]:
+    """Yield what is wrong with an adapter: ``name=path``, or a JSON object.
+
+    ``--lora-modules`` has an action of its own, which reads it.
+    """
+    if not text or ("=" in text and "," not in text):
+        return
+    many = hints.hints(sources, shape.field.annotation) if shape.field else ()
+    inner = next((hint.args[0] for hint in many if hint.name == "list" and hint.args), None)
+    cls = next((h.place for h in hints.hints(sources, inner) if h.place), None) if inner else None
+    try:
+        data = json_of(text)
+    except ValueError:
+        yield ServeFault("json-invalid", "", f"{text} is neither name=path nor JSON")
+        return
+    if not isinstance(data, dict):
+        yield ServeFault("json-value", "", f"{text} is no JSON object: give one for each adapter")
+    elif cls is not None:
+        yield from object_problems(sources, cls, data)
+        body = [one for one in cls.node.body if isinstance(one, ast.AnnAssign) and not one.value]
+        asked = {getattr(one.target, "id", "") for one in body}
+        for name in configs.fields(sources, cls):
+            if name in asked and name not in data:
+                yield ServeFault("json-key", "", f"{name!r} is missing in {text}")

@@ -1,0 +1,233 @@
+"""A chat template held against its own words, and against conversations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from vllm_mods.base.errors import NotRendered
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.templates import calls, reading_back, rendering, replay
+from vllm_mods.templates.about import About
+from vllm_mods.templates.conversation import Conversation, Expected, ToolCall
+from vllm_mods.templates.parser_process import ReleaseParsers, as_text
+from vllm_mods.templates.reading_back import ParserPair, ReadBack, only_notes
+from vllm_mods.templates.rendering import RenderAnswer, Rendered
+from vllm_mods.templates.replay import Replayed
+from vllm_mods.templates.source import SPECIAL, Template
+
+_SHORT = 200
+
+
+class CaseOutcome(NamedTuple):
+    """What became of one conversation."""
+
+    conversation: Conversation
+    rendered: Rendered
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the prompt is as it should be."""
+        return only_notes(self.findings)
+
+
+class Checked(NamedTuple):
+    """What was found of a template; ``answer`` is ``None`` if it is none that can be read."""
+
+    template: Template
+    answer: RenderAnswer | None
+    findings: tuple[Finding, ...]
+    outcomes: tuple[CaseOutcome, ...] = ()
+    replays: tuple[Replayed, ...] = ()
+    back: ReadBack | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything is as it is said to be, and nothing is lost."""
+        return only_notes(self.every) and (self.back is None or self.back.ok)
+
+    @property
+    def every(self) -> tuple[Finding, ...]:
+        """All findings: of the template, of conversations beside it, and of those for any template."""
+        of_outcomes = (found for one in self.outcomes for found in one.findings)
+        return (*self.findings, *of_outcomes, *(f for one in self.replays for f in one.findings))
+
+    @property
+    def prompts(self) -> dict[str, Rendered]:
+        """What was made of each conversation beside it; without any, of those for any template."""
+        if self.outcomes:
+            return {one.conversation.name: one.rendered for one in self.outcomes}
+        return {one.conversation.name: one.whole for one in self.replays}
+
+
+def check(
+    template: Template,
+    conversations: Sequence[Conversation],
+    release: ReleaseParsers | None = None,
+    parsers: ParserPair = (None, None),
+) -> Checked:
+    """Render conversations with a template, and hold everything against what is said of it.
+
+    Those of ``replay`` too, which any template has to get right, and all again with minijinja. The
+    parsers of a ``release`` read answers back: those named, here or by the template, or all.
+    """
+    about = template.about
+    # once more for each argument with what its default is said to be, which must change nothing
+    defaults = [
+        (kwarg.name, i, one._replace(kwargs={**one.kwargs, kwarg.name: kwarg.default}))
+        for kwarg in (about.kwargs if about else ())
+        for i, one in enumerate(conversations)
+        if kwarg.name not in one.kwargs
+    ]
+    jobs = [*conversations, *(one for _, _, one in defaults)]
+    tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens)
+    try:
+        answer = _render(template, jobs, tokens)
+    except NotRendered as error:
+        return Checked(template, None, (Finding("template-unreadable", error.message),))
+    count = len(conversations)
+    plain, again = answer.rendered[:count], answer.rendered[count:]
+    findings = [*_unknown_tokens(template, answer), *(_own_words(about, answer) if about else ())]
+    told: set[str] = set()
+    for (name, i, one), rendered in zip(defaults, again, strict=True):
+        if plain[i].prompt in {None, rendered.prompt} or name in told:
+            continue
+        told.add(name)
+        why = f"with it, {one.name}: {rendered.error or 'the prompt is another one'}"
+        message = f"kwargs.{name}: {one.kwargs[name]!r} is not its default: {why}"
+        findings.append(Finding("kwarg-default", message))
+    outcomes = tuple(
+        CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, template)))
+        for one, rendered in zip(conversations, plain, strict=True)
+    )
+    scenes = replay.scenes(answer.variables, answer.formats[-1][1], template.data)
+    replays = replay.replayed(scenes, lambda parts: _render(template, parts, tokens).rendered)
+    if no_chat := replay.why_no_chat(template.data, replays):
+        findings.append(Finding("no-chat", no_chat, level=Level.NOTE))
+        scenes, replays = (), ()
+    every = (*conversations, *scenes)
+    rust = _render(template, every, tokens, rust=True).rendered
+    findings += _other_engine(every, (*plain, *(one.whole for one in replays)), rust)
+    back = release and reading_back.read_back(
+        release,
+        lambda parts: _render(template, parts, tokens).rendered,
+        answer.formats,
+        (
+            parsers[0] or (about.tool_call_parser if about else None),
+            parsers[1] or (about.reasoning_parser if about else None),
+        ),
+        with_tools="tools" in answer.variables,
+    )
+    whole = answer._replace(rendered=plain)
+    return Checked(template, whole, tuple(findings), outcomes, replays, back)
+
+
+def _render(
+    template: Template,
+    jobs: Sequence[Conversation],
+    tokens: Mapping[str, str],
+    *,
+    rust: bool = False,
+) -> RenderAnswer:
+    return rendering.render(
+        template.data, template.path, jobs, tokens=tokens, rust=rust, later=True
+    )
+
+
+def _unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Finding]:
+    """Note which special tokens have stand-ins: only what a template reads makes a difference."""
+    given = dict(template.tokens)
+    missing = [name for name in SPECIAL if name in answer.variables and name not in given]
+    if missing:
+        message = (
+            f"{', '.join(missing)}: the model's tokenizer says what they are, and it is not known here; "
+            "the folder of the model as TEMPLATE tells"
+        )
+        yield Finding("tokens-unknown", message, level=Level.NOTE)
+
+
+def _other_engine(
+    jobs: Sequence[Conversation], ours: Sequence[Rendered], rusts: Sequence[Rendered]
+) -> Iterator[Finding]:
+    """Tell whether vLLM's Rust frontend, which renders with minijinja, makes the same prompts."""
+    other = [
+        (one, job.name)
+        for here, one, job in zip(ours, rusts, jobs, strict=True)
+        if here.prompt not in {None, one.prompt}
+    ]
+    for first, name in other[:1]:
+        what = first.error or "the prompt is another one"
+        message = (
+            f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(jobs)} conversations are "
+            f"not rendered so: {name}: {what}"
+        )
+        yield Finding("rust-frontend", message, line=first.line, level=Level.NOTE)
+
+
+def _own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
+    for since, detected in answer.formats:
+        if detected != about.content_format:
+            message = f"content_format: vLLM takes it for {detected!r} from {since} on, and not for {about.content_format!r}"
+            yield Finding("content-format", message)
+    for kwarg in about.kwargs:
+        if kwarg.name not in answer.variables:
+            message = f"kwargs.{kwarg.name}: the template does not read it, and vLLM drops it without a word"
+            yield Finding("kwarg-unread", message)
+
+
+def _findings(expect: Expected, rendered: Rendered, template: Template) -> Iterator[Finding]:
+    if rendered.prompt is not None:
+        yield from _of_prompt(expect, rendered.prompt, template)
+        return
+    error = rendered.error or ""
+    if expect.error is None or expect.error not in error:
+        wanted = f", and not {expect.error!r}" if expect.error is not None else ""
+        yield Finding("not-rendered", f"{error}{wanted}", line=rendered.line)
+
+
+def _of_prompt(expect: Expected, prompt: str, template: Template) -> Iterator[Finding]:
+    if expect.error is not None:
+        yield Finding("rendered", f"there is a prompt, and not the error {expect.error!r}")
+    if expect.rendered is not None and prompt != expect.rendered:
+        yield Finding("prompt-differs", _first_difference(expect.rendered, prompt))
+    for text in expect.contains:
+        if text not in prompt:
+            yield Finding("text-missing", f"{_cut(repr(text))} is not in the prompt")
+    for text in expect.absent:
+        if text in prompt:
+            yield Finding("text-present", f"{_cut(repr(text))} is in the prompt")
+    if expect.tool_calls is not None:
+        yield from _calls(prompt, expect.tool_calls, template)
+
+
+def _calls(prompt: str, expected: tuple[ToolCall, ...], template: Template) -> Iterator[Finding]:
+    """Read the calls back, if they are written in the one format that can be read here."""
+    parser = template.about.tool_call_parser if template.about else None
+    if parser not in calls.PARSERS and (parser or b"<function=" not in template.data):
+        reads = repr(parser) if parser else "the parser of its model"
+        message = f"its calls are not read back: nothing here reads what {reads} does"
+        yield Finding("calls-unread", message, level=Level.NOTE)
+        return
+    try:
+        found = calls.read(prompt, expected)
+    except ValueError as error:
+        yield Finding("calls-differ", f"its calls cannot be read back: {error}")
+        return
+    there, wanted = as_text(found), as_text(expected)
+    if there != wanted:
+        there, wanted = _cut(there), _cut(wanted)
+        yield Finding("calls-differ", f"its calls read back as {there}, and not as {wanted}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+
+
+def _first_difference(expected: str, prompt: str) -> str:
+    """Say where a prompt leaves what was expected."""
+    sides = [text.split("\n") for text in (expected, prompt)]
+    same = len(os.path.commonprefix(sides))  # noqa: RUF071  (lines are meant)
+    first, second = (_cut(repr(lines[same])) if same < len(lines) else "its end" for lines in sides)
+    return f"line {same + 1} of the prompt is {second}, and not {first}"

@@ -1,0 +1,63 @@
+"""A model's own chat template with a patch of a library on it: for those who take no rewritten one."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.formats import diff
+from vllm_mods.library.catalog import Library
+from vllm_mods.placing import locate
+from vllm_mods.placing.target import Target
+from vllm_mods.templates.source import Template
+
+PATCH = "official.patch"
+"""Lies beside a bundled template, and does to the models' own what matters most."""
+
+
+class Patched(NamedTuple):
+    """The text with the patch in it; ``was_in`` if it had it already."""
+
+    patch: str
+    data: bytes
+    was_in: bool
+
+
+def patched(library: Library, template: Template) -> Patched:
+    """Put in the patch that was written for a template's text, every hunk where it stands, or none.
+
+    Raises ``Refused`` if there is none that fits.
+    """
+    target = Target(template.data, None)
+    lost = []
+    for name in library.template_names():
+        path = os.path.join(library.template_folder(name), PATCH)
+        data = library.read(path)
+        for file in diff.parse(data, path) if data is not None else ():
+            after = _placed(file, target)
+            if after is not None:
+                return Patched(path, after, was_in=False)
+            if _placed(file.reversed(), target, back=True) is not None:
+                return Patched(path, template.data, was_in=True)
+            missing = [
+                f"hunk {hunk.number} (its line {hunk.patch_line}): {spot.message}"
+                for hunk, spot in zip(file.hunks, locate.place(file, target), strict=True)
+                if isinstance(spot, locate.Lost)
+            ]
+            lost.append(f"{path}: {len(missing)} of {len(file.hunks)} hunks: {missing[0]}")
+    why = "; ".join(lost) or "no library has any"
+    raise Refused(
+        f"{template.path}: no patch was written for this text: {why}",
+        hint=f"vllm-mods template diff {template.path} qwen3.5-enhanced shows the rewritten one",
+    )
+
+
+def _placed(file: diff.FileDiff, target: Target, *, back: bool = False) -> bytes | None:
+    spots = locate.place(file, target, back=back)
+    placed = [
+        (spot.line, hunk)
+        for hunk, spot in zip(file.hunks, spots, strict=True)
+        if isinstance(spot, locate.Located)
+    ]
+    return locate.splice(target.lines, placed) if len(placed) == len(spots) else None

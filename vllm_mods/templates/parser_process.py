@@ -1,0 +1,173 @@
+"""The parsers of a release, run in a process that is fenced in: ``parser_sandbox`` is started and asked."""
+
+from __future__ import annotations
+
+import json
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.model import Tree
+from vllm_mods.base.untrusted import json_of
+from vllm_mods.templates import answers
+from vllm_mods.templates.rendering import OUT_OF_TIME, death, run_apart
+
+_PACKAGES = (
+    "vllm/entrypoints/openai/parser",
+    "vllm/parser",
+    "vllm/reasoning",
+    "vllm/tool_parsers",
+)
+_MODULES = (
+    "vllm/entrypoints/generate/base/protocol.py",
+    "vllm/entrypoints/openai/chat_completion/protocol.py",
+    "vllm/entrypoints/openai/engine/protocol.py",
+    "vllm/entrypoints/serve/engine/protocol.py",
+    "vllm/envs.py",
+    "vllm/exceptions.py",
+    "vllm/utils/collection_utils.py",
+)
+"""What is run of a release; anything else of it is stood in for."""
+_HARMONY = "vllm/parser/harmony.py"
+_PATIENCE = 3
+"""A machine may be busy: so many times the limit by the clock."""
+_START = (
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    "from vllm_mods.templates import parser_sandbox; parser_sandbox.main()"
+)
+_INSTALL = (
+    "pip install cohere_melody ijson oss-harmony partial-json-parser pydantic regex"
+    "  # the extra `parsers` of vllm-mods"
+)
+
+
+class ReadingJob(NamedTuple):
+    """An answer behind its prompt, the parsers that are to read it, and how (``reading_back.WAYS``).
+
+    ``ended`` by the token that ends a turn; ``tags`` are tokens too.
+    """
+
+    prompt: str
+    text: str
+    ended: bool
+    tool: str | None
+    reasoning: str | None
+    tools: Sequence[Any]
+    tags: Sequence[str]
+    ways: Sequence[str]
+
+
+class ReleaseParsers(NamedTuple):
+    """The parsers of a release; ``missing`` are the libraries that are not installed here."""
+
+    spec: str
+    version: str | None
+    sources: Mapping[str, str]
+    tools: tuple[str, ...]
+    reasoners: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    def require(self, tool: str | None, reasoning: str | None) -> None:
+        """Raise ``UsageError`` for a parser that the release does not have."""
+        for flag, name, known in (
+            ("--tool-call-parser", tool, self.tools),
+            ("--reasoning-parser", reasoning, self.reasoners),
+        ):
+            if name is not None and name not in known:
+                raise UsageError(
+                    f"{self.spec} has no {flag} {name}", hint=f"it has {', '.join(known)}"
+                )
+        if answers.is_harmony(tool, reasoning) and _HARMONY not in self.sources:
+            raise UsageError(
+                f"{self.spec} has no {_HARMONY}: its server reads gpt-oss's answers itself",
+                hint="--target a vLLM from 0.24 on",
+            )
+
+    def read(self, jobs: Sequence[ReadingJob]) -> list[dict[str, Any]]:
+        """Return, for each job and way, the ``reasoning``, ``content`` and ``calls``, or an ``error``."""
+        lines, end = _run(self.sources, jobs) if jobs else ([], "")
+        said = lines[2:][: len(jobs)]
+        found = []
+        for i, job in enumerate(jobs):
+            one = said[i] if i < len(said) else {}
+            why = end if i == len(said) else "not tried any more"
+            found.append({way: _sound(one.get(way), why) for way in job.ways})
+        return found
+
+
+def open_release(tree: Tree) -> ReleaseParsers:
+    """Read the parsers of a tree, and start them once to hear their names.
+
+    Raises ``TreeError`` if it has none that run, ``UsageError`` if what they need is not installed.
+    """
+    paths = [path for under in _PACKAGES for path in tree.paths(under) if path.endswith(".py")]
+    if not any(path.startswith("vllm/tool_parsers/") for path in paths):
+        raise TreeError(
+            f"{tree.spec}: there is no vllm/tool_parsers", hint="vLLM has it from 0.15 on"
+        )
+    sources = {}
+    for path in (*paths, *_MODULES):
+        data = tree.read(path)
+        if data is not None:
+            sources[path] = data.decode("utf-8", "replace")
+    lines, end = _run(sources, ())
+    missing = _texts(lines[0].get("missing")) if lines else ()
+    if len(lines) > 1 and "error" not in lines[1]:
+        tools, reasoners = (_texts(lines[1].get(name)) for name in ("tools", "reasoners"))
+        return ReleaseParsers(tree.spec, tree.version, sources, tools, reasoners, missing)
+    if missing:
+        raise UsageError(f"the parsers of vLLM need {', '.join(missing)}", hint=_INSTALL)
+    why = lines[1]["error"] if len(lines) > 1 else end
+    raise TreeError(f"{tree.spec}: its parsers do not run: {why}")
+
+
+def as_text(value: Any) -> str:
+    """Return a value as JSON text: two are alike only if their types are."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+def _sound(said: Any, why: str) -> dict[str, Any]:
+    """Take an answer for what it should be: the process runs code that may say anything."""
+    if not isinstance(said, dict):
+        return {"error": why}
+    if "error" in said:
+        return {"error": str(said["error"])}
+    texts = {key: str(said.get(key, "")) for key in ("reasoning", "content")}
+    return {**texts, "calls": said.get("calls")}
+
+
+def _run(
+    sources: Mapping[str, str], jobs: Sequence[ReadingJob]
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the lines of the sandbox, and how it ended if it did before its time."""
+    case = {
+        "sources": dict(sources),
+        "jobs": [one._asdict() for one in jobs],
+        "seconds": limits.PARSER_SECONDS,
+        "memory": limits.TEMPLATE_MEMORY,
+        "output": limits.PARSER_OUTPUT,
+    }
+    with tempfile.TemporaryFile() as out:
+        done = run_apart(_START, case, _PATIENCE * limits.PARSER_SECONDS, {}, out)
+        out.seek(0)
+        text = out.read()
+    lines = []
+    for line in text.split(b"\n")[:-1]:
+        try:
+            read = json_of(line)
+        except ValueError:
+            continue
+        lines.append(read if isinstance(read, dict) else {})
+    if done.returncode in OUT_OF_TIME:
+        return lines, f"they compute for more than {limits.PARSER_SECONDS}"
+    if done.returncode == -signal.SIGXFSZ:
+        return lines, f"they say more than {limits.PARSER_OUTPUT}"
+    end = death(done.returncode) if done.returncode < 0 else "ended too early"
+    return lines, f"the process that ran them {end}"

@@ -1,0 +1,226 @@
+"""The process in which a release's parsers read answers: its code, behind a fence of the kernel.
+
+``reading_back`` starts it. A case comes on stdin, one JSON object; on stdout lines of JSON are written,
+the first of them once the fence stands. All that the release's code can do from then on is to compute,
+and to write lines of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Any, NoReturn
+
+from vllm_mods.templates import answers, fence, release_code
+
+_END = "<the end of a turn>"
+_MOST = 300
+_SECONDS = 5
+_FIRST = 0x110000
+"""Tokens are letters, which have their own numbers, and tags, which get those behind."""
+
+
+class _Vocabulary(dict[str, int]):
+    """A vocabulary that has every tag that it is asked for: that is what a model's tokenizer would.
+
+    But one: which of Mistral's tokenizers it is, only the text that the model writes can tell.
+    """
+
+    def __missing__(self, text: str) -> int:
+        if len(text) == 1:
+            return ord(text)
+        if text not in self:
+            raise KeyError(text)
+        return self.add(text)
+
+    def add(self, text: str) -> int:
+        """Make a token of a text, or return the one that it is."""
+        return self.setdefault(text, _FIRST + len(self))
+
+    def get(self, text: str, default: Any = None) -> Any:
+        return self[text] if text in self else default  # noqa: SIM401  (this is that)
+
+    def __contains__(self, text: object) -> bool:
+        return isinstance(text, str) and (text != "[ARGS]" or super().__contains__(text))
+
+
+class _LetterTokenizer:
+    """A tokenizer of letters and of the tags that parsers ask for."""
+
+    is_fast = True
+    name_or_path = "m"
+    chat_template = None
+    init_kwargs: Mapping[str, Any] = {}
+
+    def __init__(self) -> None:
+        self.vocab = _Vocabulary()
+        self.eos_token, self.eos_token_id = _END, self.vocab.add(_END)
+
+    def learn(self, tags: Sequence[str]) -> None:
+        """Take more texts for one token each."""
+        for tag in tags:
+            self.vocab.add(tag)
+
+    def get_vocab(self) -> dict[str, int]:
+        return self.vocab
+
+    get_added_vocab = get_vocab
+
+    def __len__(self) -> int:
+        return _FIRST + len(self.vocab)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self)
+
+    @property
+    def all_special_tokens(self) -> list[str]:
+        return list(self.vocab)
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        return list(self.vocab.values())
+
+    def tokenize(self, text: str, **_: Any) -> list[str]:
+        return list(self._split(text))
+
+    def encode(self, text: str, *_: Any, **__: Any) -> list[int]:
+        return [self.vocab[token] for token in self._split(text)]
+
+    def __call__(self, text: str, **_: Any) -> Any:
+        return {"input_ids": self.encode(text)}
+
+    def _split(self, text: str) -> Iterator[str]:
+        tags = sorted(self.vocab, key=len, reverse=True)
+        at = 0
+        while at < len(text):
+            token = next((tag for tag in tags if text.startswith(tag, at)), text[at])
+            yield token
+            at += len(token)
+
+    def decode(self, ids: Any, *_: Any, **__: Any) -> str:
+        some = [ids] if isinstance(ids, int) else ids
+        return "".join(token for token in self.convert_ids_to_tokens(some) if token != _END)
+
+    def convert_ids_to_tokens(self, ids: Any, *_: Any, **__: Any) -> Any:
+        return self._token(ids) if isinstance(ids, int) else [self._token(one) for one in ids]
+
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        return self.vocab[tokens] if isinstance(tokens, str) else [self.vocab[t] for t in tokens]
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        return "".join(tokens)
+
+    def _token(self, number: int) -> str:
+        return chr(number) if number < _FIRST else list(self.vocab)[number - _FIRST]
+
+
+class _Harmony(_LetterTokenizer):
+    """The one of gpt-oss: its parsers read tokens, and their library has the vocabulary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        library = importlib.import_module("openai_harmony")
+        self.encoding = library.load_harmony_encoding(library.HarmonyEncodingName.HARMONY_GPT_OSS)
+        self.eos_token_id = self.encode("<|return|>")[0]
+
+    def encode(self, text: str, *_: Any, **__: Any) -> list[int]:
+        return list(self.encoding.encode(text, allowed_special="all"))
+
+    def decode(self, ids: Any, *_: Any, **__: Any) -> str:
+        return str(self.encoding.decode([ids] if isinstance(ids, int) else list(ids)))
+
+
+_harmony = functools.cache(_Harmony)
+
+
+def main() -> None:
+    """Answer the case on stdin."""
+    case = json.load(sys.stdin)
+    _say(missing=_made_ready())
+    signal.signal(signal.SIGVTALRM, _too_long)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
+    fence.limit(case["seconds"], case["memory"], case["output"])
+    try:
+        fence.lock()
+    except OSError as error:
+        _say(error=f"they are run behind a fence of the kernel only, and there is none: {error}")
+        return
+    release_code.ReleaseModules(case["sources"]).install()
+    try:
+        tools, reasoners = answers.names()
+    except BaseException as error:  # noqa: BLE001  (whatever it is, the release has it)
+        _say(error=_words(error))
+        return
+    _say(tools=tools, reasoners=reasoners)
+    for job in case["jobs"]:
+        _say(**_read(job))
+
+
+def _made_ready() -> list[str]:
+    """Import all that may be imported, and return what is not installed: behind the fence it is too late."""
+    warnings.simplefilter("ignore")
+    missing = []
+    for name in (*release_code.STANDARD, *release_code.NEEDED, *release_code.WANTED):
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError:
+            missing.append(name)
+    if "pydantic" not in missing:
+        pydantic = importlib.import_module("pydantic")
+        for name in pydantic.__all__:
+            getattr(pydantic, name)
+        made = pydantic.create_model("Model", text=(str, ""))
+        made.model_validate_json("{}")  # loads its plugins
+    os.environ.clear()
+    return missing
+
+
+def _read(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Have one pair of parsers read one answer in each way: what each says, or what went wrong."""
+    found: dict[str, Any] = {}
+    for way in job["ways"]:
+        signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
+        try:
+            harmony = answers.is_harmony(job["tool"], job["reasoning"])
+            tokenizer = _harmony() if harmony else _LetterTokenizer()
+            tokenizer.learn(job["tags"])
+            made = answers.reader(tokenizer, job["tool"], job["reasoning"], job["tools"], {})
+            ids = tokenizer.encode(job["text"])
+            if job["ended"]:  # by a token that has no text
+                ids.append(tokenizer.eos_token_id)
+            prompt = tokenizer.encode(job["prompt"])
+            if way == "whole":
+                found[way] = made.whole(job["text"], ids, prompt)
+            else:
+                found[way] = answers.streamed(made, tokenizer, ids, prompt, int(way))
+        except BaseException as error:  # noqa: BLE001  (a parser may even exit)
+            found[way] = {"error": _words(error)}
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    return found
+
+
+def _too_long(number: int, frame: FrameType | None) -> NoReturn:
+    del number, frame
+    raise TimeoutError(f"more than {_SECONDS} seconds for one answer")
+
+
+def _words(error: BaseException) -> str:
+    causes: list[str] = []
+    one: BaseException | None = error
+    while one is not None and len(causes) < 3:
+        causes.append(f"{type(one).__name__}: {one}")
+        one = one.__cause__
+    return " from ".join(causes)[:_MOST]
+
+
+def _say(**answer: Any) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,293 @@
+"""The answers that a template writes into a history, read back by the parsers of a release.
+
+What a model writes is what the template itself writes of the assistant's message, so no family of
+models needs code of its own here. The parsers are the release's own code: ``parser_process`` runs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from packaging.version import Version
+
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.templates import replay
+from vllm_mods.templates.conversation import Conversation, Message
+from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers, as_text
+from vllm_mods.templates.rendering import Rendered
+
+WAYS = ("whole", "1", "3", "1000000")
+"""An answer at once, and streamed by so many tokens."""
+_LIKELY = WAYS[:3]  # a delta with all of an answer in it is rare
+_TAG = re.compile(r"<\|[^<>|\s]+\|?>|<[^<>|\s]+\|>|\[/?[A-Z_]{2,}\]")
+_SHOWN = 160
+ParserPair = tuple[str | None, str | None]
+"""The names of a tool parser and of a reasoning parser."""
+
+
+TOOLS = (
+    replay.tool("look_up", word="string"),
+    replay.tool("write", text="string", count="integer", share="number", wide="boolean", tags="array", more="object"),
+    replay.tool("nothing"),
+)  # fmt: skip
+
+
+def _said(
+    content: str, *calls: tuple[str, dict[str, Any]], reasoning: str | None = None
+) -> Message:
+    made = (replay.called(i, name, given) for i, (name, given) in enumerate(calls))
+    return replay.answered(content, reasoning, *made)
+
+
+ANSWERS = {
+    "an answer": _said("It is an abacus."),
+    "reasoning and an answer": _said("It is an abacus.", reasoning="It is a basalt matter."),
+    "a call": _said("", ("look_up", {"word": "citadel"})),
+    "a call behind an answer": _said("I look it up.", ("look_up", {"word": "citadel"})),
+    "a call behind reasoning": _said("", ("look_up", {"word": "citadel"}), reasoning="So be it."),
+    "two calls": _said("", ("look_up", {"word": "flint"}), ("look_up", {"word": "a granite"})),
+    "a call without arguments": _said("", ("nothing", {})),
+    "numbers, lists and objects": _said(
+        "",
+        ("write", {"count": 3, "share": 0.5, "wide": True, "tags": ["a", 'b "c"'], "more": {"d": {"e": [1]}}}),
+    ),
+    "letters of any kind": _said("", ("write", {"text": "Öl, 水 & <b> \"it's\" \\n {x} [y] 100%"})),
+    "lines, with blanks at their edges": _said("", ("write", {"text": "  if x:\n\n    pass\n"})),
+    "text that looks like something else": _said("", ("look_up", {"word": "5"}), ("look_up", {"word": "true"})),
+    "null within objects and lists": _said("", ("write", {"more": {"d": None}, "tags": [None, {"e": None}]})),
+}  # fmt: skip
+"""What an assistant may say: each is rendered into a history, and has to be read as just that."""
+_FIRST = "a call"
+_REASONED = "reasoning and an answer"
+
+
+class WrittenAnswer(NamedTuple):
+    """One answer as a model would have written it, behind its prompt.
+
+    ``opened``: all that the prompt opens shows in the history. ``ended``: so does what ends a turn. ``tags``
+    are tokens of their own by their looks, of all answers.
+    """
+
+    name: str
+    message: Message
+    prompt: str
+    text: str
+    opened: bool
+    ended: bool
+    tags: tuple[str, ...]
+
+
+class PairRead(NamedTuple):
+    """How a pair of parsers read the answers: how many there are, how many came back in each of ``WAYS``."""
+
+    tool: str | None
+    reasoning: str | None
+    asked: int
+    read: tuple[int, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether every answer came back, however it was streamed."""
+        return all(count == self.asked for count in self.read)
+
+
+class ReadBack(NamedTuple):
+    """What the parsers of a release make of a template's answers; ``named`` if somebody named them."""
+
+    release: ReleaseParsers
+    named: bool
+    pairs: tuple[PairRead, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that the named parsers, or any, should read is read."""
+        return only_notes(self.findings) and all(only_notes(one.findings) for one in self.pairs)
+
+
+def only_notes(findings: Iterable[Finding]) -> bool:
+    """Tell whether nothing is wrong."""
+    return all(one.level is Level.NOTE for one in findings)
+
+
+def read_back(
+    release: ReleaseParsers,
+    render: Callable[[Sequence[Conversation]], Sequence[Rendered]],
+    formats: Sequence[tuple[str, str]],
+    named: ParserPair,
+    *,
+    with_tools: bool,
+) -> ReadBack:
+    """Have a release's parsers read what a template writes; all that can, if none is named.
+
+    ``formats`` are those that releases take it for (``RenderAnswer``).
+
+    Raises ``UsageError`` for the name of a parser that the release does not have.
+    """
+    version = Version(release.version) if release.version else None
+    known = [name for since, name in formats if version is None or Version(since) <= version]
+    content_format = (known or [formats[0][1]])[-1]
+    written, findings = answers_of(render, content_format, with_tools=with_tools)
+    release.require(*named)
+    pairs = [named] if any(named) else _pairs(release, written)
+    read = _judged(release, written, pairs, named=any(named))
+    if (
+        not any(named)
+        and not any(tool for tool, _ in pairs)
+        and any("tool_calls" in one.message for one in written)
+    ):
+        message = f"none of the {len(release.tools)} tool parsers reads the calls that it writes"
+        findings.append(Finding("calls-unread", message))
+    return ReadBack(release, any(named), read, tuple(findings))
+
+
+def answers_of(
+    render: Callable[[Sequence[Conversation]], Sequence[Rendered]],
+    content_format: str,
+    *,
+    with_tools: bool,
+) -> tuple[list[WrittenAnswer], list[Finding]]:
+    """Return what a model writes in the words of a template, and what the template cannot write."""
+    asked = {name: one for name, one in ANSWERS.items() if with_tools or "tool_calls" not in one}
+    question: Message = {"role": "user", "content": "Well?"}
+    jobs = []
+    for message in asked.values():
+        turns = [replay.handed_over(one, content_format) for one in (question, message)]
+        tools = TOOLS if with_tools else None
+        jobs.append(Conversation("asked", tuple(turns[:1]), tools))
+        jobs.append(Conversation("told", tuple(turns), tools, add_generation_prompt=False))
+    rendered = iter(render(jobs))
+    before = tail = ""
+    found, findings = [], []
+    for (name, message), prompt, told in zip(asked.items(), rendered, rendered, strict=True):
+        if prompt.prompt is None or told.prompt is None:
+            why = prompt.error or told.error or ""
+            findings.append(Finding("not-rendered", f"{name}: {why}", level=Level.NOTE))
+            continue
+        if not before and message["content"]:
+            before, _, tail = told.prompt.rpartition(message["content"])
+        opened = told.prompt.startswith(prompt.prompt)
+        # What a prompt opens and a history does not show is left out: all begin as a plain answer does.
+        same = len(prompt.prompt) if opened else len(os.path.commonprefix([told.prompt, before]))  # noqa: RUF071  (letters)
+        text = told.prompt[same:]
+        ended = text.endswith(tail)
+        if message.get("reasoning", "") in text:
+            text = text.removesuffix(tail)
+            found.append(WrittenAnswer(name, message, told.prompt[:same], text, opened, ended, ()))
+    tags = tuple({tag: None for one in found for tag in _TAG.findall(one.prompt + one.text)})
+    return [one._replace(tags=tags) for one in found], findings
+
+
+def _pairs(release: ReleaseParsers, written: Sequence[WrittenAnswer]) -> list[ParserPair]:
+    """Return the tool parsers that read a call, and the reasoning parsers that read reasoning."""
+    by_name = {one.name: one for one in written}
+    asked: list[tuple[ParserPair, WrittenAnswer]] = []
+    if call := by_name.get(_FIRST):
+        asked += [((name, None), call) for name in release.tools]
+    if thought := by_name.get(_REASONED):
+        asked += [((None, name), thought) for name in release.reasoners]
+    read = release.read([_job(one, pair, WAYS[:1]) for pair, one in asked])
+    return [
+        pair
+        for (pair, one), answers in zip(asked, read, strict=True)
+        if not _difference(one, answers["whole"], pair, alone=True)
+    ]
+
+
+def _job(one: WrittenAnswer, pair: ParserPair, ways: Sequence[str]) -> ReadingJob:
+    tool, reasoning = pair
+    return ReadingJob(
+        one.prompt,
+        one.text,
+        one.ended,
+        tool,
+        reasoning if one.opened else None,
+        TOOLS if tool is not None else (),
+        one.tags,
+        ways,
+    )
+
+
+def _judged(
+    release: ReleaseParsers,
+    written: Sequence[WrittenAnswer],
+    pairs: Sequence[ParserPair],
+    *,
+    named: bool,
+) -> tuple[PairRead, ...]:
+    """Read every answer with each pair in every way; alone, a parser is asked for its own part only."""
+    asked = [[one for one in written if named or _concerns(one, pair)] for pair in pairs]
+    jobs = [_job(one, pair, WAYS) for pair, some in zip(pairs, asked, strict=True) for one in some]
+    read = iter(release.read(jobs))
+    found = []
+    for pair, some in zip(pairs, asked, strict=True):
+        counts = dict.fromkeys(WAYS, 0)
+        lost: dict[tuple[str, ...], list[str]] = {}
+        for one in some:
+            answers = next(read)
+            whys = {way: _difference(one, answers[way], pair, alone=not named) for way in WAYS}
+            wrong = tuple(way for way, why in whys.items() if why)
+            for way in WAYS:
+                counts[way] += way not in wrong
+            if wrong:
+                lost.setdefault(wrong, []).append(f"{one.name}: {whys[wrong[0]]}")
+        findings = tuple(_lost(lost, len(some), named=named))
+        found.append(PairRead(*pair, len(some), tuple(counts.values()), findings))
+    return tuple(found)
+
+
+def _concerns(one: WrittenAnswer, pair: ParserPair) -> bool:
+    if pair[0] is not None:
+        return bool(one.message.get("tool_calls")) and "reasoning" not in one.message
+    return "reasoning" in one.message
+
+
+def _lost(
+    lost: Mapping[tuple[str, ...], Sequence[str]], asked: int, *, named: bool
+) -> Iterator[Finding]:
+    for ways, whys in lost.items():
+        level = Level.ERROR if named and set(ways) & set(_LIKELY) else Level.NOTE
+        where = "" if len(ways) == len(WAYS) else f"{', '.join(map(way_name, ways))}: "
+        message = f"{where}{len(whys)} of {asked} answers are read otherwise: {whys[0]}"
+        yield Finding("answer-differs", message, level=level)
+
+
+def way_name(way: str) -> str:
+    """Return one of ``WAYS`` in words."""
+    if way == WAYS[0]:
+        return "whole"
+    return "streamed at once" if way == WAYS[-1] else f"streamed by {way}"
+
+
+def _difference(
+    one: WrittenAnswer,
+    read: dict[str, Any],
+    pair: ParserPair,
+    *,
+    alone: bool,
+) -> str:
+    """Say what was read otherwise than it was said; nothing if all came back."""
+    if "error" in read:
+        return str(read["error"])
+    message = one.message
+    calls = [call["function"] for call in message.get("tool_calls", ())]
+    sides = []
+    if pair[0] is not None:
+        sides.append(("calls", read["calls"], calls))
+    if pair[1] is not None and one.opened:
+        sides.append(("reasoning", read["reasoning"].strip(), message.get("reasoning", "")))
+    if pair[0] if not alone else pair[1] and not calls:
+        sides.append(("content", read["content"].strip(), message["content"]))
+    for what, there, wanted in sides:
+        if as_text(there) != as_text(wanted):
+            return f"{what} {_cut(there)}, and not {_cut(wanted)}"
+    return ""
+
+
+def _cut(value: Any) -> str:
+    text = as_text(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

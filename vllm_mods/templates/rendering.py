@@ -1,0 +1,172 @@
+"""Chat templates rendered: the sandbox is started and given a case, and what it says is read.
+
+A template may come from anybody. It gets ``limits.TEMPLATE_SECONDS`` and ``TEMPLATE_MEMORY`` for all of its
+conversations; what it does past that, or to the process that it is in, is an error of the template.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import IO, Any, NamedTuple
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import NotRendered
+from vllm_mods.base.untrusted import DEEP, is_deep, json_of
+from vllm_mods.templates.conversation import Conversation
+
+_PATIENCE = 10
+"""A machine may be busy: so many times that by the clock, and then it hangs."""
+OUT_OF_TIME = {-signal.SIGXCPU, -signal.SIGKILL}
+"""How a process ends that computes for too long."""
+_START = (
+    "import sys; sys.path[:] = sys.argv[1:]; from vllm_mods.templates import sandbox; sandbox.main()"
+)
+
+
+class Rendered(NamedTuple):
+    """The prompt of one conversation; or why there is none, and the template's line.
+
+    ``refused`` is said by the template itself, with ``raise_exception``.
+    """
+
+    prompt: str | None
+    error: str | None = None
+    line: int | None = None
+    refused: bool = False
+
+
+def place(where: str, line: int | None) -> str:
+    """Return a line of a template as it stands in messages."""
+    return where if line is None else f"{where}:{line}"
+
+
+class RenderAnswer(NamedTuple):
+    """What a template reads, what vLLM takes it for (``formats.detected``), and its prompts.
+
+    vLLM passes on all ``variables``; ``arguments`` are those that the template does not set itself.
+    """
+
+    variables: tuple[str, ...]
+    arguments: tuple[str, ...]
+    formats: tuple[tuple[str, str], ...]
+    rendered: tuple[Rendered, ...]
+
+
+def render(
+    data: bytes,
+    where: str,
+    conversations: Sequence[Conversation],
+    *,
+    tokens: Mapping[str, str] = MappingProxyType({}),
+    rust: bool = False,
+    later: bool = False,
+) -> RenderAnswer:
+    """Render conversations with a template in UTF-8; ``where`` names it in messages.
+
+    ``tokens`` are the tokenizer's special ones, ``bos_token`` and so on, by name. ``rust`` takes minijinja, as vLLM's Rust frontend does, in place of transformers' Jinja.
+    ``later`` has every message begin a minute after the one before; otherwise it is now.
+
+    Raises ``NotRendered`` for what is no template. One that fails for a conversation says so there.
+    """
+    if len(data) > limits.TEMPLATE:
+        raise NotRendered(f"{where}: a template has at most {limits.TEMPLATE}")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise NotRendered(f"{where}: not UTF-8: byte {error.start}") from error
+    for one in conversations:
+        if is_deep((one.messages, one.tools, one.kwargs)):
+            raise NotRendered(f"{one.name}: {DEEP}")
+    jobs = [
+        {
+            "messages": one.messages,
+            "tools": one.tools,
+            "kwargs": {**tokens, **one.kwargs},
+            "add_generation_prompt": one.add_generation_prompt,
+        }
+        for one in conversations
+    ]
+    lines, end = _run(
+        {
+            "template": text,
+            "jobs": jobs,
+            "rust": rust,
+            "later": later,
+            "seconds": limits.TEMPLATE_SECONDS,
+            "memory": limits.TEMPLATE_MEMORY,
+        }
+    )
+    if not lines:
+        raise NotRendered(f"{where}: {end}")
+    head, *answers = lines
+    if "error" in head:
+        raise NotRendered(f"{place(where, head['line'])}: {head['error']}")
+    rendered = [
+        Rendered(one.get("prompt"), one.get("error"), one.get("line"), one.get("refused", False))
+        for one in answers[: len(jobs)]
+    ]
+    if len(rendered) < len(jobs):
+        rendered.append(Rendered(None, end))
+    rendered += [Rendered(None, "not tried any more")] * (len(jobs) - len(rendered))
+    return RenderAnswer(
+        variables=tuple(head["variables"]),
+        arguments=tuple(name for name in head["variables"] if name not in head["own"]),
+        formats=tuple((since, name) for since, name in head["formats"]),
+        rendered=tuple(rendered),
+    )
+
+
+def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """Return the lines of the sandbox, and how it ended if it did before its time."""
+    environ = {name: value for name, value in os.environ.items() if name == "TZ"}
+    done = run_apart(_START, case, _PATIENCE * limits.TEMPLATE_SECONDS, environ)
+    lines = [json_of(line) for line in done.stdout.split(b"\n")[:-1]]
+    if done.returncode in OUT_OF_TIME:
+        return lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
+    if done.returncode < 0:
+        return lines, f"the process that rendered it {death(done.returncode)}"
+    if b"MemoryError" in done.stderr:
+        return lines, f"it needs more than {limits.TEMPLATE_MEMORY >> 20} MiB of memory"
+    if done.returncode:
+        raise RuntimeError(f"the sandbox: {done.stderr.decode('utf-8', 'replace')}")
+    return lines, "it ended too early"
+
+
+def run_apart(
+    start: str,
+    case: dict[str, Any],
+    seconds: float,
+    environ: Mapping[str, str],
+    out: IO[bytes] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run Python in a process of its own that is given a case, and return what it wrote and its end.
+
+    ``out`` takes what it writes, if that is not to be held, and then its errors are dropped. One that has
+    not ended within ``seconds`` is killed, and has computed for too long.
+    """
+    try:
+        return subprocess.run(
+            [sys.executable, "-P", "-c", start, *(os.path.abspath(one) for one in sys.path if one)],
+            input=json.dumps(case).encode(),
+            stdout=subprocess.PIPE if out is None else out,
+            stderr=subprocess.PIPE if out is None else subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+            cwd="/",
+            env=dict(environ),
+        )
+    except subprocess.TimeoutExpired as error:
+        return subprocess.CompletedProcess(
+            error.cmd, -signal.SIGXCPU, error.stdout or b"", error.stderr or b""
+        )
+
+
+def death(code: int) -> str:
+    """Say which signal ended a process."""
+    return f"died of {signal.Signals(-code).name}"

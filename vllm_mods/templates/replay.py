@@ -1,0 +1,316 @@
+"""Conversations that any template can be held against: what it loses of them, and of the KV cache.
+
+vLLM finds the keys and values of a prompt again as far as it begins as an earlier one did, with what was
+generated behind it. What a model generates is what the template itself writes of the assistant's
+message, so a turn is kept if the next prompt begins with the history that ends with that message.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.templates.about import OPENAI
+from vllm_mods.templates.conversation import Conversation, Message
+from vllm_mods.templates.rendering import Rendered
+
+_SHOWN = 40
+_PLAIN = ("chat", "agent")
+_RARE = "system-message-midway"
+_SWITCHES = ("enable_thinking", "open_thinking", "thinking")
+_RANKS = re.compile(rb"""["'](query|document)["']""")
+_LAST_TOKEN = re.compile(r"<[^<>\s]+>\Z")
+_REASONING = re.compile("think|thought|reason", re.IGNORECASE)
+_OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORECASE)
+"""The end of a prompt that leaves it to the model to reason first."""
+
+
+def tool(name: str, description: str = "Does it.", **types: str) -> dict[str, Any]:
+    """Return a tool as vLLM hands it over; ``types`` are those of its parameters."""
+    properties = {key: {"type": kind} for key, kind in types.items()}
+    parameters = {"type": "object", "properties": properties}
+    about = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": about}
+
+
+_TOOLS = (tool("look_up", "Looks a word up.", word="string"),)
+
+
+def _user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def answered(text: str, reasoning: str | None = None, *calls: Message) -> Message:
+    """Return an assistant's message as vLLM hands it over."""
+    message: Message = {"role": "assistant", "content": text}
+    if reasoning is not None:  # vLLM hands it over by both names
+        message |= {"reasoning": reasoning, "reasoning_content": reasoning}
+    return message | {"tool_calls": list(calls)} if calls else message
+
+
+def called(number: int, name: str, arguments: dict[str, Any]) -> Message:
+    """Return a call as vLLM hands it over, by an id that every family takes."""
+    function = {"name": name, "arguments": arguments}
+    return {"id": f"call{number:05}", "type": "function", "function": function}
+
+
+def _call(number: int, word: str) -> Message:
+    return called(number, "look_up", {"word": word})
+
+
+def _result(number: int, text: str) -> Message:
+    told = {"role": "tool", "tool_call_id": f"call{number:05}", "name": "look_up"}
+    return told | {"content": text}
+
+
+def _agent(*, reasoning: bool) -> tuple[Message, ...]:
+    def thought(text: str) -> str | None:
+        return text if reasoning else None
+
+    return (
+        _user("What is an abacus?"),
+        answered("", thought("It is a basalt matter."), _call(1, "citadel")),
+        _result(1, "a device of dolomite"),
+        answered("", thought("So an eclipse it is."), _call(2, "flint")),
+        _result(2, "see granite"),
+        answered("An harbour of beads.", thought("That is the island.")),
+        _user("And a juniper?"),
+        answered("", thought("Once more a kestrel."), _call(3, "lantern")),
+        _result(3, "a tree of marble"),
+        answered("A nettle of trees.", thought("Now it is the obsidian.")),
+        _user("Thanks, no pelican?"),
+    )
+
+
+_WORDS = {
+    "system": "the system message",
+    "user": "the question",
+    "assistant": "the answer",
+    "tool": "the result",
+    "reasoning": "the reasoning",
+    "call": "the call with",
+}
+_CHAT = (
+    _user("First the raven."),
+    answered("Then the saffron."),
+    _user("And the thistle?"),
+    answered("Next the umber."),
+    _user("Last the violet."),
+)
+SCENES = (
+    Conversation("chat", _CHAT),
+    Conversation("system-message", ({"role": "system", "content": "Be quartz."}, *_CHAT)),
+    Conversation("agent", _agent(reasoning=False), _TOOLS),
+    Conversation("agent-that-reasons", _agent(reasoning=True), _TOOLS),
+    Conversation(
+        "parallel-calls",
+        (
+            _user("Two words: walnut."),
+            answered("", None, _call(1, "xenon"), _call(2, "yarrow")),
+            _result(1, "a gas of zinc"),
+            _result(2, "a herb of amber"),
+            answered("Both are bronze."),
+            _user("And cobalt?"),
+        ),
+        _TOOLS,
+    ),
+    Conversation(
+        "thinking-off",
+        (_user("Is it dahlia?"), answered("It is ebony."), _user("Is it fennel?")),
+        kwargs={"enable_thinking": False},
+    ),
+    Conversation(
+        _RARE,
+        (
+            _user("Is it garnet?"),
+            answered("It is hazel."),
+            {"role": "system", "content": "From now on be indigo."},
+            _user("Is it jasmine?"),
+            answered("It is kelp."),
+            _user("Is it lilac?"),
+        ),
+    ),
+)
+
+
+class Replayed(NamedTuple):
+    """What one conversation lost. ``bytes`` are those that could be found again, ``kept`` those that were."""
+
+    conversation: Conversation
+    whole: Rendered
+    turns: int
+    turns_kept: int
+    bytes: int
+    kept: int
+    findings: tuple[Finding, ...]
+
+
+Cut = tuple[int, bool]
+"""How many messages of a conversation, and whether the answer is begun."""
+
+
+def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[Conversation, ...]:
+    """Return the conversations that a template can be asked for, their content as vLLM hands it over.
+
+    Reasoning is sent to those that read it, and with it the switch that has the model reason.
+    """
+    read = set(variables)
+    asked = []
+    for one in SCENES:
+        reasons = any("reasoning" in message for message in one.messages)
+        if (one.tools and "tools" not in read) or not one.kwargs.keys() <= read:
+            continue
+        if reasons and b"reasoning" not in text:
+            continue
+        on = dict.fromkeys(read.intersection(_SWITCHES), True) if reasons else {}
+        messages = tuple(handed_over(message, content_format) for message in one.messages)
+        asked.append(one._replace(messages=messages, kwargs={**one.kwargs, **on}))
+    return tuple(asked)
+
+
+def replayed(
+    asked: Sequence[Conversation], render: Callable[[Sequence[Conversation]], Sequence[Rendered]]
+) -> tuple[Replayed, ...]:
+    """Render all that conversations need with one call, and judge each."""
+    parts = [
+        one._replace(messages=one.messages[:end], add_generation_prompt=prompted)
+        for one in asked
+        for end, prompted in _cuts(one)
+    ]
+    prompts = iter(render(parts))
+    return tuple(_judged(one, {cut: next(prompts) for cut in _cuts(one)}) for one in asked)
+
+
+def why_no_chat(text: bytes, found: Sequence[Replayed]) -> str | None:
+    """Say why a template is not for chats: for ranking, speaking or scoring; None if it may be."""
+    wholes = [one.whole.prompt or "" for one in found]
+    if b"add_generation_prompt" not in text and any(map(_is_closed, wholes)):
+        return "its prompts end for good, with no answer to come: it is for scoring what was said"
+    if not found or (b"assistant" in text and not _RANKS.search(text)):
+        return None
+    heard = (
+        said.lower() in whole.lower()
+        for one, whole in zip(found, wholes, strict=True)
+        for message in one.conversation.messages
+        if message["role"] == "user"
+        for _, said in _strings(message)
+    )
+    why = "no user's words get into its prompts: it is for something else than chats"
+    return None if any(heard) else why
+
+
+def _is_closed(prompt: str) -> bool:
+    """Tell whether a prompt ends with a token that none of its turns ends with."""
+    last = _LAST_TOKEN.search(prompt)
+    return last is not None and prompt.count(last[0]) == 1
+
+
+def _steps(conversation: Conversation) -> Iterator[tuple[int, int]]:
+    """Yield where an answer of the assistant is that something follows, and where the next one is."""
+    answers = [i for i, one in enumerate(conversation.messages) if one["role"] == "assistant"]
+    for at, after in zip(answers, [*answers[1:], len(conversation.messages)], strict=True):
+        if after > at + 1:
+            yield at, after
+
+
+def _cuts(conversation: Conversation) -> tuple[Cut, ...]:
+    """Return what has to be rendered to judge a conversation, each once, the whole of it last."""
+    cuts = dict.fromkeys(
+        cut
+        for at, after in _steps(conversation)
+        for cut in ((at, True), (at, False), (at + 1, False), (after, True))
+    )
+    whole = len(conversation.messages), True
+    return (*(cut for cut in cuts if cut != whole), whole)
+
+
+def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Replayed:
+    """Hold the prompts of a conversation, one for each of ``_cuts``, against each other."""
+    whole = rendered[len(conversation.messages), True]
+    failed = next((one for one in rendered.values() if one.prompt is None), None)
+    if failed is not None:
+        # A refusal is heard by the client; only what everybody sends must not be refused.
+        heard = failed.refused and conversation.name not in _PLAIN
+        level = Level.NOTE if heard else Level.ERROR
+        refused = Finding("not-rendered", failed.error or "", line=failed.line, level=level)
+        return Replayed(conversation, whole, 0, 0, 0, 0, (refused,))
+    prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
+    lost = [said for said in _said(conversation) if said[1] not in (whole.prompt or "")]
+    found: list[Finding] = []
+    if lost:
+        what = " ".join((lost[0][0], repr(lost[0][1])))
+        more = f" and {len(lost) - 1} more of its texts are" if lost[1:] else " is"
+        found.append(Finding("content-lost", f"{what}{more} not in the prompt"))
+    turns = kept_turns = total = kept = 0
+    for at, after in _steps(conversation):
+        wanted = _findable(
+            conversation.messages[at], prompts[at, True], prompts[at, False], prompts[at + 1, False]
+        )
+        then = prompts[after, True]
+        same = len(_common(wanted, then))
+        if same < len(wanted) and turns == kept_turns:
+            message = (
+                f"turn {turns + 1}: of {len(wanted):,} letters {len(wanted) - same:,} are not found again: "
+                f"{wanted[same : same + _SHOWN]!r} is {then[same : same + _SHOWN]!r} in the next prompt"
+            )
+            level = Level.NOTE if conversation.name == _RARE else Level.ERROR
+            found.append(Finding("cache-lost", message, level=level))
+        turns, kept_turns = turns + 1, kept_turns + (same == len(wanted))
+        total, kept = total + len(wanted.encode()), kept + len(wanted[:same].encode())
+    return Replayed(conversation, whole, turns, kept_turns, total, kept, tuple(found))
+
+
+def _findable(message: Message, prompt: str, without: str, history: str) -> str:
+    """Return what the next prompt can begin with: to the end of what the answer says.
+
+    Where the model was to reason and none came back, or the template makes up that it did not, the
+    client has not sent back what it got: then only what was before the answer counts.
+    """
+    begun = len(_common(prompt, without))
+    reasoned = "reasoning" in message
+    if not reasoned and _OPENED.search(prompt, begun):
+        return prompt[:begun]
+    if not history.startswith(prompt):
+        return prompt
+    places = [(history.rfind(text), text) for _, text in _strings(message) if text in history]
+    made_up = history[len(prompt) : min((at for at, _ in places), default=None)]
+    if not reasoned and _REASONING.search(made_up):
+        return prompt[:begun]
+    return history[: max([len(prompt), *(at + len(text) for at, text in places)])]
+
+
+def _common(one: str, other: str) -> str:
+    return os.path.commonprefix([one, other])  # noqa: RUF071  (letters are meant)
+
+
+def _said(conversation: Conversation) -> Iterator[tuple[str, str]]:
+    """Yield all that must not be lost, and what it is: of reasoning, only what belongs to the last question."""
+    messages = conversation.messages
+    question = max(i for i, one in enumerate(messages) if one["role"] == "user")
+    for i, message in enumerate(messages):
+        for what, text in _strings(message):
+            if what != "reasoning" or i > question:
+                yield _WORDS.get(what, _WORDS[message["role"]]), text
+
+
+def _strings(message: Message) -> Iterator[tuple[str, str]]:
+    content: Any = message["content"]
+    for text in [content] if isinstance(content, str) else [part["text"] for part in content]:
+        if text:
+            yield "content", text
+    if "reasoning" in message:
+        yield "reasoning", message["reasoning"]
+    for call in message.get("tool_calls", ()):
+        yield "call", call["function"]["name"]
+        yield "call", call["function"]["arguments"]["word"]
+
+
+def handed_over(message: Message, content_format: str) -> Message:
+    """Return a message with its content as vLLM hands it to templates of a format."""
+    content = message["content"]
+    if content_format != OPENAI or not content:
+        return message
+    return message | {"content": [{"type": "text", "text": content}]}

@@ -1,0 +1,210 @@
+"""The process in which chat templates are rendered: a sandbox, within limits of the kernel.
+
+vLLM has two engines: transformers' Jinja, and minijinja in its Rust frontend
+(``VLLM_USE_RUST_FRONTEND=1``, from 0.22 on).
+
+``rendering`` starts it. A case comes on stdin, one JSON object; on stdout a line is written for the
+template and one for each conversation, as soon as it is known. After ``fence.limit`` the process can open
+no file, no socket and no library, so that whatever gets out of Jinja's sandbox has nothing to do it with.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+
+import jinja2
+import jinja2.ext
+import jinja2.meta
+import jinja2.nodes
+import jinja2.sandbox
+import minijinja
+from jinja2.parser import Parser
+
+from vllm_mods.base import limits
+from vllm_mods.templates import fence, formats
+
+_MOST_OF_ERROR = 2000
+_TURN = timedelta(seconds=61)
+"""How long a message takes where time goes by: another second and another minute."""
+_GENERATION = re.compile(r"(\{%[-+]?\s*)(end)?generation(?=\s*[-+]?%\})")
+_LATER = (
+    "encodings.unicode_escape",
+    "html",
+    "jinja2.constants",
+    "jinja2.debug",
+    "minijinja._internal",
+    "pprint",
+    "textwrap",
+)
+"""Imported by the engines and MarkupSafe when a template first needs it: behind the fence it would be too late."""
+
+
+class _Generation(jinja2.ext.Extension):
+    """``{% generation %}…{% endgeneration %}``, which marks text and changes none."""
+
+    tags = {"generation"}  # noqa: RUF012  (jinja2 declares it so)
+
+    def parse(self, parser: Parser) -> jinja2.nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.Scope(body).set_lineno(line)
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,  # noqa: FBT001, FBT002  (transformers' signature)
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,  # noqa: FBT001, FBT002
+) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+class Clock:
+    """What time it is for templates: now, or the ``moment`` that it is set to."""
+
+    moment: datetime | None = None
+
+    def strftime_now(self, format: str) -> str:  # noqa: A002  (transformers' signature)
+        """Return the time in words."""
+        return (self.moment or datetime.now()).strftime(format)  # noqa: DTZ005
+
+
+_NOW = Clock()
+
+
+def environment(clock: Clock = _NOW) -> jinja2.sandbox.ImmutableSandboxedEnvironment:
+    """Return the environment of transformers' ``apply_chat_template``, which vLLM calls."""
+    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_Generation, jinja2.ext.loopcontrols],
+    )
+    env.filters["tojson"] = _tojson
+    env.globals["raise_exception"] = _raise_exception
+    env.globals["strftime_now"] = clock.strftime_now
+    return env
+
+
+def rust_environment(template: str, clock: Clock = _NOW) -> minijinja.Environment:
+    """Return the environment of vLLM's Rust frontend, with the template called ``""``.
+
+    What is done to its text is what ``load_chat_template`` and ``rewrite_generation_blocks`` do to a file
+    (``rust/src/chat/src/renderer/hf`` in vLLM's sdist).
+    """
+    text = template.strip().replace("\\n", "\n")
+    text = _GENERATION.sub(r"\1\2with", text)
+    env = minijinja.Environment(
+        templates={"": text}, trim_blocks=True, lstrip_blocks=True, pycompat=True
+    )
+    env.add_filter("tojson", _tojson)
+    env.add_global("raise_exception", _raise_exception)
+    env.add_global("strftime_now", clock.strftime_now)
+    return env
+
+
+def main() -> None:
+    """Answer the case on stdin."""
+    case = json.load(sys.stdin)
+    clock = Clock()
+    noon = datetime.now().replace(hour=12, minute=0, second=0)  # noqa: DTZ005
+    env = environment(clock)
+    for name in _LATER:
+        importlib.import_module(name)
+    time.localtime()  # reads the time zone
+    fence.limit(case["seconds"], case["memory"])
+    try:
+        tree = env.parse(case["template"])
+        template = env.from_string(case["template"])
+        _say(
+            variables=sorted(jinja2.meta.find_undeclared_variables(tree)),
+            own=sorted(_own(tree)),
+            formats=formats.detected(tree),
+        )
+    except Exception as error:  # noqa: BLE001  (whatever it is, the template has it)
+        _say(**_fault(error))
+        return
+    for job in case["jobs"]:
+        if case["later"]:
+            clock.moment = noon + _TURN * len(job["messages"])
+        try:
+            engine = rust_environment(case["template"], clock) if case["rust"] else template
+            _say(prompt=_prompt(engine, job))
+        except BaseException as error:  # noqa: BLE001  (a panic of minijinja is no Exception)
+            _say(**_fault(error))
+
+
+def _own(tree: jinja2.nodes.Template) -> set[str]:
+    """Return the variables that a template sets and never asks whether they were given."""
+    parameters = {
+        id(one)
+        for macro in tree.find_all(jinja2.nodes.Macro)
+        for one in macro.find_all(jinja2.nodes.Name)
+        if one.name in {argument.name for argument in macro.args}
+    }
+    asked = {
+        one.node.name
+        for one in tree.find_all((jinja2.nodes.Test, jinja2.nodes.Filter))
+        if isinstance(one.node, jinja2.nodes.Name)
+        and id(one.node) not in parameters
+        and one.name in {"defined", "undefined", "none", "default"}
+    }
+    names = tree.find_all(jinja2.nodes.Name)
+    return {one.name for one in names if one.ctx == "store"} - asked
+
+
+def _prompt(engine: jinja2.Template | minijinja.Environment, job: Mapping[str, Any]) -> str:
+    given = {
+        "messages": job["messages"],
+        "tools": job["tools"],
+        "documents": None,
+        "add_generation_prompt": job["add_generation_prompt"],
+        **job["kwargs"],
+    }
+    if isinstance(engine, minijinja.Environment):
+        there = {name: value for name, value in given.items() if value is not None}
+        prompt = engine.render_template("", **there)
+    else:
+        prompt = engine.render(given)
+    if len(prompt) > limits.PROMPT:
+        raise jinja2.TemplateError(f"the prompt has more than {limits.PROMPT}")
+    prompt.encode()  # half of a character is no text, and a tokenizer takes none
+    return prompt
+
+
+def _fault(error: BaseException) -> dict[str, Any]:
+    """Return what went wrong, and the innermost line of the template it was in."""
+    if isinstance(error, minijinja.TemplateError):
+        return {"error": error.message.split("\n")[0][:_MOST_OF_ERROR], "line": error.line}
+    line = error.lineno if isinstance(error, jinja2.TemplateSyntaxError) else None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    ours = isinstance(error, jinja2.TemplateError)
+    text = str(error) if ours else f"{type(error).__name__}: {error}".removesuffix(": ")
+    whole = text[:_MOST_OF_ERROR].encode("utf-8", "replace").decode()
+    return {"error": whole, "line": line, "refused": type(error) is jinja2.TemplateError}
+
+
+def _say(**answer: Any) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()

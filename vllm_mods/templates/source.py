@@ -1,0 +1,154 @@
+"""Where chat templates come from: by the name of one in a library, or a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.base.model import Tree
+from vllm_mods.library import reading
+from vllm_mods.library.catalog import Library
+from vllm_mods.library.mod_folder import TEMPLATE
+from vllm_mods.templates import about, conversation
+from vllm_mods.templates.about import About
+from vllm_mods.templates.conversation import Conversation
+
+ABOUT = "template.toml"
+CONVERSATIONS = "conversations"
+MODELS_TEMPLATE = "chat_template.jinja"
+TOKENIZER = "tokenizer_config.json"
+SPECIAL = (
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+)
+"""The special tokens that transformers gives to a template by these names, where a tokenizer has them."""
+
+_FILES = (".jinja", ".jinja2", ".j2", ".txt")
+Read = Callable[[str], bytes | None]
+
+
+class Template(NamedTuple):
+    """A template and what lies beside it: nothing, if it is a file; a template.toml need not be there.
+
+    ``name`` is what it was called by, ``path`` where it lies.
+    """
+
+    name: str
+    path: str
+    data: bytes
+    about: About | None = None
+    conversations: tuple[Conversation, ...] = ()
+    tokens: tuple[tuple[str, str], ...] = ()
+    """The special tokens of the model whose template it is, by name: ``("bos_token", "<s>")``."""
+
+
+def open_template(library: Library, named: str) -> Template:
+    """Read a template by its name in the library, or by its path.
+
+    Raises ``UsageError`` if there is none, ``ManifestError`` for what is wrong beside it.
+    """
+    if os.path.isdir(named) and not os.path.isdir(os.path.join(named, CONVERSATIONS)):
+        return _of_model(_on_disk, named, named)
+    if "/" in named or named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
+        return _of_file(_on_disk, named, "`vllm-mods template list` has the names")
+    folder = library.template_folder(named)
+    path, said = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
+    raw = library.read(said)
+    read = None if raw is None else about.parse(raw, said)
+    if read is not None and read.name != named:
+        why = f"name: {read.name!r} is not the name of its folder, {named!r}"
+        raise ManifestError(said, (why,))
+    found = _conversations(library, _beside(folder))
+    return Template(named, path, library.read(path) or b"", read, found)
+
+
+def open_in_tree(tree: Tree, named: str) -> Template:
+    """Read a template's file, or that of a model's folder, in a tree. Raises as ``open_template`` does."""
+    if named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
+        return _of_file(tree.read, named, f"the name is looked up in {tree.spec}")
+    return _of_model(tree.read, named.rstrip("/"), named)
+
+
+def _on_disk(path: str) -> bytes | None:
+    return reading.read(path, None)
+
+
+def _of_file(read: Read, named: str, hint: str) -> Template:
+    folder = os.path.dirname(named)
+    if os.path.basename(named) == TOKENIZER:
+        return _of_model(read, folder, named)
+    data = read(named)
+    if data is None:
+        raise UsageError(f"{named}: there is no such file", hint=hint)
+    return Template(
+        named, named, data, tokens=_tokens(_tokenizer(read, os.path.join(folder, TOKENIZER)))
+    )
+
+
+def _of_model(read: Read, folder: str, named: str) -> Template:
+    """Read the template of a model's folder: its file, or the text in its tokenizer's configuration."""
+    config = _tokenizer(read, os.path.join(folder, TOKENIZER))
+    path = os.path.join(folder, MODELS_TEMPLATE)
+    data = None if named.endswith(TOKENIZER) else read(path)
+    if data is None:
+        path = os.path.join(folder, TOKENIZER)
+        said = config.get("chat_template")
+        several = said if isinstance(said, list) else [{"name": "default", "template": said}]
+        named_ones = {
+            one.get("name"): one.get("template") for one in several if isinstance(one, dict)
+        }
+        text = named_ones.get("default")
+        if not isinstance(text, str):
+            raise UsageError(
+                f"{folder or '.'}: neither {MODELS_TEMPLATE} nor {TOKENIZER} has a chat template",
+                hint="name the template's file, or the folder of a model that has one",
+            )
+        data = text.encode()
+    return Template(named, path, data, tokens=_tokens(config))
+
+
+def _tokenizer(read: Read, path: str) -> Mapping[str, Any]:
+    data = read(path)
+    return {} if data is None else conversation.object_of(data, path)
+
+
+def _tokens(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    said = ((name, config.get(name)) for name in SPECIAL)
+    texts = ((name, one.get("content") if isinstance(one, dict) else one) for name, one in said)
+    return tuple((name, text) for name, text in texts if isinstance(text, str))
+
+
+def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
+    """Return the conversations of a template in the library, or those in a folder.
+
+    Raises ``UsageError`` if there are none, ``ManifestError`` for one that is faulty.
+    """
+    folder = named if os.path.isdir(named) else _beside(library.template_folder(named))
+    found = _conversations(library, folder)
+    if not found:
+        raise UsageError(
+            f"{folder}: there are no conversations",
+            hint="a conversation is a file NAME.json; docs/templates.md says what is in it",
+        )
+    return found
+
+
+def _beside(folder: str) -> str:
+    return os.path.join(folder, CONVERSATIONS)
+
+
+def _conversations(library: Library, folder: str) -> tuple[Conversation, ...]:
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
+    return tuple(
+        conversation.parse(library.read(path, folder) or b"", path, name.removesuffix(".json"))
+        for name in names
+        if name.endswith(".json")
+        for path in [os.path.join(folder, name)]
+    )
