@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,6 +131,25 @@ def test_what_a_person_finished_is_gone_on_from(call: Call, kept: Path) -> None:
     assert done.code == 0, done.out
     assert [one["did"] for one in done.json["branches"]] == ["there"] * 4 + ["widened"]
     assert "by hand" in git(kept, "log", "--format=%s", "vllm-mods/fast/0.24.0")
+
+
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_the_range_that_is_widened_is_that_of_the_variant_which_goes_in(
+    call: Call, kept: Path, quote: str
+) -> None:
+    manifest = kept / "patches/fast/mod.toml"
+    head, _, block = manifest.read_text().partition("[[variant]]\n")
+    lines = [line.replace('"', quote) for line in block.splitlines()]
+    first = "\n".join(sorted(lines, reverse=True))  # vllm stands before id
+    other = first.replace(f"{quote}a{quote}", f"{quote}ab{quote}").replace("==0.19.0", "==0.18.0")
+    manifest.write_text(f"{head}[[variant]]\n{first}\n\n[[variant]]\n{other}\n")
+    wanted = tomllib.loads(manifest.read_text())
+    wanted["variant"][0]["vllm"] = ">=0.19.0,<=0.20.0"
+    lock(call, kept)
+    done = call("keep", "fast", "--library", kept, "--vllm", "<0.21")
+    assert done.code == 0, done.err
+    text = git(kept, "show", "vllm-mods/fast/0.20.0:patches/fast/mod.toml")
+    assert tomllib.loads(text) == wanted
 
 
 def test_a_release_that_carries_the_change_ends_the_range(

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -165,18 +166,19 @@ def test_a_bundled_pairing_is_not_written_to(call: Caller, monkeypatch: pytest.M
     assert 'name = "my-qwen3.5-122b-hybrid"' in wrong
 
 
-def test_a_value_that_stands_on_no_line_of_its_own_is_not_guessed(
+def test_a_value_is_changed_however_it_is_written_and_all_else_stays(
     call: Caller, tmp_path: Path
 ) -> None:
     place = call.library / f"pairings/{NAME}.toml"
     text = place.read_text()
-    line = next(one for one in text.splitlines() if one.startswith("base"))
-    place.write_text(text.replace(line, 'base = """me/base:v0.19.1"""'))
-    before = files(call)
-    assert "base does not stand on a line of its own" in upgrade(
-        call, tmp_path, "--to", "0.20.0", code=3
-    )
-    assert files(call) == before
+    line = next(line for line in text.splitlines() if line.startswith("base"))
+    place.write_text(text.replace(line, '"base" = """\\\n  me/base:v0.19.1"""  # ours'))
+    upgrade(call, tmp_path, "--to", "0.20.0")
+    changed = place.read_text()
+    assert tomllib.loads(changed)["base"] == "me/base:v0.20.0"
+    same = [line for line in text.splitlines() if not line.startswith(("base", "vllm"))]
+    assert [line for line in changed.splitlines() if line in same] == same
+    assert "  # ours\n" in changed
 
 
 def test_a_line_of_the_command_is_not_taken_for_the_base(call: Caller, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.versions import in_range
-from vllm_mods.formats import pairing, toml_writer
+from vllm_mods.formats import manifest_editor, pairing
 from vllm_mods.formats.pairing import Pairing, specifier
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.library import writing
@@ -89,29 +89,16 @@ def naming_ports(name: str, to: str | None) -> Iterator[None]:
 
 
 def edited(data: bytes, where: str, now: Pairing) -> bytes:
-    """Return a pairing's file with the base and range of ``now``; not a byte else is another.
+    """Return a pairing's file with the base and range of ``now``; all else stays as it is.
 
-    Raises ``Refused`` where they do not stand on a line of their own.
+    Raises ``Refused`` as ``manifest_editor.edit`` does.
     """
-    text, read = data.decode(), pairing.parse(data, where)
+    read = pairing.parse(data, where)
     for key in ("base", "vllm"):
         value = getattr(now, key)
-        if getattr(read, key) == value:
-            continue
-        read = read._replace(**{key: value})
-        for line in re.finditer(
-            rf"""^{key}[ \t]*=[ \t]*("[^"\\\n]+"|'[^'\n]+')""", text, re.MULTILINE
-        ):
-            changed = text[: line.start(1)] + toml_writer.value(value) + text[line.end(1) :]
-            if pairing.parse(changed.encode(), where) == read:
-                text = changed
-                break
-        else:
-            raise Refused(
-                f"{where}: {key} does not stand on a line of its own; nothing was changed",
-                hint=f"write it as `{key} = {toml_writer.value(value)}`",
-            )
-    return text.encode()
+        if getattr(read, key) != value:
+            data = manifest_editor.set_key(data, where, key, value)
+    return data
 
 
 def put(library: Library, name: str, files: Mapping[str, bytes]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.base import versions
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Mod, ModPlan, Tree, Variant, Verdict
+from vllm_mods.formats import manifest_editor
 from vllm_mods.library import catalog, mod_folder
 from vllm_mods.matrices import bisect
 from vllm_mods.planning import lock_entries, planner
@@ -146,7 +147,9 @@ def _ended(mod: Mod, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
         kept_parts = [part for part in parts if part and not part.startswith("<")]
         ended = ",".join([*kept_parts, f"<{versions.public(version)}"])
         if any(versions.in_range(release, ended) for release in known):
-            manifest = making.with_range(manifest, one.id, "vllm", ended)
+            manifest = manifest_editor.set_in_variant(
+                manifest, mod_folder.MANIFEST, one.id, "vllm", ended
+            )
         else:
             gone.append(
                 f"variant `{one.id}` ({one.vllm}) is for no release that lacks the change: it can go"
@@ -179,8 +182,8 @@ def _taken(
         ]
         lower += [f">={one}" for one in first]
         wide = ",".join([*lower, f"<={versions.public(kept.release)}"])
-        files[mod_folder.MANIFEST] = making.with_range(
-            mod.manifest, planned.variant.id, "vllm", wide
+        files[mod_folder.MANIFEST] = manifest_editor.set_in_variant(
+            mod.manifest, mod_folder.MANIFEST, planned.variant.id, "vllm", wide
         )
     new = making.loaded(mod, files, roots)
     again = planner.plan_alone(new, tree)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.model import Mod, ModPlan, Tree
+from vllm_mods.formats import manifest_editor
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -99,8 +100,9 @@ def run(
             known = sorted({one for one in said if one}, key=versions.sort_key)
             if len(known) > 1:
                 wider = f">={known[0]},<={known[-1]}"
-                text = making.with_range(files[mod_folder.MANIFEST], name, key, wider)
-                files[mod_folder.MANIFEST] = text
+                files[mod_folder.MANIFEST] = manifest_editor.set_in_variant(
+                    files[mod_folder.MANIFEST], mod_folder.MANIFEST, name, key, wider
+                )
     locked = lock_entries.current(given)
     if locked is not None and files:
         made = making.loaded(given, files, roots)

@@ -12,7 +12,7 @@ from vllm_mods.base import versions
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
-from vllm_mods.formats import diff, diff_writer, toml_writer
+from vllm_mods.formats import diff, diff_writer, manifest_editor
 from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.library import mod_folder, reading
 from vllm_mods.planning import lock_entries, planner
@@ -127,13 +127,6 @@ def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: 
         )
 
 
-def with_range(manifest: bytes, name: str, key: str, said: str) -> bytes:
-    """Return a manifest in which the variant ``name`` states another range of ``vllm`` or, as ``version``, of its package."""
-    head, table, rest = manifest.decode().partition(f"id = {toml_writer.value(name)}\n")
-    line = re.compile(f"^{key} = .*$", re.MULTILINE)
-    return (head + table + line.sub(f"{key} = {toml_writer.value(said)}", rest, count=1)).encode()
-
-
 def default_name(mod: Mod, version: str | None) -> str:
     """Return a name for the variant for a version: its first two numbers, or all of it."""
     taken = {variant.id for variant in mod.variants}
@@ -167,15 +160,14 @@ def patches(
     return {source: data for source, data in found.items() if data}
 
 
-def manifest(mod: Mod, variant: Variant, new: Mapping[str, object], told: str) -> bytes:
-    """Return the manifest with a variant more at its end; all that is there stays as it is."""
+def manifest(mod: Mod, variant: Variant, new: Mapping[str, object], comment: str) -> bytes:
+    """Return the manifest with a variant more, which has all that ``variant`` has but for ``new``."""
     raw = tomllib.loads(mod.manifest.decode())
-    old = next(one for one in raw["variant"] if one["id"] == variant.id)
+    old = next(table for table in raw["variant"] if table["id"] == variant.id)
     old.pop("root", None)  # paths in the patches are from the site root
     block = {**dict.fromkeys(new), **old, **new}
-    rows = [f"{toml_writer.key(key)} = {toml_writer.value(value)}" for key, value in block.items()]
-    text = mod.manifest.decode().rstrip("\n")
-    return "\n".join([text, "", f"# {told}", "[[variant]]", *rows, ""]).encode()
+    where = os.path.join(mod.directory, mod_folder.MANIFEST)
+    return manifest_editor.add_variant(mod.manifest, where, block, comment)
 
 
 def loaded(mod: Mod, files: Mapping[str, bytes], roots: Sequence[str]) -> Mod:

@@ -9,27 +9,25 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.base.output import staged
-from vllm_mods.formats import project_lock
+from vllm_mods.formats import manifest_editor, project_lock
+from vllm_mods.formats.manifest_editor import Edit
 from vllm_mods.formats.project import LibrarySource, ProjectFile
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.library import project_file, reading
 from vllm_mods.sharing import locking
 
-Change = Callable[[Any], None]
 DEFAULT = "default"
 """The target whose mods ``add`` and ``remove`` change, and that is meant where none is named."""
 
 
-def adding(name: str, source: LibrarySource, mods: Sequence[str]) -> Change:
+def adding(name: str, source: LibrarySource, mods: Sequence[str]) -> Edit:
     """Return what puts a library into a project's table, and mods into what its target holds."""
 
     def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
@@ -45,7 +43,7 @@ def adding(name: str, source: LibrarySource, mods: Sequence[str]) -> Change:
     return change
 
 
-def removing(name: str, mods: Sequence[str]) -> Change:
+def removing(name: str, mods: Sequence[str]) -> Edit:
     """Return what takes a library out of a project's table, and mods out of what its targets hold."""
 
     def change(root: Any) -> None:  # noqa: ANN401
@@ -59,31 +57,20 @@ def removing(name: str, mods: Sequence[str]) -> Change:
     return change
 
 
-def edited(data: bytes, where: str, change: Change) -> bytes:
+def edited(data: bytes, where: str, change: Edit) -> bytes:
     """Return a project's file with a change. Raises ``Refused`` where nothing else can stay as it is."""
-    text = data.decode()
-    try:
-        document = tomlkit.parse(text)
-        change(_root(document, where))
-        made = tomlkit.dumps(document).rstrip("\n") + "\n"
-        wanted = tomllib.loads(text)
-        change(_root(wanted, where))
-        if tomllib.loads(made) == wanted:
-            return made.encode()
-    except (TOMLKitError, ValueError, TypeError, AttributeError) as error:
-        why: Exception | None = error
-    else:
-        why = None
-    raise Refused(
-        f"{where} is written in a way that cannot be edited here; nothing was changed",
-        hint="write [libraries.NAME] and [targets.NAME] as tables of their own",
-    ) from why
+
+    def change_project(root: Any) -> None:  # noqa: ANN401
+        change(root["tool"]["vllm-mods"] if where.endswith(project_file.PYPROJECT) else root)
+
+    hint = "write [libraries.NAME] and [targets.NAME] as tables of their own"
+    return manifest_editor.edit(data, where, change_project, hint=hint)
 
 
 def write(
     project: ProjectFile,
     lock: Mapping[str, LockedLibrary],
-    change: Change | None = None,
+    change: Edit | None = None,
     *,
     removes: bool = False,
 ) -> None:
@@ -125,7 +112,3 @@ def _below(table: Any, key: str) -> Any:  # noqa: ANN401
     if key not in table:
         table[key] = {} if type(table) is dict else tomlkit.table(is_super_table=key != DEFAULT)
     return table[key]
-
-
-def _root(document: Any, where: str) -> Any:  # noqa: ANN401
-    return document["tool"]["vllm-mods"] if where.endswith(project_file.PYPROJECT) else document

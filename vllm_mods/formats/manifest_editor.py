@@ -1,0 +1,92 @@
+"""TOML files edited in place: comments and order stay, and each edit is read back. Pure.
+
+An edit is a function that changes the top table. It is called twice: with tomlkit's document, and with
+the plain dict of ``tomllib``. What tomlkit then writes has to read as that dict, so that nothing else
+can have changed.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT, Array
+
+from vllm_mods.base.errors import Refused
+from vllm_mods.formats import toml_writer
+
+Edit = Callable[[Any], None]
+
+
+def edit(data: bytes, where: str, change: Edit, *, hint: str) -> bytes:
+    """Return a TOML file with a change. Raises ``Refused`` if all else cannot stay as it is."""
+    try:
+        text = data.decode()
+        document = tomlkit.parse(text)
+        change(document)
+        edited = tomlkit.dumps(document).rstrip("\n") + "\n"
+        wanted = tomllib.loads(text)
+        change(wanted)
+        if tomllib.loads(edited) == wanted:
+            return edited.encode()
+        why: Exception | None = None
+    except (TOMLKitError, ValueError, TypeError, AttributeError, KeyError) as error:
+        why = error
+    raise Refused(
+        f"{where} is written in a way that cannot be edited here; nothing was changed", hint=hint
+    ) from why
+
+
+def set_key(data: bytes, where: str, key: str, value: str) -> bytes:
+    """Return a TOML file with another value of a top-level key. Raises ``Refused`` as ``edit`` does."""
+
+    def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
+        root[key] = value
+
+    return edit(data, where, change, hint=f"write it as `{key} = {toml_writer.value(value)}`")
+
+
+def set_in_variant(manifest: bytes, where: str, variant: str, key: str, value: str) -> bytes:
+    """Return a manifest with another value of a key of one variant.
+
+    Raises ``Refused`` if there is no such variant, and as ``edit`` does.
+    """
+
+    def change(root: Any) -> None:  # noqa: ANN401
+        table = next((table for table in root["variant"] if table["id"] == variant), None)
+        if table is None:
+            raise Refused(f"{where} has no variant `{variant}`; nothing was changed")
+        table[key] = value
+
+    hint = f"write {key} = {toml_writer.value(value)} into variant `{variant}`"
+    return edit(manifest, where, change, hint=hint)
+
+
+def add_variant(manifest: bytes, where: str, block: Mapping[str, Any], comment: str) -> bytes:
+    """Return a manifest with a variant more behind the others, below a comment.
+
+    Raises ``Refused`` as ``edit`` does.
+    """
+
+    def change(root: Any) -> None:  # noqa: ANN401
+        variants = root["variant"]
+        if isinstance(variants, AoT):
+            table = _fill(tomlkit.table(), block)
+            table.trivia.indent = f"\n# {comment}\n"  # before its keys it would be theirs too
+            variants.append(table)
+        elif isinstance(variants, Array):
+            variants.add_line(_fill(tomlkit.inline_table(), block), comment=comment)
+        else:
+            variants.append(dict(block))
+
+    return edit(manifest, where, change, hint="write each variant as a [[variant]] table")
+
+
+def _fill(table: Any, block: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    for key, value in block.items():
+        # an array of tables stands on one line, as in a manifest written by hand
+        table.add(key, tomlkit.value(toml_writer.value(value)))
+    return table
