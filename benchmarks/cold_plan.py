@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from apply import TOOL, lay_out, unknown_mod
 
+from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import concrete_syntax, syntax_tree
 from vllm_mods.library.catalog import Library
@@ -33,7 +34,7 @@ from vllm_mods.trees.open import open_tree
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from vllm_mods.base.model import Mod, Tree
+    from vllm_mods.base.model import Mod
 
 RELEASES = ("0.17.0", "0.21.0", "0.27.0", "0.33.0")
 
@@ -46,28 +47,23 @@ KEPT = (
 )
 
 
-class Kept:
+class Kept(TreeView):
     """A tree whose answers are kept: whatever was asked once costs nothing."""
 
     def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self.spec, self.version = tree.spec, tree.version
-        self.remote, self.pristine = tree.remote, tree.pristine
+        super().__init__(tree)
         self.files: dict[str, bytes | None] = {}
-        self.folders: dict[str, list[str]] = {}
+        self.listings: dict[str, list[str]] = {}
 
     def read(self, path: str) -> bytes | None:
         if path not in self.files:
-            self.files[path] = self.tree.read(path)
+            self.files[path] = self.below.read(path)
         return self.files[path]
 
     def paths(self, under: str = "vllm") -> Iterable[str]:
-        if under not in self.folders:
-            self.folders[under] = list(self.tree.paths(under))
-        return self.folders[under]
-
-    def is_released(self, path: str, data: bytes) -> bool | None:
-        return self.tree.is_released(path, data)
+        if under not in self.listings:
+            self.listings[under] = list(self.below.paths(under))
+        return self.listings[under]
 
 
 def cells(mods: Iterable[Mod], trees: Iterable[Tree]) -> tuple[float, list[str]]:

@@ -28,6 +28,7 @@ from fit_kinds import Code, kinds
 from fit_mutations import Index, Mutant, mutants
 
 from vllm_mods.base.model import FileChange, Level
+from vllm_mods.base.tree import TreeView
 from vllm_mods.fit import fit
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.syntax import lowest_python
@@ -38,7 +39,7 @@ from vllm_mods.trees.open import open_tree
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from vllm_mods.base.model import Tree
+    from vllm_mods.base.tree import Tree
 
 _FIRST = frozenset(
     (
@@ -53,29 +54,26 @@ _FIRST = frozenset(
 ALONE = "vllm/model_executor/layers/brand_new_helpers.py"
 
 
-class Older:
+class Older(TreeView):
     """The newer release with some files as an older one, or a later one, has them."""
 
     def __init__(
         self, tree: Tree, files: Mapping[str, bytes | None], kept: Mapping[str, bytes]
     ) -> None:
-        self.tree, self.files, self.kept = tree, files, kept
-        self.spec, self.version = tree.spec, tree.version
-        self.remote, self.pristine = False, tree.pristine
+        super().__init__(tree)
+        self.files, self.kept = files, kept
+        self.remote = False
 
     def read(self, path: str) -> bytes | None:
         if path in self.files:
             return self.files[path]
-        return self.kept[path] if path in self.kept else self.tree.read(path)
+        return self.kept[path] if path in self.kept else self.below.read(path)
 
     def paths(self, under: str = "vllm") -> Iterable[str]:
-        every = self.kept if self.kept and under == "vllm" else self.tree.paths(under)
+        every = self.kept if self.kept and under == "vllm" else self.below.paths(under)
         return (
             p for p in dict.fromkeys((*every, *self.files)) if self.files.get(p, b"") is not None
         )
-
-    def is_released(self, path: str, data: bytes) -> bool | None:
-        return self.tree.is_released(path, data)
 
 
 def code_of(tree: Tree) -> Code:

@@ -32,7 +32,8 @@ from vllm_mods.trees.open import open_tree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.base.model import Finding, Tree
+    from vllm_mods.base.model import Finding
+    from vllm_mods.base.tree import Tree
 
 # What upstream shipped and fit is right about, by code, file and a text of the scope or the
 # message, each looked up in the release.

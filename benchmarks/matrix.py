@@ -29,7 +29,7 @@ from vllm_mods.matrices.work import Setting, Subject, Task, TaskOutcome, Worksho
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from vllm_mods.base.model import Tree
+    from vllm_mods.base.tree import Tree
 
 FILES = tuple(
     f"vllm/config/{name}.py"

@@ -45,6 +45,7 @@ import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,6 +56,7 @@ from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import DiffError
 from vllm_mods.base.model import Mod, PatchFile, Variant
+from vllm_mods.base.tree import Tree
 from vllm_mods.planning import planner
 from vllm_mods.porting import outline, structure
 from vllm_mods.trees.open import open_tree
@@ -315,7 +317,8 @@ REFUSED = Answer(None)
 CRASH = "crash:"
 
 
-class OneFile(NamedTuple):
+@dataclass(frozen=True)
+class OneFile(Tree):
     """A released tree of one file."""
 
     path: str

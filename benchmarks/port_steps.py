@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,8 @@ from vllm_mods.trees.release import Releases
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from vllm_mods.base.model import FileChange, Mod, Tree
+    from vllm_mods.base.model import FileChange, Mod
+    from vllm_mods.base.tree import Tree
 
     Texts = Mapping[str, bytes | None]
 
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 class Named(FolderTree):
     """A folder of a release's files that says which release it is."""
 
-    @property
+    @cached_property
     def version(self) -> str | None:
         return self.spec.removeprefix("pypi:")
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from vllm_mods.base.tree import Tree
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
 @dataclass
-class MemoryTree:
-    """A ``model.Tree`` over a dict; ``reads`` counts what was asked for, per path."""
+class MemoryTree(Tree):
+    """A tree over a dict; ``reads`` counts what was asked for, per path."""
 
     files: dict[str, bytes]
     version: str | None = "0.19.1"

@@ -41,7 +41,8 @@ _PUBLIC = {
     "trees.open": ("open_tree",),
     "api.apply": ("plan", "apply", "revert", "status", "verify"),
     "matrices.whole": ("matrix",),
-    "base.model": ("Tree", "Plan", "ModPlan", "Verdict", "Finding"),
+    "base.tree": ("Tree",),
+    "base.model": ("Plan", "ModPlan", "Verdict", "Finding"),
     "base.errors": (
         *("VllmModsError", "UsageError", "ManifestError", "DiffError", "TreeError"),
         *("Unreachable", "NotRendered", "Refused", "NotRestored"),
@@ -67,8 +68,8 @@ if TYPE_CHECKING:
     from vllm_mods.base.model import Finding as Finding
     from vllm_mods.base.model import ModPlan as ModPlan
     from vllm_mods.base.model import Plan as Plan
-    from vllm_mods.base.model import Tree as Tree
     from vllm_mods.base.model import Verdict as Verdict
+    from vllm_mods.base.tree import Tree as Tree
     from vllm_mods.library.catalog import Library as Library
     from vllm_mods.matrices.whole import matrix as matrix
     from vllm_mods.trees.open import open_tree as open_tree

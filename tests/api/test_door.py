@@ -244,8 +244,8 @@ def test_what_is_no_mod_is_told() -> None:
 
 @pytest.mark.usefixtures("place")
 def test_a_tree_of_ones_own_will_do() -> None:
-    class Mine:
-        spec, version, remote, pristine = "mine", "0.19.1", False, True
+    class Mine(vm.Tree):
+        spec, version, pristine = "mine", "0.19.1", True
 
         def read(self, path: str) -> bytes | None:
             return LOADER.encode() if path == "vllm/loader.py" else None
@@ -253,9 +253,6 @@ def test_a_tree_of_ones_own_will_do() -> None:
         def paths(self, under: str = "vllm") -> list[str]:
             return [path for path in ["vllm/loader.py"] if path.startswith(f"{under}/")]
 
-        def is_released(self, path: str, data: bytes) -> bool | None:
-            return None if path and data else False
-
-    assert typing.cast("typing.Any", vm.Tree)._is_protocol
-    planned = vm.plan(vm.Library("library").mods("fast"), Mine())
+    with Mine() as tree:
+        planned = vm.plan(vm.Library("library").mods("fast"), tree)
     assert planned.ok

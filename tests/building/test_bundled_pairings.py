@@ -15,16 +15,15 @@ import pytest
 from making_images import Image
 from making_images import layer as tar_of
 
+from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.cli import run
 from vllm_mods.cli.command_check import of_pairing, question
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees.release import Releases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
-    from vllm_mods.base.model import Tree
 
 pytestmark = pytest.mark.network
 
@@ -32,26 +31,18 @@ SITE = "usr/local/lib/python3.12/dist-packages"
 PAIRINGS = ("qwen3.5-122b-hybrid", "qwen3.5-122b-int4", "qwen3.5-122b-int4-flashqla")
 
 
-class Recorded:
+class Recorded(TreeView):
     """A tree that remembers which files were asked for, and what was in them."""
 
     def __init__(self, tree: Tree) -> None:
-        self.inner = tree
+        super().__init__(tree)
         self.files: dict[str, bytes] = {}
-        self.spec, self.version, self.remote = tree.spec, tree.version, tree.remote
-        self.pristine = tree.pristine
 
     def read(self, path: str) -> bytes | None:
-        data = self.inner.read(path)
+        data = self.below.read(path)
         if data is not None:
             self.files[path] = data
         return data
-
-    def paths(self, under: str = "") -> Iterable[str]:
-        return self.inner.paths(under)
-
-    def is_released(self, path: str, data: bytes) -> bool | None:
-        return self.inner.is_released(path, data)
 
 
 def dist_infos(metadata: str) -> dict[str, bytes]:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from conftest import Answer
 
-    from vllm_mods.base.model import Mod, Tree
+    from vllm_mods.base.model import Mod
+    from vllm_mods.base.tree import Tree
 
     Call = Callable[..., Answer]
 

@@ -17,7 +17,7 @@ from vllm_mods.placing.scopes import Scope, UnparsableError, read_scopes, read_s
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vllm_mods.base.model import Tree
+    from vllm_mods.base.tree import Tree
     from vllm_mods.placing import scopes
 
 

@@ -10,7 +10,8 @@ from mod_making import diff_of, mod, variant
 from small_plans import PATH, codes, found, one, tree
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import FileChange, Level, Mod, OverlayFile, Tree, Variant, Verdict
+from vllm_mods.base.model import FileChange, Level, Mod, OverlayFile, Variant, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.planning.carried_parts import is_carried, merged
 from vllm_mods.planning.planner import hunk_states, plan
 

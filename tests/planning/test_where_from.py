@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from memory_tree import MemoryTree
@@ -28,24 +27,23 @@ class Shelf:
         self.texts, self.yanked = texts, yanked
         self.opened: list[str] = []
 
-    def files(self) -> list[Any]:
-        return [
-            SimpleNamespace(version=version, yanked="bad" if version in self.yanked else None)
-            for version in self.texts
-            for _ in range(2)  # a wheel and an sdist
-        ]
+    def versions(self) -> frozenset[str]:
+        return frozenset(self.texts) - frozenset(self.yanked)
 
-    def open(self, version: str) -> MemoryTree:
-        self.opened.append(version)
-        text = self.texts[version]
+    def whole(self, name: str) -> MemoryTree:
+        return self.open(name)
+
+    def open(self, name: str) -> MemoryTree:
+        self.opened.append(name)
+        text = self.texts[name]
         if text is None:
-            raise Unreachable(f"{version} cannot be had")
-        return MemoryTree({PATH: text.encode()}, version=version)
+            raise Unreachable(f"{name} cannot be had")
+        return MemoryTree({PATH: text.encode()}, version=name)
 
 
 def found(shelf: Shelf, made: Mod | None = None) -> str | None:
     made = made or mod(MADE)
-    tree = Origins(shelf)(made, made.variants[0])  # type: ignore[arg-type]
+    tree = Origins(shelf)(made, made.variants[0])
     return None if tree is None else tree.version
 
 
@@ -79,7 +77,7 @@ def test_only_the_beginning_of_a_long_range_is_asked() -> None:
 
 def test_a_release_that_cannot_be_read_ends_the_search_and_is_noted() -> None:
     shelf = Shelf({"0.18.0": None, "0.19.0": "a = 1\n"})
-    origins = Origins(shelf)  # type: ignore[arg-type]
+    origins = Origins(shelf)
     assert not origins.missed
     assert origins(mod(MADE), MADE) is None
     assert origins.missed
@@ -87,7 +85,7 @@ def test_a_release_that_cannot_be_read_ends_the_search_and_is_noted() -> None:
 
 def test_each_variant_is_looked_for_once_and_each_release_opened_once() -> None:
     shelf = Shelf({"0.19.0": "a = 1\n"})
-    origins = Origins(shelf)  # type: ignore[arg-type]
+    origins = Origins(shelf)
     other = MADE._replace(id="other", vllm=">=0.20")
     made = mod(MADE, other)
     assert [origins(made, MADE) is None for _ in range(3)] == [False] * 3
@@ -111,7 +109,7 @@ def test_a_bad_patch_is_an_error_here_too() -> None:
 def test_a_release_is_merged_from_releases_as_it_was_read_itself() -> None:
     shelf = Shelf({"0.19.0": "a = 1\n"})
     tree = MemoryTree({}, version="0.20.0")
-    tree.releases = shelf  # type: ignore[attr-defined]
+    tree.releases = shelf
     origin = of_tree(tree)
     assert shelf.opened == []
     made = origin(mod(MADE), MADE)

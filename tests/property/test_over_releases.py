@@ -10,7 +10,8 @@ from sampling import examples
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.model import FileChange, Tree
+from vllm_mods.base.model import FileChange
+from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.making import over_releases
 from vllm_mods.making.compose import Wanted

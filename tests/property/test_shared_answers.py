@@ -11,7 +11,8 @@ from mod_making import diff_of, lock_with, mod, variant
 from release_shelf import ReleaseInMemory, Shelf
 from sampling import examples
 
-from vllm_mods.base.model import BinaryFile, Expectation, Mod, Tree
+from vllm_mods.base.model import BinaryFile, Expectation, Mod
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.matrices.answer import Answer, answer_of
 from vllm_mods.matrices.work import Subject, Task

@@ -23,6 +23,7 @@ HOT = (
     "base/errors",
     "base/line_diff",
     "base/model",
+    "base/tree",
     "base/untrusted",
     "base/versions",
     "site/bytecode",

@@ -18,7 +18,7 @@ from vllm_mods.trees import open_tree
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vllm_mods.base.model import Tree
+    from vllm_mods.base.tree import Tree
 
 
 def wheel_of(path: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> str:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from vllm_mods.base.model import Mod, ModPlan, Tree
+    from vllm_mods.base.model import Mod, ModPlan
+    from vllm_mods.base.tree import Tree
 
 X = "transformers/models/x.py"
 REQUIRES = ("transformers!=5.5.0,>=4.56", "flashinfer-python==0.6.8", "torch==2.11.0",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from vllm_mods.base.model import Tree
+    from vllm_mods.base.tree import Tree
 
 PATH = "vllm/config/model.py"
 REBUILT = "vllm-0.20.1-1-cp38-abi3-manylinux_2_35_x86_64.whl"

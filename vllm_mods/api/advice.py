@@ -6,17 +6,17 @@ import shlex
 from collections.abc import Sequence
 
 from vllm_mods.base.errors import Refused, TreeError
-from vllm_mods.base.model import Finding, Level, Plan, Tree
+from vllm_mods.base.model import Finding, Level, Plan
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library.mod_folder import data_root
 from vllm_mods.planning import next_step
 from vllm_mods.site.undone import Undone
-from vllm_mods.trees.folder import FolderTree
 
 
 def next_command(
-    tree: FolderTree, there: Receipt | None, undone: Undone, found: Sequence[Finding]
+    tree: Tree, there: Receipt | None, undone: Undone, found: Sequence[Finding]
 ) -> str:
     """Return the command that puts right what ``verify`` finds wrong with a tree."""
     place = shlex.quote(tree.spec)

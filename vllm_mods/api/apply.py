@@ -18,7 +18,8 @@ from vllm_mods.api.ground import Ground
 from vllm_mods.api.opening import Folder, check_finished, in_tree, opened, templates_of
 from vllm_mods.api.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
 from vllm_mods.base.errors import UsageError, refusing
-from vllm_mods.base.model import Mod, Plan, Tree, Variant, Verdict
+from vllm_mods.base.model import Mod, Plan, Variant, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import trust
 from vllm_mods.planning import planner
@@ -70,7 +71,7 @@ def plan(
     _check_mods(mods)
     there = state_folder.receipt_of(tree)
     space = os.path.realpath(workspace) if workspace else there.workspace if there else None
-    if isinstance(tree, FolderTree) and tree.workspace is None:
+    if tree.root is not None and tree.workspace is None:
         tree = FolderTree(tree.root, spec=tree.spec, workspace=space)
     terms = Terms(strict_version=strict_version, only_supported=only_supported)
     return planned_on(mods, ground.of(tree, there), space, terms).shown

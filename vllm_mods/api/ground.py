@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Tree, Variant, Verdict
+from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Variant, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import packed_mod

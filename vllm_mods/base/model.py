@@ -7,9 +7,8 @@ the site root: its path is absolute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 
 class Verdict(StrEnum):
@@ -90,49 +89,6 @@ class FileChange(NamedTuple):
     before: bytes | None
     after: bytes | None
     mode: int | None = None
-
-
-class Tree(Protocol):
-    """A vLLM source tree to read: an installed folder, an archive, a release, a revision.
-
-    A protocol: whatever has these properties and methods is one. An archive or a revision is
-    ``pristine``; a folder, which anybody may have edited, is not.
-
-    >>> tree = vm.open_tree("site-packages")
-    >>> tree.pristine, "vllm/loader.py" in tree.paths("vllm"), tree.read("vllm/none.py")
-    (False, True, None)
-    """
-
-    @property
-    def spec(self) -> str:
-        """The tree as the user named it."""
-
-    @property
-    def version(self) -> str | None:
-        """What the tree says of itself; None where it says nothing."""
-
-    @property
-    def remote(self) -> bool:
-        """Whether each read may cost a round trip."""
-
-    @property
-    def pristine(self) -> bool:
-        """Whether its files are known to be as released."""
-
-    def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file, ``None`` if there is none.
-
-        Raises ``TreeError`` if the path escapes the root or the file cannot be read.
-        """
-
-    def paths(self, under: str = "vllm") -> Iterable[str]:
-        """Return the paths of all files below the folder ``under``, in no particular order."""
-
-    def is_released(self, path: str, data: bytes) -> bool | None:
-        """Tell whether ``data`` is what the distribution shipped at ``path``.
-
-        ``None`` where nothing in the tree can tell (no RECORD).
-        """
 
 
 class PatchFile(NamedTuple):

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, Refused
-from vllm_mods.base.model import Mod, ModPlan, Plan, Tree
+from vllm_mods.base.model import Mod, ModPlan, Plan
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import container, pairing, receipt
 from vllm_mods.formats.container import Served
 from vllm_mods.formats.pairing import Pairing

@@ -68,7 +68,7 @@ def command(
         return EXIT_OK if ok else EXIT_NO
     answer = data.plan(planned)
     words = [text.plan(planned, answers.paint, explain=explain)]
-    if hasattr(tree, "verified"):
+    if tree.releases is not None:
         answer["tree"]["verified"] = tree.verified
         if tree.verified == "parts":
             words.append(

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
-from vllm_mods.base.model import Level, Mod, Plan, Tree
+from vllm_mods.base.model import Level, Mod, Plan
+from vllm_mods.base.tree import Tree
 from vllm_mods.cli import answers
 from vllm_mods.formats import pairing
 from vllm_mods.formats.pairing import Pairing

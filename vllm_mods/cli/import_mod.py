@@ -10,7 +10,8 @@ from typing import NamedTuple
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
-from vllm_mods.base.model import Mod, ModPlan, Tree
+from vllm_mods.base.model import Mod, ModPlan
+from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import is_final
 from vllm_mods.cli import answers, manner, new, options, shown
 from vllm_mods.library import mod_folder

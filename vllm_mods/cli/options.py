@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vllm_mods.base.errors import UsageError, VllmModsError
-from vllm_mods.base.model import Mod, Tree
+from vllm_mods.base.model import Mod
+from vllm_mods.base.tree import Tree
 from vllm_mods.cli.answers import note, progress
 from vllm_mods.cli.manner import Declared, given, is_offline, kept, option
 from vllm_mods.library import checksums, project_file
@@ -249,13 +250,6 @@ def _of_project() -> tuple[tuple[Shared, ...], Callable[[bool], None]]:
     return shared, absent
 
 
-def close_later(tree: object) -> None:
-    """Have what a tree holds (a container, a mount) given back when the command ends, as ever."""
-    close = getattr(tree, "close", None)
-    if close is not None:
-        click.get_current_context().call_on_close(close)
-
-
 def beside(others: tuple[str, ...], mods: Iterable[Mod] | None = None) -> Mapping[str, str]:
     """Return the versions that ``--with`` names. Raises ``UsageError`` for one that none of the mods asks for."""
     if not others:
@@ -285,7 +279,7 @@ def open_releases(commits: str | None = None) -> Releases:
 def open_one(spec: str, releases: Releases, others: Mapping[str, str] | None = None) -> Tree:
     """Open one of several trees: a release shares its connections with the others."""
     if spec.startswith("pypi:"):
-        return releases.open(spec.removeprefix("pypi:"), named=others)
+        return releases.open(spec.removeprefix("pypi:"), named=others)  # it has nothing to close
     return open_tree(spec, others=others)
 
 
@@ -321,8 +315,7 @@ def open_tree(
         commits=commits,
         others=others,
     )
-    close_later(tree)
-    return tree
+    return click.get_current_context().with_resource(tree)
 
 
 def open_image(
@@ -346,5 +339,4 @@ def open_image(
         platform=platform,
         named=in_image,
     )
-    close_later(tree)
-    return tree
+    return click.get_current_context().with_resource(tree)

@@ -9,7 +9,8 @@ import click
 
 from vllm_mods.api.apply import plan
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Mod, Plan, Tree
+from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.tree import Tree
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.manner import option
 from vllm_mods.formats.pairing import Pairing, advice

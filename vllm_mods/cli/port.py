@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import click
 
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange, Mod, Tree, Variant
+from vllm_mods.base.model import FileChange, Mod, Variant
+from vllm_mods.base.tree import Tree
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.manner import option
 from vllm_mods.library import writing as library_writing

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from vllm_mods.api import advice, ground
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
-from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Tree, Verdict
+from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search, surroundings
 from vllm_mods.diagnosis.diagnosis import (
     Diagnosis,
@@ -36,7 +37,6 @@ from vllm_mods.site.integrity import verify
 from vllm_mods.site.site import Site
 from vllm_mods.site.state_folder import read_receipt, read_state
 from vllm_mods.trees.distributions import dist_infos, reinstalling
-from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.image import ImageTree
 
 _SHOWN = 3
@@ -117,8 +117,8 @@ def _look(
     found += _refused(fits)
     found += _mods(tree, fits, there, again, listed=files is not None)
     folder: Surroundings | None = None
-    if isinstance(tree, FolderTree):
-        folder = surroundings.look(tree, version, files, held)
+    if tree.root is not None:
+        folder = surroundings.look(tree, tree.root, version, files, held)
         found += _around(folder)
     bare = state_folder.pristine(tree, there)
     known = tuple(one for mod in mods if (one := _known(mod, bare)) is not None)
@@ -157,7 +157,7 @@ def _packages(mine: Tool) -> Iterator[Trouble]:
 
 
 def _kind(tree: Tree) -> str:
-    if not isinstance(tree, FolderTree):
+    if tree.root is None:
         return tree.spec.partition(":")[0]
     source = any(os.path.lexists(f"{tree.root}/{name}") for name in ("setup.py", "pyproject.toml"))
     return "source" if source else "installed"
@@ -165,7 +165,7 @@ def _kind(tree: Tree) -> str:
 
 def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
     """Return the receipt, and everything that is not as it says."""
-    if isinstance(tree, FolderTree):
+    if tree.root is not None:
         found = verify(tree.root)
         return read_receipt(tree.root), found
     if isinstance(tree, ImageTree):
@@ -182,12 +182,12 @@ def _changed(
 ) -> Iterator[Trouble]:
     """Say what is not as the receipt says, and what puts it right."""
     hint = f"{again}  # then apply again"
-    if findings and isinstance(tree, FolderTree):
+    if findings and tree.root is not None:
         gone = integrity.undone_in(read_state(tree.root))
         hint = advice.next_command(tree, there, gone, findings)
     for one in findings:
         mine: str | None = hint if one.level is Level.ERROR else None
-        if one.code == "stale-bytecode" and isinstance(tree, FolderTree):
+        if one.code == "stale-bytecode" and tree.root is not None:
             mine = f"rm {shlex.quote(f'{tree.root}/{one.path}')}"
         where = f"{one.path}: " if one.path else ""
         yield Trouble(one.code, f"{where}{one.message}", mine, one.level)
@@ -203,7 +203,7 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
         f"several distributions say that vllm/ is theirs: {', '.join(found)}; an upgrade was not clean",
         # The metadata alone: to uninstall it would take the files of the other too.
         f"rm -r {' '.join(shlex.quote(f'{tree.root}/{one}') for one in stale)}"
-        if isinstance(tree, FolderTree) and len(stale) < len(found)
+        if tree.root is not None and len(stale) < len(found)
         else None,
     )
 
@@ -265,7 +265,7 @@ def _fits(
             base = ground.of(tree, there)
             made = ground.plan(base, library.select((name,)), planned)
             mine = next(one for one in made.shown.mods if one.mod.name == mod.name)
-            if made.shown.ok and mine.verdict.writes and isinstance(tree, FolderTree):
+            if made.shown.ok and mine.verdict.writes and tree.root is not None:
                 spaces = filter(None, (there.workspace if there else None, workspace))
                 where = Site(root=tree.root, workspaces=tuple(map(os.path.realpath, spaces)))
                 wanted = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vllm_mods.base.model import Finding, Level, ModPlan, Tree
+from vllm_mods.base.model import Finding, Level, ModPlan
+from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis.listing import Listed
 from vllm_mods.diagnosis.surroundings import Surroundings
 from vllm_mods.diagnosis.tool import Tool

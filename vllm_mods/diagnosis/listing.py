@@ -7,10 +7,9 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
 from vllm_mods.trees.distributions import dist_infos, is_ours, rows_of
-from vllm_mods.trees.folder import FolderTree
 
 _HASHED = 8 << 20
 """Bytes up to which a file is hashed; of vLLM's larger ones, its extensions, the size is compared."""
@@ -52,7 +51,7 @@ def compare(tree: Tree, listed: Listed) -> Compared:
     for path, (hashed, size) in sorted(listed.rows.items()):
         if path in there:
             found.differs.extend([] if _agrees(tree, path, hashed, size) else [path])
-        elif isinstance(tree, FolderTree) and os.path.islink(f"{tree.root}/{path}"):
+        elif tree.root is not None and os.path.islink(f"{tree.root}/{path}"):
             found.links.append(path)
         else:
             found.gone.append(path)
@@ -83,7 +82,7 @@ def unresolved(tree: Tree) -> list[str]:
 
 def _agrees(tree: Tree, path: str, hashed: str, size: str) -> bool:
     """Tell whether a file is as its row says. What lies in an archive has a checksum of its own."""
-    if not isinstance(tree, FolderTree) or not hashed:
+    if tree.root is None or not hashed:
         return True
     there = os.stat(f"{tree.root}/{path}").st_size
     if there > _HASHED:

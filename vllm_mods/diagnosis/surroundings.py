@@ -8,13 +8,13 @@ import re
 import sys
 from typing import Any, NamedTuple
 
+from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
 from vllm_mods.diagnosis.listing import Compared, Listed
 from vllm_mods.diagnosis.search import OtherVllm, Process
 from vllm_mods.formats import tree_names
 from vllm_mods.site import journal
 from vllm_mods.trees.distributions import dist_infos
-from vllm_mods.trees.folder import FolderTree
 
 _PATCHED = (".orig", ".rej", ".bak", ".save", ".patch", "~")
 """Names that `patch`, editors and people leave beside what they changed."""
@@ -49,31 +49,31 @@ class Surroundings(NamedTuple):
 
 
 def look(
-    tree: FolderTree, version: str | None, listed: Listed | None, held: Compared | None
+    tree: Tree, root: str, version: str | None, listed: Listed | None, held: Compared | None
 ) -> Surroundings:
     """Look at the folder of a tree that says it is of this version; ``held`` is its list against its files."""
     dists = dist_infos(tree)
-    leftovers, links, closed = _walk(tree.root)
+    leftovers, links, closed = _walk(root)
     recorded = None
     if listed is not None and held is not None and listed.name in dists:
         extra = [path for path in held.extra if path.endswith(".py")]
         told = {"differs": held.differs, "gone": held.gone, "extra": extra}
         recorded = {"folder": listed.name, "checked": len(listed.rows), **told}
     return Surroundings(
-        root=tree.root,
+        root=root,
         distributions=[
             {"folder": folder, "name": name, "version": stated}
             for folder, (name, stated) in dists.items()
         ],
-        version_from=_version_from(tree.root, version, dists),
+        version_from=_version_from(root, version, dists),
         recorded=recorded,
         leftovers=leftovers,
         links=links,
         closed=closed,
-        unfinished=journal.find(tree.root),
-        disk=_disk(tree.root),
-        processes=tuple(search.processes(tree.root)),
-        others=tuple(search.others(tree.root, os.environ, sys.path)),
+        unfinished=journal.find(root),
+        disk=_disk(root),
+        processes=tuple(search.processes(root)),
+        others=tuple(search.others(root, os.environ, sys.path)),
     )
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Allowance, Expectation, FileChange, Finding, Level, Tree
+from vllm_mods.base.model import Allowance, Expectation, FileChange, Finding, Level
+from vllm_mods.base.tree import Tree
 
 if TYPE_CHECKING:
     from vllm_mods.fit.world import SummaryCache

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 
-from vllm_mods.base.model import Expectation, FileChange, Finding, Level, Tree
+from vllm_mods.base.model import Expectation, FileChange, Finding, Level
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.attributes import attribute_problems
 from vllm_mods.fit.calls import call_problems, value_problems
 from vllm_mods.fit.cycles import cycle_problems

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.lines import touched_lines
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.formats import concrete_syntax, syntax_tree

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.found import Lookup, Symbol
 from vllm_mods.fit.shapes import Binding, Class, Import, Module, Value, words
 from vllm_mods.fit.summary import lazy_names, summarize

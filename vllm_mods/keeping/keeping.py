@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import VllmModsError
-from vllm_mods.base.model import Mod, ModPlan, Tree, Variant, Verdict
+from vllm_mods.base.model import Mod, ModPlan, Variant, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import manifest_editor
 from vllm_mods.library import catalog, mod_folder
 from vllm_mods.matrices import bisect

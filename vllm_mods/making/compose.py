@@ -11,7 +11,8 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
+from vllm_mods.base.model import FileChange, Mod, ModPlan
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import diff, diff_writer, platforms, toml_writer
 from vllm_mods.formats.toml_table import NAME
@@ -237,8 +238,7 @@ def stated(wanted: Wanted, parts: Parts, tree: Tree | None) -> Parts:
 
 
 def _packages(outside: Sequence[str], tree: Tree) -> Iterator[tuple[str, str]]:
-    owner = getattr(tree, "owner", None)
-    owners = {owner(path) for path in outside} if owner is not None else set()
+    owners = {tree.owner(path) for path in outside}
     for name, version in sorted(one for one in owners if one is not None):
         if canonical(name) != "vllm":
             yield canonical(name), f"=={version}"

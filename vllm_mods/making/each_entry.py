@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, VllmModsError
-from vllm_mods.base.model import FileChange, Mod, Tree
+from vllm_mods.base.model import FileChange, Mod
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.library import mod_folder
 from vllm_mods.making import compose, entry_runs, scratch_copy

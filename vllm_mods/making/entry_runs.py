@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
-from vllm_mods.base.model import FileChange, Tree
+from vllm_mods.base.model import FileChange
+from vllm_mods.base.tree import Tree
 from vllm_mods.making import recording
 from vllm_mods.making.folder import LauncherFolder
 from vllm_mods.making.recording import Limits, Recording

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import DiffError, Refused
-from vllm_mods.base.model import FileChange, Tree
+from vllm_mods.base.model import FileChange
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff, diff_forms, diff_names
 from vllm_mods.formats.diff import FileDiff
 from vllm_mods.planning.layered_tree import LayeredTree

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import DiffError, Refused
-from vllm_mods.base.model import FileChange, Tree, Variant
+from vllm_mods.base.model import FileChange, Variant
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff_writer
 from vllm_mods.formats.diff import FileDiff
 from vllm_mods.making import compose, from_diff, over_releases, reading, recording

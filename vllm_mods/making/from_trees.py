@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import FileChange, Tree
+from vllm_mods.base.model import FileChange
+from vllm_mods.base.tree import Tree
 
 _BUILT = ("vllm/_version.py", "vllm/commit_id.py")
 _PASSED_OVER = ("__pycache__/", ".vllm-mods/", ".git/")

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from vllm_mods.base import versions
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, VllmModsError
-from vllm_mods.base.model import FileChange, Mod, ModPlan, Tree
+from vllm_mods.base.model import FileChange, Mod, ModPlan
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.library import mod_folder
 from vllm_mods.making import compose
@@ -164,8 +165,7 @@ def _effects(
 
     @functools.cache
     def digest(version: str, path: str) -> str | None:
-        own = getattr(trees[version], "digest", None)
-        return (own and own(path)) or sha256(trees[version].read(path))
+        return trees[version].digest(path) or sha256(trees[version].read(path))
 
     def key(one: Release) -> tuple[str | None, ...]:
         """Return what tells a release apart: hashes of files, and its version where that was asked for."""

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 
 from vllm_mods.base import limits
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.making import words
 from vllm_mods.making.calling import CallingShell
 from vllm_mods.making.effects import Effect, ScriptPlace

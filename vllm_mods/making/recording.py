@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange, Tree
+from vllm_mods.base.model import FileChange
+from vllm_mods.base.tree import Tree
 from vllm_mods.making import fetching, sandbox, scratch_copy, served, watching
 from vllm_mods.making.effects import HOME, SITE, WORKSPACE, is_template
 from vllm_mods.making.fetching import Fetcher, TakenRepository

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Tree
-from vllm_mods.trees.release import ReleaseTree
+from vllm_mods.base.tree import Tree
 
 
 @contextlib.contextmanager
@@ -81,7 +80,7 @@ def _whole(tree: Tree) -> Tree:
     """Return a tree with all of its source here. Raises ``UsageError`` for one that is read in pieces."""
     if not tree.remote:
         return tree
-    if isinstance(tree, ReleaseTree):
+    if tree.releases is not None:
         return tree.releases.whole(tree.spec.removeprefix("pypi:"))
     raise UsageError(
         f"{tree.spec} is read in pieces, and a command needs all of it",

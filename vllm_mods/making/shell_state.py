@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Self
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import image_paths
 from vllm_mods.formats.toml_table import SECRET
 from vllm_mods.making.effects import (

@@ -18,7 +18,8 @@ from vllm_mods.planning import patching, planner
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vllm_mods.base.model import Finding, Mod, ModPlan, Tree
+    from vllm_mods.base.model import Finding, Mod, ModPlan
+    from vllm_mods.base.tree import Tree
     from vllm_mods.trees.git import Commit, Repository
     from vllm_mods.trees.index import ReleaseFile
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
-from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
+from vllm_mods.base.model import FileChange, Mod, Variant, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.matrices.answer import Shown

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.model import Mod, ModPlan, Plan, Tree
+from vllm_mods.base.model import Mod, ModPlan, Plan
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.matrices.answer import Answer, PairAnswer
 from vllm_mods.matrices.cell import Together

@@ -8,13 +8,12 @@ before it, a tree that is held against a list is asked nothing that its own plan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Tree
-from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.base.tree import Tree, TreeView
 
 # How many answers are kept one by one; a search through a whole tree asks thousands, and those
 # beyond are kept as one digest.
@@ -25,20 +24,16 @@ Question = tuple[str, str, str]
 """A kind (``read``, ``paths``, ``folders``, ``package``, ``platform``, ``released``), what was asked for, and the answer as a short text."""
 
 
-class Recorder:
-    """A ``Tree`` that remembers what it was asked and what it said.
+class Recorder(TreeView):
+    """A tree that remembers what it was asked and what it said.
 
     ``failure`` is the first error of the tree: what was planned after one is good for nothing else.
     """
 
     def __init__(self, tree: Tree) -> None:
-        self._tree = tree
+        super().__init__(tree)
         self._asked: dict[tuple[str, str], str] = {}
         self.failure: TreeError | None = None
-        self.spec = tree.spec
-        self.version = tree.version
-        self.remote = tree.remote
-        self.pristine = tree.pristine
 
     def _noted(self, kind: str, what: str, ask: Callable[[], _Given]) -> _Given:
         """Return what the tree says, and note it."""
@@ -52,28 +47,28 @@ class Recorder:
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""
-        return self._noted("read", path, lambda: self._tree.read(path))
+        return self._noted("read", path, lambda: self.below.read(path))
 
     def paths(self, under: str = "vllm") -> Iterable[str]:
         """Return the paths below a folder."""
-        return self._noted("paths", under, lambda: tuple(self._tree.paths(under)))
+        return self._noted("paths", under, lambda: tuple(self.below.paths(under)))
 
-    def folders(self) -> Iterable[str]:
+    def folders(self) -> Collection[str]:
         """Return the folders in the site root that the tree knows."""
-        return self._noted("folders", "", lambda: tuple(LayeredTree(self._tree).folders()))
+        return self._noted("folders", "", lambda: tuple(self.below.folders()))
 
     def package(self, name: str) -> str | None:
         """Return the version of another distribution."""
-        return self._noted("package", name, lambda: LayeredTree(self._tree).package(name))
+        return self._noted("package", name, lambda: self.below.package(name))
 
     @property
     def platform(self) -> str | None:
         """What the tree is built for."""
-        return self._noted("platform", "", lambda: LayeredTree(self._tree).platform)
+        return self._noted("platform", "", lambda: self.below.platform)
 
     def is_released(self, path: str, data: bytes) -> bool | None:
         """Ask whether these bytes were shipped; they are those that ``path`` was read with."""
-        return self._noted("released", path, lambda: self._tree.is_released(path, data))
+        return self._noted("released", path, lambda: self.below.is_released(path, data))
 
     @property
     def packages(self) -> dict[str, str]:
@@ -111,8 +106,7 @@ def holds(packed: dict[str, Any], tree: Tree) -> bool:
 
 
 def _ask(tree: Tree, kind: str, what: str) -> str:
-    digest = getattr(tree, "digest", None) if kind == "read" else None
-    known = digest(what) if digest is not None else None
+    known = tree.digest(what) if kind == "read" else None
     return _short(known) if known is not None else _TOLD[kind](_ASKED[kind](tree, what))
 
 
@@ -137,9 +131,9 @@ def _short(digest: str | None) -> str:
 _ASKED: dict[str, Callable[[Tree, str], Any]] = {
     "read": lambda tree, path: tree.read(path),
     "paths": lambda tree, under: tree.paths(under),
-    "folders": lambda tree, _: LayeredTree(tree).folders(),
-    "package": lambda tree, name: LayeredTree(tree).package(name),
-    "platform": lambda tree, _: LayeredTree(tree).platform,
+    "folders": lambda tree, _: tree.folders(),
+    "package": lambda tree, name: tree.package(name),
+    "platform": lambda tree, _: tree.platform,
     "released": _released,
 }
 """How a tree is asked, by the kind of a question."""

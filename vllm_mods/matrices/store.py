@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 from vllm_mods import __version__
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.model import Mod, Tree
+from vllm_mods.base.model import Mod
+from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.matrices import questions
 from vllm_mods.matrices.answer import Said, from_data, retold, to_data

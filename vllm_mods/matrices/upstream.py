@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Finding, HunkState, Mod, ModPlan, Tree, Verdict
+from vllm_mods.base.model import Finding, HunkState, Mod, ModPlan, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library.catalog import Library

@@ -14,7 +14,8 @@ from typing import NamedTuple, cast
 from vllm_mods.base import versions
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
-from vllm_mods.base.model import Finding, Mod, ModPlan, Tree, Verdict
+from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
@@ -132,7 +133,7 @@ class Workshop:
             fault = TaskFault("mod", error.message, error.hint)
             return _all(task, _failed(error), None if isinstance(error, TreeError) else fault)
         finally:
-            _close(tree)
+            tree.close()
             if len(self._fit.modules) > _SUMMARIES:
                 self._fit.modules.clear()
 
@@ -175,7 +176,7 @@ class Workshop:
     def _answer(self, subject: Subject, tree: Tree) -> Said:
         mods = self._needed(subject)
         key = self._key(subject)
-        identity: str | None = getattr(tree, "identity", None)
+        identity = tree.identity
         kept = None if identity is None else self._store.known(key, identity)
         if kept is not None:
             return kept[1]
@@ -217,12 +218,9 @@ class Workshop:
         cell = cell_on(tree)
         if subject.since is None:
             return explain.explain(mod, cell, tree, None)
-        old = self.open(subject.since)
-        try:
+        with self.open(subject.since) as old:
             seen, _ = _seen_by((mod,), old)
             return explain.explain(mod, cell, tree, explain.Before(cell_on(old), seen))
-        finally:
-            _close(old)
 
     def _compute(self, subject: Subject, mods: tuple[Mod, ...], tree: Tree) -> Said:
         try:
@@ -323,8 +321,7 @@ def _receipt(tree: Tree) -> Receipt | None:
 
 def _seen_by(mods: Sequence[Mod], tree: Tree) -> tuple[Tree, str | None]:
     """Return a tree as if no other mod had asked it anything, and ``_ranges``, None where the tree cannot tell."""
-    apart = getattr(tree, "apart", None)
-    seen: Tree = tree if apart is None else apart()
+    seen = tree.apart()
     try:
         return seen, _ranges(mods, seen)
     except TreeError:
@@ -354,13 +351,6 @@ def _of(subject: Subject, answer: Answer) -> Said:
     if subject.show:
         return Shown()
     return answer if len(subject.mods) == 1 else unknown(answer)
-
-
-def _close(tree: Tree) -> None:
-    """Give back what a tree holds (a container, a mount), if anything."""
-    close = getattr(tree, "close", None)
-    if close is not None:
-        close()
 
 
 def _failed(error: VllmModsError) -> Answer:

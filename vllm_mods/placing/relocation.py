@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 
 # Each read of a remote tree is a request of its own, and `check` may move a megabyte in all.
 _REMOTE_LIMIT = 12

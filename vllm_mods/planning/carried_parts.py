@@ -12,7 +12,8 @@ from collections.abc import Set as AbstractSet
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import FileChange, Finding, HunkState, Tree
+from vllm_mods.base.model import FileChange, Finding, HunkState
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats.diff import FileDiff
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep

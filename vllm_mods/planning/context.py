@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from vllm_mods.base import versions
-from vllm_mods.base.model import Finding, Mod, ModPlan, Tree, Variant, Verdict
+from vllm_mods.base.model import Finding, Mod, ModPlan, Variant, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.model import FileChange, PlacedHunk, Tree
+from vllm_mods.base.model import FileChange, PlacedHunk
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.placing import locate
 from vllm_mods.placing.target import Target

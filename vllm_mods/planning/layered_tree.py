@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vllm_mods.base.model import FileChange, Tree
+from vllm_mods.base.model import FileChange
+from vllm_mods.base.tree import Tree, TreeView
 
 
-class LayeredTree:
-    """A ``Tree`` over another one; reads are remembered, so no file is read twice."""
+class LayeredTree(TreeView):
+    """A tree over another one; reads are remembered, so no file is read twice."""
 
     def __init__(self, tree: Tree, changes: Iterable[FileChange] = ()) -> None:
-        self._tree = tree
+        super().__init__(tree)
         self._read: dict[str, bytes | None] = {}
         self._changed: dict[str, bytes | None] = {}
         self._modes: dict[str, int] = {}
-        self.spec = tree.spec
-        self.version = tree.version
-        self.remote = tree.remote
-        self.pristine = tree.pristine
         self.lay(changes)
 
     def lay(self, changes: Iterable[FileChange]) -> None:
@@ -31,7 +28,7 @@ class LayeredTree:
     def original(self, path: str) -> bytes | None:
         """Return the file as the tree below has it."""
         if path not in self._read:
-            self._read[path] = self._tree.read(path)
+            self._read[path] = self.below.read(path)
         return self._read[path]
 
     def read(self, path: str) -> bytes | None:
@@ -40,31 +37,12 @@ class LayeredTree:
 
     def paths(self, under: str = "vllm") -> Iterable[str]:
         """Return the paths of all files below a folder, changes included."""
-        for path in self._tree.paths(under):
+        for path in self.below.paths(under):
             if path not in self._changed:
                 yield path
         for path, data in self._changed.items():
             if data is not None and path.startswith(f"{under}/"):
                 yield path
-
-    def folders(self) -> Iterable[str]:
-        """Return the names of the folders in the site root, none where the tree below does not know them."""
-        return getattr(self._tree, "folders", tuple)()
-
-    @property
-    def platform(self) -> str | None:
-        """What the tree below is built for, None where it does not say."""
-        return getattr(self._tree, "platform", None)
-
-    def package(self, name: str) -> str | None:
-        """Return the version of another distribution, None where the tree below does not know it."""
-        known = getattr(self._tree, "package", None)
-        version: str | None = None if known is None else known(name)
-        return version
-
-    def is_released(self, path: str, data: bytes) -> bool | None:
-        """Ask the tree below whether these bytes are what was shipped."""
-        return self._tree.is_released(path, data)
 
     def changes(self) -> tuple[FileChange, ...]:
         """Return the net difference from the tree below, sorted by path."""

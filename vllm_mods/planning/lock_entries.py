@@ -6,7 +6,8 @@ import tomllib
 from collections.abc import Iterable
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.model import Mod, ModPlan, Tree
+from vllm_mods.base.model import Mod, ModPlan
+from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import is_final
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedHunk, LockedTree

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import DiffError, VllmModsError
-from vllm_mods.base.model import Mod, Tree, Variant
+from vllm_mods.base.model import Mod, Variant
+from vllm_mods.base.tree import Tree, TreeSource
 from vllm_mods.planning import carried_parts, patching
 from vllm_mods.planning.context import Origin
 from vllm_mods.planning.known_trees import WORKSPACE
@@ -25,9 +26,8 @@ def of_tree(tree: Tree) -> Origin:
 
     def origin(mod: Mod, variant: Variant) -> Tree | None:
         if not known:
-            mine: Releases | None = getattr(tree, "releases", None)
             try:
-                known.append(Origins(mine or Releases(offline=True)))
+                known.append(Origins(tree.releases or Releases(offline=True)))
             except VllmModsError:  # the settings of pip, which a folder does without
                 return None
         return known[0](mod, variant)
@@ -42,7 +42,7 @@ class Origins:
     not be read, so that another time there may be an answer.
     """
 
-    def __init__(self, releases: Releases) -> None:
+    def __init__(self, releases: TreeSource) -> None:
         self._releases = releases
         self._known: dict[tuple[str, str], Tree | None] = {}
         self._trees: dict[str, LayeredTree] = {}
@@ -62,9 +62,9 @@ class Origins:
         )
         try:
             named = {
-                file.version
-                for file in self._releases.files()
-                if file.yanked is None and versions.in_range(file.version, variant.vllm)
+                version
+                for version in self._releases.versions()
+                if versions.in_range(version, variant.vllm)
             }
             for version in sorted(named, key=versions.sort_key)[:_MOST]:
                 if version not in self._trees:

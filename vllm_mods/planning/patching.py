@@ -22,10 +22,10 @@ from vllm_mods.base.model import (
     OptionalPatch,
     OverlayFile,
     PlacedHunk,
-    Tree,
     Variant,
     Verdict,
 )
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff, diff_reader
 from vllm_mods.placing.target import matches
 from vllm_mods.planning.layered_tree import LayeredTree

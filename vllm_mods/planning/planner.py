@@ -20,10 +20,10 @@ from vllm_mods.base.model import (
     ModPlan,
     OptionalPatch,
     Plan,
-    Tree,
     Variant,
     Verdict,
 )
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import (

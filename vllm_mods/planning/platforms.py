@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from vllm_mods.base.model import Finding, ModPlan, Tree, Verdict
+from vllm_mods.base.model import Finding, ModPlan, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.planning.patching import against, note, noted
 
 AMD64 = "linux/amd64"
@@ -10,8 +11,7 @@ AMD64 = "linux/amd64"
 
 def of(tree: Tree) -> str | None:
     """Return the platform of a tree: what it says, else that which releases are read for; None for a folder that says none."""
-    known: str | None = getattr(tree, "platform", None)
-    return known or (AMD64 if tree.pristine else None)
+    return tree.platform or (AMD64 if tree.pristine else None)
 
 
 def judged(one: ModPlan, tree: Tree) -> ModPlan:

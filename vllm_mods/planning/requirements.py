@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vllm_mods.base.model import Finding, Level, ModPlan, Tree, Variant, Verdict
+from vllm_mods.base.model import Finding, Level, ModPlan, Variant, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats.tree_names import canonical
 from vllm_mods.planning.patching import against, note, noted
 

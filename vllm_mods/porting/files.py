@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.base.model import FileChange, Tree
+from vllm_mods.base.model import FileChange
+from vllm_mods.base.tree import Tree
 from vllm_mods.porting import follow, outline, splitting, structure, text
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.structure import MergeProblem

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import line_diff
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.placing import relocation
 from vllm_mods.porting import outline
 from vllm_mods.porting.outline import Outline

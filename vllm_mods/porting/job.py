@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.base.model import FileChange, Mod, Tree, Variant, Verdict
+from vllm_mods.base.model import FileChange, Mod, Variant, Verdict
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import planner

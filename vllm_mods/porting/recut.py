@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange, Mod, Tree, Variant
+from vllm_mods.base.model import FileChange, Mod, Variant
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff_writer, mod_lock
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.library import mod_folder, reading

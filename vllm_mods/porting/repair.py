@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
-from vllm_mods.base.model import FileChange, Finding, Tree
+from vllm_mods.base.model import FileChange, Finding
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.overrides import Override, overrides_of
 from vllm_mods.fit.search import classes_in
 from vllm_mods.fit.shapes import Kind

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import versions
-from vllm_mods.base.model import Mod, ModPlan, Tree
+from vllm_mods.base.model import Mod, ModPlan
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import manifest_editor
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import lock_entries, planner

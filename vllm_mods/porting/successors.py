@@ -11,7 +11,8 @@ import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.model import FileChange, Finding, Tree
+from vllm_mods.base.model import FileChange, Finding
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.attributes import missing
 from vllm_mods.fit.constructors import constructor
 from vllm_mods.fit.found import Symbol, Thing

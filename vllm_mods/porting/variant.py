@@ -11,7 +11,8 @@ from typing import NamedTuple
 from vllm_mods.base import versions
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange, Mod, ModPlan, PatchFile, Tree, Variant
+from vllm_mods.base.model import FileChange, Mod, ModPlan, PatchFile, Variant
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff, diff_writer, manifest_editor
 from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.library import mod_folder, reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.serving import flags, shape
 from vllm_mods.serving.flags import Flag
 from vllm_mods.serving.shape import FlagShape

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.fit.summary import tests_typing
 from vllm_mods.fit.world import absolute
 from vllm_mods.formats import syntax_tree

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from vllm_mods.base.model import ModPlan, TemplateFile, Tree
+from vllm_mods.base.model import ModPlan, TemplateFile
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats.tree_names import is_plain
 from vllm_mods.planning.planner import WORKSPACE
 from vllm_mods.serving import values

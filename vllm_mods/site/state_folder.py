@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused, TreeError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.formats import receipt, tree_names
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.site import journal, obstacles, site
@@ -87,29 +87,26 @@ def reinstall(version: str | None) -> str:
     return f"reinstall vLLM: pip install --force-reinstall --no-deps {named}"
 
 
-class Pristine:
-    """A ``Tree``: another one as it was before any mod went in, by its receipt."""
+class Pristine(TreeView):
+    """A tree over another one: as it was before any mod went in, by its receipt."""
 
     def __init__(self, tree: Tree, there: Receipt) -> None:
-        self._tree = tree
+        super().__init__(tree)
         self._files = {file.path: file for file in there.files if file.kind != receipt.FOLDER}
         self._records: dict[str, bytes] = {}
-        self.spec = tree.spec
         self.version = there.vllm
-        self.remote = tree.remote
-        self.pristine = tree.pristine
 
     def read(self, path: str) -> bytes | None:
         """Return a file as it was. Raises ``TreeError`` if its original is missing or damaged."""
         known = self._files.get(path)
         if known is None:
-            return self._tree.read(path)
+            return self.below.read(path)
         if known.before is None:
             return None
-        data = receipt.untouched(known, self._tree.read)
+        data = receipt.untouched(known, self.below.read)
         if data is None:
             kept = receipt.original(path)
-            what = "missing" if self._tree.read(kept) is None else "damaged"
+            what = "missing" if self.below.read(kept) is None else "damaged"
             raise TreeError(
                 f"{self.spec}: the original of {path}, {kept}, is {what}",
                 hint=reinstall(self.version),
@@ -118,7 +115,7 @@ class Pristine:
 
     def paths(self, under: str = "vllm") -> Iterable[str]:
         """Return the paths of all files below a folder, without those that mods brought."""
-        for path in self._tree.paths(under):
+        for path in self.below.paths(under):
             if path not in self._files:
                 yield path
         for path, file in self._files.items():
@@ -135,7 +132,7 @@ class Pristine:
                 recorded = tree_names.recorded_hash(self._records[owner], path)
                 if recorded is not None:
                     return tree_names.hash_agrees(recorded, data)
-        return self._tree.is_released(path, data)
+        return self.below.is_released(path, data)
 
 
 def pristine(tree: Tree, there: Receipt | None) -> Tree:

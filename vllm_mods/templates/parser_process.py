@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.templates import answers
 from vllm_mods.templates.rendering import OUT_OF_TIME, death, run_apart

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.library import reading
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import TEMPLATE

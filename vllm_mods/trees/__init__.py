@@ -1,6 +1,6 @@
 """vLLM source trees: installed folders, wheels, sdists, releases and git revisions.
 
-``open_tree`` is the way in; every kind has the shape of ``vllm_mods.base.model.Tree``.
+``open_tree`` is the way in; every kind has the shape of ``vllm_mods.base.tree.Tree``.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import platforms, tars, tree_names, zips
 from vllm_mods.trees.folder import read_in_workspace
 
@@ -32,7 +33,7 @@ _Entry = TypeVar("_Entry")
 _BROKEN = (*zips.BROKEN, *tars.BROKEN)
 
 
-class ArchiveTree:
+class ArchiveTree(Tree):
     """A tree in an archive: as released, unless somebody rebuilt the archive.
 
     ``identity`` is the archive's sha256, where somebody has said it; ``others`` are the packages beside it,
@@ -40,6 +41,7 @@ class ArchiveTree:
     """
 
     pristine = True
+    identity: str | None
 
     def __init__(
         self,
@@ -125,8 +127,7 @@ class ArchiveTree:
 
     def digest(self, path: str) -> str | None:
         """Return a file's sha256 if it is known without reading the file."""
-        digest = getattr(self._holding(path), "digest", None)
-        return digest and digest(path)
+        return self._holding(path).digest(path)
 
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every file below ``under``; ``""`` is the whole archive."""
@@ -178,6 +179,9 @@ class ZipArchive:
         with reading(f"{self._label}: {name}"):
             return zips.content(self._zip, info)
 
+    def digest(self, _: str) -> None:
+        """Know nothing of a file that was not read."""
+
 
 class TarArchive:
     """The files of a ``.tar.gz``, without its single top folder.
@@ -221,6 +225,9 @@ class TarArchive:
         if len(data) != member.size:
             raise TreeError(f"{self._label}: {name} is cut short", hint=_REBUILD)
         return data
+
+    def digest(self, _: str) -> None:
+        """Know nothing of a file that was not read."""
 
 
 _REBUILD = "get the archive again; a wheel or sdist of vllm has nothing of this kind"

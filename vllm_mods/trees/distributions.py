@@ -8,14 +8,13 @@ import os
 from packaging.version import InvalidVersion, Version
 
 from vllm_mods.base.errors import VllmModsError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
-from vllm_mods.trees.folder import FolderTree
 
 
 def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
     """Return name and version of the distributions that are vLLM's, or list its files, by folder."""
-    if isinstance(tree, FolderTree):
+    if tree.root is not None:
         folders = sorted(one for one in os.listdir(tree.root) if one.endswith(".dist-info"))
     else:
         folders = [] if tree.version is None else [f"vllm-{tree.version}.dist-info"]
@@ -38,7 +37,7 @@ def reinstalling(tree: Tree, version: str | None) -> str:
     dists = dist_infos(tree)
     if len(dists) == 1:
         ((folder, (name, stated)),) = dists.items()
-        place = f"{tree.root}/{folder}" if isinstance(tree, FolderTree) else ""
+        place = f"{tree.root}/{folder}" if tree.root is not None else ""
         by = (tree.read(f"{folder}/INSTALLER") or b"").decode("ascii", "replace").strip()
         if by in {"pip", "uv"} and not os.path.lexists(f"{place}/direct_url.json"):
             try:

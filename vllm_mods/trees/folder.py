@@ -12,21 +12,21 @@ from functools import cached_property
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
 
 MARKER = "vllm/__init__.py"
 SKIPPED = frozenset({".vllm-mods", "__pycache__"})
 
 
-class FolderTree:
+class FolderTree(Tree):
     """A tree in a folder. ``root`` is the resolved site root.
 
     ``workspace`` is an absolute folder outside the root whose files may be read by their absolute
     path: chat templates are written there.
     """
 
-    pristine = False
-    remote = False
+    root: str
 
     def __init__(self, root: str, *, spec: str | None = None, workspace: str | None = None) -> None:
         self.root = os.path.realpath(root)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import from_describe, is_final, sort_key
 from vllm_mods.formats import tree_names
 from vllm_mods.trees.folder import read_in_workspace
@@ -63,11 +64,11 @@ def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-class GitTree:
+class GitTree(Tree):
     """The files of one commit of a repository."""
 
     pristine = True
-    remote = False
+    commit: str
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class GitTree:
             return None  # No tag can be reached, as in a shallow clone.
         return from_describe(tags)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """What names this tree for good: the commit, and the version that tags give it now."""
         return f"{self.commit} {self.version}"

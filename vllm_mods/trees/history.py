@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import node
 from vllm_mods.trees.git import Commit, Repository
 
@@ -112,9 +112,8 @@ class Upstream:
 
         Raises ``UsageError`` if the repository has not got it.
         """
-        own: str | None = getattr(tree, "commit", None)
-        if own is not None:
-            return self.repository.commit(own)
+        if tree.commit is not None:
+            return self.repository.commit(tree.commit)
         if tree.version is None:
             raise UsageError(
                 f"{tree.spec} does not say its version: no commit of {self.repository.folder} is known to be it",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import pairing_lock, tree_names
 from vllm_mods.images.model import DIR, FILE, LINK, Base, children, environment, resolve, settings
 from vllm_mods.trees.folder import MARKER, SKIPPED, outside_workspace
@@ -24,11 +25,8 @@ _PREFIXES = (
 )
 
 
-class ImageTree:
+class ImageTree(Tree):
     """A tree in an image. ``site_root`` is its path in there; ``close`` closes the image."""
-
-    pristine = False
-    remote = False
 
     def __init__(
         self, base: Base, site_root: str, *, spec: str | None = None, workspace: str | None = None

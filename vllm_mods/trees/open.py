@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def open_tree(
     repository, or the URL of an index that has a folder for each commit. ``others`` are versions of
     other packages, by name, to be read beside a release, a wheel or an sdist; a release knows itself which it takes.
 
-    Returns a ``Tree``. It may hold something that has to be given back (a container, a mount): one
-    that has a ``close`` wants it called.
+    Returns a ``Tree``: a context manager, since it may hold a container or a mount.
 
     Raises ``UsageError`` for a spec that names nothing, ``TreeError`` for what can't be read.
 

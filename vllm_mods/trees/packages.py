@@ -9,7 +9,7 @@ from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import Tree
+from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.tree_names import canonical
 
@@ -29,9 +29,8 @@ def beside(tree: Tree, names: Collection[str]) -> Packages:
 
     Nothing of a tree that cannot be listed, or whose metadata cannot be read.
     """
-    listed = getattr(tree, "folders", tuple)
     try:
-        named = tree_names.dist_infos(listed())
+        named = tree_names.dist_infos(tree.folders())
         own = next((name for name, said in named.items() if said[0].lower() == "vllm"), None)
         wanted = needs(tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b"")
         pins = _pins(wanted)

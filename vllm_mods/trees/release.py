@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
-    from vllm_mods.base.model import Tree
+    from vllm_mods.base.tree import Tree
     from vllm_mods.trees.http import Http
     from vllm_mods.trees.other_packages import Archive
     from vllm_mods.trees.pip_config import PipSettings
@@ -46,7 +46,6 @@ class ReleaseTree(ArchiveTree):
     """
 
     releases: Releases
-    verified: str | None = None
 
 
 class Releases:
@@ -112,6 +111,10 @@ class Releases:
             raise self._nothing(answer)
         self._tell(answer.failures)
         return answer.files
+
+    def versions(self) -> frozenset[str]:
+        """Return the versions of all releases that were not yanked. Raises as ``files`` does."""
+        return frozenset(file.version for file in self.files() if file.yanked is None)
 
     def open(
         self,

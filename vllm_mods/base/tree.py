@@ -1,0 +1,156 @@
+"""What a vLLM source tree can be asked, whatever it is read from. No I/O here.
+
+Paths are as in ``base.model``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import cached_property
+from typing import Protocol, Self
+
+
+class Tree(Protocol):
+    """A vLLM source tree to read: an installed folder, an archive, a release, a revision, an image.
+
+    A class of your own that inherits from it needs ``spec`` and ``read``, and ``paths`` for what is searched;
+    everything else has a default, which stands for "this tree does not know". A tree is a context manager:
+    who opens one closes it, since it may hold a connection, a container or a mount.
+
+    ``spec`` is the tree as the user named it. A ``remote`` tree may cost a
+    round trip for each read. The files of a ``pristine`` one are known to be as released: those of an archive or
+    a revision are, those of a folder, which anybody may have edited, are not. ``root`` is the folder on this
+    machine that it is, ``workspace`` the absolute folder outside of it that may be read by absolute path.
+    ``commit`` is the one that it was read from, ``releases`` opens other releases from where it came, ``verified``
+    says how much of a release was held to its hash: ``whole``, ``parts`` or nothing (None).
+
+    >>> with vm.open_tree("site-packages") as tree:
+    ...     tree.pristine, "vllm/loader.py" in tree.paths("vllm"), tree.read("vllm/none.py")
+    (False, True, None)
+    """
+
+    spec: str
+    remote: bool = False
+    pristine: bool = False
+    root: str | None = None
+    workspace: str | None = None
+    commit: str | None = None
+    verified: str | None = None
+    releases: TreeSource | None = None
+
+    @cached_property
+    def version(self) -> str | None:
+        """What the tree says of itself; None where it says nothing."""
+        return None
+
+    @cached_property
+    def identity(self) -> str | None:
+        """What names its content for good; None where nothing does."""
+        return None
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file, ``None`` if there is none.
+
+        Raises ``TreeError`` if the path escapes the root or the file cannot be read.
+        """
+
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        """Return the paths of all files below the folder ``under``, in no particular order."""
+
+    def is_released(self, path: str, data: bytes) -> bool | None:  # noqa: ARG002
+        """Tell whether ``data`` is what the distribution shipped at ``path``.
+
+        ``None`` where nothing in the tree can tell (no RECORD).
+        """
+        return None
+
+    def digest(self, path: str) -> str | None:  # noqa: ARG002
+        """Return a file's sha256 where it is known without reading the file."""
+        return None
+
+    def folders(self) -> Collection[str]:
+        """Return the names of the folders in the site root that are known without a search."""
+        return ()
+
+    @property
+    def platform(self) -> str | None:
+        """What it is built for, as ``linux/amd64``; None where nothing says."""
+        return None
+
+    def package(self, name: str) -> str | None:  # noqa: ARG002
+        """Return the version of another distribution beside vLLM, None where that is not known."""
+        return None
+
+    def owner(self, path: str) -> tuple[str, str] | None:  # noqa: ARG002
+        """Return name and version of the distribution that a path belongs to, None where that is not known."""
+        return None
+
+    def apart(self) -> Tree:
+        """Return the same tree, as if no other distribution had been asked for."""
+        return self
+
+    def close(self) -> None:
+        """Give back what it holds: a container, a mount, a connection."""
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class TreeSource(Protocol):
+    """Where releases can be opened."""
+
+    def versions(self) -> Collection[str]:
+        """Return the versions that there are, without those that were yanked. Raises ``TreeError``."""
+
+    def open(self, name: str) -> Tree:
+        """Open a release by its version. Raises ``TreeError`` or ``UsageError``."""
+
+    def whole(self, name: str) -> Tree:
+        """Open a release so that all of its source is here. Raises as ``open`` does."""
+
+
+class TreeView(Tree, Protocol):
+    """A tree over another one: ``below`` answers what the view does not change. Closing it closes nothing."""
+
+    below: Tree
+    version: str | None
+
+    def __init__(self, below: Tree) -> None:
+        self.below = below
+        self.spec = below.spec
+        self.version = below.version
+        self.remote = below.remote
+        self.pristine = below.pristine
+
+    def read(self, path: str) -> bytes | None:
+        """Read the file of the tree below."""
+        return self.below.read(path)
+
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        """List the tree below."""
+        return self.below.paths(under)
+
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Ask the tree below."""
+        return self.below.is_released(path, data)
+
+    def folders(self) -> Collection[str]:
+        """Ask the tree below."""
+        return self.below.folders()
+
+    @property
+    def platform(self) -> str | None:
+        """What the tree below is built for."""
+        return self.below.platform
+
+    def package(self, name: str) -> str | None:
+        """Ask the tree below."""
+        return self.below.package(name)
+
+    def owner(self, path: str) -> tuple[str, str] | None:
+        """Ask the tree below."""
+        return self.below.owner(path)
