@@ -20,6 +20,8 @@ from small_site import build, snapshot
 
 from vllm_mods.cli import run
 from vllm_mods.diagnosis import bug
+from vllm_mods.formats.project import LibrarySource
+from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.sharing import kept
 
 if TYPE_CHECKING:
@@ -84,7 +86,6 @@ def everything(folder: Path) -> bytes:
         "git+../alice@v1#subdirectory=../..",
         "git+../alice@v1#subdirectory=/etc",
         "git+../alice\n@v1",
-        "oci:--help",
         "package:../x",
         "package:-x",
     ],
@@ -100,7 +101,7 @@ def test_no_address_is_a_command(
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize("key", ["git", "rev", "subdirectory", "oci", "package"])
+@pytest.mark.parametrize("key", ["git", "rev", "subdirectory", "package"])
 def test_nor_is_one_in_the_file_or_in_the_lock(
     call: Call, place: Path, tmp_path: Path, key: str
 ) -> None:
@@ -250,7 +251,6 @@ def test_a_library_of_too_many_files(
         f"git+https://127.0.0.1:9/alice?token={SECRET}",
         f"git+ssh://me:{SECRET}@127.0.0.1:9/alice",
         f"https://me:{SECRET}@127.0.0.1:9/alice",
-        f"oci:me:{SECRET}@127.0.0.1/alice:1",
     ],
 )
 def test_a_password_in_an_address_is_refused_and_not_repeated(
@@ -259,9 +259,8 @@ def test_a_password_in_an_address_is_refused_and_not_repeated(
     code, said = call("-v", "add", url, "--name", "x")
     assert code == 2
     assert SECRET not in said
-    kind = "oci" if url.startswith("oci") else "git"
-    text = url.removeprefix("git+").removeprefix("oci:")
-    (place / "vllm-mods.toml").write_text(f'schema = 1\n[libraries.x]\n{kind} = "{text}"\n')
+    text = url.removeprefix("git+")
+    (place / "vllm-mods.toml").write_text(f'schema = 1\n[libraries.x]\ngit = "{text}"\n')
     code, said = call("-v", "update", "--json")
     assert code == 2
     assert SECRET not in said
@@ -558,19 +557,23 @@ def test_what_another_run_has_just_kept_is_not_thrown_away(
 ) -> None:
     whole = kept.is_whole
     files = {path: text.encode() for path, text in mod("fast").items()}
+    fetched = kept.FetchedLibrary("", files)
+    locked = kept.lock(LibrarySource("path", "./mods"), fetched)
     mark = tmp_path / "mark"
 
-    def slowly(digest: str) -> bool:
-        found = whole(digest)
+    def slowly(locked: LockedLibrary) -> bool:
+        found = whole(locked)
         if not mark.exists():
             mark.touch()
-            kept.keep(files, "the other run's")
-            (tmp_path / "cache/libraries" / digest / "mark").touch()
+            kept.keep(locked, fetched)
+            (folder,) = (tmp_path / "cache/libraries").iterdir()
+            (folder / "mark").touch()
         return found
 
     monkeypatch.setattr(kept, "is_whole", slowly)
-    digest = kept.keep(files, "this run's")
-    assert (tmp_path / "cache/libraries" / digest / "mark").exists()
+    kept.keep(locked, fetched)
+    (folder,) = (tmp_path / "cache/libraries").iterdir()
+    assert (folder / "mark").exists()
 
 
 def test_no_room_for_what_git_fetches(

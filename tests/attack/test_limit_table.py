@@ -118,7 +118,7 @@ def shared(where: Path) -> object:
     (where / "patches/x").mkdir(parents=True)
     for name in ("mod.toml", "x.patch"):
         (where / "patches/x" / name).write_bytes(b"x" * 9)
-    return contents.read(str(where))
+    return contents.read_files(str(where))
 
 
 def page(html: bytes) -> object:

@@ -20,7 +20,7 @@ from real_engines import SITE, need
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from real_engines import Engine, Registry
+    from real_engines import Engine
 
 BASE = "localhost/synced-base:latest"
 EPOCH = "1700000000"
@@ -80,8 +80,8 @@ def documented() -> str:
 
 
 @pytest.fixture
-def tool(tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Tool:
-    """The tool in a project with two libraries: by git over HTTP, and signed by a registry. Both are kept in it."""
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """Return the tool in a project with two libraries by git over HTTP, one of them signed. Both are kept in it."""
     need("git", "ssh-keygen")
     project = tmp_path / "project"
     project.mkdir()
@@ -97,22 +97,31 @@ def tool(tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) ->
     subprocess.run(command, check=True)
     public = (tmp_path / "key.pub").read_text()
     (project / "signers").write_text(f'bob namespaces="vllm-mods" {public}')
-    reference = published(made, registry, "1", mod("fast", "2.0.0", text="X = 2\n"))
+    sign(tmp_path, mod("fast", "2.0.0", text="X = 2\n"), "1")
     commit(tmp_path / "served/alice", mod("fast") | mod("slow"), "v1")
     with served(tmp_path / "served") as host:
         made("add", f"git+{host.url}/alice@v1", "--name", "alice", "--mod", "slow")
         signed = ("--allowed-signers", "signers", "--name", "bob")
-        made("add", f"oci:{reference}", "--mod", "fast", *signed)
+        made("add", f"git+{tmp_path}/bob@1", "--mod", "fast", *signed)
         shutil.rmtree(project / "cache")
         made("sync", "--fetch")
     return made
 
 
-def published(tool: Tool, registry: Registry, tag: str, files: Mapping[str, str]) -> str:
-    folder = tool.library
-    reference = f"{registry.host}/{folder.name}/synced:{tag}"
-    tool("publish", write(folder / "bob", files), reference, "--sign", folder / "key")
-    return reference
+def sign(folder: Path, files: Mapping[str, str], tag: str) -> None:
+    """Commit a library whose list of hashes is signed."""
+    library = write(folder / "bob", files)
+    rows = subprocess.run(
+        ["sh", "-c", "find patches -type f | sort | xargs sha256sum"],
+        cwd=library,
+        capture_output=True,
+        check=True,
+    )
+    (library / "SHA256SUMS").write_bytes(rows.stdout)
+    (library / "SHA256SUMS.sig").unlink(missing_ok=True)
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(folder / "key"), "-n", "vllm-mods"]
+    subprocess.run([*command, str(library / "SHA256SUMS")], check=True, capture_output=True)
+    commit(library, {}, tag)
 
 
 @pytest.fixture
@@ -163,13 +172,13 @@ def test_one_project_gives_one_tree_in_two_builders_and_on_the_host(
 
 
 def test_what_is_newer_is_taken_when_asked_for_and_what_is_removed_leaves_nothing(
-    tool: Tool, site: Path, registry: Registry, tmp_path: Path
+    tool: Tool, site: Path, tmp_path: Path
 ) -> None:
     untouched = {path: one[:3] for path, one in held(site).items()}
     tool("sync", "--target", site)
-    reference = published(tool, registry, "2", mod("fast", "2.1.0", text="X = 3\n"))
+    sign(tmp_path, mod("fast", "2.1.0", text="X = 3\n"), "2")
     file = tmp_path / "project/vllm-mods.toml"
-    file.write_text(file.read_text().replace(f"{reference[:-1]}1", reference))
+    file.write_text(file.read_text().replace('rev = "1"', 'rev = "2"'))
     assert "vllm-mods update bob" in tool("sync", "--target", site, code=2).stderr
     assert re.search(r"fast 2\.0\.0 \(\w+\) → 2\.1\.0 \(\w+\)", tool("update", "bob").stdout)
     assert "fast 2.1.0 is renewed" in tool("sync", "--target", site).stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import os
 import tarfile
@@ -15,14 +16,14 @@ from package_server import SOURCES, WHEEL, make_sdist, make_wheel, record_row
 from fuzz.contract import Target
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.building import wheels
 from vllm_mods.building.layer import Node
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.library.catalog import PARTS
 from vllm_mods.linting import places
 from vllm_mods.making import folder as folders
-from vllm_mods.sharing import library_tar
+from vllm_mods.sharing import git_objects, library_paths
 from vllm_mods.trees.archive import ArchiveTree, TarArchive, ZipArchive
 from vllm_mods.trees.http import ByteSpan
 from vllm_mods.trees.index import release_file
@@ -165,23 +166,33 @@ def _record_seeds() -> tuple[bytes, ...]:
 
 
 def _library(data: bytes, _folder: str) -> None:
-    for path in library_tar.unpack(data, "x"):
+    """Read the input as the tree of `patches` in a commit."""
+    objects: dict[str, bytes] = {}
+
+    def save(kind: str, content: bytes) -> str:
+        raw = git_objects.with_header(kind, content)
+        name = hashlib.sha1(raw, usedforsecurity=False).hexdigest()
+        objects[name] = raw
+        return name
+
+    root = save("tree", b"40000 patches\0" + bytes.fromhex(save("tree", data)))
+    commit = save("commit", f"tree {root}\n".encode())
+    try:
+        files = list(git_objects.library_files(commit, "", objects.__getitem__, "x"))
+    except TreeError:
+        return
+    for path, _ in files:
         assert os.path.normpath(path) == path, path
-        assert path.split("/")[0] in {*PARTS, *library_tar.BESIDE}, path
+        assert path.split("/")[0] in {*PARTS, *library_paths.BESIDE}, path
 
 
 def _library_seeds() -> tuple[bytes, ...]:
-    names = (
-        "patches/x/mod.toml",
-        f"patches/{'long/' * 60}x.py",
-        "templates/ä/template.jinja",
-        "SHA256SUMS",
-    )
-    return (library_tar.pack(dict.fromkeys(names, b"x=1")), odd_tar())
+    blob = bytes(20)
+    return (b"100644 x.py\0" + blob + b"40000 y\0" + blob, b"120000 ..\0" + blob)
 
 
 TARGETS = (
-    Target("library-tar", _library, _library_seeds),
+    Target("library-commit", _library, _library_seeds),
     Target("record-of-a-wheel", _record, _record_seeds),
     Target("wheel", _wheel, _wheel_seeds),
     Target("remote-wheel", _remote, _wheel_seeds),

@@ -21,12 +21,10 @@ import lone_project
 import pytest
 import tomlkit
 from git_host import commit, git, mod, served
-from small_registry import small_registry
 from small_site import build, snapshot
 
 import vllm_mods as vm
 from vllm_mods.cli import run
-from vllm_mods.sharing import artifact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -369,42 +367,6 @@ def test_a_distribution_brings_a_library_and_runs_nothing(
     assert (site / "vllm/fast.py").exists()
     assert call("add", "package:no-such-thing").code == 2
     assert call("add", "package:click").code == 2
-
-
-@pytest.mark.slow
-def test_a_library_from_a_registry(
-    call: Call, place: Path, alice: Path, site: Path, tmp_path: Path
-) -> None:
-    with small_registry() as registry:
-        ref = f"{registry.host}/team/mods:1"
-        digest = artifact.publish(artifact.prepare(str(alice), ref)).digest
-        said = call("add", f"oci:{ref}", "--mod", "fast", "--json")
-        assert said.json["library"]["digest"] == digest
-        assert said.json["library"]["name"] == "team"
-        shutil.rmtree(tmp_path / "cache")
-        assert call("sync", "--target", site).code == 0
-        # the tag is moved there, and taken by `update` alone
-        other = git_host.write(tmp_path / "other", mod("fast", "2.0.0"))
-        moved = artifact.publish(
-            artifact.prepare(str(other), f"{registry.host}/team/mods:2")
-        ).digest
-        registry.manifests["1"] = registry.manifests["2"]
-        shutil.rmtree(tmp_path / "cache")
-        assert call("sync", "--check", "--target", site).code == 0
-        assert call("update", "--json").json["libraries"][0]["now"]["digest"] == moved
-        assert call("sync", "--target", site).code == 0
-        assert vm.status(site).mods[0].version == "2.0.0"
-        # by its digest, as `publish` says what others type
-        said = call("add", f"oci:{ref}@{digest}", "--name", "first", "--json")
-        assert said.json["library"]["digest"] == digest
-        (place / "signers").write_text("")
-        text = (place / "vllm-mods.toml").read_text()
-        where = f'oci = "{ref}"\n'
-        (place / "vllm-mods.toml").write_text(
-            text.replace(where, f'{where}allowed_signers = "signers"\n')
-        )
-        assert call("sync", "--target", site).code == 2
-        assert call("update", "team").code == 3
 
 
 @pytest.mark.slow

@@ -202,8 +202,8 @@ def entry(document: bytes, **more: object) -> dict[str, Any]:
     return {**_descriptor(described(document)), **more}
 
 
-def artifact(kind: str, blobs: Sequence[tuple[str, bytes]], **more: object) -> bytes:
-    """Return the manifest of what is no image: blobs, each with its media type; ``more`` are further keys of it."""
+def attached(kind: str, blobs: Sequence[tuple[str, bytes]], subject: Descriptor) -> bytes:
+    """Return the manifest of what is attached to another one: blobs, each with its media type."""
     empty = Descriptor("application/vnd.oci.empty.v1+json", digest_of(EMPTY), len(EMPTY))
     layers = (Descriptor(name, digest_of(data), len(data)) for name, data in blobs)
     manifest = {
@@ -211,14 +211,10 @@ def artifact(kind: str, blobs: Sequence[tuple[str, bytes]], **more: object) -> b
         "mediaType": MANIFEST,
         "artifactType": kind,
         "config": _descriptor(empty),
-        "layers": [_descriptor(one) for one in layers],
+        "layers": [_descriptor(layer) for layer in layers],
+        "subject": _descriptor(subject),
     }
-    return _json({**manifest, **more})
-
-
-def attached(kind: str, blobs: Sequence[tuple[str, bytes]], subject: Descriptor) -> bytes:
-    """Return the manifest of what is attached to another one."""
-    return artifact(kind, blobs, subject=_descriptor(subject))
+    return _json(manifest)
 
 
 def docker_manifest(image: BuiltImage, ref: str, layer_paths: Sequence[str]) -> bytes:

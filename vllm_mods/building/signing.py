@@ -73,11 +73,11 @@ def attached(statement: bytes, bill: bytes | None, by: Signer | None) -> Attache
     return signed._replace(artifacts=(*documents, stated, *signed.artifacts))
 
 
-def signature(statement: bytes, by: Signer, namespace: str = NAMESPACE) -> Attached:
+def signature(statement: bytes, by: Signer) -> Attached:
     """Return the signature of what a statement is of, to be attached to it. Raises ``UsageError``."""
     if by.cosign is not None:
         return Attached(sign=partial(_cosigned, by.key, by.cosign))
-    signed = ssh_signatures.sign(by.key, statement, namespace)
+    signed = ssh_signatures.sign(by.key, statement, NAMESPACE)
     return Attached((Attachment(SIGNED, ((STATEMENT, statement), (_SIGNATURE, signed))),))
 
 
@@ -108,7 +108,7 @@ def cosign_says(key: str, image: str) -> list[Finding]:
     return [_finding(f"cosign finds no good signature by {key}: {last}")]
 
 
-def ssh_says(signers: str, image: str, namespace: str = NAMESPACE) -> list[Finding]:
+def ssh_says(signers: str, image: str) -> list[Finding]:
     """Return what is wrong with the signatures of OpenSSH that are attached to an image, named by its digest."""
     name = names.parse(image)
     digest = name.digest or ""
@@ -120,18 +120,18 @@ def ssh_says(signers: str, image: str, namespace: str = NAMESPACE) -> list[Findi
     for blobs in referrers.blobs(Client(name, os.environ), digest, SIGNED):
         kinds = {one.media_type: data for one, data in blobs}
         given = kinds.get(STATEMENT, b""), kinds.get(_SIGNATURE, b"")
-        why = _why_not(*given, signers, namespace, digest)
+        why = _why_not(*given, signers, digest)
         if not why:
             return []
         whys.append(_finding(why))
     return whys or [_finding(f"no signature of vllm-mods is attached to {digest}")]
 
 
-def _why_not(statement: bytes, signature: bytes, signers: str, namespace: str, digest: str) -> str:
+def _why_not(statement: bytes, signature: bytes, signers: str, digest: str) -> str:
     with tempfile.NamedTemporaryFile() as file:
         file.write(signature)
         file.flush()
-        why = ssh_signatures.why_not(statement, file.name, signers, namespace)
+        why = ssh_signatures.why_not(statement, file.name, signers, NAMESPACE)
     if why:
         return f"a signature that is attached is by nobody in {signers}: {why.replace(file.name, 'it')}"
     try:

@@ -42,7 +42,6 @@ GROUPS = {
         "sync": "Make a vLLM hold exactly the mods that the project names.",
         "update": "Show what is new in the project's libraries, and lock it.",
         "remove": "Take a library out of the project.",
-        "publish": "Put a library into a registry, for others to add.",
     },
     "Pair and build": {
         "suggest": "Tell which mods, chat template and pairing a model needs.",
@@ -95,7 +94,7 @@ _MODULES = {
     "import": "import_command",
     "serve-check": "serve_check",
     "completion": "shell_completion",
-    **dict.fromkeys(("add", "remove", "update", "publish"), "project"),
+    **dict.fromkeys(("add", "remove", "update"), "project"),
     "refresh": "port",
     **dict.fromkeys(("status", "verify", "revert"), "installed"),
     **dict.fromkeys(("bisect", "upstream"), "history"),

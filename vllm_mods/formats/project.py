@@ -11,7 +11,7 @@ from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats.toml_table import BUNDLED, NAME, Table, in_words, reading
 
 SCHEMA = 1
-KINDS = ("git", "oci", "package", "path")
+KINDS = ("git", "package", "path")
 _HOST = r"(?:[A-Za-z0-9][\w.-]*|\[[0-9a-f:]+\])(?::\d+)?"
 _REST = r"[^\s?#@\x00-\x1f\x7f]*\Z"
 _FORMS = {
@@ -24,10 +24,6 @@ _FORMS = {
             "https://HOST/PATH, ssh://HOST/PATH, user@HOST:PATH or a path (/…, ./…), without a user and a "
             "password: git's credential helpers have them"
         ),
-    ),
-    "oci": (
-        r"[a-z0-9][\w.:/-]*(?:@sha256:[0-9a-f]{64})?\Z",
-        "an artifact's name, REGISTRY/NAME:TAG, without a password",
     ),
     "package": (r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?\Z", "the name of a distribution"),
     "path": (r"[^\x00]+\Z", "a folder"),

@@ -11,11 +11,10 @@ from vllm_mods.formats.project import LibrarySource, source_of
 from vllm_mods.formats.toml_table import Table, reading
 
 SCHEMA = 1
-RESOLVED = {"git": "commit", "oci": "digest", "package": "version"}
+RESOLVED = {"git": "commit", "package": "version"}
 """What the library of a kind is resolved to; a folder is only what it holds."""
 _FORMS = {
     "commit": (r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z", "a commit"),
-    "digest": (r"sha256:[0-9a-f]{64}\Z", "a digest"),
     "version": (r"[\w.!+-]+\Z", "a version"),
 }
 _HEAD = """\
@@ -25,7 +24,7 @@ schema = 1
 
 
 class LockedLibrary(NamedTuple):
-    """A library as it is taken: where from, the commit, digest or version, the sha256 of the list of its files."""
+    """A library as it is taken: where from, the commit or version, the sha256 of the list of its files."""
 
     source: LibrarySource
     resolved: str

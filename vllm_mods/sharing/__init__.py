@@ -1,1 +1,1 @@
-"""Libraries of others: had whole, pinned, held against what was pinned; one's own, published."""
+"""Libraries of others: fetched whole, pinned, and held against what was pinned."""

@@ -74,14 +74,12 @@ def spelled(text: str, where: str, signers: str | None = None) -> tuple[LibraryS
             keys["git"] = _beside(keys["git"], where)
         *above, last = [one for one in re.split("[/:]", match["place"]) if one.strip(".")] or [""]
         name = above[-1] if len(above) > 1 and "//" in match["place"] else last.removesuffix(".git")
-    elif colon and kind in {"oci", "package"}:
-        keys = {kind: rest}
-        parts = rest.partition("@")[0].split("/")
-        name = parts[-2] if len(parts) > 2 else parts[-1].partition(":")[0]
+    elif colon and kind == "package":
+        keys, name = {kind: rest}, rest
     elif os.path.isdir(text):
         keys, name = {"path": _beside(text, where)}, os.path.basename(os.path.abspath(text))
     else:
-        known = "git+URL[@REV][#subdirectory=DIR], oci:REFERENCE, package:NAME or a folder"
+        known = "git+URL[@REV][#subdirectory=DIR], package:NAME or a folder"
         is_url = re.search("[@?]|://", text)
         raise UsageError(
             f"a library's source is {known}; this is none of them"
@@ -126,8 +124,8 @@ def remove(where: str, name: str) -> tuple[str, ...]:
     with editing.alone(where) as project:
         _check_there(project, name, "; vllm-mods revert MOD takes a mod out of a vLLM")
         lock = _lock(project)
-        there = kept.opened(lock[name].files) if name in lock else None
-        own = contents.named(there[1], "patches", mod_folder.MANIFEST) if there else ()
+        library = kept.opened(lock[name]) if name in lock else None
+        own = contents.named(library.listed, "patches", mod_folder.MANIFEST) if library else ()
         gone = [
             mod
             for target in project.targets
@@ -160,11 +158,11 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdat
 
 def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
     """Read the mods of a library that is kept."""
-    there = kept.opened(locked.files)
+    there = kept.opened(locked)
     if there is None:
         return None
     library = Library(shared=[Shared(name, *there)])
-    own = contents.named(there[1], "patches", mod_folder.MANIFEST)
+    own = contents.named(there.listed, "patches", mod_folder.MANIFEST)
     return tuple(library.load(f"{name}/{mod}") for mod in own)
 
 

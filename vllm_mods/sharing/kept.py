@@ -1,6 +1,7 @@
-"""What was fetched of libraries, in the cache under what it is: the sha256 of the list of its files.
+"""Fetched libraries in the cache, each under the hash of what the lock says of it.
 
-The list has the form of ``sha256sum``; each file that is read is held against it.
+Beside its files lie the list of their hashes, whose own hash the lock has, and of a git library the
+objects by which its commit names these files: what the lock claims is proven without a network.
 """
 
 from __future__ import annotations
@@ -9,70 +10,131 @@ import contextlib
 import os
 import shutil
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, Refused, TreeError
 from vllm_mods.base.output import write_folder
+from vllm_mods.formats.project import LibrarySource
+from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.library import catalog, checksums, reading
-from vllm_mods.sharing import library_tar
+from vllm_mods.sharing import git_objects, library_paths
 
-_LIST, _FILES = "list", "files"
-
-
-def listing(files: Mapping[str, bytes], what: str) -> bytes:
-    """Return the list of a library's files. Raises ``TreeError`` for names that no list has."""
-    if files.keys() <= set(library_tar.BESIDE):
-        raise TreeError(
-            f"{what} is no library: it has no {', '.join(catalog.PARTS)}",
-            hint="a library holds patches/<mod>/mod.toml; #subdirectory=… says where in a repository",
-        )
-    for path in files:
-        if why := library_tar.why_not(path):
-            raise TreeError(f"{what}: {path!r} {why}", hint="tell its author")
-    return "".join(f"{sha256(data)}  {path}\n" for path, data in sorted(files.items())).encode()
+_LIST, _FILES, _OBJECTS = "list", "files", "objects"
 
 
-def keep(files: Mapping[str, bytes], what: str) -> str:
-    """Put a library into the cache, and return the sha256 of its list. Raises ``Refused`` where that cannot be."""
-    data = listing(files, what)
-    digest = sha256(data)
-    place = _place(digest)
+class FetchedLibrary(NamedTuple):
+    """A library as its source has it: the commit or version, its files, and the git objects that prove them."""
+
+    resolved: str
+    files: Mapping[str, bytes]
+    objects: Mapping[str, bytes] = {}
+
+
+class KeptLibrary(NamedTuple):
+    """A library in the cache: the folder of its files, and the sha256 of each by its path."""
+
+    folder: str
+    listed: dict[str, str]
+
+
+def lock(source: LibrarySource, fetched: FetchedLibrary) -> LockedLibrary:
+    """Return what the lock says of a library. Raises ``TreeError`` for paths that no library has."""
+    return LockedLibrary(source, fetched.resolved, sha256(_listing(fetched.files, str(source))))
+
+
+def keep(locked: LockedLibrary, fetched: FetchedLibrary) -> None:
+    """Put a library into the cache. Raises ``Refused`` where that cannot be."""
+    place = _place(locked)
     was_there = os.path.lexists(place)
-    if is_whole(digest):
-        return digest
-    inside = {_LIST: data} | {f"{_FILES}/{path}": one for path, one in files.items()}
+    if is_whole(locked):
+        return
+    inside = {_LIST: _listing(fetched.files, str(locked.source))}
+    inside |= {f"{_FILES}/{path}": data for path, data in fetched.files.items()}
+    inside |= {f"{_OBJECTS}/{name}": data for name, data in fetched.objects.items()}
     try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
         if was_there:  # and damaged; what another run has put there since is not
             shutil.rmtree(place, ignore_errors=True)
         write_folder(place, inside)
     except OSError as error:
-        if not is_whole(digest):  # else another run was quicker
+        if not is_whole(locked):  # else another run was quicker
             raise Refused(
-                f"{place}: {error.strerror}: {what} cannot be kept", hint=f"ls -ld {place}; df -h"
+                f"{place}: {error.strerror}: {locked.source} cannot be kept",
+                hint=f"ls -ld {place}; df -h",
             ) from error
-    return digest
 
 
-def opened(digest: str) -> tuple[str, dict[str, str]] | None:
-    """Return the folder of a library that is kept, and its list; None if not all of it is there."""
-    place = _place(digest)
+def opened(locked: LockedLibrary) -> KeptLibrary | None:
+    """Return a library that is kept; None if a file of it is missing, or it is not what its commit has.
+
+    A file that was changed since is left to whoever reads it.
+    """
+    place = _place(locked)
     data = _read(os.path.join(place, _LIST), place) if os.path.isdir(place) else None
-    if data is None or sha256(data) != digest:
+    if data is None or sha256(data) != locked.files:
         return None
-    listed = checksums.parse(data, place)
-    folder = os.path.join(place, _FILES)
-    return (folder, listed) if all(os.path.lexists(f"{folder}/{one}") for one in listed) else None
+    library = KeptLibrary(os.path.join(place, _FILES), checksums.parse(data, place))
+    if not all(os.path.lexists(f"{library.folder}/{path}") for path in library.listed):
+        return None
+    if locked.source.kind == "git" and not _is_of_commit(locked, library, place):
+        return None
+    return library
 
 
-def is_whole(digest: str) -> bool:
-    """Tell whether each file of a library is kept as it is listed."""
-    there = opened(digest)
-    return there is not None and all(
-        sha256(_read(f"{there[0]}/{path}", there[0]) or b"") == listed
-        for path, listed in there[1].items()
+def is_whole(locked: LockedLibrary) -> bool:
+    """Return True if a library is kept, and each file of it is as it is listed."""
+    library = opened(locked)
+    return library is not None and not _damaged(library)
+
+
+def _is_of_commit(locked: LockedLibrary, library: KeptLibrary, place: str) -> bool:
+    """Return True if a commit has exactly the files of a library, by the objects that lie beside them."""
+
+    def read_object(name: str) -> bytes:
+        if (data := _read(os.path.join(place, _OBJECTS, name), place)) is None:
+            raise LookupError(name)
+        return data
+
+    source = locked.source
+    try:
+        files = git_objects.library_files(
+            locked.resolved, source.subdirectory, read_object, str(source)
+        )
+        blobs = dict(files)
+    except TreeError:
+        return False
+    damaged = _damaged(library)
+    return blobs.keys() == library.listed.keys() and all(
+        path in damaged
+        or git_objects.has_hash(
+            git_objects.with_header("blob", _read(f"{library.folder}/{path}", place) or b""), blob
+        )
+        for path, blob in blobs.items()
     )
+
+
+def _damaged(library: KeptLibrary) -> set[str]:
+    """Return the files that are not as they are listed."""
+    return {
+        path
+        for path, listed in library.listed.items()
+        if sha256(_read(f"{library.folder}/{path}", library.folder) or b"") != listed
+    }
+
+
+def _listing(files: Mapping[str, bytes], what: str) -> bytes:
+    """Return the list of a library's files, as ``sha256sum`` prints it. Raises ``TreeError`` for paths that no list has."""
+    if files.keys() <= set(library_paths.BESIDE):
+        raise TreeError(
+            f"{what} is no library: it has no {', '.join(catalog.PARTS)}",
+            hint="a library holds patches/<mod>/mod.toml; #subdirectory=… says where in a repository",
+        )
+    for path in files:
+        if why := library_paths.why_not(path):
+            raise TreeError(f"{what}: {path!r} {why}", hint="tell its author")
+    return "".join(f"{sha256(data)}  {path}\n" for path, data in sorted(files.items())).encode()
 
 
 def _read(path: str, folder: str) -> bytes | None:
@@ -82,5 +144,9 @@ def _read(path: str, folder: str) -> bytes | None:
     return None
 
 
-def _place(digest: str) -> str:
-    return os.path.join(cache_folder(os.environ), "libraries", digest)
+def _place(locked: LockedLibrary) -> str:
+    """Return the folder of a library, named by all that the lock says of it: under another claim, nothing is kept."""
+    source = locked.source
+    claims = (source.kind, source.place, source.subdirectory, locked.resolved, locked.files)
+    name = sha256("\0".join(claims).encode())
+    return os.path.join(cache_folder(os.environ), "libraries", name)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.formats import project_lock
 from vllm_mods.formats.project import LibrarySource, ProjectFile
 from vllm_mods.formats.project_lock import LockedLibrary
-from vllm_mods.library import catalog, checksums, reading
+from vllm_mods.library import checksums, reading
 from vllm_mods.library.catalog import Shared
-from vllm_mods.sharing import contents, kept
+from vllm_mods.sharing import contents, kept, library_paths
+from vllm_mods.sharing.kept import FetchedLibrary, KeptLibrary
 
 LOCK = "vllm-mods.lock"
 
@@ -33,16 +35,21 @@ def read(project: ProjectFile) -> dict[str, LockedLibrary]:
 
 def entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> LockedLibrary:
     """Return what the lock has of a library. Raises ``UsageError`` where that does not fit the file."""
-    locked = lock.get(name)
-    if locked is None or locked.source != project.libraries[name]:
-        has = "it not" if locked is None else str(locked.source)
-        if locked is not None and has == str(project.libraries[name]):
+    source, locked = project.libraries[name], lock.get(name)
+    if locked is None:
+        has = "it not"
+    elif locked.source != source:
+        has = str(locked.source)
+        if has == str(source):
             has += ", signed by others or by nobody"
-        raise UsageError(
-            f"library {name} is {project.libraries[name]} in {project.where}, and {place(project)} has {has}",
-            hint=f"vllm-mods update {name}  # resolves it, and writes the lock",
-        )
-    return locked
+    elif re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", source.rev) and locked.resolved != source.rev:
+        has = f"the commit {locked.resolved}"
+    else:
+        return locked
+    raise UsageError(
+        f"library {name} is {source} in {project.where}, and {place(project)} has {has}",
+        hint=f"vllm-mods update {name}  # resolves it, and writes the lock",
+    )
 
 
 def resolved(
@@ -53,17 +60,18 @@ def resolved(
     Raises ``Refused`` for one that is not as it was locked or that nobody of its signers has signed,
     ``UsageError`` and ``TreeError`` for one that cannot be had.
     """
-    commit = None if locked is None else locked.resolved
-    found, files = _fetched(project, source, commit)
-    digest = kept.keep(files, str(source))
-    if locked is not None and digest != locked.files:
+    fetched = _fetched(project, source, None if locked is None else locked.resolved)
+    now = kept.lock(source, fetched)
+    if locked is not None and now != locked:
         raise Refused(
-            f"{name} ({source}) is not what {place(project)} has: {found or 'its files'} and sha256:{digest}, "
-            f"and not {locked.resolved} and sha256:{locked.files}; nothing was changed",
+            f"{name} ({source}) is not what {place(project)} has: {now.resolved or 'its files'} and "
+            f"sha256:{now.files}, and not {locked.resolved} and sha256:{locked.files}; nothing was changed",
             hint=f"vllm-mods update {name}  # takes it as it is now, if you know why it has changed",
         )
-    _signed(project, source, digest)
-    return LockedLibrary(source, found, digest)
+    kept.keep(now, fetched)
+    if (library := kept.opened(now)) is not None:
+        _check_signature(project, source, library)
+    return now
 
 
 def shared(
@@ -71,19 +79,20 @@ def shared(
 ) -> tuple[Shared, ...]:
     """Open a project's libraries: folders as they stand, all else as it is locked and kept.
 
-    What is not kept is fetched only if ``fetching``, which also holds folders to the lock. Raises
-    ``UsageError`` for what is not there, unless ``missing`` is there to take it, and as ``resolved``.
+    What is kept has to be what the lock says: the files of the commit, and signed. If ``fetching``, what is
+    not kept is fetched, and folders are held to the lock. Raises ``UsageError`` for what
+    is not there, unless ``missing`` is there to take it, and as ``resolved``.
     """
     lock = read(project)
-    found = []
+    libraries = []
     for name, source in project.libraries.items():
         try:
-            found.append(_opened(project, name, source, lock, fetching=fetching))
+            libraries.append(_opened(project, name, source, lock, fetching=fetching))
         except NotFetched as error:
             if missing is None:
                 raise
             missing.append(error)
-    return tuple(found)
+    return tuple(libraries)
 
 
 def _opened(
@@ -99,41 +108,31 @@ def _opened(
         signers = _signers(project, source)
         return Shared(name, folder, checksums.sums(folder, (), signers) if signers else None)
     locked = entry(project, name, lock)
-    if fetching and (source.kind == "path" or not kept.is_whole(locked.files)):
+    if fetching and (source.kind == "path" or not kept.is_whole(locked)):
         resolved(project, name, source, locked)
-    there = kept.opened(locked.files)
-    if there is None:
+    library = kept.opened(locked)
+    if library is None:
         raise NotFetched(
             f"{name} ({source}) was not fetched on this machine yet",
             hint="vllm-mods sync --fetch  # has all libraries of the project as they are locked",
         )
-    _signed(project, source, locked.files)
-    return Shared(name, *there)
+    _check_signature(project, source, library)
+    return Shared(name, *library)
 
 
-def _fetched(
-    project: ProjectFile, source: LibrarySource, at: str | None
-) -> tuple[str, dict[str, bytes]]:
-    """Return what a library is resolved to, and its files; ``at`` is what it has to be resolved to."""
+def _fetched(project: ProjectFile, source: LibrarySource, commit: str | None) -> FetchedLibrary:
+    """Return a library as its source has it; ``commit`` is which one of a repository, None for the newest."""
     beside = os.path.dirname(project.where)
     if source.kind == "git":
         from vllm_mods.sharing import repositories  # noqa: PLC0415  (GitPython: 100 ms)
 
-        return repositories.fetch(source, beside, at)
-    if source.kind == "oci":
-        from vllm_mods.sharing import artifact  # noqa: PLC0415  (the registry's client)
-
-        bare = source.place.partition("@")[0] if at else source.place
-        pulled = artifact.pull(f"{bare}@{at}" if at else bare, signers=_signers(project, source))
-        return pulled.digest, pulled.files
+        return repositories.fetch(source, beside, commit)
+    version, folder = "", os.path.join(beside, source.place)
     if source.kind == "package":
         from vllm_mods.sharing import distributions  # noqa: PLC0415  (importlib.metadata)
 
         version, folder = distributions.installed(source.place)
-    else:
-        version, folder = "", os.path.join(beside, source.place)
-    catalog.check_library(folder)
-    return version, contents.files(folder)
+    return FetchedLibrary(version, contents.read_files(folder))
 
 
 def _signers(project: ProjectFile, source: LibrarySource) -> str | None:
@@ -141,14 +140,16 @@ def _signers(project: ProjectFile, source: LibrarySource) -> str | None:
     return os.path.join(beside, source.allowed_signers) if source.allowed_signers else None
 
 
-def _signed(project: ProjectFile, source: LibrarySource, digest: str) -> None:
-    """Raise ``Refused`` for a library that is kept, and not signed by those who have to."""
-    signers, there = _signers(project, source), kept.opened(digest)
-    if signers is None or there is None or source.kind == "oci":  # whose artifact is signed itself
+def _check_signature(project: ProjectFile, source: LibrarySource, library: KeptLibrary) -> None:
+    """Raise ``Refused`` unless each file has the hash that a list says which one of the signers has signed."""
+    if (signers := _signers(project, source)) is None:
         return
-    folder, listed = there
-    signed = checksums.sums(folder, (), signers)
-    for path in listed:
-        if path not in {checksums.SUMS, f"{checksums.SUMS}.sig"}:
-            data = reading.read(os.path.join(folder, path), folder)
-            checksums.check(folder, os.path.join(folder, path), data, signed)
+    signed = checksums.sums(library.folder, (), signers)
+    for path, digest in library.listed.items():
+        if path not in library_paths.BESIDE and signed.get(path) != digest:
+            says = f"says {signed[path]}" if path in signed else "does not name it"
+            raise Refused(
+                f"{source}: {path} has the hash sha256:{digest}, and the signed {checksums.SUMS} {says}; "
+                "nothing was changed",
+                hint="ask its author to sign the files as they are",
+            )

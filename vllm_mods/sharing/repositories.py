@@ -15,17 +15,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats.project import LibrarySource
-from vllm_mods.sharing.library_tar import is_part
-from vllm_mods.trees import git as git_trees  # which says so where there is no git
+from vllm_mods.sharing import git_objects
+from vllm_mods.sharing.kept import FetchedLibrary
 from vllm_mods.trees import git_process
-
-if TYPE_CHECKING:
-    import git
+from vllm_mods.trees.git import Repository
 
 COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _FETCH = ("fetch", "--quiet", "--no-tags")
@@ -37,8 +34,8 @@ _BARE = {
 _LFS = b"version https://git-lfs.github.com/spec/"
 
 
-def fetch(source: LibrarySource, beside: str, commit: str | None) -> tuple[str, dict[str, bytes]]:
-    """Return the commit that is meant now, or ``commit`` itself, and the library's files in it.
+def fetch(source: LibrarySource, beside: str, commit: str | None) -> FetchedLibrary:
+    """Fetch a library as it is now, or as it is in ``commit``, with the objects that prove its files.
 
     A path is from the folder ``beside``. Raises ``UsageError`` for a revision that there is not,
     ``TreeError`` for what cannot be had or is no plain file.
@@ -49,15 +46,13 @@ def fetch(source: LibrarySource, beside: str, commit: str | None) -> tuple[str, 
     with _scratch() as folder:
         environ = _environment(os.environ, url, folder)
         found = _commit(functools.partial(_run, folder, environ, source), url, source, commit)
-        import git  # noqa: PLC0415  (not before ``git_trees``)
-
-        repository = git.Repo(folder)
-        repository.git.update_environment(**environ)
-        return found, _files(repository, found, source)
+        repository = Repository(folder, str(source))
+        repository.repo.git.update_environment(**environ)
+        return _library(repository, found, source)
 
 
 def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: str | None) -> str:
-    def parsed() -> str | None:
+    def resolved() -> str | None:
         with contextlib.suppress(TreeError):
             words = ("--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}")
             return run("rev-parse", *words)
@@ -66,17 +61,17 @@ def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: st
     rev = commit or source.rev
     if not COMMIT.match(rev):
         wanted = (f"refs/tags/{rev}", f"refs/heads/{rev}") if rev else ("HEAD",)
-        said = run("ls-remote", "--", url, *wanted)
-        there = {name: sha for sha, name in (line.split("\t") for line in said.splitlines())}
-        rev = next((there[name] for name in wanted if name in there), rev or "HEAD")
+        rows = (line.partition("\t") for line in run("ls-remote", "--", url, *wanted).splitlines())
+        refs = {name: sha for sha, _, name in rows}
+        rev = next((refs[name] for name in wanted if name in refs), rev or "HEAD")
     found = None
     if COMMIT.match(rev):
         with contextlib.suppress(TreeError):  # of a server that gives no single commit
             run(*_FETCH, "--depth=1", "--", url, rev)
-            found = parsed()
+            found = resolved()
     if found is None:
         run(*_FETCH, "--", url, *_EVERY)
-        found = parsed()
+        found = resolved()
     if found is None:
         what = "has no commit" if commit else "has no tag, branch or commit"
         raise UsageError(
@@ -86,34 +81,45 @@ def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: st
     return found
 
 
-def _files(repository: git.Repo, commit: str, source: LibrarySource) -> dict[str, bytes]:
-    prefix = f"{source.subdirectory}/" if source.subdirectory else ""
-    found: dict[str, bytes] = {}
+def _library(repository: Repository, commit: str, source: LibrarySource) -> FetchedLibrary:
+    """Read a library out of a commit that was fetched."""
+    files: dict[str, bytes] = {}
+    objects: dict[str, bytes] = {}
     left = int(limits.LIBRARY)
-    for path, (mode, blob) in git_trees.listed(repository, commit, str(source)).items():
-        name = path.removeprefix(prefix)
-        if not path.startswith(prefix) or not is_part(name):
-            continue
-        if mode not in {b"100644", b"100755", b"100664"}:
-            what = "a symbolic link" if mode == b"120000" else "a submodule"
-            raise _refused(source, path, f"is {what}, and a library has files of its own")
+
+    def read(name: str) -> tuple[str, bytes]:
+        nonlocal left
         try:
-            stream = repository.odb.stream(bytes.fromhex(blob))
+            stream = repository.repo.odb.stream(bytes.fromhex(name))
         except ValueError as error:  # GitPython's word for an object that git has not got
-            raise _refused(source, path, "is not among what its server sent") from error
+            raise LookupError(name) from error
         left -= stream.size
-        if left < 0 or len(found) >= limits.LIBRARY_FILES:
-            most = limits.LIBRARY if left < 0 else limits.LIBRARY_FILES
-            raise _refused(source, path, f"is more than {most}, the most of {most.what}")
-        data = found[name] = stream.read()
-        if data.startswith(_LFS):
-            raise _refused(
+        if left < 0:
+            raise TreeError(
+                f"{source} is more than {limits.LIBRARY}, the most of {limits.LIBRARY.what}",
+                hint="tell its author",
+            )
+        return stream.type.decode(), stream.read()
+
+    def read_object(name: str) -> bytes:
+        objects[name] = git_objects.with_header(*read(name))
+        return objects[name]
+
+    for path, blob in git_objects.library_files(
+        commit, source.subdirectory, read_object, str(source)
+    ):
+        try:
+            files[path] = read(blob)[1]
+        except LookupError as error:
+            raise _refusal(source, path, "is not among what its server sent") from error
+        if files[path].startswith(_LFS):
+            raise _refusal(
                 source, path, "is kept by git-lfs, which is not asked: put the file itself there"
             )
-    return found
+    return FetchedLibrary(commit, files, objects)
 
 
-def _refused(source: LibrarySource, path: str, why: str) -> TreeError:
+def _refusal(source: LibrarySource, path: str, why: str) -> TreeError:
     return TreeError(f"{source}: {path} {why}", hint="tell its author")
 
 

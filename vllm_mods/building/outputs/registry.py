@@ -24,7 +24,7 @@ _OK, _CREATED, _ACCEPTED, _NOT_FOUND = 200, 201, 202, 404
 
 
 class Attachment(NamedTuple):
-    """An artifact, such as one that is attached to an image: its kind, and its blobs with their media types."""
+    """What is attached to an image: its kind, and its blobs with their media types."""
 
     kind: str
     blobs: tuple[tuple[str, bytes], ...]
@@ -212,11 +212,6 @@ class Pusher(Client):
         joint = "&" if "?" in place else "?"
         self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
 
-    def upload_parts(self, artifact: Attachment) -> None:
-        """Send the blobs of an artifact, all but its manifest."""
-        for data in (oci.EMPTY, *(data for _, data in artifact.blobs)):
-            self.upload(digest_of(data), data)
-
     def put_manifest(self, data: bytes, of: Descriptor, tag: str | None = None) -> bool:
         """Send a manifest under its digest or a tag; tell whether its subject is kept track of."""
         answer = self._put(f"manifests/{tag or of.digest}", data, of.media_type)
@@ -233,7 +228,8 @@ class Pusher(Client):
             manifest = oci.attached(one.kind, one.blobs, subject)
             described = oci.described(manifest)
             if described.digest not in there:
-                self.upload_parts(one)
+                for data in (oci.EMPTY, *(data for _, data in one.blobs)):
+                    self.upload(digest_of(data), data)
                 kept |= self.put_manifest(manifest, described)
                 new.append(oci.entry(manifest, artifactType=one.kind))
         if new and not kept:
