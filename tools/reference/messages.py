@@ -46,13 +46,13 @@ _CODE = re.compile("[a-z]+(-[a-z]+)*")
 _NO_FINDINGS = {"matrices/work.py", "matrices/cluster.py"}
 _GROUPS = (
     ("Placing, planning, fitting", "check, apply, matrix, bisect", ("planning/", "placing/", "fit/", "matrices/explain", "matrices/upstream")),
-    ("Ranges and locks", "matrix --strict", ("grid/",)),
+    ("Ranges and locks", "matrix --strict", ("matrices/",)),
     ("What was applied", "verify, status", ("site/", "integrity", "api/", "formats/receipt_diff")),
-    ("Installations and trees", "doctor", ("doctor/",)),
-    ("Images", "image inspect, image verify", ("build/", "images/")),
-    ("Porting", "port", ("port/",)),
-    ("Serve commands", "serve-check", ("serve/",)),
-    ("Scripts of mods", "lint", ("lint/",)),
+    ("Installations and trees", "doctor", ("diagnosis/",)),
+    ("Images", "image inspect, image verify", ("building/", "images/")),
+    ("Porting", "port", ("porting/",)),
+    ("Serve commands", "serve-check", ("serving/",)),
+    ("Scripts of mods", "lint", ("linting/",)),
     ("Recipes", "import", ("recipes/", "making/")),
     ("Others", "", ("",)),
 )  # fmt: skip
@@ -108,7 +108,7 @@ def findings() -> list[Said]:
     found = []
     for place, function, name, call in _calls():
         # `problem` of a reader of manifests has a key there, that of a port a code.
-        a_code = (name, place.split("/")[0]) in {("problem", "port"), ("error", "recipes")}
+        a_code = (name, place.split("/")[0]) in {("problem", "porting"), ("error", "recipes")}
         before = 0 if a_code else _MAKES.get(name)
         if before is None or place in _NO_FINDINGS:
             continue
@@ -124,7 +124,7 @@ def findings() -> list[Said]:
 def _yielded() -> Iterator[Said]:
     """Yield what rules give as a code and words, to which their reader adds the line."""
     for place, tree in sources():
-        for function in ast.walk(tree) if place.startswith("lint/") else ():
+        for function in ast.walk(tree) if place.startswith("linting/") else ():
             for one in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
                 if isinstance(one, ast.Yield) and isinstance(one.value, ast.Tuple):
                     code_, message = (_text(part, function) or "" for part in one.value.elts)
