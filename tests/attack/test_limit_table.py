@@ -402,6 +402,7 @@ ENOUGH: dict[
     "LIBRARY_FILES": (1, "or 1 files", shared),
     "CLONE": (4096, "more than 4 KiB", cloned),
     "CLONE_SECONDS": (1, "not done within 1 second", waited_for_git),
+    "GIT_OUTPUT": (20, "prints more than 20 bytes", repository),
     "TAR_MEMBERS": (
         2,
         "more than 2 members",

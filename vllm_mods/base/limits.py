@@ -85,7 +85,8 @@ MOD_FILES = Limit(5_000, "files", "a mod's folder or zip that is imported")
 LIBRARY = Limit(512 << 20, "bytes", "a library of others")
 LIBRARY_FILES = Limit(20_000, "files", "a library of others")
 CLONE = Limit(2 << 30, "bytes", "one pack of a git repository that is fetched")
-CLONE_SECONDS = Limit(900, "seconds", "one answer of a git server")
+CLONE_SECONDS = Limit(900, "seconds", "one command of git, its server's answer included")
+GIT_OUTPUT = Limit(64 << 20, "bytes", "what one command of git prints")  # vLLM's files: 0.5 MB
 TAR_MEMBERS = Limit(500_000, "members", "an sdist")
 # A pattern in older Pythons takes time by the square of a header's length (CVE-2024-6232).
 _SQUARE = sys.version_info < (3, 11, 10) or (3, 12) <= sys.version_info < (3, 12, 6)

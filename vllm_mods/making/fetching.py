@@ -29,6 +29,7 @@ from vllm_mods.making.effects import Fetch, Left
 from vllm_mods.making.served import Asked
 from vllm_mods.making.shell_state import DONE, Result, ShellCommand, ShellState, short
 from vllm_mods.trees import git_process
+from vllm_mods.trees.git_process import GitSettings
 
 FOLDER = "fetched"
 _ROUNDS = 8
@@ -188,14 +189,10 @@ def serve(
 
 
 _SETTINGS = {
-    "core.hooksPath": os.devnull,
-    "credential.helper": "",
     "fetch.fsckObjects": "true",
     "fetch.recurseSubmodules": "false",
     "fetch.unpackLimit": "1",  # one pack, whose size is bounded, and not files of any number
-    "gc.auto": "0",
     "http.followRedirects": "false",
-    "maintenance.auto": "false",
 }
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 
@@ -249,26 +246,14 @@ def _resolved(url: str, ref: str, folder: str) -> tuple[str, str]:
 
 def _git(folder: str, *words: str) -> bytes:
     """Run git in a folder, which gets no file larger than a mod may be. Raises ``TreeError``."""
-    kept = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
-    environ = {
-        name: value for name, value in os.environ.items() if name[:4] != "GIT_" or name in kept
-    }
-    environ |= {
-        "GIT_ALLOW_PROTOCOL": "https",
-        "GIT_ASKPASS": "",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_TERMINAL_PROMPT": "0",
-    }
+    environ = git_process.environment(GitSettings.NOBODYS, os.environ)
     settings = (word for pair in _SETTINGS.items() for word in ("-c", "=".join(pair)))
-    most, seconds = limits.MOD_BYTES, limits.TOOL_SECONDS
-    command = (*settings, *words)
-    out, why = git_process.run(folder, command, environ, most=most, seconds=seconds)
-    if why:
+    done = git_process.run(folder, (*settings, *words), environ, largest=limits.MOD_BYTES)
+    if done.why:
         url = next((word for word in words if "://" in word), "")
-        last = why.rpartition("\n")[2]
+        last = done.why.rpartition("\n")[2]
         raise TreeError(f"git {words[0]} {redact(url)}: {last}", hint="a copy in the mod's folder")
-    return out
+    return done.out
 
 
 def asked(folder: str) -> Iterator[Asked]:

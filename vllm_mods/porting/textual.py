@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.base.errors import TreeError
+from vllm_mods.trees import git_process
+from vllm_mods.trees.git_process import GitSettings
 
 _LONG = 40  # letters of a marker, if no line begins so
 _MARKS = (b"<", b"|", b"=", b">")
-_CONFLICTS, _BROKEN = 127, 128
+_BROKEN = 128  # exit codes below it count conflicts
 
 
 def merge(
@@ -31,20 +32,14 @@ def merge(
         for name, text in (("ours", ours), ("base", base), ("theirs", theirs)):
             with open(os.path.join(folder, name), "wb") as file:
                 file.writelines(text)
-        command = ["git", "merge-file", "-p", "-q", "--diff3", f"--marker-size={long}"]
+        words = ("merge-file", "-p", "-q", "--diff3", f"--marker-size={long}")
         # the folder lies in no repository, whatever others put above it
-        alone = {**os.environ, "GIT_CEILING_DIRECTORIES": os.path.dirname(folder)}
-        done = subprocess.run(
-            [*command, "ours", "base", "theirs"],
-            cwd=folder,
-            env=alone,
-            capture_output=True,
-            check=False,
-        )
-    if done.returncode >= _BROKEN or (done.returncode and b"<" * long not in done.stdout):
-        said = done.stderr.decode("utf-8", "replace").strip()
-        raise TreeError(f"git merge-file failed: {said or done.returncode}", hint="git --version")
-    return _read(line_diff.split(done.stdout), long)
+        environ = git_process.environment(GitSettings.NOBODYS, os.environ)
+        environ["GIT_CEILING_DIRECTORIES"] = os.path.dirname(folder)
+        done = git_process.run(folder, (*words, "ours", "base", "theirs"), environ)
+    if not 0 <= done.code < _BROKEN or (done.why and b"<" * long not in done.out):
+        raise TreeError(f"git merge-file failed: {done.why}", hint="git --version")
+    return _read(line_diff.split(done.out), long)
 
 
 def _longer_than_all(lines: Iterable[bytes]) -> int:

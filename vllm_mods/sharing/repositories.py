@@ -23,9 +23,13 @@ from vllm_mods.sharing import git_objects
 from vllm_mods.sharing.kept import FetchedLibrary
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
+from vllm_mods.trees.git_process import GitSettings
 
 COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
-_FETCH = ("fetch", "--quiet", "--no-tags")
+_FETCH = (
+    *("-c", "fetch.fsckObjects=true", "-c", "fetch.recurseSubmodules=false"),
+    *("fetch", "--quiet", "--no-tags"),
+)
 _EVERY = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _BARE = {
     "HEAD": "ref: refs/none\n",
@@ -46,9 +50,7 @@ def fetch(source: LibrarySource, beside: str, commit: str | None) -> FetchedLibr
     with _scratch() as folder:
         environ = _environment(os.environ, url, folder)
         found = _commit(functools.partial(_run, folder, environ, source), url, source, commit)
-        repository = Repository(folder, str(source))
-        repository.repo.git.update_environment(**environ)
-        return _library(repository, found, source)
+        return _library(Repository(folder, str(source)), found, source)
 
 
 def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: str | None) -> str:
@@ -89,17 +91,14 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
 
     def read(name: str) -> tuple[str, bytes]:
         nonlocal left
-        try:
-            stream = repository.repo.odb.stream(bytes.fromhex(name))
-        except ValueError as error:  # GitPython's word for an object that git has not got
-            raise LookupError(name) from error
-        left -= stream.size
+        kind, size, content = repository.object(name)
+        left -= size
         if left < 0:
             raise TreeError(
                 f"{source} is more than {limits.LIBRARY}, the most of {limits.LIBRARY.what}",
                 hint="tell its author",
             )
-        return stream.type.decode(), stream.read()
+        return kind, content.read(size)
 
     def read_object(name: str) -> bytes:
         objects[name] = git_objects.with_header(*read(name))
@@ -141,20 +140,14 @@ def _scratch() -> Iterator[str]:
 
 def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words: str) -> str:
     """Run git on the scratch repository. Raises ``TreeError`` without secrets."""
-    out, why = git_process.run(
-        folder,
-        words,
-        {**os.environ, **environ},
-        most=limits.CLONE,
-        seconds=limits.CLONE_SECONDS,
-        alone=not _is_attended(),
-    )
-    if why:
+    done = git_process.run(folder, words, environ, terminal=_is_attended())
+    if done.why:
+        command = next(word for word in words if word in {"fetch", "ls-remote", "rev-parse"})
         raise TreeError(
-            f"{source}: git {words[0]} failed: {masked(why)}",
+            f"{source}: git {command} failed: {masked(done.why)}",
             hint="git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?",
         )
-    return out.decode("utf-8", "surrogateescape").strip()
+    return done.text
 
 
 def _is_attended() -> bool:
@@ -171,27 +164,9 @@ def _environment(environ: Mapping[str, str], url: str, folder: str) -> dict[str,
 
     The user's own configuration holds, as far as it says who asks and by which way.
     """
-    settings = {
-        "core.hooksPath": os.devnull,
-        "core.fsmonitor": "false",
-        "fetch.recurseSubmodules": "false",
-        "fetch.fsckObjects": "true",
-        "fetch.writeCommitGraph": "false",
-        "gc.auto": "0",
-        "maintenance.auto": "false",
-    }
-    first = int(environ.get("GIT_CONFIG_COUNT") or 0)
     scheme = "file" if url.startswith(("/", "file:")) else url.partition(":")[0]
-    return {
-        **{f"GIT_CONFIG_KEY_{n}": key for n, key in enumerate(settings, first)},
-        **{f"GIT_CONFIG_VALUE_{n}": text for n, text in enumerate(settings.values(), first)},
-        "GIT_CONFIG_COUNT": str(first + len(settings)),
-        # what a hook that runs this has of its own repository
-        "GIT_DIR": folder,
-        "GIT_WORK_TREE": folder,
-        "GIT_INDEX_FILE": f"{folder}/index",
-        "GIT_OBJECT_DIRECTORY": f"{folder}/objects",
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": "",
-        "GIT_ALLOW_PROTOCOL": scheme if scheme in {"file", "http"} else "https:ssh",
-        **({} if _is_attended() else {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}),
-    }
+    transports = scheme if scheme in {"file", "http"} else "https:ssh"
+    safe = git_process.environment(GitSettings.USERS, environ, logins=True, transports=transports)
+    if not _is_attended():
+        safe |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
+    return {**safe, "GIT_DIR": folder}

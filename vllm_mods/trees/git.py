@@ -1,13 +1,13 @@
 """``git:REPO@REV``: a revision, read from the object store of a local repository; its history.
 
-Nothing is checked out. The one place that imports GitPython.
+Nothing is checked out. The one place that imports GitPython, and for one job: a process of git that hands out blobs.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,7 +16,9 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import from_describe, is_final, sort_key
 from vllm_mods.formats import tree_names
+from vllm_mods.trees import git_process
 from vllm_mods.trees.folder import read_in_workspace
+from vllm_mods.trees.git_process import GitOutcome, GitSettings
 
 try:
     import git
@@ -27,41 +29,11 @@ except ImportError as error:  # GitPython raises it when there is no git program
         hint="apt-get install git",
     ) from error
 
-_REGULAR = frozenset({b"100644", b"100755", b"100664"})
+REGULAR = frozenset({b"100644", b"100755", b"100664"})
+"""The modes of plain files."""
 # What GitHub writes: "(#12345)" behind the subject of a squashed one, "Merge pull request #12345".
 _PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)\b", re.ASCII)
 _RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
-
-
-def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment in which no setting of a repository has git run a program.
-
-    A clone may lack objects, which git then fetches, by the transport and with the programs that the
-    clone's own ``config`` names. What is left are servers, asked with the user's own programs.
-    """
-    settings = {
-        "core.alternateRefsCommand": "true",
-        "core.fsmonitor": "false",
-        "core.hooksPath": os.devnull,
-        "core.splitIndex": "false",  # a scratch index lays no file beside the repository's own
-        "credential.helper": "",  # clears the list, the user's own too
-        "gc.auto": "0",
-        "maintenance.auto": "false",
-    }
-    numbered = [
-        (f"GIT_CONFIG_{part}_{number}", text)
-        for number, pair in enumerate(settings.items())
-        for part, text in zip(("KEY", "VALUE"), pair, strict=True)
-    ]
-    return {
-        **dict(numbered),
-        "GIT_CONFIG_COUNT": str(len(settings)),
-        "GIT_ALLOW_PROTOCOL": "http:https:ssh",
-        "GIT_ASKPASS": "",
-        "GIT_LITERAL_PATHSPECS": "1",
-        "GIT_SSH_COMMAND": environ.get("GIT_SSH_COMMAND") or environ.get("GIT_SSH") or "ssh",
-        "GIT_TERMINAL_PROMPT": "0",
-    }
 
 
 class GitTree(Tree):
@@ -82,7 +54,7 @@ class GitTree(Tree):
         self.workspace = workspace
         self.commit = commit
         self._repository = repository
-        self._files = listed(repository.repo, commit, spec)
+        self._files = repository.entries(commit)
         self._named = version
         if "vllm/__init__.py" not in self._files:
             raise UsageError(
@@ -95,12 +67,9 @@ class GitTree(Tree):
         """What it was named, or the nearest tag's version, a development version after it; ``None`` without tags."""
         if self._named:
             return self._named
-        try:
-            words = ("--tags", "--long", "--match", "v*", self.commit)
-            tags = self._repository.repo.git.describe(*words)
-        except GitCommandError:
-            return None  # No tag can be reached, as in a shallow clone.
-        return from_describe(tags)
+        tag = self._repository.run("describe", "--tags", "--long", "--match", "v*", self.commit)
+        # It fails where no tag can be reached, as in a shallow clone.
+        return None if tag.why else from_describe(tag.text)
 
     @cached_property
     def identity(self) -> str:
@@ -116,7 +85,7 @@ class GitTree(Tree):
         if entry is None:
             return None
         mode, blob = entry
-        if mode not in _REGULAR:
+        if mode not in REGULAR:
             what = "a symbolic link" if mode == b"120000" else "a submodule"
             raise TreeError(f"{self.spec}: {path} is {what}", hint=f"git show {self.commit}:{path}")
         return self._repository.blob(blob, f"{self.spec}: {path}")
@@ -127,7 +96,7 @@ class GitTree(Tree):
         return (
             path
             for path, (mode, _) in self._files.items()
-            if mode in _REGULAR and path.startswith(prefix)
+            if mode in REGULAR and path.startswith(prefix)
         )
 
     def is_released(self, path: str, data: bytes) -> bool | None:
@@ -160,10 +129,13 @@ def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
             f"{spec}: a range of revisions is REV1..REV2", hint="git:REPO@v0.19.0..v0.21.0"
         )
     repository = Repository(folder, spec)
+    names = repository.output(
+        "cannot list tags", "for-each-ref", "--format=%(refname:strip=2)", "refs/tags"
+    )
     tags = {
-        tag.name: number
-        for tag in repository.repo.tags
-        if (number := from_describe(f"{tag.name}-0-g0")) is not None
+        tag: number
+        for tag in os.fsdecode(names).splitlines()
+        if (number := from_describe(f"{tag}-0-g0")) is not None
     }
     if first in tags and last in tags:
         low, high = sort_key(tags[first]), sort_key(tags[last])
@@ -175,7 +147,8 @@ def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
             found = [name for name in found if name in {first, last} or is_final(tags[name])]
     else:
         span = f"{repository.commit(first)}..{repository.commit(last)}"
-        found = repository.repo.git.rev_list("--first-parent", "--reverse", span).split()
+        words = ("--first-parent", "--reverse", span)
+        found = repository.output("cannot walk the history", "rev-list", *words).decode().split()
     if not found or len(found) > limits.REVISIONS:
         many = f"{len(found)} commits, and {int(limits.REVISIONS)} are the most"
         what = many if found else "no revision"
@@ -200,39 +173,6 @@ def _split(name: str, spec: str) -> tuple[str, str]:
         )
     folder = name[: places[-1]] if places else name
     raise UsageError(f"{spec}: {folder}: no such folder", hint="git:REPO@REV, REPO a local folder")
-
-
-def _output(repository: git.Repo, what: str, command: str, *words: str) -> bytes:
-    """Return what a command of git writes; ``what`` is said where it fails. Raises ``TreeError``."""
-    run = getattr(repository.git, command)
-    try:
-        out: bytes = run(*words, stdout_as_string=False, strip_newline_in_stdout=False)
-    except GitCommandError as error:
-        hint = f"git -C {repository.working_dir} fsck"
-        raise TreeError(f"{what}: {said(error)}", hint=hint) from error
-    return out
-
-
-def listed(
-    repository: git.Repo, commit: str, spec: str, *paths: str
-) -> dict[str, tuple[bytes, str]]:
-    """Return the mode and the blob of every entry of a commit, or of some. Raises ``TreeError``."""
-    words = ("-r", "-z", "--full-tree", commit, "--", *paths)
-    listing = _output(repository, f"{spec}: cannot list the commit", "ls_tree", *words)
-    files: dict[str, tuple[bytes, str]] = {}
-    for row in listing.split(b"\0"):
-        head, tab, path = row.partition(b"\t")
-        if tab:
-            mode, _, blob = head.split(b" ")
-            files[os.fsdecode(path)] = (mode, blob.decode())
-    return files
-
-
-def said(error: Exception) -> str:
-    """Return git's own words."""
-    if isinstance(error, GitCommandError):
-        return str(error.stderr).strip().removeprefix("stderr: ").strip("'").strip()
-    return str(error)
 
 
 class Commit(NamedTuple):
@@ -260,51 +200,97 @@ class Commit(NamedTuple):
         return f"{self.sha[:12]}: {subject.replace('`', chr(39))}"
 
 
-class Repository:
-    """A local repository, opened once to read many of its commits; each blob is read once."""
+class GitObject(NamedTuple):
+    """An object of a repository: ``kind`` is ``blob``, ``tree`` or ``commit``; of its bytes there are ``size``."""
 
-    def __init__(self, folder: str, spec: str = "") -> None:
+    kind: str
+    size: int
+    content: limits.Sizable
+
+
+class Repository:
+    """A local repository, opened once to read many of its commits; each blob is read once.
+
+    ``git_dir`` names the part with its objects, where that is not looked for in ``folder``.
+    """
+
+    def __init__(self, folder: str, spec: str = "", *, git_dir: str | None = None) -> None:
         """Open it. Raises ``UsageError`` if there is none."""
         self.folder = os.path.expanduser(folder)
         self.spec = spec or f"git:{self.folder}"
         self._blobs: dict[str, bytes] = {}
+        self._environ = git_process.environment(GitSettings.USERS, os.environ)
+        if git_dir is not None:
+            self._environ |= {"GIT_DIR": git_dir, "GIT_WORK_TREE": self.folder}
         try:
-            self.repo = git.Repo(self.folder)
+            # A commit's files are thousands: for these GitPython keeps one `git cat-file --batch` running.
+            self._objects = git.Repo(self.folder)
         except (InvalidGitRepositoryError, NoSuchPathError) as error:
             raise UsageError(
                 f"{self.spec}: {self.folder} is not a git repository",
                 hint=f"git -C {self.folder} status",
             ) from error
-        self.repo.git.update_environment(**safe_environment(os.environ))
+        self.git_dir = git_dir or str(self._objects.git_dir)
+        self._objects.git.update_environment(**{**self._environ, "GIT_DIR": self.git_dir})
+
+    def run(self, *words: str, given: bytes = b"", index: str | None = None) -> GitOutcome:
+        """Run git in it; ``index`` is a file to be used in place of its own."""
+        environ = self._environ if index is None else {**self._environ, "GIT_INDEX_FILE": index}
+        return git_process.run(self.folder, words, environ, given=given)
+
+    def output(self, what: str, *words: str) -> bytes:
+        """Return what a command of git prints; ``what`` is said where it fails. Raises ``TreeError``."""
+        done = self.run(*words)
+        if done.why:
+            raise TreeError(f"{self.spec}: {what}: {done.why}", hint=f"git -C {self.folder} fsck")
+        return done.out
 
     def commit(self, revision: str) -> str:
         """Return the id of the commit that a revision names. Raises ``UsageError`` for none."""
-        try:
-            # --end-of-options: a revision that starts with a dash is no option.
-            commit: str = self.repo.git.rev_parse(
-                "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
-            )
-        except GitCommandError as error:
-            why = said(error) or f"{self.repo.working_dir} has no revision {revision}"
+        # --end-of-options: a revision that starts with a dash is no option.
+        words = ("--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        done = self.run("rev-parse", *words)
+        if done.why:
+            silent = done.why.startswith("exit code")
+            why = f"{self.folder} has no revision {revision}" if silent else done.why
             what = f"origin {revision}" if re.fullmatch(r"[0-9a-f]{7,40}", revision) else "--tags"
-            hint = f"git -C {self.repo.working_dir} fetch {what}"
-            raise UsageError(f"{self.spec}: {why}", hint=hint) from error
-        return commit
+            raise UsageError(f"{self.spec}: {why}", hint=f"git -C {self.folder} fetch {what}")
+        return done.text
 
     def tree(self, commit: str) -> GitTree:
         """Return the files of a commit. Raises ``UsageError`` if vLLM is not among them."""
         return GitTree(self, commit, f"{self.spec}@{commit}")
 
+    def entries(self, commit: str, *paths: str) -> dict[str, tuple[bytes, str]]:
+        """Return the mode and the blob of every entry of a commit, or of some. Raises ``TreeError``."""
+        words = ("-r", "-z", "--full-tree", commit, "--", *paths)
+        listing = self.output("cannot list the commit", "ls-tree", *words)
+        entries: dict[str, tuple[bytes, str]] = {}
+        for row in listing.split(b"\0"):
+            head, tab, path = row.partition(b"\t")
+            if tab:
+                mode, _, blob = head.split(b" ")
+                entries[os.fsdecode(path)] = (mode, blob.decode())
+        return entries
+
+    def object(self, name: str) -> GitObject:
+        """Open an object by its id. Raises ``LookupError`` where git has none."""
+        try:
+            found = self._objects.odb.stream(bytes.fromhex(name))
+        except ValueError as error:  # GitPython's word for an object that git has not got
+            raise LookupError(str(error)) from error
+        return GitObject(found.type.decode(), found.size, found)
+
     def blob(self, blob: str, what: str) -> bytes:
         """Return the bytes of a blob, ``what`` it is being said where they cannot be read: ``TreeError``."""
         if blob not in self._blobs:
             try:
-                stream = self.repo.odb.stream(bytes.fromhex(blob))
-                self._blobs[blob] = limits.bounded(stream, limits.UNPACKED_FILE, what)
-            except (GitCommandError, ValueError, OSError) as error:
-                raise TreeError(
-                    f"cannot read {what}: {said(error)}", hint=f"git -C {self.repo.git_dir} fsck"
-                ) from error
+                self._blobs[blob] = limits.bounded(
+                    self.object(blob).content, limits.UNPACKED_FILE, what
+                )
+            except (GitCommandError, LookupError, OSError) as error:
+                hint = f"git -C {self.git_dir} fsck"
+                raise TreeError(f"cannot read {what}: {error}", hint=hint) from error
         return self._blobs[blob]
 
     def read(self, commit: str, path: str) -> bytes | None:
@@ -312,8 +298,8 @@ class Repository:
 
         Raises ``TreeError`` for one that cannot be read.
         """
-        entry = listed(self.repo, commit, self.spec, path).get(path)
-        if entry is None or entry[0] not in _REGULAR:
+        entry = self.entries(commit, path).get(path)
+        if entry is None or entry[0] not in REGULAR:
             return None
         return self.blob(entry[1], f"{self.spec}@{commit}: {path}")
 
@@ -324,8 +310,8 @@ class Repository:
         words = ("-r", "-z", "-M", "-l4000", "--diff-filter=R", "--name-status")
         safe = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
         ends = (commit.parents[0], commit.sha)
-        what = f"{self.spec}: cannot tell renames"
-        parts = _output(self.repo, what, "diff_tree", *words, *safe, *ends).split(b"\0")
+        listing = self.output("cannot tell renames", "diff-tree", *words, *safe, *ends)
+        parts = listing.split(b"\0")
         pairs = zip(parts[1::3], parts[2::3], strict=False)
         return {os.fsdecode(old): os.fsdecode(new) for old, new in pairs}
 
@@ -336,9 +322,9 @@ class Repository:
         """
         words = ("--first-parent", "--reverse", "--no-renames", "--no-show-signature")
         form = ("--name-only", "-z", "--format=%x01%H%x00%P%x00%cI%x00%s")
-        what = f"{self.spec}: cannot walk the history"
         span = f"{since}..{until}"
-        return tuple(_commits(_output(self.repo, what, "log", *words, *form, span, "--")))
+        log = self.output("cannot walk the history", "log", *words, *form, span, "--")
+        return tuple(_commits(log))
 
 
 def _commits(log: bytes) -> Iterator[Commit]:

@@ -1,4 +1,7 @@
-"""A process of git, bounded in time and in what it writes, whatever a server sends."""
+"""The one way to run git: in limits of time and output, in a clean environment, and without a question to anybody.
+
+No program runs that a repository names: no hook, no monitor, no credential helper of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,97 @@ import resource
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping
-from pathlib import Path
+from enum import Enum
+from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.limits import Limit
+
+
+class GitSettings(Enum):
+    """Whose configuration holds beside the repository's own."""
+
+    NOBODYS = "nobody's"
+    """Neither the machine's nor the user's; https is the only transport."""
+    USERS = "the user's"
+
+
+class GitOutcome(NamedTuple):
+    """How git ended: its exit code, what it printed, and why it failed, ``""`` if it did not."""
+
+    code: int
+    out: bytes
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        """What it printed, without white space around it."""
+        return self.out.decode("utf-8", "surrogateescape").strip()
+
+
+_OF_A_REPOSITORY = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"),
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_SHALLOW_FILE"),
+    *("GIT_CONFIG", "GIT_CONFIG_PARAMETERS", "GIT_GRAFT_FILE", "GIT_REPLACE_REF_BASE"),
+    *("GIT_EXTERNAL_DIFF", "GIT_QUARANTINE_PATH"),
+)
+"""What a hook that runs this has in its environment of its own repository."""
+_NOBODYS_OWN = ("GIT_EXEC_PATH", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH")
+_SAFE = {
+    "core.alternateRefsCommand": "true",
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.splitIndex": "false",  # a scratch index lays no file beside the repository's own
+    "fetch.writeCommitGraph": "false",
+    "gc.auto": "0",
+    "http.lowSpeedLimit": "1",
+    "maintenance.auto": "false",
+}
+
+
+def environment(
+    settings: GitSettings,
+    environ: Mapping[str, str],
+    *,
+    logins: bool = False,
+    transports: str = "http:https:ssh",
+) -> dict[str, str]:
+    """Return the environment for git, made from ``environ``.
+
+    A clone may lack objects, which git then fetches from where the clone's own ``config`` says: by one of the
+    ``transports`` only. Credential helpers are asked with ``logins`` alone, since that ``config`` can name some.
+    """
+    alone = settings is GitSettings.NOBODYS
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith("GIT_")
+        or name in _NOBODYS_OWN
+        or not (alone or name in _OF_A_REPOSITORY)
+    }
+    first = int(kept.get("GIT_CONFIG_COUNT") or 0)
+    pairs = [*_SAFE.items(), ("http.lowSpeedTime", str(int(limits.SILENT_SECONDS)))]
+    if not logins:
+        pairs.append(("credential.helper", ""))
+    for number, (key, value) in enumerate(pairs, first):
+        kept |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    kept |= {
+        "GIT_CONFIG_COUNT": str(first + len(pairs)),
+        "GIT_ALLOW_PROTOCOL": "https" if alone else transports,
+        "GIT_LITERAL_PATHSPECS": "1",
+        "LANGUAGE": "C",
+        "LC_ALL": "C",
+    }
+    if alone:
+        kept |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    if not logins:
+        # by a variable, so that a repository's `core.sshCommand` does not count
+        ssh = kept.get("GIT_SSH_COMMAND") or kept.get("GIT_SSH") or "ssh"
+        kept |= {"GIT_ASKPASS": "", "GIT_SSH_COMMAND": ssh}
+        kept |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
+    return kept
 
 
 def run(
@@ -20,47 +109,67 @@ def run(
     words: tuple[str, ...],
     environ: Mapping[str, str],
     *,
-    most: Limit,
-    seconds: Limit,
-    alone: bool = True,
-) -> tuple[bytes, str]:
-    """Return what git printed in a folder, and why it failed, ``""`` if it did not.
+    given: bytes = b"",
+    largest: Limit = limits.CLONE,
+    terminal: bool = False,
+) -> GitOutcome:
+    """Run git in a folder, with ``given`` on its standard input; ``environ`` is what ``environment`` returns.
 
-    ``most`` bounds each file, so also each pack; ``alone`` starts it where it can ask nobody.
+    ``largest`` bounds each file that it writes, so also a pack. With ``terminal`` it may ask the user there.
     """
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]  # which nobody but root may raise
-    bound = int(most) if hard == resource.RLIM_INFINITY else min(int(most), hard)
+    bound = int(largest) if hard == resource.RLIM_INFINITY else min(int(largest), hard)
     try:
-        with tempfile.TemporaryFile(dir=folder) as out, tempfile.TemporaryFile(dir=folder) as err:
+        with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as errors:
+            source.write(given)
+            source.seek(0)
             process = subprocess.Popen(
                 ["git", *words],
                 cwd=folder,
-                env={**environ, "LC_ALL": "C", "LANGUAGE": "C"},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=alone,
+                env=environ,
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=not terminal,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound)),  # noqa: PLW1509  (it sets a limit, and nothing else)
             )
-            try:
-                code = process.wait(float(seconds))
-            except subprocess.TimeoutExpired:
-                return b"", f"it was not done within {seconds}"
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL) if alone else process.kill()
-                process.wait()
-            out.seek(0)
-            err.seek(0)
-            if code == 0:
-                printed = out.read(limits.PAGE + 1)
-                if len(printed) > limits.PAGE:
-                    return b"", f"it prints more than {limits.PAGE}"
-                return printed, ""
-            files = (one for one in Path(folder).rglob("*") if one.is_file())
-            if code == -signal.SIGXFSZ or any(one.stat().st_size >= bound for one in files):
-                return b"", f"it sends more than {most}, the most of {most.what}"
-            said = err.read(limits.SCRIPT).decode("utf-8", "replace").strip()
-            return b"", said or f"exit code {code}"
+            out, fault = _read(process, terminal=terminal)
+            if fault:
+                return GitOutcome(process.returncode, b"", fault)
+            if process.returncode == 0:
+                return GitOutcome(0, out)
+            errors.seek(0)
+            why = errors.read(limits.SCRIPT).decode("utf-8", "replace").strip()
+            if process.returncode == -signal.SIGXFSZ or f"signal {signal.SIGXFSZ:d}" in why:
+                why = f"it sends more than {largest}, the most of {largest.what}"
+            return GitOutcome(process.returncode, out, why or f"exit code {process.returncode}")
     except OSError as error:  # no git, or no place for what it says
-        return b"", str(error)
+        return GitOutcome(-1, b"", str(error))
+
+
+def _read(process: subprocess.Popen[bytes], *, terminal: bool) -> tuple[bytes, str]:
+    """Return what a process prints until it ends, and the limit that it went past; it is ended then."""
+    late = threading.Event()
+
+    def end() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill() if terminal else os.killpg(process.pid, signal.SIGKILL)
+
+    def end_late() -> None:
+        late.set()
+        end()
+
+    timer = threading.Timer(float(limits.CLONE_SECONDS), end_late)
+    timer.start()
+    try:
+        assert process.stdout is not None  # noqa: S101  (it is a pipe)
+        with process.stdout:
+            out = process.stdout.read(limits.GIT_OUTPUT + 1)
+            if len(out) > limits.GIT_OUTPUT:
+                return b"", f"it prints more than {limits.GIT_OUTPUT}"
+        process.wait()
+    finally:
+        timer.cancel()
+        end()
+        process.wait()
+    return out, f"it was not done within {limits.CLONE_SECONDS}" if late.is_set() else ""
