@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lone_project
 import pytest
@@ -23,9 +23,12 @@ from vllm_mods.diagnosis import bug
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.sharing import kept
+from vllm_mods.trees import git_process
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from vllm_mods.trees.git_process import GitOutcome
 
     Call = Callable[..., tuple[int, str]]
 
@@ -310,6 +313,28 @@ def test_nobody_is_asked_where_nobody_is(call: Call, tmp_path: Path, alice: Path
         code, said = call("add", f"git+{host.url}/alice@v1", "--name", "x")
     assert code == 1
     assert "terminal prompts disabled" in said
+
+
+@pytest.mark.usefixtures("alice")
+def test_a_ref_with_a_tab_in_its_name_is_no_bug(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = git_process.run
+
+    def answer(
+        folder: str, words: tuple[str, ...], environ: Mapping[str, str], **rest: Any
+    ) -> GitOutcome:
+        done = whole(folder, words, environ, **rest)
+        if words[0] != "ls-remote":
+            return done
+        return done._replace(out=b"%040d\trefs/heads/a\t/refs/tags/v1\n" % 1)
+
+    monkeypatch.setattr(git_process, "run", answer)
+    code, said = call("add", "git+../alice@v1")
+    assert code == 0, said
+    code, said = call("add", "git+../alice@v2", "--name", "x")
+    assert code == 2
+    assert "has no tag, branch or commit v2" in said
 
 
 def test_a_lock_that_was_edited(
