@@ -46,7 +46,10 @@ class Shelf(Workshop):
         named = [SimpleNamespace(version=version, yanked=None) for version in by_version]
         none = SimpleNamespace(files=tuple)
         self.releases: Any = SimpleNamespace(
-            files=lambda: named, open=by_version.__getitem__, of=lambda _name: none
+            files=lambda: named,
+            versions=lambda: set(by_version),
+            open=by_version.__getitem__,
+            of=lambda _name: none,
         )
 
     def open(self, spec: str) -> Any:
