@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Verdict
 from vllm_mods.report.text import MEANING
-from vllm_mods.report.words import NEXT, PAGES, does, findings
+from vllm_mods.report.words import NEXT, code_groups, does, findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,40 +51,26 @@ def test_of_another_word_the_nearest_is_named(call: Call) -> None:
     assert "hint: vllm-mods explain conflict" in answer.err
 
 
-@pytest.mark.parametrize(
-    ("code", "page", "said"),
-    [
-        ("fit-call", "fit.md", "Do the arguments of a call bind"),
-        (
-            "flag-unknown",
-            "serve-check.md",
-            "`flag-unknown`, `flag-ambiguous`: no flag has this name",
-        ),
-        ("fail-open", "making.md", "… || true`"),
-        ("license-unstated", "making.md", "else no SPDX expression"),
-        ("stale-lock", "matrix-answers.md", "`mod.lock` is missing"),
-        ("no-vllm", "doctor.md", "`vllm/__init__.py` is empty"),
-    ],
-)
-def test_the_code_of_a_finding_has_the_row_of_its_page(
-    call: Call, code: str, page: str, said: str
-) -> None:
-    answer = call("explain", code)
-    assert answer.code == 0
-    first, last = answer.out.splitlines()
-    assert first.startswith(f"{code} (finding of ")
-    assert said in first
-    assert last == f"  docs/{page}"
+@pytest.mark.parametrize("code", FindingCode)
+def test_the_code_of_a_finding_is_explained(code: FindingCode) -> None:
+    ((entry, group),) = [
+        (entry, group)
+        for entry in findings()
+        for group in code_groups().values()
+        if entry.word == code and code in group.codes
+    ]
+    assert entry.meaning == group.codes[code]
+    assert entry.kind == f"finding of {group.commands}"
+    assert (ROOT / entry.follows).is_file()
 
 
-def test_every_page_has_a_table_of_codes_and_the_package_brings_it() -> None:
-    found = list(findings())
-    assert {one.follows for one in found} == {f"docs/{page}" for page in PAGES.values()}
-    brought = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    brought = brought["targets"]["wheel"]["force-include"]
-    assert {
-        one.follows: f"vllm_mods/_data/{one.follows}" for one in found
-    }.items() <= brought.items()
+def test_a_code_is_printed_with_its_page_and_its_next_step(call: Call) -> None:
+    assert call("explain", "fail-open").out == (
+        "fail-open (finding of lint): `… || true`, `… || echo …`: what failed counts as success.\n"
+        "  docs/making.md\n"
+    )
+    assert call("explain", "stale-lock").err == "\nhint: vllm-mods matrix MOD --update-lock\n"
+    assert call("explain", "offset").err == ""
 
 
 def test_a_word_that_is_a_verdict_too_is_explained_as_one(call: Call) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+from pathlib import Path
 
 import pytest
 import reference
@@ -11,11 +12,16 @@ from doc_pages import ROOT, pages
 from reference import commands, keys, messages, words
 from reference.markdown import code, plain, table
 
+import vllm_mods
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Verdict
 from vllm_mods.cli import COMMANDS
 from vllm_mods.cli.examples import EXAMPLES
 from vllm_mods.formats import manifest, pairing
 from vllm_mods.report.text import MEANING
+from vllm_mods.report.words import code_groups
+
+PACKAGE = Path(vllm_mods.__file__).parent
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -134,25 +140,32 @@ def test_the_variables_that_matter_are_explained() -> None:
     assert not set(missing) - elsewhere
 
 
-@pytest.mark.slow
-def test_the_codes_in_the_pages_are_codes() -> None:
-    made = {one.code for one in messages.findings()}
-    assert {
-        "fit-call",
-        "flag-unknown",
-        "fail-open",
-        "changed-since",
-        "needless",
-        "clash",
-        "kept",
-    } <= made
-    for page in ("fit.md", "serve-check.md", "making.md", "matrix-answers.md"):
-        tables = re.findall(r"^\| (`[a-z][^|]*) \|", _text(page), re.MULTILINE)
-        listed = {code for cell in tables for code in re.findall(r"`([a-z]+-[a-z-]+)`", cell)}
-        assert listed
-        assert not {code for code in listed - made if not code.startswith(("same-", "order-"))}, (
-            page
-        )
+def test_every_code_in_the_source_is_one_of_the_enumeration_and_the_other_way_round() -> None:
+    known = set(FindingCode)
+    assert {finding.code for finding in messages.findings()} <= known
+    source = "".join(
+        path.read_text() for path in PACKAGE.rglob("*.py") if path.name != "finding_codes.py"
+    )
+    stated = {code for code in known if f'"{code}"' in source or f".{code.name}" in source}
+    made = {f"mod-{verdict}" for verdict in ("missing", "partial", "unreadable")}
+    assert known - stated - made == set()
+
+
+def test_every_code_has_a_meaning_and_a_next_step_that_is_a_command() -> None:
+    groups = code_groups()
+    codes = [code for group in groups.values() for code in group.codes]
+    assert sorted(codes) == sorted(FindingCode)
+    for name, group in groups.items():
+        assert set(group.next) <= set(group.codes), name
+        for step in (group.next_step, *group.next.values()):
+            assert set(re.findall(r"vllm-mods ([a-z-]+)", step)) <= set(COMMANDS), step
+
+
+def test_the_pages_with_a_table_of_codes_are_those_that_the_codes_name() -> None:
+    pages_named = {group.page.removeprefix("docs/") for group in code_groups().values()}
+    for page in pages_named:
+        mark = "codes" if page.startswith("reference/") else f"codes-{page.removesuffix('.md')}"
+        assert f"<!-- generate: {mark} -->" in _text(page)
 
 
 @pytest.mark.slow

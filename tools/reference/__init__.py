@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reference import commands, keys, library, messages, words
@@ -21,6 +22,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": messages.errors,
     "library": library.library,
 }
+# The table of each page that has one of its own.
+for _page in ("fit", "serve-check", "making", "matrix-answers", "doctor", "templates"):
+    PARTS[f"codes-{_page}"] = partial(messages.codes_on, f"{_page}.md")
 MARK = re.compile(r"^<!-- generate: ([\w-]+) -->$", re.MULTILINE)
 
 

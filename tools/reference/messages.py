@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import vllm_mods
 from reference.markdown import code, plain, table
 from vllm_mods.base import errors as error_classes
+from vllm_mods.report.words import code_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,18 +45,6 @@ _NEAR = 2  # lines
 _CODE = re.compile("[a-z]+(-[a-z]+)*")
 # Of the same names, and made of keys or of what went wrong with a process: no findings.
 _NO_FINDINGS = {"matrices/work.py", "matrices/cluster.py"}
-_GROUPS = (
-    ("Placing, planning, fitting", "check, apply, matrix, bisect", ("planning/", "placing/", "fit/", "matrices/explain", "matrices/upstream")),
-    ("Ranges and locks", "matrix --strict", ("matrices/",)),
-    ("What was applied", "verify, status", ("site/", "integrity", "api/", "formats/receipt_diff")),
-    ("Installations and trees", "doctor", ("diagnosis/",)),
-    ("Images", "image inspect, image verify", ("building/", "images/")),
-    ("Porting", "port", ("porting/",)),
-    ("Serve commands", "serve-check", ("serving/",)),
-    ("Scripts of mods", "lint", ("linting/",)),
-    ("Recipes", "import", ("recipes/", "making/")),
-    ("Others", "", ("",)),
-)  # fmt: skip
 
 
 class Said(NamedTuple):
@@ -78,28 +67,36 @@ def sources() -> tuple[tuple[str, ast.Module], ...]:
 
 
 def codes() -> str:
-    """Return the codes of findings, grouped by what finds them."""
-    left = findings()
+    """Return the codes of findings, grouped by what finds them, with the messages that have each."""
+    messages: dict[str, dict[str, None]] = {}
+    for finding in findings():
+        messages.setdefault(finding.code, {})[finding.message] = None
     parts = []
-    for title, where, prefixes in _GROUPS:
-        mine = [one for one in left if one.place.startswith(prefixes)]
-        left = [one for one in left if one not in mine]
-        rows: dict[str, list[str]] = {}
-        for one in mine:
-            shown = rows.setdefault(one.code, [])
-            if one.message and one.message not in shown:
-                shown.append(one.message)
-        if rows:
-            asked = f" ({', '.join(map(code, where.split(', ')))})" if where else ""
-            body = table(
-                ("code", "message"),
-                (
-                    (code(key), "<br>".join(map(plain, shown)))
-                    for key, shown in sorted(rows.items())
-                ),
+    for group in code_groups().values():
+        rows = (
+            (
+                code(name),
+                _cell(meaning),
+                plain(group.next.get(name, group.next_step)),
+                "<br>".join(map(plain, filter(None, messages.get(name, ())))),
             )
-            parts.append(f"### {title}{asked}\n\n{body}")
+            for name, meaning in sorted(group.codes.items())
+        )
+        commands = ", ".join(map(code, group.commands.split(", ")))
+        body = table(("code", "meaning", "next", "messages"), rows)
+        parts.append(f"### {group.title} ({commands})\n\n{body}")
     return "\n\n".join(parts)
+
+
+def codes_on(page: str) -> str:
+    """Return the codes of the groups that have a table on a page."""
+    groups = [group for group in code_groups().values() if group.page == f"docs/{page}"]
+    rows = [(code(name), _cell(text)) for one in groups for name, text in one.codes.items()]
+    return table(("code", groups[0].head), rows)
+
+
+def _cell(meaning: str) -> str:
+    return meaning.replace("|", r"\|")
 
 
 @functools.cache

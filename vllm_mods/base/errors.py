@@ -18,6 +18,15 @@ EXIT_REFUSED = 3
 EXIT_NOT_RESTORED = 4
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
+EXIT_MEANINGS = {
+    EXIT_OK: "done",
+    EXIT_NO: "the answer is no",
+    EXIT_USAGE: "usage or a bad manifest",
+    EXIT_REFUSED: "refused or rolled back, the tree is as it was",
+    EXIT_NOT_RESTORED: "the tree was changed and could not be restored",
+    EXIT_BUG: "a bug",
+    EXIT_INTERRUPTED: "interrupted",
+}
 
 
 def listed(problems: Sequence[str]) -> str:

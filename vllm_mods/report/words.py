@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base import errors
 from vllm_mods.base.model import Verdict
-from vllm_mods.library.mod_folder import data_root
 from vllm_mods.report.text import MEANING
 
 _PORT = "vllm-mods port MOD --to TREE --library DIR"
@@ -27,18 +26,6 @@ NEXT = {
     Verdict.UNSUPPORTED: f"vllm-mods matrix MOD for what it is meant for; {_PORT}",
     Verdict.UNREADABLE: "vllm-mods doctor --target TREE",
 }
-
-PAGES = {
-    "check": "fit.md",
-    "serve-check": "serve-check.md",
-    "lint": "making.md",
-    "matrix": "matrix-answers.md",
-    "doctor": "doctor.md",
-}
-"""The pages of the docs with a table of the codes that a command finds; the package brings them."""
-_TABLE = re.compile(r"^\| code \|.*\n\| --- \|.*\n((?:\|.*\n)+)", re.MULTILINE)
-_ROW = re.compile(r"^\| (`[^|]*`) \| (.*) \|$", re.MULTILINE)
-_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
 class Explained(NamedTuple):
@@ -58,32 +45,49 @@ def does(verdict: Verdict) -> str:
     return "changes nothing, exit code 0" if verdict.ok else "refuses, exit code 3"
 
 
-def known(exit_codes: dict[str, str]) -> Iterator[Explained]:
-    """Yield every verdict, exit code (with its meaning) and kind of error."""
+def endings() -> Iterator[Explained]:
+    """Yield every verdict, exit code and kind of error."""
     for verdict in Verdict:
         follows = f"`apply` {does(verdict)}; `check` exits with {0 if verdict.ok else 1}"
         yield Explained(verdict.value, "verdict", MEANING[verdict], follows, NEXT[verdict])
-    for number, meaning in exit_codes.items():
-        kinds = [name for name, kind in _errors().items() if str(kind.exit_code) == number]
+    for number, meaning in errors.EXIT_MEANINGS.items():
+        kinds = [name for name, kind in _errors().items() if kind.exit_code == number]
         follows = f"errors: {', '.join(kinds)}" if kinds else ""
-        yield Explained(number, "exit code", meaning, follows)
+        yield Explained(str(number), "exit code", meaning, follows)
     for name, kind in _errors().items():
-        said = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
-        yield Explained(name, "error", " ".join(said.split()), f"exit code {kind.exit_code}")
+        about = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
+        yield Explained(name, "error", " ".join(about.split()), f"exit code {kind.exit_code}")
+
+
+class CodeGroup(NamedTuple):
+    """The codes that the same ``commands`` print, each with its meaning and its next step, and the docs' ``page`` of them.
+
+    ``head`` stands above their meanings.
+    """
+
+    title: str
+    commands: str
+    page: str
+    codes: Mapping[str, str]
+    next_step: str
+    next: Mapping[str, str] = {}
+    head: str = "means"
+
+
+def code_groups() -> dict[str, CodeGroup]:
+    """Return the codes of findings, by groups."""
+    with open(os.path.join(os.path.dirname(__file__), "finding_codes.toml"), "rb") as file:
+        return {name: CodeGroup(**group) for name, group in tomllib.load(file).items()}
 
 
 def findings() -> Iterator[Explained]:
-    """Yield the codes of findings as the docs' tables have them. Raises ``OSError`` where the docs are missing."""
-    for command, page in PAGES.items():
-        with open(os.path.join(data_root(), "docs", page), encoding="utf-8") as file:
-            text = file.read()
-        for names, said in (row for table in _TABLE.findall(text) for row in _ROW.findall(table)):
-            meaning = _LINK.sub(r"\1", said.replace("\\|", "|"))
-            together = f"{names}: " if "," in names else ""
-            for code in re.findall(r"`([^`]+)`", names):
-                yield Explained(
-                    code, f"finding of {command}", f"{together}{meaning}", f"docs/{page}"
-                )
+    """Yield the code of every finding."""
+    for group in code_groups().values():
+        for code, meaning in group.codes.items():
+            next_step = group.next.get(code, group.next_step)
+            yield Explained(
+                code, f"finding of {group.commands}", meaning, group.page, next_step or None
+            )
 
 
 def _errors() -> dict[str, type[errors.VllmModsError]]:
