@@ -7,10 +7,8 @@ needs the room of the largest base three times, and everything is removed at the
 that runs this, the sources of vLLM 0.21.0 from the package index, and noise that does not compress.
 
 Compared are, from a lock on: ``vllm-mods build`` (in no cache: nothing of the base is remembered; and
-again), ``docker build`` of a Dockerfile with ``FROM`` and ``RUN vllm-mods apply``, the tool copied in,
-and ``docker build`` of the folder that ``build --output dockerfile:`` writes, without docker's cache.
-``docker load`` of the finished layer alone is what no way to build can do without. In podman and buildah,
-it is the latter folder that they build from.
+again) and, in docker, ``docker build`` of a Dockerfile with ``FROM`` and ``RUN vllm-mods apply``, the tool copied
+in, without docker's cache. ``docker load`` of the finished layer alone is what no way to build can do without.
 """
 
 from __future__ import annotations
@@ -95,34 +93,19 @@ class Noise(io.RawIOBase):
         return os.urandom(size)
 
 
-def contexts(tool: Tool, folder: Path, base: str) -> dict[str, Path]:
-    """Write the folders that an engine builds from."""
-    made = {"FROM + ADD layer.tar": folder / "made"}
-    tool("build", PAIRING, "--base", base, "--output", f"dockerfile:{folder}/made")
-    if not base.startswith("docker:"):
-        return made
+def write_context(folder: Path, base: str) -> Path:
+    """Write the folder that docker builds from, the tool in it."""
     context = folder / "context"
     context.mkdir()
     root = Path(__file__).parent.parent
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "-q",
-            "--target",
-            str(context / "tool"),
-            str(root),
-        ],
-        check=True,
-    )
+    command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(context / "tool")]
+    subprocess.run([*command, str(root)], check=True)
     (context / "Dockerfile").write_text(
         f"FROM {base.removeprefix('docker:')}\nCOPY tool /opt/vllm-mods\n"
         "RUN PYTHONPATH=/opt/vllm-mods SOURCE_DATE_EPOCH=0 python3 -B -m vllm_mods apply "
         f"--pairing {PAIRING} --target /{SITE}\n"
     )
-    return {"FROM + RUN vllm-mods apply": context, **made}
+    return context
 
 
 class Tool:
@@ -157,10 +140,10 @@ def measured(
     """Yield each way to build with its times, all ways in each round."""
     tool = Tool(folder, engine)
     tool("lock", PAIRING, "--base", base)
-    places = contexts(tool, folder, base)
+    context = write_context(folder, base) if engine.tool == "docker" else None
     tag = "localhost/bench:built"
     thin = folder / "thin.tar"
-    tool("build", PAIRING, "--base", base, "--tag", tag, "--output", f"thin:{thin}")
+    tool("build", PAIRING, "--base", base, "--tag", tag, "--afresh", str(thin))
     times: dict[str, list[float]] = {}
 
     def take(name: str, action: Callable[[], None]) -> None:
@@ -172,10 +155,9 @@ def measured(
         ours = partial(tool, "build", PAIRING, "--base", base, "--tag", tag)
         take("vllm-mods build, nothing remembered", ours)
         take("vllm-mods build", ours)
-        if engine.tool == "docker":
+        if context is not None:
             take("docker load of the layer alone", lambda: _load(engine, thin))
-        for name, context in places.items():
-            take(f"{engine.tool} build: {name}", partial(build, engine, tag, context))
+            take("docker build: RUN vllm-mods apply", partial(build, engine, tag, context))
     yield from times.items()
 
 
@@ -184,8 +166,7 @@ def _load(engine: Engine, thin: Path) -> None:
 
 
 def build(engine: Engine, tag: str, context: Path) -> None:
-    how = "--network=none" if engine.tool == "docker" else "--isolation=chroot"
-    engine("build", "-q", "--no-cache", how, "-t", tag, context)
+    engine("build", "-q", "--no-cache", "--network=none", "-t", tag, context)
 
 
 @contextmanager

@@ -316,7 +316,7 @@ def test_the_time_is_that_of_the_lock(
     for epoch in ("5", "7"):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
         places.append(tmp_path / f"{epoch}.tar")
-        call("build", NAME, "--base", call.base, "--output", f"thin:{places[-1]}")
+        call("build", NAME, "--base", call.base, "--afresh", places[-1])
     assert places[0].read_bytes() == places[1].read_bytes()
     assert b'"created":"1970-01-02T00:00:00Z"' in places[0].read_bytes()
     assert "epoch: 86400 → 7" in call("lock", NAME, "--check", "--base", call.base, code=1).out

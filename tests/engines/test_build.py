@@ -193,39 +193,21 @@ def test_the_lock_says_what_moved(engine: Engine, tool: Tool, tmp_path: Path) ->
     assert engine("images", "-q", "small") == ""
 
 
-def test_the_dockerfile_builds_the_same_files(engine: Engine, tool: Tool, tmp_path: Path) -> None:
-    built = tool.json("build", "small")["tag"]
-    folder = tmp_path / "context"
-    tool("build", "small", "--output", f"dockerfile:{folder}")
-    assert sorted(os.listdir(folder)) == ["Dockerfile", "layer.tar"]
-    engine("build", "-q", "-t", "small:dockerfile", "--network=none", folder)
-    assert run(engine, "small:dockerfile", SHOW) == "2"
-    assert _files(engine, "small:dockerfile") == _files(engine, built)
-    refused = tool("build", "small", "--output", f"dockerfile:{folder}", code=3)
-    assert "is there and not empty" in refused.stderr
-
-
-def test_layout_and_archives_are_read_by_others(
+def test_a_layout_is_read_by_others(
     engine: Engine, tool: Tool, buildah: Engine, tmp_path: Path
 ) -> None:
     need("skopeo", "buildah")
     made = tool.json("build", "small", "--output", f"oci:{tmp_path}/layout")
-    tool("build", "small", "--output", f"oci-archive:{tmp_path}/oci.tar")
-    tool("build", "small", "--output", f"docker-archive:{tmp_path}/docker.tar")
     version = made["tag"].rpartition(":")[2]
-    for place in (
-        f"oci:{tmp_path}/layout:{version}",
-        f"oci-archive:{tmp_path}/oci.tar",
-        f"docker-archive:{tmp_path}/docker.tar",
-    ):
+    layout, archive = f"oci:{tmp_path}/layout:{version}", f"oci-archive:{tmp_path}/oci.tar"
+    subprocess.run(["skopeo", "copy", "-q", layout, archive], check=True)  # as the guide has it
+    for place in (layout, archive):
         raw = subprocess.run(
             ["skopeo", "inspect", "--config", "--raw", place], capture_output=True, check=True
         )
         assert f"sha256:{hashlib.sha256(raw.stdout).hexdigest()}" == made["image"]
-    buildah("pull", "-q", f"oci:{tmp_path}/layout:{version}")
+    buildah("pull", "-q", layout)
     assert made["image"] in buildah("images", "--no-trunc", "-q")
-    engine("load", "-q", "-i", f"{tmp_path}/docker.tar")
-    assert engine("inspect", "-f", "{{.Id}}", made["tag"]) == made["image"]
     # From the layout as a base, the same image comes out.
     saved = tmp_path / "saved.tar"
     engine("save", "-o", saved, NAME)
@@ -378,11 +360,11 @@ def test_no_space_leaves_nothing_behind(tool: Tool, tmp_path: Path) -> None:
         pytest.skip("file systems cannot be mounted here")
     try:
         (small / "filler").write_bytes(bytes(1 << 20))
-        for output in ("oci:{}/layout", "oci-archive:{}/x.tar", "dockerfile:{}/x", "thin:{}/x"):
-            refused = tool("build", "small", "--output", output.format(small), code=3)
-            assert "No space left on device; nothing was written" in refused.stderr
-            assert f"hint: df -h {small}" in refused.stderr
-            assert os.listdir(small) == ["filler"]
+        output = f"oci:{small}/layout"
+        refused = tool("build", "small", "--output", output, code=3)
+        assert "No space left on device; nothing was written" in refused.stderr
+        assert f"hint: df -h {small}" in refused.stderr
+        assert os.listdir(small) == ["filler"]
     finally:
         subprocess.run(["umount", str(small)], check=True)
 

@@ -53,7 +53,7 @@ def test_the_new_layer_is_enough_for_a_store_that_has_the_base(
     tool = Tool(library(tmp_path / "library", BASE))
     tool("lock", "small", "--base", f"oci-archive:{base}")
     thin = tmp_path / "thin.tar"
-    made = tool.json("build", "small", "--base", f"oci-archive:{base}", "--output", f"thin:{thin}")
+    made = tool.json("build", "small", "--base", f"oci-archive:{base}", "--afresh", thin)
 
     containerd("image", "import", thin)
 

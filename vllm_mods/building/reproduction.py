@@ -34,7 +34,7 @@ CONDITIONS = (
 
 
 def build_again(arguments: Sequence[str], made: bytes) -> None:
-    """Run ``vllm-mods`` with these arguments and ``--output thin:FILE``; compare with ``made``.
+    """Run ``vllm-mods`` with these arguments and ``--afresh FILE``; compare with ``made``.
 
     Twice, in processes of their own. Raises ``Refused`` if one gives another image, and says where.
     """
@@ -58,7 +58,7 @@ def _built(arguments: Sequence[str], conditions: Conditions, folder: str) -> byt
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "vllm_mods", *arguments, "--output", f"thin:{place}"],
+        [sys.executable, "-P", "-m", "vllm_mods", *arguments, "--afresh", place],
         cwd=folder,
         umask=conditions.umask,
         env={**os.environ, **conditions.environment, "PYTHONPATH": path, "TMPDIR": folder},

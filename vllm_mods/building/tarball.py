@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 _BLOCK = 512
-END = bytes(2 * _BLOCK)
-"""What an archive ends with."""
 _DIGITS = {"mode": 7, "uid": 7, "gid": 7, "size": 11, "mtime": 11}
 """The numbers of a header, in their order, each with its octal digits."""
 
@@ -36,35 +34,15 @@ def write(entries: Iterable[TarEntry]) -> bytes:
 
     Raises ``ValueError`` for a path that an archive must not hold and for one that comes twice.
     """
-    return b"".join((*members(entries), END))
-
-
-def members(entries: Iterable[TarEntry]) -> Iterator[bytes]:
-    """Yield the members of an archive piece by piece, without its end; see ``write``."""
-    seen = set()
+    pieces = []
+    paths = set()
     for entry in entries:
         _check(entry.path)
-        if entry.path in seen:
+        if entry.path in paths:
             raise ValueError(f"{entry.path} is in the archive twice")
-        seen.add(entry.path)
-        yield from _head(entry, len(entry.data or b""))
-        yield _padded(entry.data or b"")
-
-
-def large(entry: TarEntry, size: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield a file whose bytes come in ``pieces`` of ``size`` together; the entry's are not used.
-
-    Raises ``ValueError`` if they are more or fewer.
-    """
-    _check(entry.path)
-    yield from _head(entry, size)
-    done = 0
-    for piece in pieces:
-        done += len(piece)
-        yield piece
-    if done != size:
-        raise ValueError(f"{entry.path}: {done} bytes came of {size}")
-    yield bytes(-size % _BLOCK)
+        paths.add(entry.path)
+        pieces += [*_head(entry, len(entry.data or b"")), _padded(entry.data or b"")]
+    return b"".join((*pieces, bytes(2 * _BLOCK)))
 
 
 def _head(entry: TarEntry, size: int) -> Iterator[bytes]:

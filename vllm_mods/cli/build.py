@@ -12,6 +12,7 @@ import click
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import Refused, UsageError, refusing
+from vllm_mods.base.output import write_whole
 from vllm_mods.building import archive, building, documents, outputs
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs import Output, Ready
@@ -48,8 +49,7 @@ class BuiltFor(NamedTuple):
 @option("--lock FILE", "The lock [NAME.lock beside the pairing].", "lock_file")
 @option(
     "--output WHERE",
-    "docker, oci:DIR, oci-archive:FILE, docker-archive:FILE, registry:REF, dockerfile:DIR or "
-    "thin:FILE [the engine that the base lies in].",
+    "docker, oci:DIR or registry:REF [the engine that the base lies in].",
 )
 @option("--tag T", "Another name than PAIRING:VLLM-LOCK.")
 @option("--documents DIR", "Where SBOM and provenance go [beside the lock].")
@@ -63,7 +63,7 @@ class BuiltFor(NamedTuple):
     "--platform OS/ARCH",
     "One of those that the lock is of [all of them, where the base is an index].",
 )
-@click.option("--afresh", is_flag=True, hidden=True)  # for the builds of --verify
+@click.option("--afresh", metavar="FILE", hidden=True)  # for the builds of --verify
 @options.libraries
 @manner.json_output
 @refusing()
@@ -78,7 +78,7 @@ def command(
     key: str | None,
     platform: str | None,
     verify: bool,
-    afresh: bool,
+    afresh: str | None,
 ) -> int:
     """Build the image of a pairing's lock.
 
@@ -104,33 +104,37 @@ def command(
                     ref,
                     epoch=part.epoch,
                     locked=part,
-                    afresh=afresh,
+                    afresh=afresh is not None,
                     beside=beside,
                 )
             )
             for part in parts
         ]
-        place = outputs.parse(output, opened[0].base)
-        names.parse(tag)
-        check_room(kept.lock, opened, place, platform)
-        signer = None if key is None else _signer(key, place)
         for part, one in zip(parts, opened, strict=True):
             _check(kept, part, one)
             held = (TOOL, pairing_lock.digest(kept.data), part.base.platform)
             _demand_command(library, wanted, one, () if afresh else held)
+        if afresh is not None:
+            (image,) = build_all(kept, opened)
+            write_whole(afresh, archive.thin(image.built, tag))
+            return answers.answer(_digests(image.built), None)
+        place = outputs.parse(output, opened[0].base)
+        names.parse(tag)
+        check_room(kept.lock, opened, place, platform)
+        signer = None if key is None else _signer(key, place)
         asked = stack.enter_context(outputs.looking_up(place, opened[0].base, tag))
         images = build_all(kept, opened)
-        again = ["build", name, "--afresh", "--base", _absolute(ref), "--lock", kept.path]
+        again = ["build", name, "--base", _absolute(ref), "--lock", kept.path]
         for folder in manner.given("libraries"):
             again += ["--library", os.path.abspath(folder)]
         for image in images if verify else ():
-            made = archive.thin(image.built, pairing_lock.tag(image.lock, kept.data))
+            made = archive.thin(image.built, pairing_lock.tag(kept.lock, kept.data))
             build_again([*again, "--platform", image.lock.base.platform], made)
         ready = outputs.prepare(place, [image[1:] for image in images], tag, asked)
         files = documents_of(kept, images, ready, documents)
         every = {path: data for one in files for path, data in one.items()}
         with pairing_arguments.writing(every, "--documents DIR names another folder"):
-            written = outputs.write(ready, kept.lock, attached_of(files, ready, signer))
+            written = outputs.write(ready, attached_of(files, ready, signer))
     answer: dict[str, Any] = {
         **_digests(images[0].built),
         **({"manifest": written.pushed} if written.pushed else {}),
@@ -227,8 +231,6 @@ def documents_of(
 
     Of several images, each has its platform in the name.
     """
-    if ready[0].output.kind == outputs.THIN:
-        return [{}]
     beside = os.path.splitext(kept.path)[0]
     if folder is not None:
         beside = os.path.join(folder, os.path.basename(beside))

@@ -85,7 +85,7 @@ _OF_COMMANDS = (
     "vllm-mods lock diff old.lock new.lock",
     "vllm-mods build qwen3.5-122b-hybrid",
     "vllm-mods build qwen3.5-122b-hybrid --output registry:ghcr.io/me/vllm:mods --verify",
-    "vllm-mods build qwen3.5-122b-hybrid --output dockerfile:./context",
+    "vllm-mods build qwen3.5-122b-hybrid --output oci:./layout",
     "vllm-mods upgrade qwen3.5-122b-hybrid --to 0.22.0 --library ./mods",
     "vllm-mods upgrade qwen3.5-122b-hybrid --library ./mods         # its base has a new digest",
     "vllm-mods upgrade qwen3.5-122b-hybrid --library ./mods --rollback",

@@ -95,7 +95,7 @@ def command(
         beside = os.path.splitext(path)[0]
         ready = outputs.prepare(place, [one[1:] for one in images], _tag(now), lookup)
         documents = documents_of(now, images, ready)
-        written = outputs.write(ready, lock, attached_of(documents, ready))
+        written = outputs.write(ready, attached_of(documents, ready))
         upgrading.put(
             library,
             name,

@@ -8,29 +8,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.building import archive
 from vllm_mods.building.oci import BuiltImage
-from vllm_mods.building.outputs import dockerfile, engine, files
+from vllm_mods.building.outputs import engine, files
 from vllm_mods.building.outputs.engine import TagLookup
-from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.images import names
 from vllm_mods.images.model import Base
 
 if TYPE_CHECKING:
     from vllm_mods.building.outputs.registry import Attached, Push
 
-ENGINE, OCI, OCI_ARCHIVE, DOCKER_ARCHIVE = "docker", "oci", "oci-archive", "docker-archive"
-REGISTRY, DOCKERFILE, THIN = "registry", "dockerfile", "thin"
-_PLACES = {
-    OCI: "DIR",
-    OCI_ARCHIVE: "FILE",
-    DOCKER_ARCHIVE: "FILE",
-    REGISTRY: "REF",
-    DOCKERFILE: "DIR",
-    THIN: "FILE",
-}
-SEVERAL = frozenset({OCI, REGISTRY})
-"""Where images of several platforms go as one index; elsewhere there is room for one."""
+ENGINE, OCI, REGISTRY = "docker", "oci", "registry"
+_PLACES = {OCI: "DIR", REGISTRY: "REF"}
+SEVERAL = frozenset(_PLACES)
+"""Where images of several platforms go as one index; an engine has room for one."""
 _FORMS = ", ".join(("docker", *(f"{kind}:{place}" for kind, place in _PLACES.items())))
 
 
@@ -65,7 +55,7 @@ def parse(text: str | None, base: Base) -> Output:
 class Ready(NamedTuple):
     """An image and where it goes; nothing is written yet, and what is asked beforehand has been asked.
 
-    ``subject`` is the digest that documents are of: a registry's manifest, a builder's layer, else the configuration.
+    ``subject`` is the digest that documents are of: a registry's manifest, else the configuration.
     ``asked`` is what looks the tag up in an engine.
     """
 
@@ -108,12 +98,10 @@ def prepare(
         push = registry.prepare(images, output.place, tag)
         pairs = zip(ready, push.manifests, strict=True)
         return [one._replace(subject=manifest.digest, push=push) for one, manifest in pairs]
-    if output.kind == DOCKERFILE:  # a builder makes an image of its own around the layer
-        return [one._replace(subject=one.built.layer_digest) for one in ready]
     return ready
 
 
-def write(images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attached] = ()) -> Written:
+def write(images: Sequence[Ready], attached: Sequence[Attached] = ()) -> Written:
     """Put an image there under a tag, or an index of several, whole or not at all.
 
     In a registry, each gets what is ``attached`` to it, and an index the last of that. Raises ``Refused`` and ``TreeError`` as the modules do.
@@ -124,23 +112,11 @@ def write(images: Sequence[Ready], lock: PairingLock, attached: Sequence[Attache
         return Written(
             f"loaded {tag} into {base.where}: {len(built.layer):,} bytes on top of the base"
         )
-    if output.kind == DOCKERFILE:
-        dockerfile.write(built, base, lock, output.place)
-        return Written(f"wrote {output.place}: docker build -t {tag} {output.place}")
     if push is not None:
         from vllm_mods.building.outputs import registry  # noqa: PLC0415
 
         pushed = registry.push(push, [one.base for one in images], attached)
         said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
         return Written(said, pushed.digest)
-    place = os.path.abspath(output.place)
-    if output.kind == THIN:
-        files.whole_or_nothing(place, (archive.thin(built, tag),))
-        return Written(
-            f"wrote {output.place}, without the base's layers: docker load -i {output.place}"
-        )
-    if output.kind == OCI:
-        files.layout([(one.built, one.base) for one in images], place, tag)
-    else:
-        files.archived(built, base, place, tag)
+    files.layout([(one.built, one.base) for one in images], os.path.abspath(output.place), tag)
     return Written(f"wrote {tag} to {output.place}")

@@ -54,7 +54,7 @@ def write(image: BuiltImage, where: str, tag: str, asked: TagLookup) -> str:
         raise Refused(
             f"{where} wants to be told how a registry names the base's layers, and does not know "
             "it itself; nothing was built",
-            hint=f"vllm-mods build … --output dockerfile:DIR, then `{program} build DIR`",
+            hint=f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`",
         )
     ours = {image.config_digest, image.manifest_digest}
     there = asked()
@@ -67,7 +67,7 @@ def write(image: BuiltImage, where: str, tag: str, asked: TagLookup) -> str:
             raise TreeError(
                 f"{program} took the image for {there or 'nothing'}, and it is "
                 f"{image.config_digest}",
-                hint=f"{program} rmi {name}  # then try `--output dockerfile:DIR`",
+                hint=f"{program} rmi {name}  # then run the command again, or with `--output oci:DIR`",
             )
     return there
 
@@ -108,9 +108,7 @@ def _run(command: list[str], data: bytes = b"") -> subprocess.CompletedProcess[b
     try:
         return subprocess.run(command, input=data, capture_output=True, check=False)
     except FileNotFoundError as error:
-        raise TreeError(
-            f"{command[0]} is not installed here", hint="--output oci:DIR or dockerfile:DIR"
-        ) from error
+        raise TreeError(f"{command[0]} is not installed here", hint="--output oci:DIR") from error
 
 
 def _words(said: bytes) -> str:

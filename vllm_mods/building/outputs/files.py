@@ -1,4 +1,4 @@
-"""Into files, with all layers of the base: an OCI layout, or an archive of one."""
+"""Into an OCI layout, with all layers of the base."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from vllm_mods.base.errors import Refused, TreeError
-from vllm_mods.building import archive, oci
+from vllm_mods.building import oci
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs.blobs import Blobs, open_blobs
 from vllm_mods.building.outputs.engine import moved
@@ -64,14 +64,6 @@ def _fill(folder: str, image: BuiltImage, blobs: Blobs, made: list[str]) -> None
         if not os.path.exists(place) and blobs.link(blob, place):
             made.append(place)
         _put(place, blobs.pieces(blob), made)
-
-
-def archived(built: BuiltImage, base: Base, file: str, tag: str) -> None:
-    """Write an image as one tar, an OCI archive and a docker archive at once."""
-    with refusing(file), open_blobs(base, file) as blobs:
-        image = blobs.named(built)
-        below = ((one, blobs.pieces(one)) for one in blobs.descriptors)
-        whole_or_nothing(file, archive.whole(image, tag, below))
 
 
 def whole_or_nothing(path: str, pieces: Iterable[bytes], *, replace: bool = False) -> None:
