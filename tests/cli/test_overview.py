@@ -167,7 +167,7 @@ def test_what_runs_is_told_with_its_log(call: Call, tmp_path: Path) -> None:
     answer = call()
     assert "docker:chat:1\n    pairing chat, for" in answer.out
     assert "    runs as talk\n" in answer.out
-    assert "hint: vllm-mods logs talk" in answer.err
+    assert "hint: docker logs --follow talk" in answer.err
 
 
 def test_an_engine_that_does_not_answer_is_told_and_is_not_all_there_is(

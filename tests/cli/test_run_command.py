@@ -1,4 +1,4 @@
-"""`run`, `ps`, `logs`, `stop` and `export --format`, with a docker that is a script."""
+"""`run`, `ps` and `export --format`, with a docker that is a script."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ echo "$*" >>{0}/calls
 case "$1 $2" in
 'image inspect') [ -e {0}/image.json ] && exec /bin/cat {0}/image.json; exit 1;;
 'container inspect') [ "$3" = small ] && exec /bin/cat {0}/container.json; exit 1;;
-'logs small'|'logs --follow') exec /bin/cat {0}/log;;
+'logs small') exec /bin/cat {0}/log;;
 'run --detach') echo 0123456789abcdef;;
-'stop small'|'rm small') ;;
 'ps --all') echo table;;
 *) echo "what?" >&2; exit 125;;
 esac
@@ -51,10 +50,10 @@ class Docker:
         labels = {} if lock is None else {"vllm-mods.lock": lock}
         (self.folder / "image.json").write_text(json.dumps([{"Config": {"Labels": labels}}]))
 
-    def container(self, *, running: bool = True, ours: bool = True, log: str = "") -> None:
-        labels = {"vllm-mods.run": NAME} if ours else {}
-        told = {"State": {"Running": running}, "RestartCount": 0, "Config": {"Labels": labels}}
-        (self.folder / "container.json").write_text(json.dumps([told]))
+    def container(self, *, running: bool = True, log: str = "") -> None:
+        config = {"Labels": {"vllm-mods.run": NAME}}
+        state = {"State": {"Running": running}, "RestartCount": 0, "Config": config}
+        (self.folder / "container.json").write_text(json.dumps([state]))
         (self.folder / "log").write_text(log)
 
     @property
@@ -94,6 +93,7 @@ def test_run_starts_the_image_of_the_lock(call: Caller, docker: Docker) -> None:
     docker.image(f"sha256:{digest(call)}")
     said = call("run", NAME, "--env-file", "/e", "--", "--max-model-len", 512)
     assert said.out == "small: docker 0123456789ab, http://localhost:8000\n"
+    assert said.err.endswith("\nhint: docker logs --follow small\n")
     assert "note: the command is not checked: no docker engine answers\n" in said.err
     tag = f"small:0.19.1-{digest(call)[:12]}"
     rest = (
@@ -155,25 +155,14 @@ def test_wait_has_an_end(call: Caller, docker: Docker, monkeypatch: pytest.Monke
     assert "has not served within 0 seconds" in call("run", NAME, "--port", 1, "--wait", code=1).err
 
 
-def test_ps_logs_and_stop_are_the_engines_own(call: Caller, docker: Docker) -> None:
-    docker.container(log="hello\n")
-    assert call("ps").out == "table\n"
+def test_ps_is_the_engines_own(call: Caller, docker: Docker) -> None:
+    docker.container()
+    said = call("ps")
+    assert said.out == "table\n"
+    assert said.err == "\nhint: docker logs --follow NAME; docker stop NAME && docker rm NAME\n"
     assert docker.calls[-1].startswith(
         "ps --all --filter label=vllm-mods.run --format table {{.Names}}"
     )
-    assert call("logs", "small").out == "hello\n"
-    assert call("stop", "small").out == "small: stopped and removed\n"
-    assert docker.calls[-2:] == ["stop small", "rm small"]
-    assert call("stop", "small", "--keep").out == "small: stopped\n"
-    assert docker.calls[-1] == "stop small"
-
-
-def test_what_vllm_mods_did_not_start_it_does_not_stop(call: Caller, docker: Docker) -> None:
-    docker.container(ours=False)
-    for command in ("stop", "logs"):
-        assert "vllm-mods did not start it" in call(command, "small", code=2).err
-    assert "no container gone" in call("stop", "gone", code=2).err
-    assert not [line for line in docker.calls if line.startswith(("stop", "rm"))]
 
 
 def test_without_an_engine_it_is_said(

@@ -72,9 +72,7 @@ def check(said: dict[str, Any]) -> None:
     assert said["env"].items() >= wanted.items()
 
 
-def test_docker_runs_the_pairing(
-    dockerd: Engine, serving_archive: Path, mods: Path
-) -> None:
+def test_docker_runs_the_pairing(dockerd: Engine, serving_archive: Path, mods: Path) -> None:
     dockerd("load", "-q", "-i", serving_archive)
     tool = Tool(mods, dockerd.environ)
     tool("lock", PAIRING)
@@ -254,7 +252,7 @@ TAMPERED = {
 
 
 def test_docker_verifies_what_was_built_and_nothing_else(
-    dockerd: Engine, serving_archive: Path, mods: Path
+    dockerd: Engine, serving_archive: Path, mods: Path, tmp_path: Path
 ) -> None:
     dockerd("load", "-q", "-i", serving_archive)
     tool = Tool(mods, dockerd.environ)

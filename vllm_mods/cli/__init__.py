@@ -53,8 +53,6 @@ GROUPS = {
         "upgrade": "Move a pairing to another vLLM, or back.",
         "run": "Start a pairing's image as a container that serves.",
         "ps": "List the containers that run started.",
-        "logs": "Print what such a container has said.",
-        "stop": "Stop such a container, and remove it.",
         "evidence": "Tell whether the mods' code ran, by what a server said.",
     },
     "Make and keep": {
@@ -98,7 +96,7 @@ _MODULES = {
     "refresh": "port",
     **dict.fromkeys(("status", "verify", "revert"), "installed"),
     **dict.fromkeys(("bisect", "upstream"), "history"),
-    **dict.fromkeys(("run", "ps", "logs", "stop"), "containers"),
+    **dict.fromkeys(("run", "ps"), "containers"),
 }
 
 

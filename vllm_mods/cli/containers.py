@@ -1,4 +1,4 @@
-"""``vllm-mods run``, ``ps``, ``logs`` and ``stop``: containers that serve."""
+"""``vllm-mods run`` and ``ps``: containers that serve."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def run(
     """Start a pairing's image as a container that serves.
 
     The image is the one that `build` made of the pairing's lock, in docker or podman. ARGUMENTs come
-    behind the command in it; what the vLLM in it would not take is refused, as by serve-check. `ps`, `logs` and `stop` are for what this started.
+    behind the command in it; what the vLLM in it would not take is refused, as by serve-check.
+    `ps` lists what this started; its log and its end are the engine's: `docker logs NAME`, `docker stop NAME`.
     """
     library = options.open_library()
     found = asked(library, name, arguments, given)
@@ -57,7 +58,7 @@ def run(
     identity = engine.start(service.line(chosen, one, env_files=env_files), one.name)
     click.echo(f"{one.name}: {chosen} {identity[:12]}, http://localhost:{one.port}")
     if not wait:
-        answers.hint(f"vllm-mods logs {found.service.name}")
+        answers.hint(engine.log_command(chosen, one.name))
         return EXIT_OK
     waiting.wait(one, chosen)
     there = engine.container(one.name, chosen)
@@ -106,27 +107,10 @@ _TABLE = "table {{.Names}}\t{{.Image}}\t{{.Status}}"
 def ps() -> int:
     """List the containers that `run` started, as docker and podman list them."""
     arguments = ("ps", "--all", "--filter", f"label={PAIRING_LABEL}", "--format", _TABLE)
-    codes = [engine.shown(program, arguments) for program in engine.installed()]
+    programs = engine.installed()
+    codes = [engine.shown(program, arguments) for program in programs]
+    commands = (
+        f"{engine.log_command(one, 'NAME')}; {engine.stop_command(one, 'NAME')}" for one in programs
+    )
+    answers.hint("; ".join(commands))
     return EXIT_NO if any(codes) else EXIT_OK
-
-
-@click.command(name="logs")
-@click.argument("name", metavar="CONTAINER")
-@option("--follow", "Go on with what it says.")
-def logs(name: str, *, follow: bool) -> int:
-    """Print what a container that `run` started has said. CONTAINER is the pairing's name, if not said otherwise."""
-    there = engine.own(name)
-    arguments = ["logs", *(["--follow"] if follow else []), there.name]
-    return EXIT_NO if engine.shown(there.program, arguments) else EXIT_OK
-
-
-@click.command(name="stop")
-@click.argument("name", metavar="CONTAINER")
-@option("--keep", "Keep the container, and with it its log.")
-def stop(name: str, *, keep: bool) -> None:
-    """Stop a container that `run` started, and remove it. Its image stays."""
-    there = engine.own(name)
-    engine.call(there.program, "stop", there.name)
-    if not keep:
-        engine.call(there.program, "rm", there.name)
-    click.echo(f"{there.name}: {'stopped' if keep else 'stopped and removed'}")

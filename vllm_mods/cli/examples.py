@@ -93,8 +93,6 @@ _OF_COMMANDS = (
     "vllm-mods run qwen3.5-122b-int4 --env-file hub.env --gpus 0,1 -- --tensor-parallel-size 2",
     "vllm-mods run qwen3.5-122b-int4 --print",
     "vllm-mods ps",
-    "vllm-mods logs qwen3.5-122b-hybrid --follow",
-    "vllm-mods stop qwen3.5-122b-hybrid",
     "vllm-mods evidence --container qwen3.5-122b-hybrid",
     "vllm-mods evidence qwen3.5-122b-hybrid --log serve.log",
     "vllm-mods import recipe.yaml --library ./mods",

@@ -160,8 +160,9 @@ def _pairings(library: Library) -> Iterator[Pairing]:
 
 def _next(seen: Sequence[Status], images: Sequence[LocalImage], pairings: Sequence[str]) -> str:
     ours = [one for one in images if _PAIRING.match(one.labels.get(PAIRING, ""))]
-    if running := [name for one in ours for name in one.running]:
-        return f"vllm-mods logs {shlex.quote(_short(running[0]))}"
+    if running := [(one.program, name) for one in ours for name in one.running]:
+        program, name = running[0]
+        return engine.log_command(program, shlex.quote(_short(name)))
     if ours:
         return f"vllm-mods run {shlex.quote(ours[0].labels[PAIRING])}"
     inside = [one.target for one in seen if one.mods]

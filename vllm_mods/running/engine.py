@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.running.service import PAIRING_LABEL
 
 PROGRAMS = ("docker", "podman")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
@@ -94,15 +93,14 @@ def installed(wanted: str | None = None) -> tuple[str, ...]:
     return there
 
 
-def own(name: str) -> EngineContainer:
-    """Find a container that ``run`` started. Raises ``UsageError`` for any other."""
-    there = container(name)
-    if PAIRING_LABEL not in there.labels:
-        raise UsageError(
-            f"{there.program} has a container {name}, and vllm-mods did not start it",
-            hint=f"{there.program} logs {name}",
-        )
-    return there
+def log_command(program: str, name: str) -> str:
+    """Return the line that shows what a container says."""
+    return f"{program} logs --follow {name}"
+
+
+def stop_command(program: str, name: str) -> str:
+    """Return the line that stops a container and removes it; its image stays."""
+    return f"{program} stop {name} && {program} rm {name}"
 
 
 def labels(program: str, image: str) -> Mapping[str, str] | None:
@@ -172,7 +170,7 @@ def start(line: Sequence[str], name: str) -> str:
     elif not _run(program, "container", "inspect", name).returncode:
         raise UsageError(
             f"{program} has a container {name}; nothing was started",
-            hint=f"vllm-mods stop {name}, or --name ANOTHER",
+            hint=f"{stop_command(program, name)}; or --name ANOTHER",
         )
     said = done.stderr.strip().partition("\n\nRun '")[0]
     no_gpu = any(word in said.lower() for word in ("gpu", "nvidia"))

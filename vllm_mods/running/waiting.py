@@ -22,12 +22,12 @@ def wait(one: Service, program: str) -> None:
             last = engine.log(there)[-2000:].decode("utf-8", "replace").strip()
             raise TreeError(
                 f"{one.name} ended before it served. The end of its log:\n{last}",
-                hint=f"vllm-mods logs {one.name}",
+                hint=engine.log_command(program, one.name),
             )
         if time.monotonic() > end:
             raise TreeError(
                 f"{one.name} has not served within {limits.START_SECONDS}",
-                hint=f"vllm-mods logs {one.name}",
+                hint=engine.log_command(program, one.name),
             )
         time.sleep(_POLL_SECONDS)
 
