@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from making_images import Image, from_disk, layer
-from mod_making import lock_of
 from small_site import RECORD, snapshot
 
-import vllm_mods as vm
 from vllm_mods.site import journal
 from vllm_mods.site.journal_text import Journal
 from vllm_mods.site.open_folders import Held
@@ -90,14 +88,8 @@ def test_no_key_of_the_answer_is_lost(call: Call, site: Path) -> None:
     assert found["tool"].keys() >= named | {"cache_fault"}
     assert found["tool"]["packages"][0].keys() >= {"name", "needs", "version", "fault"}
     target = found["target"]
-    named = {"spec", "kind", "version", "mods", "findings", "known", "fits", "listed", "folder"}
-    assert target.keys() >= named
+    assert target.keys() >= {"spec", "kind", "version", "mods", "fits", "listed"}
     assert target["fits"][0].keys() >= {"name", "verdict", "variant", "findings", "refusal"}
-    folder = target["folder"]
-    named = {"root", "distributions", "version_from", "recorded", "leftovers", "links", "closed"}
-    assert folder.keys() >= named | {"unfinished", "disk", "processes", "others"}
-    assert folder["disk"].keys() >= {"kind", "read_only", "free", "full", "lock_fault"}
-    assert folder["recorded"].keys() >= {"folder", "checked", "differs", "gone", "extra"}
     (site / "vllm/a.py").unlink()
     assert look(call, site)["troubles"][0].keys() >= {"code", "message", "hint", "level"}
 
@@ -110,54 +102,6 @@ def test_why_nothing_can_be_kept_is_told(
     monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "file/cache"))
     found = look(call, site)
     assert found["tool"]["cache_fault"] == f"{tmp_path}/file is no folder"
-
-
-def test_the_folder_of_a_tree(
-    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = look(call, site)["target"]["folder"]
-    assert folder["root"] == str(site)
-    (dist,) = folder["distributions"]
-    assert dist == {"folder": "vllm-0.19.1.dist-info", "name": "vllm", "version": "0.19.1"}
-    assert folder["version_from"] == "vllm-0.19.1.dist-info"
-    clean: dict[str, list[str]] = {"differs": [], "gone": [], "extra": []}
-    assert folder["recorded"] == {"folder": "vllm-0.19.1.dist-info", "checked": 5, **clean}
-    assert folder["disk"]["lock_fault"] is None
-    assert (folder["disk"]["read_only"], folder["disk"]["full"]) == (False, False)
-    assert folder["disk"]["kind"] not in {"", "unknown"}
-    assert [folder[key] for key in ("leftovers", "links", "closed", "processes", "others")] == [
-        *([[]] * 5)
-    ]
-    assert folder["unfinished"] is None
-    (site / "vllm/a.py").write_text("A = 3\n")
-    (site / "vllm/b.py").unlink()
-    (site / "vllm/b.py").symlink_to("a.py")
-    (site / "vllm/loader.py").unlink()
-    (site / "vllm/mine.py").write_text("")
-    (site / "vllm/a.py.orig").write_text("A = 1\n")
-    first = other(tmp_path / "first")
-    monkeypatch.setenv("PYTHONPATH", f"{first}:{site}")
-    interrupted(site)
-    folder = look(call, site)["target"]["folder"]
-    assert folder["recorded"]["differs"] == ["vllm/a.py"]
-    assert folder["recorded"]["gone"] == ["vllm/loader.py"]
-    assert folder["recorded"]["extra"] == ["vllm/mine.py"]
-    assert folder["leftovers"] == ["vllm/a.py.orig"]
-    assert folder["links"] == ["vllm/b.py"]
-    assert os.path.basename(folder["unfinished"]).startswith(".vllm-mods.work-")
-    why = {"place": str(first), "why": "PYTHONPATH names it", "first": True}
-    assert folder["others"] == [why]
-
-
-def test_releases_that_have_what_a_mod_changes(call: Call, site: Path, library: Path) -> None:
-    (planned,) = vm.plan(vm.Library(library).mods("fast"), vm.open_tree(site)).mods
-    (library / "patches/fast/mod.lock").write_bytes(lock_of(planned))
-    (known,) = (one for one in look(call, site)["target"]["known"] if one["mod"] == "fast")
-    same = {"mod": "fast", "paths": ["vllm/loader.py"], "stated": True, "releases": ["0.19.1"]}
-    assert known == same
-    (site / "vllm/loader.py").write_text("x = 1\n")
-    (known,) = (one for one in look(call, site)["target"]["known"] if one["mod"] == "fast")
-    assert known == {**same, "releases": []}
 
 
 def test_why_a_mod_that_fits_would_be_refused(call: Call, site: Path) -> None:

@@ -196,8 +196,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    # What the report of a bug should have: `answers.remember` puts more in.
-    made: dict[str, object] = {"arguments": tuple(arguments)}
+    made: dict[str, object] = {}  # whether it is `verbose`, and whether JSON was `answered`
     try:
         if COMPLETE in os.environ:
             from vllm_mods.cli.shell_completion import register  # noqa: PLC0415
@@ -226,7 +225,7 @@ def _run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  (the one place where a bug is turned into an exit code)
         from vllm_mods.cli import unexpected  # noqa: PLC0415
 
-        said = unexpected.tell(error, arguments, made)
+        said = unexpected.tell(error)
     else:
         return code if isinstance(code, int) else EXIT_OK
     complain(said.message, said.hint)

@@ -47,7 +47,7 @@ def print_json(data: dict[str, Any]) -> None:
 
 
 def remember(name: str, thing: object) -> None:
-    """Keep something for the report of a bug that comes later in this run."""
+    """Keep something that the end of this run asks for."""
     context = click.get_current_context(silent=True)
     if context is not None and context.obj is not None:
         context.obj[name] = thing

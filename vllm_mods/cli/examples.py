@@ -120,7 +120,6 @@ _OF_COMMANDS = (
     "vllm-mods doctor                                    # the vLLM of this Python",
     f"vllm-mods doctor --target {TREE}",
     "vllm-mods doctor --target image:vllm/vllm-openai:v0.21.0 --json",
-    "vllm-mods doctor --report report.md                 # to send with a question",
     "vllm-mods explain conflict",
     "vllm-mods explain 4",
     'eval "$(vllm-mods completion bash)"                 # in ~/.bashrc',

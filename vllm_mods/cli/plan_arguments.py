@@ -75,8 +75,7 @@ def ask(library: Library, asked: PlanArguments, tree: Tree) -> AskedPlan:
 
 
 def told(planned: Plan, mods: Sequence[Mod], pairing: Pairing | None) -> None:
-    """Keep a plan for the report of a bug, and say on stderr what is not in it."""
-    answers.remember("plan", planned)
+    """Say on stderr what is not in a plan."""
     if pairing is not None and (text := advice(pairing, planned.version)):
         answers.note(text)
     there = {one.mod.name for one in planned.mods}

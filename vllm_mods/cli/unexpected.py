@@ -5,21 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
 
 import click
 
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_BUG, EXIT_NO, EXIT_USAGE
-from vllm_mods.base.model import Plan
 from vllm_mods.cli import manner
 from vllm_mods.cli.ending import Said, drop_output
 
 
-def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> Said:
-    """Return what is to be said; of a bug, show the traceback and leave a report in a file."""
+def tell(error: Exception) -> Said:
+    """Return what is to be said; of a bug, show the traceback."""
     if isinstance(error, MemoryError):
         return Said("memory", "there is not enough memory", "free -m; ulimit -v", EXIT_NO)
     if isinstance(error, OSError) and _output_is_broken(error):
@@ -45,36 +42,26 @@ def tell(error: Exception, arguments: Sequence[str], made: Mapping[str, object])
         )
     if isinstance(error, FileNotFoundError) and _current_is_gone():
         return Said("usage", "the current folder is not there any more", "cd /", EXIT_USAGE)
-    return _bug(error, arguments, made)
+    return _bug(error)
 
 
 def show_trace(error: Exception) -> None:
-    """Say where an error comes from, and what caused it, without secrets."""
-    from vllm_mods.diagnosis import bug, secrets  # noqa: PLC0415
+    """Say where an error comes from, and what caused it, without secrets and the values of variables."""
+    from vllm_mods.diagnosis import secrets  # noqa: PLC0415  (rarely asked for)
 
     manner.speak()
-    click.echo(secrets.clean(bug.trace(error), os.environ), err=True)
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    click.echo(secrets.clean(trace, os.environ), err=True)
 
 
-def _bug(error: Exception, arguments: Sequence[str], made: Mapping[str, object]) -> Said:
-    from vllm_mods.diagnosis import bug  # noqa: PLC0415  (these may be what is broken)
-    from vllm_mods.report import data  # noqa: PLC0415
-
-    planned = made.get("plan")
-    parts = {"plan": data.plan(planned)} if isinstance(planned, Plan) else {}
-    text = bug.report(arguments, os.environ, error=error, parts=parts)
+def _bug(error: Exception) -> Said:
     show_trace(error)
-    try:
-        descriptor, place = tempfile.mkstemp(prefix="vllm-mods-bug-", suffix=".md")  # mode 0600
-        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except OSError:
-        click.echo(text, err=True)
-        hint = "report it with what stands above"
-    else:
-        hint = f"read {place}, then report it: it has the traceback, versions and the plan, no secrets that could be told"
-    message = f"this is a bug in vllm-mods {__version__}: {type(error).__name__}"
-    return Said("bug", message, hint, EXIT_BUG)
+    return Said(
+        "bug",
+        f"this is a bug in vllm-mods {__version__}: {type(error).__name__}",
+        "report it with what stands above, and with what `vllm-mods doctor` says of the same target",
+        EXIT_BUG,
+    )
 
 
 def _broken_package(error: Exception) -> str | None:

@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from vllm_mods.api import advice, ground
-from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
-from vllm_mods.diagnosis import search, surroundings
+from vllm_mods.diagnosis import search
 from vllm_mods.diagnosis.diagnosis import (
     Diagnosis,
     Examined,
-    Known,
     ModOnTree,
     Refusal,
     Trouble,
 )
 from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed, unresolved
-from vllm_mods.diagnosis.surroundings import Surroundings
 from vllm_mods.diagnosis.tool import Tool, tool
-from vllm_mods.formats import mod_lock, receipt
+from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
-from vllm_mods.site import integrity, staging, state_folder, transitions
+from vllm_mods.site import integrity, staging, transitions
 from vllm_mods.site.integrity import verify
 from vllm_mods.site.site import Site
 from vllm_mods.site.state_folder import read_receipt, read_state
@@ -40,6 +38,9 @@ from vllm_mods.trees.distributions import dist_infos, reinstalling
 from vllm_mods.trees.image import ImageTree
 
 _SHOWN = 3
+_ENOUGH = (
+    4 << 20
+)  # bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB
 _BROKEN = frozenset({Verdict.PARTIAL, Verdict.UNREADABLE})
 """Verdicts that say that the tree is not in order; every other is an answer."""
 
@@ -116,33 +117,9 @@ def _look(
     fits = tuple(_fits(tree, library, mods, there, workspace))
     found += _refused(fits)
     found += _mods(tree, fits, there, again, listed=files is not None)
-    folder: Surroundings | None = None
     if tree.root is not None:
-        folder = surroundings.look(tree, tree.root, version, files, held)
-        found += _around(folder)
-    bare = state_folder.pristine(tree, there)
-    known = tuple(one for mod in mods if (one := _known(mod, bare)) is not None)
-    return Examined(tree, _kind(tree), version, there, findings, known, fits, files, folder)
-
-
-def _known(mod: Mod, tree: Tree) -> Known | None:
-    """Look up which releases have the files that a mod changes as the tree has them."""
-    if mod.lock is None:
-        return None
-    try:
-        states = mod_lock.parse(mod.lock, mod.directory).trees
-        wanted = [(one.vllm, {f.path: f.before for f in one.files if f.before}) for one in states]
-        paths = sorted({path for _labels, files in wanted for path in files})
-        there = {path: digest for path in paths if (digest := sha256(tree.read(path))) is not None}
-    except VllmModsError:
-        return None  # the plan says so
-    if not there:
-        return None
-    same = [labels for labels, files in wanted if files and files.items() <= there.items()]
-    stated = any(tree.version in labels for labels, _files in wanted)
-    return Known(
-        mod.name, tuple(there), stated, tuple(label for labels in same for label in labels)
-    )
+        found += _around(tree.root)
+    return Examined(tree, _kind(tree), version, there, fits, files)
 
 
 def _packages(mine: Tool) -> Iterator[Trouble]:
@@ -321,29 +298,30 @@ def _mods(
             )
 
 
-def _around(folder: Surroundings) -> Iterator[Trouble]:
-    root, disk = folder.root, folder.disk
-    if disk.full:
+def _around(root: str) -> Iterator[Trouble]:
+    """Say what around a folder keeps its mods from going in, or from being the code that runs."""
+    disk = os.statvfs(root)
+    free = disk.f_bavail * disk.f_frsize
+    if free < _ENOUGH or (disk.f_files > 0 and disk.f_favail == 0):
         place = shlex.quote(root)
         yield Trouble(
             "disk-full",
-            f"{root} lies on a disk with {disk.free / 1e6:.1f} MB left, or no room for more files",
+            f"{root} lies on a disk with {free / 1e6:.1f} MB left, or no room for more files",
             f"df -h {place}; df -i {place}",
         )
-    for other in [one.place for one in folder.others if one.first][:1]:
+    if (other := search.ahead_of(root, os.environ, sys.path)) is not None:
         yield Trouble(
             "shadowed",
             f"Python would take the vLLM in {other} for the one in {root}",
             f"vllm-mods doctor --target {shlex.quote(other)}, or take that one away",
         )
-    for one in folder.processes:
-        if one.stale:
-            yield Trouble(
-                "old-code-runs",
-                f"process {one.pid} ({one.name}) started before the mods went in and has loaded "
-                f"{one.file}: it runs the old code",
-                "start it again",
-            )
+    for process in search.stale_processes(root):
+        yield Trouble(
+            "old-code-runs",
+            f"process {process.pid} ({process.name}) started before the mods went in and has loaded "
+            f"{process.file}: it runs the old code",
+            "start it again",
+        )
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vllm_mods.base.model import Finding, Level, ModPlan
+from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis.listing import Listed
-from vllm_mods.diagnosis.surroundings import Surroundings
 from vllm_mods.diagnosis.tool import Tool
 from vllm_mods.formats.receipt import Receipt
 
@@ -39,30 +38,15 @@ class ModOnTree(NamedTuple):
     refusal: Refusal | None = None
 
 
-class Known(NamedTuple):
-    """The releases whose files a tree has, of those that a mod touches, by the mod's lock.
-
-    ``stated`` tells whether the lock knows the version that the tree says it is.
-    """
-
-    mod: str
-    paths: tuple[str, ...]
-    stated: bool
-    releases: tuple[str, ...]
-
-
 class Examined(NamedTuple):
-    """The tree that was asked about. ``folder`` is None for what is no folder."""
+    """The tree that was asked about, and the list of its files, if it has one."""
 
     tree: Tree
     kind: str
     version: str | None
     receipt: Receipt | None
-    findings: tuple[Finding, ...]
-    known: tuple[Known, ...]
     fits: tuple[ModOnTree, ...]
     listed: Listed | None
-    folder: Surroundings | None
 
 
 class Diagnosis(NamedTuple):

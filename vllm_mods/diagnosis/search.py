@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 import os
 import re
@@ -90,53 +91,35 @@ def _prefixes(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield "/usr", "the system"
 
 
-class OtherVllm(NamedTuple):
-    """Another vLLM that Python could find: ``first`` if before the target, ``why`` it looks there."""
-
-    place: str
-    why: str
-    first: bool
-
-
 class Process(NamedTuple):
-    """A process that has loaded a file of the tree; ``stale``: it started before the mods went in."""
+    """A process that has loaded a file of the tree."""
 
     pid: int
     name: str
     file: str
-    stale: bool
 
 
-def others(root: str, environ: Mapping[str, str], path: Sequence[str]) -> list[OtherVllm]:
-    """Return every other vLLM that Python could take for the one in ``root``, in the order it looks.
+def ahead_of(root: str, environ: Mapping[str, str], path: Sequence[str]) -> str | None:
+    """Return the folder of another vLLM that Python would find before the one in ``root``, if there is one.
 
     ``path`` is the running Python's; where ``root`` is not on it, another Python's is, of which only
     PYTHONPATH and the user's own packages can be told.
     """
-    why = "it is on Python's search path"
-    folders = [(os.path.realpath(folder), why) for folder in _path(environ, path)]
-    if root not in dict(folders):
+    folders = [os.path.realpath(folder) for folder in _path(environ, path)]
+    if root not in folders:
         named = environ.get("PYTHONPATH", "").split(os.pathsep)
-        folders = [(os.path.realpath(one), "PYTHONPATH names it") for one in named if one]
+        folders = [os.path.realpath(folder) for folder in named if folder]
         match = _PYTHON.match(root)
         # In an environment the user's own packages are not looked at.
         if match is not None and not os.path.exists(f"{match['prefix']}/pyvenv.cfg"):
             base = environ.get("PYTHONUSERBASE") or os.path.expanduser("~/.local")
-            user = os.path.realpath(f"{base}/lib/python{match['minor']}/site-packages")
-            folders.append((user, "Python looks among the user's own packages first"))
-    places = [folder for folder, _why in folders]
-    ahead = set(places[: places.index(root)] if root in places else places)
-    why = "it is the current folder, where `python -m` and `python -c` look first"
-    folders.append((os.path.realpath(_current()), why))
-    found: dict[str, OtherVllm] = {}
-    for folder, why in folders:
-        if folder != root and _holds(folder):
-            found.setdefault(folder, OtherVllm(folder, why, folder in ahead))
-    return list(found.values())
+            folders.append(os.path.realpath(f"{base}/lib/python{match['minor']}/site-packages"))
+    ahead = itertools.takewhile(lambda folder: folder != root, folders)
+    return next((folder for folder in ahead if _holds(folder)), None)
 
 
-def processes(root: str) -> Iterator[Process]:
-    """Yield the processes that have mapped a file of ``vllm/``.
+def stale_processes(root: str) -> Iterator[Process]:
+    """Yield the processes that mapped a file of ``vllm/`` before the mods went in.
 
     Python's own source files are not mapped, so a process that loaded none of vLLM's extensions is not
     seen, nor one of somebody else, nor one in a container: its paths are others.
@@ -144,7 +127,7 @@ def processes(root: str) -> Iterator[Process]:
     try:  # its mtime may be a stated one; this is not
         since = os.stat(f"{root}/{receipt.RECEIPT}").st_ctime
     except OSError:
-        since = 0.0
+        return
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     wanted = re.compile(re.escape(f" {root}/vllm/") + r".*")
     for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
@@ -154,10 +137,9 @@ def processes(root: str) -> Iterator[Process]:
         # pid (comm) state …: the name may hold spaces and parentheses (proc(5))
         head, _, tail = text(f"/proc/{pid}/stat").rpartition(")")
         started = tail.split()[19:20]
-        if started:
-            stale = boot + int(started[0]) / os.sysconf("SC_CLK_TCK") < since
+        if started and boot + int(started[0]) / os.sysconf("SC_CLK_TCK") < since:
             file = match[0].strip().removesuffix(" (deleted)")
-            yield Process(int(pid), head.partition("(")[2], file, stale)
+            yield Process(int(pid), head.partition("(")[2], file)
 
 
 def text(path: str) -> str:

@@ -6,8 +6,7 @@ What a secret looks like can only be guessed at; where in doubt, it goes.
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 HIDDEN = "…"
 _SHORTEST = 5
@@ -53,26 +52,6 @@ def clean(text: str, environ: Mapping[str, str]) -> str:
         text = pattern.sub(put, text)
     home = environ.get("HOME", "").rstrip("/")
     return re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text) if home else text
-
-
-def command(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return a command line as one would type it, without secrets.
-
-    Of ``--env NAME=VALUE`` the name alone is left, and of one argument that holds another command line
-    the same is taken out.
-    """
-    shown, before = [], ""
-    for argument in arguments:
-        name, equals, _value = argument.removeprefix("--env=").partition("=")
-        if before == "--env" or argument.startswith("--env="):
-            prefix = "--env=" if argument.startswith("--env=") else ""
-            shown.append(f"{prefix}{name}{equals and f'={HIDDEN}'}")
-        elif before.startswith("--") and _SECRET_NAME.match(before.lstrip("-")):
-            shown.append(HIDDEN)
-        else:
-            shown.append(clean(argument, environ))
-        before = argument
-    return shlex.join(["vllm-mods", *shown])
 
 
 def _values(environ: Mapping[str, str]) -> set[str]:

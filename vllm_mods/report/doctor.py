@@ -72,11 +72,8 @@ def _target_data(target: Examined) -> dict[str, Any]:
         "kind": target.kind,
         "version": target.version,
         "mods": [data.applied(entry) for entry in receipt.mods] if receipt else [],
-        "findings": [data.finding(one) for one in target.findings],
-        "known": encode(target.known),
         "fits": [_fit_data(one) for one in target.fits],
         "listed": None if listed is None else {"by": listed.name, "files": len(listed.rows)},
-        "folder": encode(target.folder),
     }
 
 
