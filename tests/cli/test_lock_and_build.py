@@ -304,7 +304,7 @@ def test_a_lock_of_another_pairing_or_edited_by_hand(call: Caller, tmp_path: Pat
         "build", NAME, "--lock", other, code=2
     ).err  # fmt: skip
     other.write_text(json.dumps({**raw, "epoch": "soon"}))
-    assert "epoch: must be a whole number" in call("build", NAME, "--lock", other, code=2).err
+    assert "epoch: expected an integer" in call("build", NAME, "--lock", other, code=2).err
 
 
 def test_the_time_is_that_of_the_lock(

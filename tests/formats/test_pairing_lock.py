@@ -89,10 +89,10 @@ def test_every_problem_is_named_with_its_place() -> None:
         pairing_lock.parse(json.dumps(raw).encode(), "x.lock")
     assert set(error.value.problems) == {
         "base.config: must be a sha256",
-        "mods[1].name: is missing",
-        "wheels: must be a list",
-        "epoch: must be a whole number",
-        "more: is not known",
+        "mods[1].name: is required",
+        "wheels: expected an array, found None",
+        "epoch: expected an integer, found a number",
+        "more: unknown key; did you mean 'model'?",
     }
 
 

@@ -79,31 +79,31 @@ def test_every_problem_is_named_with_its_place() -> None:
     for expected in (
         "8 problems",
         "mods[0].digest: is no sha256",
-        "mods[1].version: is missing",
+        "mods[1].version: is required",
         "mods[0].files[0].path: '../etc/passwd' is no plain path",
         "files[0].kind: must be one of",
-        "files[1].size: must be a whole number",
+        "files[1].size: expected an integer, found a string",
         "files[1].mode: must be four octal digits",
         "workspace: must be an absolute path",
-        "colour: is not known",
+        "colour: unknown key",
     ):
         assert expected in message
 
 
 @pytest.mark.parametrize("data", [[], "x", 3, None])
 def test_json_that_is_no_object(data: object) -> None:
-    assert "must be an object" in problems(data)
+    assert "the file: expected a table" in problems(data)
 
 
 @pytest.mark.parametrize("key", ["mods", "files"])
 def test_lists_must_be_lists_of_objects_and_hold_nothing_twice(key: str) -> None:
-    assert f"{key}: must be a list" in problems({**raw(), key: {}})
-    assert f"{key}[0]: must be an object" in problems({**raw(), key: [1]})
+    assert f"{key}: expected an array" in problems({**raw(), key: {}})
+    assert f"{key}[0]: expected a table" in problems({**raw(), key: [1]})
     assert "is there twice" in problems({**raw(), key: raw()[key][:1] * 2})
 
 
 def test_null_is_no_string() -> None:
-    assert "tool: must be text" in problems({**raw(), "tool": None})
+    assert "tool: expected a string" in problems({**raw(), "tool": None})
 
 
 @pytest.mark.parametrize("key", ["before", "after", "mode", "size"])
@@ -111,7 +111,7 @@ def test_what_is_none_has_to_say_so(key: str) -> None:
     """Without it, a file that was there before the mods would be taken for one of theirs."""
     broken = raw()
     del broken["files"][1][key]
-    assert f"files[1].{key}: is missing" in problems(broken)
+    assert f"files[1].{key}: is required" in problems(broken)
 
 
 def test_bytes_that_are_no_json() -> None:

@@ -8,8 +8,8 @@ from unittest import mock
 
 from reference.markdown import code, plain, table
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.formats import manifest, pairing, toml_table
-from vllm_mods.formats.toml_table import Table, in_words
+from vllm_mods.formats import manifest, pairing, schema
+from vllm_mods.formats.schema import Table, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ def asked(reader: Callable[[bytes, str], object]) -> dict[str, tuple[str, str]]:
         made.asked = rows
         return made
 
-    with mock.patch.object(toml_table, "Table", recorder), contextlib.suppress(ManifestError):
+    with mock.patch.object(schema, "Table", recorder), contextlib.suppress(ManifestError):
         reader(b"", "empty")
     inner = {key for key, (kind, _) in rows.items() if kind != "a table"}
     kept = [key for key in rows if key in inner or not any(k.startswith(f"{key}.") for k in inner)]

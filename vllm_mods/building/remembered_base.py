@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.decode import decode
+from vllm_mods.formats.schema import decode
 from vllm_mods.images.model import Base, ImageEntry
 
 _KIND = "image-files"

@@ -13,7 +13,7 @@ import click
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.base.model import Verdict
 from vllm_mods.cli import manner, shown
-from vllm_mods.formats.decode import encode
+from vllm_mods.formats.schema import encode
 from vllm_mods.report.data import SCHEMA
 
 BEGIN = "\r\033[K"

@@ -16,7 +16,7 @@ from vllm_mods.cli.manner import option
 from vllm_mods.formats import diff
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.toml_table import BUNDLED
+from vllm_mods.formats.schema import BUNDLED
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.report import data
 

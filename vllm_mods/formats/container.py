@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.toml_table import SECRET
+from vllm_mods.formats.schema import SECRET
 from vllm_mods.scripts import command_line
 
 _PORT = 8000

@@ -27,8 +27,7 @@ from vllm_mods.base.model import (
 )
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats import image_paths, platforms
-from vllm_mods.formats.decode import repeated
-from vllm_mods.formats.toml_table import NAME, NAME_IN_WORDS, SECRET, Scalar, Table, reading
+from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, SECRET, Scalar, Table, reading, repeated
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.

@@ -15,8 +15,8 @@ from typing import Annotated, Any, NamedTuple
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Verdict
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.decode import decode, encode
 from vllm_mods.formats.receipt import FileHash
+from vllm_mods.formats.schema import decode, encode
 
 SCHEMA = 1
 _STATIC = "static"

@@ -16,8 +16,7 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.base.versions import in_range
 from vllm_mods.formats import toml_writer
-from vllm_mods.formats.decode import repeated
-from vllm_mods.formats.toml_table import NAME, NAME_IN_WORDS, Scalar, Table, reading
+from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Scalar, Table, reading, repeated
 from vllm_mods.scripts import command_line
 
 SCHEMA = 1

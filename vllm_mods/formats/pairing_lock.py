@@ -15,8 +15,8 @@ from typing import Annotated, Any, NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.decode import DecodeError, decode, encode, matching
 from vllm_mods.formats.receipt import TOOL, FileHash
+from vllm_mods.formats.schema import DecodeError, decode, encode, matching
 
 SCHEMA = 1
 LAYER_FORMAT = 2

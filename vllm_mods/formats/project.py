@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.toml_table import BUNDLED, NAME, Table, in_words, reading
+from vllm_mods.formats.schema import BUNDLED, NAME, Table, in_words, reading
 
 SCHEMA = 1
 KINDS = ("git", "package", "path")

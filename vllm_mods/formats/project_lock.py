@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats import toml_writer
 from vllm_mods.formats.project import LibrarySource, source_of
-from vllm_mods.formats.toml_table import Table, reading
+from vllm_mods.formats.schema import Table, reading
 
 SCHEMA = 1
 RESOLVED = {"git": "commit", "package": "version"}

@@ -17,7 +17,7 @@ from vllm_mods.base.errors import Refused, listed
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.untrusted import is_plain_path, json_of
 from vllm_mods.formats import record
-from vllm_mods.formats.decode import DecodeError, Spelled, decode, encode, matching, repeated
+from vllm_mods.formats.schema import DecodeError, Spelled, decode, encode, matching, repeated
 
 SCHEMA = 1
 STATE = ".vllm-mods"

@@ -15,7 +15,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.decode import DecodeError, decode
+from vllm_mods.formats.schema import DecodeError, decode
 from vllm_mods.images import streams
 from vllm_mods.images.layered import Blob, LayeredImage, Progress
 from vllm_mods.images.model import Descriptor, digest_of

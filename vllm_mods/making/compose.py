@@ -15,7 +15,7 @@ from vllm_mods.base.model import FileChange, Mod, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import diff, diff_writer, platforms, toml_writer
-from vllm_mods.formats.toml_table import NAME
+from vllm_mods.formats.schema import NAME
 from vllm_mods.formats.tree_names import canonical
 from vllm_mods.library import mod_folder
 from vllm_mods.making.fetching import TakenFile

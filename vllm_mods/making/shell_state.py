@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import image_paths
-from vllm_mods.formats.toml_table import SECRET
+from vllm_mods.formats.schema import SECRET
 from vllm_mods.making.effects import (
     HOME,
     SITE,

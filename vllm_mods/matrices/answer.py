@@ -5,8 +5,8 @@
 from typing import Any, NamedTuple
 
 from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
-from vllm_mods.formats.decode import decode, encode
 from vllm_mods.formats.mod_lock import LockedTree
+from vllm_mods.formats.schema import decode, encode
 from vllm_mods.matrices.cell import Cell, History, HunkView
 from vllm_mods.planning import lock_entries
 

@@ -14,7 +14,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
-from vllm_mods.formats.decode import decode
+from vllm_mods.formats.schema import decode
 from vllm_mods.library import catalog, mod_folder, reading
 from vllm_mods.library import writing as library_writing
 from vllm_mods.porting.job import PortOutcome

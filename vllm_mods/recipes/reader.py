@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.decode import DecodeError, decode
 from vllm_mods.formats.pairing import Pairing, Recipe
-from vllm_mods.formats.toml_table import NAME, Scalar
+from vllm_mods.formats.schema import NAME, DecodeError, Scalar, decode
 from vllm_mods.recipes import command, yaml_source
 from vllm_mods.recipes.yaml_source import Document
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing, Recipe
-from vllm_mods.formats.toml_table import Scalar
+from vllm_mods.formats.schema import Scalar
 from vllm_mods.recipes import yaml_source
 from vllm_mods.recipes.reader import OWN, slug
 

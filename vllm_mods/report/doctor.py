@@ -6,7 +6,7 @@ from typing import Any
 
 from vllm_mods.base.model import Level
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, ModOnTree
-from vllm_mods.formats.decode import encode
+from vllm_mods.formats.schema import encode
 from vllm_mods.report import data, text
 from vllm_mods.report.text import Paint
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from vllm_mods.formats.decode import encode
+from vllm_mods.formats.schema import encode
 from vllm_mods.matrices.cell import Explanation, MatrixResult
 from vllm_mods.report import badge, data, html, junit, matrix_markdown, matrix_text
 

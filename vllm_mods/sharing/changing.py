@@ -11,7 +11,7 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats.project import LibrarySource, ProjectFile, source_of
 from vllm_mods.formats.project_lock import LockedLibrary
-from vllm_mods.formats.toml_table import BUNDLED, NAME, Table
+from vllm_mods.formats.schema import BUNDLED, NAME, Table
 from vllm_mods.library import mod_folder, project_file
 from vllm_mods.library.catalog import Library, Shared
 from vllm_mods.sharing import contents, editing, kept, locking

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 from vllm_mods.base.untrusted import is_plain_path, json_of
-from vllm_mods.formats.decode import decode
+from vllm_mods.formats.schema import decode
 from vllm_mods.site.site import Site
 
 _SCHEMA = 1

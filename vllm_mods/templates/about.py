@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats.toml_table import NAME, NAME_IN_WORDS, Table, reading
+from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Table, reading
 
 SCHEMA = 1
 STRING, OPENAI = "string", "openai"

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.formats.toml_table import Table, in_words
+from vllm_mods.formats.schema import Table, in_words
 
 Message = dict[str, Any]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_mods.formats.decode import DecodeError, decode, encode
+from vllm_mods.formats.schema import DecodeError, decode, encode
 
 
 class Colour(Enum):
@@ -57,19 +57,22 @@ def test_what_may_be_none_or_has_a_default_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"parts": None}, "parts: must be a list"),
-        ({"parts": [{"name": 1, "size": 1}]}, "parts[0].name: must be text"),
-        ({"parts": [{"name": "a"}]}, "parts[0].size: is missing"),
-        ({"parts": [{"name": "a", "size": True}]}, "parts[0].size: must be a whole number"),
+        ({"parts": None}, "parts: expected an array, found None"),
+        ({"parts": [{"name": 1, "size": 1}]}, "parts[0].name: expected a string, found an integer"),
+        ({"parts": [{"name": "a"}]}, "parts[0].size: is required"),
+        (
+            {"parts": [{"name": "a", "size": True}]},
+            "parts[0].size: expected an integer, found true or false",
+        ),
         ({"parts": [{"name": "a", "size": -1}]}, "parts[0].size: is less than nothing"),
-        ({"parts": [["a", 1]]}, "parts[0]: must be an object"),
-        ({"pair": [1]}, "pair: must be a list of 2"),
-        ({"colour": "green"}, "colour: must be one of red, blue"),
-        ({"colour": ["red"]}, "colour: must be one of red, blue"),
-        ({"labels": {"a": None}}, "labels.a: must be text"),
-        ({"labels": []}, "labels: must be an object"),
-        ({"deep": 1}, "deep: must be true or false"),
-        ({"other": 1}, "other: is not known"),
+        ({"parts": [["a", 1]]}, "parts[0]: expected a table, found an array"),
+        ({"pair": [1]}, "pair: expected an array of 2, found an array"),
+        ({"colour": "green"}, "colour: expected one of red, blue, found a string"),
+        ({"colour": ["red"]}, "colour: expected one of red, blue, found an array"),
+        ({"labels": {"a": None}}, "labels.a: expected a string, found None"),
+        ({"labels": []}, "labels: expected a table, found an array"),
+        ({"deep": 1}, "deep: expected true or false, found an integer"),
+        ({"colours": 1}, "colours: unknown key; did you mean 'colour'?"),
     ],
 )
 def test_every_problem_has_its_place(change: dict[str, Any], problem: str) -> None:
@@ -79,22 +82,24 @@ def test_every_problem_has_its_place(change: dict[str, Any], problem: str) -> No
 def test_nothing_may_be_left_out_of_what_is_read_whole() -> None:
     with pytest.raises(DecodeError) as caught:
         decode(Whole, RAW, whole=True)
-    assert caught.value.problems == ("owner: is missing", "deep: is missing", "more: is missing")
+    assert caught.value.problems == ("owner: is required", "deep: is required", "more: is required")
 
 
 def test_all_problems_are_told_at_once() -> None:
     assert problems({"pair": 1, "colour": 1, "labels": {}, "parts": [1, 2]}) == (
-        "parts[0]: must be an object",
-        "parts[1]: must be an object",
-        "pair: must be a list",
-        "colour: must be one of red, blue",
+        "parts[0]: expected a table, found an integer",
+        "parts[1]: expected a table, found an integer",
+        "pair: expected an array, found an integer",
+        "colour: expected one of red, blue, found an integer",
     )
-    assert problems([]) == ("the file: must be an object",)
+    assert problems([]) == ("the file: expected a table, found an array",)
 
 
 def test_keys_of_others_are_passed_over_where_that_is_asked_for() -> None:
     assert decode(Whole, {**RAW, "other": 1}, more=True).colour is Colour.RED
-    assert problems({**RAW, "other": 1, "pair": 0}, more=True) == ("pair: must be a list",)
+    assert problems({**RAW, "other": 1, "pair": 0}, more=True) == (
+        "pair: expected an array, found an integer",
+    )
 
 
 JSON = st.recursive(
