@@ -290,7 +290,7 @@ def decode(kind: type[T], raw: object, *, more: bool = False, whole: bool = Fals
     What may be None or has a default may be left out, unless ``whole``. Keys that are not known are a problem,
     unless ``more``.
     """
-    reader = _HintReader(more=more, whole=whole)
+    reader = _RecordReader(more=more, whole=whole)
     value = reader.value(kind, raw, "")
     if reader.problems:
         raise DecodeError(reader.problems)
@@ -321,7 +321,7 @@ def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ANN401
     return get_origin(kind), get_args(kind)
 
 
-class _HintReader:
+class _RecordReader:
     def __init__(self, *, more: bool, whole: bool) -> None:
         self.more = more
         self.whole = whole
