@@ -1,0 +1,365 @@
+"""Patches for a place that has a look-alike, on releases in which upstream changed one of the two.
+
+    python benchmarks/lookalike.py [--trees FOLDER] [--pairs RELEASE…] [--sample N] [--seed S] [--jobs N]
+                                   [--wrong FILE | --replay FILE]
+
+FOLDER is that of ``placing.py``. ``lookalike_sites.py`` searches pairs of releases (neighbours and two apart; of
+vLLM, and of ``OTHERS``, whose files stand below ``vllm/`` there) for sites and writes a patch for each.
+Each is planned, with the fit switched off, in the forms of ``FORMS`` on a tree of one file: its own base, its
+own result, the newer release, and that with the same change in the twin; one that is upstream's own also on
+a release before both, which has not got it. ``git apply`` and ``patch -F0`` put in the same. ``--pairs`` names the older one of each
+pair to take, ``--sample`` says how many sites to replay. Told for each form:
+
+**right**          it goes into what it was written for; or it is in already, and that is so
+**followed**       it goes into what upstream made of that: a new definition or branch that has its lines now
+**refused**        it is not put in; in brackets how many of these have all the text that it was written for
+**wrong**          it goes into another definition, branch, table or call, or a second time; in brackets how
+                   many of these in another class or function
+**falsely in**     it is in already, says the tool, and what it was written for has not got it
+**base refused**   on its own base; **result unseen**: on its own result it is not said to be in
+
+What is wrong and falsely in counts on the base and the result too. ``--wrong`` writes each of these and each refusal
+on the own base to a file, a JSON object a line; ``--replay`` takes the sites of such a file, in place of a search.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import json
+import os
+import random
+import re
+import tempfile
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import placing
+from lookalike_places import Edit, Places, edited, grouped, places
+from lookalike_sites import KINDS, SHARES, Sides, Site, Work, changed_files, find, releases
+from lookalike_truth import Target, Truth, judged
+from placing import Answer, Cell, Made, OneFile, Piece
+
+from vllm_mods.base.cache import cache_folder
+from vllm_mods.base.model import Mod
+from vllm_mods.planning import lock_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+class Form(NamedTuple):
+    """How a patch is written, and what the planner has beside it: its base, or a mod.lock that knows it."""
+
+    context: int
+    index: bool = False
+    header: bool = False
+    at_hand: bool = False
+    locked: bool = False
+
+
+FORMS = {
+    "git diff": Form(3, index=True, header=True),
+    "git diff, no index": Form(3, header=True),
+    "git diff -U1, no index": Form(1, header=True),
+    "diff -u": Form(3),
+    "diff -U1": Form(1),
+    "diff -u, base at hand": Form(3, at_hand=True),
+    "diff -u, with lock": Form(3, locked=True),
+    "diff -U1, with lock": Form(1, locked=True),
+}
+TOOLS = (*FORMS, "git apply", "git apply -U1", "patch -F0", "patch -F0 -U1")
+BY_DEFAULT = rb"[A-Za-z_$]"
+BY_DRIVER = rb"[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]"
+"""What git takes for the words behind @@, without a driver and with that for Python: one patch in four."""
+
+record_origin = getattr(lock_entries, "record_origin", None)
+
+
+# --- patches ---------------------------------------------------------------------------------
+
+
+def written(site: Site, base: Places, context: int, head: bytes) -> Made:
+    """Write a site's patch as git does, with so many lines of context."""
+    lines = base.lines
+    pieces = []
+    for group in grouped(site.edits, context):
+        start = max(0, group[0].at - context)
+        end = min(len(lines), group[-1].at + group[-1].removed + context)
+        body: list[bytes] = []
+        at = start
+        for edit in group:
+            body += [b" " + line for line in lines[at : edit.at]]
+            at = edit.at + edit.removed
+            body += [b"-" + line for line in lines[edit.at : at]]
+            body += [b"+" + line for line in edit.added]
+        body += [b" " + line for line in lines[at:end]]
+        ended = (x if x[-1:] == b"\n" else x + b"\n\\ No newline at end of file\n" for x in body)
+        grown = sum(len(edit.added) - edit.removed for edit in group)
+        above = next((line for line in reversed(lines[:start]) if re.match(head, line)), b"")
+        words = (b" " + above.strip()[:80]).rstrip()
+        pieces.append(Piece(start + 1, end - start, end - start + grown, words, b"".join(ended)))
+    return Made(0, tuple(pieces), b"".join(lines), edited(lines, site.edits), is_edge=False)
+
+
+def patch_of(made: Made, path: str, form: Form) -> bytes:
+    return made.patch(path, index=form.index, header=form.header)
+
+
+def targets(site: Site, work: Work, made: Made, sides: Sides, trees: str) -> Iterator[Target]:
+    """Yield what a site's patch is planned on."""
+    yield Target("own base", work.old, made.base, expected=made.result)
+    yield Target("own result", work.old, made.result, is_in=True)
+    new = b"".join(sides.new.lines)
+    if site.kind == "upstream":
+        yield Target("newer", work.new, new, is_in=True)
+        chance = random.Random(f"{work.path} {site}")
+        other = chance.choice(work.others) if work.others else work.old
+        data = placing.read(trees, other, work.path)
+        if data and data not in (made.base, new) and places(data):
+            yield Target(f"a release before: {other}", other, data, never_in=True)
+        return
+    there = [sides.moved(edit) for edit in site.edits]
+    stay = [
+        moved
+        for edit, moved in zip(site.edits, there, strict=True)
+        if moved is not None and sides.new.at(moved.at) == sides.old.at(edit.at)
+    ]
+    expected = edited(sides.new.lines, stay) if len(stay) == len(there) else None
+    yield Target("newer", work.new, new, expected=expected)
+    main = site.edits[site.main]
+    rest = [edit for n, edit in enumerate(there) if n != site.main]
+    edits = sorted([main._replace(at=site.twin_line), *(edit for edit in rest if edit)])
+    apart = all(a.at + a.removed < b.at for a, b in itertools.pairwise(edits))
+    if site.kind != "fixed twin" and None not in rest and apart:
+        twin = edited(sides.new.lines, edits)
+        if places(twin):
+            yield Target("newer, twin patched", work.new, twin)
+
+
+# --- one file --------------------------------------------------------------------------------
+
+
+class Told(NamedTuple):
+    """What each tool made of one site on one target."""
+
+    site: Site
+    target: str
+    judgements: dict[str, str]
+    wrongs: list[dict[str, object]]
+
+
+def replay(trees: str, work: Work) -> list[Told]:
+    placing.switch_fit_off()
+    sides = Sides.read(*(placing.read(trees, name, work.path) or b"" for name in work[1:3]))
+    assert sides is not None
+    cells: dict[str, list[Cell]] = defaultdict(list)
+    todo = []
+    for site in work.sites:
+        head = BY_DRIVER if random.Random(f"{work.path} {site}").random() < 0.25 else BY_DEFAULT
+        made = {n: written(site, sides.old, n, head) for n in {site.context, 1}}
+        for target in targets(site, work, made[1], sides, trees):
+            todo.append((site, made, target))
+            for context, one in made.items():
+                cell = Cell(work.path, one, target.data, target.release, target.name)
+                cells["" if context == 3 else " -U1"].append(cell)
+    answers: dict[str, Iterator[Answer]] = {}
+    with tempfile.TemporaryDirectory(dir=placing.shared_memory()) as scratch:
+        for more, some in cells.items():
+            answers[f"git apply{more}"] = iter(placing.by_git_apply(some, scratch))
+            answers[f"patch -F0{more}"] = iter(placing.by_patch(some, scratch))
+    found = []
+    for site, made, target in todo:
+        told = Told(site, target.name.partition(":")[0], {}, [])
+        for tool in TOOLS:
+            form = FORMS.get(tool, Form(1 if tool.endswith("-U1") else 3, header=True))
+            if form.context not in made or (form.locked and record_origin is None):
+                continue
+            patch = patch_of(made[form.context], work.path, form)
+            answer = (
+                planned(work, form, patch, made[1], target)
+                if tool in FORMS
+                else next(answers[tool])
+            )
+            truth = Truth.of(made[form.context], site, form.context)
+            judgement, landed = judged(answer, truth, target)
+            told.judgements[tool] = judgement
+            if judgement.startswith(("wrong", "falsely")) or (
+                tool in FORMS and target.name == "own base" and judgement != "right"
+            ):
+                words = {
+                    "tool": tool,
+                    "judgement": judgement,
+                    "landed": landed,
+                    "target": target.name,
+                }
+                words |= {"words": answer.words, "patch": patch.decode(errors="replace")}
+                words["did"] = placing.short_diff(target.data, answer.text)
+                case = work._replace(sites=())._asdict() | {"site": site_as_json(site)}
+                told.wrongs.append({**words, **case})
+        found.append(told)
+    return found
+
+
+def planned(work: Work, form: Form, patch: bytes, made: Made, target: Target) -> Answer:
+    """Ask the planner."""
+    mod: Mod = placing.a_mod(patch, version(work.old))
+    base = OneFile(work.path, made.base, version(work.old))
+    if form.locked:
+        assert record_origin is not None
+        mod = record_origin(mod, base)
+    tree = OneFile(work.path, target.data, version(target.release))
+    return placing.seen(mod, tree, base if form.at_hand else None)
+
+
+def version(release: str) -> str:
+    return release.rpartition("-")[2]
+
+
+def site_as_json(site: Site) -> dict[str, object]:
+    lines = [[line.decode("latin-1") for line in edit.added] for edit in site.edits]
+    edits = [(*edit[:2], added) for edit, added in zip(site.edits, lines, strict=True)]
+    return site._asdict() | {"edits": edits}
+
+
+def from_file(name: str) -> list[Work]:
+    """Return the works that a file of wrong answers was written of."""
+    works: dict[Work, set[Site]] = defaultdict(set)
+    for line in Path(name).read_text().splitlines():
+        case = json.loads(line)
+        site = case["site"]
+        edits = [
+            Edit(at, removed, tuple(text.encode("latin-1") for text in added))
+            for at, removed, added in site.pop("edits")
+        ]
+        work = Work(*(case[field] for field in Work._fields[:4]), tuple(case["others"]))
+        works[work].add(Site(**site, edits=tuple(edits)))
+    return [work._replace(sites=tuple(sorted(some))) for work, some in works.items()]
+
+
+# --- the whole -------------------------------------------------------------------------------
+
+
+def table(title: str, rows: dict[str, Counter[tuple[str, str]]]) -> None:
+    """Print what each tool made of some targets: ``rows`` count target and judgement."""
+    columns = (
+        "right",
+        "followed",
+        "refused",
+        "",
+        "wrong",
+        "",
+        "falsely in",
+        "base refused",
+        "result unseen",
+    )
+    widths = (7, 9, 9, 8, 7, 7, 12, 18, 18)
+    print(
+        f"\n{title:24}{'cells':>7}"
+        + "".join(f"{c:>{n}}" for c, n in zip(columns, widths, strict=True))
+    )
+    for name, counts in rows.items():
+        own = {
+            target: sum(n for key, n in counts.items() if key[0] == target)
+            for target in ("own base", "own result")
+        }
+        sums: Counter[str] = Counter()
+        for (target, judgement), n in counts.items():
+            short = judgement.partition(",")[0]
+            if target not in own or short in {"wrong", "falsely in"}:
+                sums[short] += n
+                sums[judgement] += n * ("," in judgement)
+        refused = sum(
+            n for key, n in counts.items() if key[0] == "own base" and "refused" in key[1]
+        )
+        unseen = own["own result"] - counts["own result", "right"]
+        cells = sum(counts.values()) - sum(own.values())
+        shares = "".join(f"{n:10} {n / max(1, own['own base']):6.1%} " for n in (refused, unseen))
+        print(
+            f"{name:24}{cells:7}{sums['right']:7}{sums['followed']:9}{sums['refused']:9} ({sums['refused, text there']:5})"
+            f"{sums['wrong']:7} ({sums['wrong, another definition']:4}){sums['falsely in']:12}{shares}"
+        )
+
+
+def searched(options: argparse.Namespace, pool: ProcessPoolExecutor) -> list[Work]:
+    """Search files in an order by chance until there are enough sites of each project."""
+    os.makedirs(options.trees, exist_ok=True)
+    found: list[Work] = []
+    for project, names in releases(options.trees).items():
+        works = changed_files(options.trees, project, names, options.pairs or ())
+        random.Random(options.seed).shuffle(works)
+        wanted = options.sample if options.pairs else options.sample * SHARES[project]
+        sites = files = 0
+        while sites < wanted and files < len(works):
+            some = pool.map(
+                functools.partial(find, options.trees, options.seed), works[files : files + 40]
+            )
+            with_sites = [work for work in some if work.sites]
+            files += 40
+            sites += sum(len(work.sites) for work in with_sites)
+            found += with_sites
+        if works:
+            print(
+                f"{project}: {sites} sites in {min(files, len(works))} of {len(works)} changed files",
+                flush=True,
+            )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trees", default=os.path.join(cache_folder(os.environ), "sources"))
+    parser.add_argument(
+        "--pairs", nargs="+", help="the older release of each pair to take (else all)"
+    )
+    parser.add_argument("--sample", type=int, default=1500, help="about so many sites")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument(
+        "--wrong", help="write each wrong answer to this file, a JSON object a line"
+    )
+    parser.add_argument("--replay", help="take the sites of such a file")
+    options = parser.parse_args()
+    start = time.perf_counter()
+    if record_origin is None:
+        print("skipped: the forms with a lock, for lock_entries.record_origin is not there")
+    told: list[Told] = []
+    with ProcessPoolExecutor(options.jobs, initializer=os.nice, initargs=(10,)) as pool:
+        works = from_file(options.replay) if options.replay else searched(options, pool)
+        summary([site for work in works for site in work.sites])
+        for some in pool.map(functools.partial(replay, options.trees), works, chunksize=4):
+            told += some
+    by_tool: dict[str, Counter[tuple[str, str]]] = {tool: Counter() for tool in TOOLS}
+    by_kind: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in KINDS}
+    for one in told:
+        for tool, judgement in one.judgements.items():
+            by_tool[tool][one.target, judgement] += 1
+            if tool in FORMS:
+                by_kind[one.site.kind][one.target, judgement] += 1
+    table("", by_tool)
+    table("all forms, by kind", by_kind)
+    print(f"\n{time.perf_counter() - start:.0f} s")
+    if options.wrong:
+        with open(options.wrong, "w") as file:
+            file.writelines(json.dumps(case) + "\n" for one in told for case in one.wrongs)
+
+
+def summary(sites: Sequence[Site]) -> None:
+    """Print how many sites there are of each sort."""
+    sorts = {
+        "kind": [site.kind for site in sites],
+        "place": [site.shape for site in sites],
+        "edit": [site.edit_kind for site in sites],
+        "hunks": [str(min(len(site.edits), 4)) for site in sites],
+    }
+    for name, values in sorts.items():
+        counts = Counter(values).most_common()
+        print(f"{name}: " + ", ".join(f"{value} {n}" for value, n in counts), flush=True)
+
+
+if __name__ == "__main__":
+    main()

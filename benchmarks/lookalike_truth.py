@@ -1,0 +1,142 @@
+"""What a patch of ``lookalike.py`` was written for, and what an answer to it is worth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import placing
+from lookalike_places import Chain, Places, changed_in, grouped, home, places, shown, window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lookalike_sites import Site
+    from placing import Answer, Made
+
+AROUND = 8
+"""So many lines before and behind a place say what it is."""
+
+
+class Target(NamedTuple):
+    """A file to plan on. ``is_in`` says that the patch is in it, ``never_in`` that it is not.
+
+    ``expected`` is what it becomes, where that is known: then the patch is not in it either.
+    """
+
+    name: str
+    release: str
+    data: bytes
+    is_in: bool = False
+    never_in: bool = False
+    expected: bytes | None = None
+
+
+class Truth(NamedTuple):
+    """What a patch was written for: the ``chains`` of ``base``, the texts of its hunks before and after.
+
+    ``around`` are the lines of ``base`` near its edits that say something.
+    """
+
+    base: Places
+    chains: frozenset[Chain]
+    before: tuple[bytes, ...]
+    after: tuple[bytes, ...]
+    around: frozenset[bytes]
+
+    @classmethod
+    def of(cls, made: Made, site: Site, context: int) -> Truth:
+        base, result = places(made.base), places(made.result)
+        assert base is not None
+        assert result is not None
+        groups = grouped(site.edits, context)
+        before, after = (
+            tuple(window(base.lines, group, context, new=new) for group in groups)
+            for new in (False, True)
+        )
+        around = near(base, site.edits[site.main].at)
+        return cls(base, frozenset(changed_in(base, result)), before, after, around)
+
+    def where(self, target: Places, text: bytes) -> str:
+        """Say where a text stands: ``own`` place, one that ``followed`` it, or ``elsewhere``."""
+        data = b"".join(target.lines)
+        found = "elsewhere"
+        at = data.find(text)
+        while at >= 0:
+            first = data.count(b"\n", 0, at)
+            lines = range(first, min(first + text.count(b"\n"), len(target.lines)))
+            if not at or data[at - 1 : at] == b"\n":
+                if any(target.at(line) in self.chains for line in lines):
+                    return "own"
+                if any(self.followed(target, target.at(line), line) for line in lines):
+                    found = "followed"
+            at = data.find(text, at + 1)
+        return found
+
+    def all_in(self, target: Places, texts: Iterable[bytes]) -> str:
+        """Say where the one of some texts is that is farthest away."""
+        return min((self.where(target, text) for text in texts), key=ORDER.index)
+
+    def followed(self, target: Places, chain: Chain, index: int) -> bool:
+        """Tell whether upstream carried the one into a place: it is new, and what was around is there."""
+        if chain in self.base.spans:
+            return False
+        stayed = {
+            line.strip()
+            for n, line in enumerate(target.lines)
+            if any(target.at(n)[: len(one)] == one for one in self.chains)
+            and target.at(n)[: len(chain)] != chain
+        }
+        half = len(self.around) / 2
+        return len(self.around & near(target, index)) >= half > len(self.around & stayed)
+
+    def landed(self, target: Places, after: Places) -> tuple[str, set[Chain]]:
+        """Say where a change went, with the places that are not those that it was written for."""
+        changed = changed_in(target, after)
+        other = {chain: at for chain, at in changed.items() if chain not in self.chains}
+        wrong = {chain for chain, at in other.items() if not self.followed(target, chain, at)}
+        if wrong:
+            return "elsewhere", wrong
+        if other:
+            return "followed", set(other)
+        missing = self.chains - set(changed)
+        return ("elsewhere", set(missing)) if missing else ("own", set())
+
+
+ORDER = ("elsewhere", "followed", "own")
+
+
+def near(lines: Places, index: int) -> frozenset[bytes]:
+    """Return the lines around one that say something."""
+    some = lines.lines[max(0, index - AROUND) : index + AROUND + 1]
+    return frozenset(line.strip() for line in some if len(line.strip()) > 8)
+
+
+def judged(answer: Answer, truth: Truth, target: Target) -> tuple[str, str]:  # noqa: PLR0911
+    """Say what an answer is worth, in the words of ``lookalike.py``, and where the change went."""
+    there = places(target.data)
+    assert there is not None
+    if answer.words.startswith(placing.CRASH):
+        return "wrong", "crash"
+    if answer.text is None and not answer.is_in:
+        stays = truth.all_in(there, truth.before) == "own"
+        return ("refused, text there" if stays else "refused"), ""
+    if answer.text is None or answer.text == target.data:
+        unknown = target.expected is None and not target.never_in
+        seen = truth.all_in(there, truth.after) if unknown else "elsewhere"
+        return ("right" if target.is_in else IS_IN[seen]), ""
+    if target.is_in:
+        return "wrong", "a second time"
+    after = places(answer.text)
+    if after is None:
+        return "wrong", "no Python"
+    where, chains = truth.landed(there, after)
+    landed = ", ".join(sorted(map(shown, chains)))
+    if where == "elsewhere":
+        far = {home(chain) for chain in chains} - {home(chain) for chain in truth.chains}
+        return ("wrong, another definition" if far else "wrong"), landed
+    if where == "own" and target.expected not in (None, answer.text):
+        return "wrong", "another spot of the same place"
+    return ("followed" if where == "followed" else "right"), landed
+
+
+IS_IN = {"own": "right", "followed": "followed", "elsewhere": "falsely in"}
