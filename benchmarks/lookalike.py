@@ -7,12 +7,13 @@ FOLDER is that of ``placing.py``. ``lookalike_sites.py`` searches pairs of relea
 vLLM, and of ``OTHERS``, whose files stand below ``vllm/`` there) for sites and writes a patch for each.
 Each is planned, with the fit switched off, in the forms of ``FORMS`` on a tree of one file: its own base, its
 own result, the newer release, and that with the same change in the twin; one that is upstream's own also on
-a release before both, which has not got it. ``git apply`` and ``patch -F0`` put in the same. ``--pairs`` names the older one of each
+a release before both, which has not got it, and on one after. ``git apply`` and ``patch -F0`` put in the same. ``--pairs`` names the older one of each
 pair to take, ``--sample`` says how many sites to replay. Told for each form:
 
 **right**          it goes into what it was written for; or it is in already, and that is so
 **followed**       it goes into what upstream made of that: a new definition or branch that has its lines now
-**refused**        it is not put in; in brackets how many of these have all the text that it was written for
+**refused**        it is not put in; in brackets how many of these have all the text that it was written for,
+                   in its place, and not the change
 **wrong**          it goes into another definition, branch, table or call, or a second time; in brackets how
                    many of these in another class or function
 **falsely in**     it is in already, says the tool, and what it was written for has not got it
@@ -56,14 +57,14 @@ class Form(NamedTuple):
     """How a patch is written, and what the planner has beside it: its base, or a mod.lock that knows it."""
 
     context: int
-    index: bool = False
+    index_line: bool = False
     header: bool = False
     at_hand: bool = False
     locked: bool = False
 
 
 FORMS = {
-    "git diff": Form(3, index=True, header=True),
+    "git diff": Form(3, index_line=True, header=True),
     "git diff, no index": Form(3, header=True),
     "git diff -U1, no index": Form(1, header=True),
     "diff -u": Form(3),
@@ -107,7 +108,7 @@ def written(site: Site, base: Places, context: int, head: bytes) -> Made:
 
 
 def patch_of(made: Made, path: str, form: Form) -> bytes:
-    return made.patch(path, index=form.index, header=form.header)
+    return made.patch(path, index=form.index_line, header=form.header)
 
 
 def targets(site: Site, work: Work, made: Made, sides: Sides, trees: str) -> Iterator[Target]:
@@ -118,10 +119,12 @@ def targets(site: Site, work: Work, made: Made, sides: Sides, trees: str) -> Ite
     if site.kind == "upstream":
         yield Target("newer", work.new, new, is_in=True)
         chance = random.Random(f"{work.path} {site}")
-        other = chance.choice(work.others) if work.others else work.old
-        data = placing.read(trees, other, work.path)
-        if data and data not in (made.base, new) and places(data):
-            yield Target(f"a release before: {other}", other, data, never_in=True)
+        for more, name in ((work.before, "a release before"), (work.after, "a release after")):
+            other = chance.choice(more) if more else work.old
+            data = placing.read(trees, other, work.path)
+            if data and data not in (made.base, new) and places(data):
+                never, later = other in work.before, other in work.after
+                yield Target(f"{name}: {other}", other, data, never_in=never, later=later)
         return
     there = [sides.moved(edit) for edit in site.edits]
     stay = [
@@ -162,8 +165,9 @@ def replay(trees: str, work: Work) -> list[Told]:
     for site in work.sites:
         head = BY_DRIVER if random.Random(f"{work.path} {site}").random() < 0.25 else BY_DEFAULT
         made = {n: written(site, sides.old, n, head) for n in {site.context, 1}}
+        truths = {n: Truth.of(one, site, n) for n, one in made.items()}
         for target in targets(site, work, made[1], sides, trees):
-            todo.append((site, made, target))
+            todo.append((site, made, truths, target))
             for context, one in made.items():
                 cell = Cell(work.path, one, target.data, target.release, target.name)
                 cells["" if context == 3 else " -U1"].append(cell)
@@ -173,36 +177,33 @@ def replay(trees: str, work: Work) -> list[Told]:
             answers[f"git apply{more}"] = iter(placing.by_git_apply(some, scratch))
             answers[f"patch -F0{more}"] = iter(placing.by_patch(some, scratch))
     found = []
-    for site, made, target in todo:
+    for site, made, truths, target in todo:
         told = Told(site, target.name.partition(":")[0], {}, [])
         for tool in TOOLS:
-            form = FORMS.get(tool, Form(1 if tool.endswith("-U1") else 3, header=True))
+            form = FORMS.get(tool, Form(1 if tool.endswith("-U1") else 3))
             if form.context not in made or (form.locked and record_origin is None):
                 continue
+            if tool not in FORMS:
+                answer = next(answers[tool])
+                told.judgements[tool], _ = judged(answer, truths[form.context], target)
+                continue
             patch = patch_of(made[form.context], work.path, form)
-            answer = (
-                planned(work, form, patch, made[1], target)
-                if tool in FORMS
-                else next(answers[tool])
-            )
-            truth = Truth.of(made[form.context], site, form.context)
-            judgement, landed = judged(answer, truth, target)
+            answer = planned(work, form, patch, made[1], target)
+            judgement, landed = judged(answer, truths[form.context], target)
             told.judgements[tool] = judgement
-            if judgement.startswith(("wrong", "falsely")) or (
-                tool in FORMS and target.name == "own base" and judgement != "right"
-            ):
-                words = {
-                    "tool": tool,
-                    "judgement": judgement,
-                    "landed": landed,
-                    "target": target.name,
-                }
-                words |= {"words": answer.words, "patch": patch.decode(errors="replace")}
-                words["did"] = placing.short_diff(target.data, answer.text)
-                case = work._replace(sites=())._asdict() | {"site": site_as_json(site)}
-                told.wrongs.append({**words, **case})
+            own_base = target.name == "own base" and judgement != "right"
+            if own_base or judgement.startswith(("wrong", "falsely")):
+                case = {"tool": tool, "judgement": judgement, "landed": landed}
+                case |= {"target": target.name, "words": answer.words, "patch": readable(patch)}
+                case["did"] = placing.short_diff(target.data, answer.text)
+                case |= work._replace(sites=())._asdict()
+                told.wrongs.append({**case, "site": site_as_json(site)})
         found.append(told)
     return found
+
+
+def readable(data: bytes) -> str:
+    return data.decode(errors="replace")
 
 
 def planned(work: Work, form: Form, patch: bytes, made: Made, target: Target) -> Answer:
@@ -236,7 +237,8 @@ def from_file(name: str) -> list[Work]:
             Edit(at, removed, tuple(text.encode("latin-1") for text in added))
             for at, removed, added in site.pop("edits")
         ]
-        work = Work(*(case[field] for field in Work._fields[:4]), tuple(case["others"]))
+        names = case["project"], case["old"], case["new"], case["path"]
+        work = Work(*names, tuple(case["before"]), tuple(case["after"]))
         works[work].add(Site(**site, edits=tuple(edits)))
     return [work._replace(sites=tuple(sorted(some))) for work, some in works.items()]
 

@@ -114,13 +114,14 @@ class Site(NamedTuple):
 
 
 class Work(NamedTuple):
-    """A file in two releases, and the sites in it; ``others`` are releases before these."""
+    """A file in two releases, and the sites in it; and some releases ``before`` and ``after``."""
 
     project: str
     old: str
     new: str
     path: str
-    others: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     sites: tuple[Site, ...] = ()
 
 
@@ -213,7 +214,7 @@ def beside(sides: Sides, site: Site, chance: random.Random) -> Site:
     """Give one site in three up to three more hunks, at places that stay, one maybe the same in the twin."""
     if chance.randrange(3) or site.kind == "fixed twin":
         return site
-    old, new = sides.old, sides.new
+    old = sides.old
     main = site.edits[site.main]
     edits = [main]
     wanted = chance.randint(1, 3)
@@ -228,7 +229,7 @@ def beside(sides: Sides, site: Site, chance: random.Random) -> Site:
     apart = all(b.at - a.at > 10 for a, b in itertools.pairwise(edits))
     more = site._replace(edits=tuple(edits), main=edits.index(main))
     result = places(edited(old.lines, edits)) if apart and len(edits) > 1 else None
-    return more if result is not None and new else site
+    return site if result is None else more
 
 
 def upstream(sides: Sides, chance: random.Random) -> Iterator[Site]:
@@ -359,13 +360,13 @@ def changed_files(
     for old, new in (*itertools.pairwise(names), *zip(names, names[2:], strict=False)):
         if only and old not in only:
             continue
-        at = names.index(old)
-        others = tuple(names[max(0, at - 3) : at])
+        first, last = names.index(old), names.index(new)
+        before, after = tuple(names[max(0, first - 3) : first]), tuple(names[last + 1 : last + 4])
         for file in sorted(Path(trees, old).rglob("*.py")):
             path = file.relative_to(Path(trees, old)).as_posix()
             other = Path(trees, new, path)
             if other.exists() and other.read_bytes() != file.read_bytes():
-                found.append(Work(project, old, new, path, others))
+                found.append(Work(project, old, new, path, before, after))
     return found
 
 

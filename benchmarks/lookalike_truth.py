@@ -20,7 +20,8 @@ AROUND = 8
 class Target(NamedTuple):
     """A file to plan on. ``is_in`` says that the patch is in it, ``never_in`` that it is not.
 
-    ``expected`` is what it becomes, where that is known: then the patch is not in it either.
+    In one of a ``later`` release it was, and may still be. ``expected`` is what the file becomes, where
+    that is known: then the patch is not in it either.
     """
 
     name: str
@@ -28,13 +29,15 @@ class Target(NamedTuple):
     data: bytes
     is_in: bool = False
     never_in: bool = False
+    later: bool = False
     expected: bytes | None = None
 
 
 class Truth(NamedTuple):
     """What a patch was written for: the ``chains`` of ``base``, the texts of its hunks before and after.
 
-    ``around`` are the lines of ``base`` near its edits that say something.
+    ``around`` are the lines of ``base`` near it that say something, ``brings`` those that it adds and
+    that ``base`` has nowhere.
     """
 
     base: Places
@@ -42,6 +45,7 @@ class Truth(NamedTuple):
     before: tuple[bytes, ...]
     after: tuple[bytes, ...]
     around: frozenset[bytes]
+    brings: frozenset[bytes]
 
     @classmethod
     def of(cls, made: Made, site: Site, context: int) -> Truth:
@@ -54,7 +58,8 @@ class Truth(NamedTuple):
             for new in (False, True)
         )
         around = near(base, site.edits[site.main].at)
-        return cls(base, frozenset(changed_in(base, result)), before, after, around)
+        brings = said(result.lines) - said(base.lines)
+        return cls(base, frozenset(changed_in(base, result)), before, after, around, brings)
 
     def where(self, target: Places, text: bytes) -> str:
         """Say where a text stands: ``own`` place, one that ``followed`` it, or ``elsewhere``."""
@@ -89,6 +94,10 @@ class Truth(NamedTuple):
         half = len(self.around) / 2
         return len(self.around & near(target, index)) >= half > len(self.around & stayed)
 
+    def is_brought(self, target: Places) -> bool:
+        """Tell whether nearly all that the patch adds is in a file already."""
+        return len(self.brings & said(target.lines)) > 0.8 * len(self.brings) > 0
+
     def landed(self, target: Places, after: Places) -> tuple[str, set[Chain]]:
         """Say where a change went, with the places that are not those that it was written for."""
         changed = changed_in(target, after)
@@ -107,8 +116,11 @@ ORDER = ("elsewhere", "followed", "own")
 
 def near(lines: Places, index: int) -> frozenset[bytes]:
     """Return the lines around one that say something."""
-    some = lines.lines[max(0, index - AROUND) : index + AROUND + 1]
-    return frozenset(line.strip() for line in some if len(line.strip()) > 8)
+    return said(lines.lines[max(0, index - AROUND) : index + AROUND + 1])
+
+
+def said(lines: Iterable[bytes]) -> frozenset[bytes]:
+    return frozenset(line.strip() for line in lines if len(line.strip()) > 8)
 
 
 def judged(answer: Answer, truth: Truth, target: Target) -> tuple[str, str]:  # noqa: PLR0911
@@ -118,13 +130,14 @@ def judged(answer: Answer, truth: Truth, target: Target) -> tuple[str, str]:  # 
     if answer.words.startswith(placing.CRASH):
         return "wrong", "crash"
     if answer.text is None and not answer.is_in:
-        stays = truth.all_in(there, truth.before) == "own"
+        new = not target.is_in and not target.later
+        stays = new and truth.all_in(there, truth.before) == "own"
         return ("refused, text there" if stays else "refused"), ""
     if answer.text is None or answer.text == target.data:
         unknown = target.expected is None and not target.never_in
         seen = truth.all_in(there, truth.after) if unknown else "elsewhere"
-        return ("right" if target.is_in else IS_IN[seen]), ""
-    if target.is_in:
+        return ("right" if target.is_in or target.later else IS_IN[seen]), ""
+    if target.is_in or (target.later and truth.is_brought(there)):
         return "wrong", "a second time"
     after = places(answer.text)
     if after is None:
