@@ -8,7 +8,7 @@ import pytest
 
 # No test asks the Hub: what is one of its own has a server here.
 os.environ["HF_HUB_OFFLINE"] = "1"
-pytest_plugins = ["alone", "sampling", "forked_sandboxes", "namespaced"]
+pytest_plugins = ["alone", "sampling", "forked_sandboxes", "sandboxed"]
 
 
 @pytest.hookimpl(optionalhook=True)

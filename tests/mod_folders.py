@@ -34,13 +34,9 @@ SITE = "/usr/local/lib/python3.12/dist-packages"
 
 
 class Kind(NamedTuple):
-    """A mod folder: its files, what ``import`` makes of each line, what ``lint`` names.
-
-    ``changed`` is what the small vLLM becomes; None where only a run would tell, or nobody.
-    """
+    """A mod folder: its files, what ``lint`` names, what the small vLLM becomes; None where it is no mod."""
 
     files: dict[str, str]
-    effects: list[tuple[int, str]]
     lint: list[tuple[int, str]]
     changed: dict[str, str] | None = None
 
@@ -58,7 +54,6 @@ KINDS: dict[str, Kind] = {
             'patch -p1 < "$WORKSPACE_DIR/mods/mine/fix.patch" || echo "it may be in already"\n',
             fix_patch=FIX,
         ),
-        [(3, "patch")],
         [(3, "fail-open"), (3, "fuzz")],
         LOADED,
     ),
@@ -67,7 +62,6 @@ KINDS: dict[str, Kind] = {
             TOP + f"cat fix.patch | patch -p0 -F0 -d {SITE}/vllm\n",
             fix_patch=INNER,
         ),
-        [(3, "patch")],
         [(3, "hard-coded-root")],
         LOADED,
     ),
@@ -77,14 +71,12 @@ KINDS: dict[str, Kind] = {
             'patch -F0 --forward "$F" fix.patch\n',
             fix_patch=BARE,
         ),
-        [(4, "patch")],
         [],
         LOADED,
     ),
     "a merged change taken out": Kind(
         {"run.sh": TOP + 'cd $(dirname $0)\npatch -RF0 -p1 -d "$PYTHON_ROOT" -i $PWD/undo.diff\n'}
         | {"undo.diff": diff_of("vllm/loader.py", FAST, LOADER).decode()},
-        [(4, "patch")],
         [],
         LOADED,
     ),
@@ -97,7 +89,6 @@ KINDS: dict[str, Kind] = {
             "python3 -c 'import vllm.loader as m; print(m.__file__)'\n"
         )
         | {"root.patch": FIX.replace("a/vllm", f"a{SITE}/vllm").replace("b/vllm", f"b{SITE}/vllm")},
-        [(6, "assume"), (7, "assume"), (7, "patch")],
         [],
         LOADED,
     ),
@@ -110,7 +101,6 @@ KINDS: dict[str, Kind] = {
             "else\n    echo no >&2\n    exit 1\nfi\n",
             fix_patch=FIX,
         ),
-        [(5, "assume"), (6, "patch")],
         [],
         LOADED,
     ),
@@ -120,7 +110,6 @@ KINDS: dict[str, Kind] = {
             '    git apply -v "$one"\ndone\n'
         )
         | {"patches/1.patch": FIX, "patches/2.patch": NEW},
-        [(6, "patch"), (6, "patch")],
         [],
         {**LOADED, "vllm/added.py": "ADDED = 1\n"},
     ),
@@ -130,7 +119,6 @@ KINDS: dict[str, Kind] = {
             'git apply "$FIX" || patch -p1 -F0 < "$FIX"\n',
             fix_patch=FIX,
         ),
-        [(5, "patch")],
         [],
         LOADED,
     ),
@@ -141,20 +129,17 @@ KINDS: dict[str, Kind] = {
             'find "$PYTHON_ROOT/vllm" -name __pycache__ -exec rm -rf {} +\n'
         )
         | {"added.py": "ADDED = 1\n", "loader.py": FAST},
-        [(3, "whole"), (4, "whole"), (5, "clear")],
         [],
         {**LOADED, "vllm/added.py": "ADDED = 1\n"},
     ),
     "a package": Kind(
         script(TOP + 'cp -r fastpart "$PYTHON_ROOT/"\n')
         | {"fastpart/__init__.py": "", "fastpart/run.py": "RUN = 1\n"},
-        [(3, "whole"), (3, "whole")],
         [],
         {"fastpart/__init__.py": "", "fastpart/run.py": "RUN = 1\n"},
     ),
     "a file from a here-document": Kind(
         script(TOP + f"cat > {SITE}/vllm/added.py <<'PY'\nADDED = '$1'\nPY\n"),
-        [(3, "whole")],
         [(3, "hard-coded-root")],
         {"vllm/added.py": "ADDED = '$1'\n"},
     ),
@@ -163,14 +148,12 @@ KINDS: dict[str, Kind] = {
             TOP + f"cat > /tmp/fix.patch <<'END'\n{FIX}END\npatch -p1 -F0 -d $PYTHON_ROOT "
             "</tmp/fix.patch\nrm -f /tmp/fix.patch\n"
         ),
-        [(5 + FIX.count("\n"), "patch")],
         [],
         LOADED,
     ),
     "a chat template": Kind(
         script(TOP + 'cp -f mine.jinja "$WORKSPACE_DIR/mine.jinja"\necho "use it"\n')
         | {"mine.jinja": "{{ messages }}\n"},
-        [(3, "whole")],
         [],
         {},
     ),
@@ -184,15 +167,6 @@ KINDS: dict[str, Kind] = {
             fix_patch=FIX,
         )
         | {"mine.jinja": "{{ messages }}\n"},
-        [
-            (5, "assume"),
-            (9, "patch"),
-            (10, "whole"),
-            (11, "install"),
-            (12, "install"),
-            (13, "export"),
-            (14, "clear"),
-        ],
         [(9, "fail-open"), (12, "unpinned-install"), (13, "lost-export")],
         LOADED,
     ),
@@ -204,7 +178,6 @@ KINDS: dict[str, Kind] = {
             'for f in "${FILES[@]}"; do put "$f" "$f"; done\n'
         )
         | {"added.py": "ADDED = 1\n", "one.py": "ONE = 1\n", "two.py": "TWO = 2\n"},
-        [(7, "whole"), (7, "whole"), (7, "whole")],
         [],
         {"vllm/added.py": "ADDED = 1\n", "vllm/one.py": "ONE = 1\n", "vllm/two.py": "TWO = 2\n"},
     ),
@@ -223,13 +196,6 @@ KINDS: dict[str, Kind] = {
             'timeout 60 patch -F0 -p1 -d "$PYTHON_ROOT" < "$1"\n',
             fix_patch=FIX,
         ),
-        [
-            (7, "assume"),
-            (8, "whole"),
-            (15, "whole"),
-            (16, "whole"),
-            (20, "patch"),
-        ],
         [],
         {
             **LOADED,
@@ -240,8 +206,8 @@ KINDS: dict[str, Kind] = {
     ),
     "an edit with sed": Kind(
         script(TOP + "sed -i 's/weights/fast/' \"$VLLM_PACKAGE_DIR/loader.py\"\n"),
-        [(3, "edit")],
         [(3, "edit-unchecked")],
+        {"vllm/loader.py": LOADER.replace("weights", "fast")},
     ),
     "an edit at an anchor": Kind(
         script(
@@ -249,8 +215,8 @@ KINDS: dict[str, Kind] = {
             "file = pathlib.Path(vllm.__file__).parent / 'loader.py'\ntext = file.read_text()\n"
             "if 'weights' in text:\n    file.write_text(text.replace('weights', 'fast', 1))\nPY\n"
         ),
-        [(3, "edit")],
         [(3, "edit-unchecked")],
+        LOADED,
     ),
     "an edit by a script": Kind(
         script(TOP + "python3 edit.py\n")
@@ -258,7 +224,6 @@ KINDS: dict[str, Kind] = {
             "edit.py": "import sys\nfrom pathlib import Path\nfile = Path(sys.path[-1])\n"
             "file.write_text('x')\n"
         },
-        [(3, "edit")],
         [],
     ),
     "a pull request's diff": Kind(
@@ -266,12 +231,10 @@ KINDS: dict[str, Kind] = {
             TOP + 'cd "$PYTHON_ROOT"\n'
             "curl -sL https://github.com/example/vllm/pull/12.diff | patch -p1 -F0\n"
         ),
-        [(4, "left"), (4, "left")],
         [(4, "live-diff"), (4, "network-patch")],
     ),
     "a file of somebody's": Kind(
         script(TOP + 'wget -q https://example.test/parser.py -O "$WORKSPACE_DIR/parser.py"\n'),
-        [(3, "left")],
         [(3, "network")],
     ),
     "things that nobody can know": Kind(
@@ -283,7 +246,6 @@ KINDS: dict[str, Kind] = {
             "make install\ncp parser.py $WORKSPACE_DIR/\n"
         )
         | {"a.py": "A = 2\n", "b.py": "A = 3\n", "list": "a.py\n", "parser.py": ""},
-        [(3, "left"), (4, "left"), (7, "left"), (9, "left"), (10, "left"), (11, "left")],
         [],
     ),
 }

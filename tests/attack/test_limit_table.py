@@ -15,7 +15,6 @@ import tarfile
 import time
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -40,7 +39,7 @@ from vllm_mods.images import docker, layer, names, oci, referrers, storage, stre
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
 from vllm_mods.linting import places
-from vllm_mods.making import entries, entry_runs, folder, reading, watching, words
+from vllm_mods.making import folder, recording
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
@@ -210,8 +209,9 @@ def tried(_: Path) -> object:
         return scopes.read_scopes(b"print 'x'\n" + b"(" * 900)
 
 
-def followed(text: str) -> None:
-    said(reading.read("mine", {"run.sh": text.encode()}, None))
+def recorded(command: str, seconds: float = 30) -> None:
+    tree = MemoryTree({"vllm/__init__.py": b""}, version="0.19.1")
+    recording.record(["bash", "-c", command], "x", {}, tree, recording.Limits(seconds=seconds))
 
 
 def said(answer: object) -> None:
@@ -305,13 +305,6 @@ BLOB = Descriptor("", "sha256:00", 100_000)
 BY_ME = ("-c", "user.name=me", "-c", "user.email=me@example.org")
 WHEEL = LockedWheel("x", "1", "x-1-py3-none-any.whl", "0" * 64)
 HEADER = tarfile.TarInfo("x" * 3000).tobuf(tarfile.PAX_FORMAT)
-ENTRIES = b"".join(b'{"point": "a.py:1:0:list", "index": %d}\n' % i for i in range(3))
-
-
-def gone_over(where: Path) -> None:
-    (where / entries.POINTS).write_bytes(ENTRIES)
-    watching.points(str(where))
-
 
 ENOUGH: dict[
     str, tuple[float | None, str, Callable[[Path], object]]
@@ -398,6 +391,23 @@ ENOUGH: dict[
     ),
     "MOD_BYTES": (9, "and 9 bytes", imported),
     "MOD_FILES": (2, "at most 2 files", imported),
+    "RECORDED_BYTES": (
+        1 << 20,
+        "wrote more than 1 MiB",
+        lambda _: recorded("for i in {1..9}; do truncate -s 999K /tmp/$i; done"),
+    ),
+    "RECORDED_FILES": (99, "more than 99 files", lambda _: recorded("touch /tmp/{1..200}")),
+    "RECORDED_MEMORY": (
+        32 << 20,
+        "exit code 1|more than 32 MiB",
+        lambda _: recorded("python3 -c 'x = b\"x\" * (99 << 20)'"),
+    ),
+    "RECORDED_OUTPUT": (99, "printed more than 99 bytes", lambda _: recorded("echo {1..99}")),
+    "RECORDED_PROCESSES": (
+        9,
+        "exit code|more than 9 processes",
+        lambda _: recorded("for i in {1..20}; do sleep 9 & done; wait"),
+    ),
     "LIBRARY": (9, "holds more than 9 bytes", shared),
     "LIBRARY_FILES": (1, "or 1 files", shared),
     "CLONE": (4096, "more than 4 KiB", cloned),
@@ -469,15 +479,6 @@ ENOUGH: dict[
     "SCRIPT": (9, "9 bytes is the most", lambda _: bash.read("echo " * 9)),
     "LINTED": (9, "is larger than a script", linted),
     "SCRIPT_NESTING": (9, "nested too deeply", lambda _: bash.read("( " * 20 + "a" + " )" * 20)),
-    "ENTRIES": (2, r"\(\)", lambda _: said(entry_runs.read(ENTRIES))),
-    "POINTS": (9, "more than is looked at: 9 bytes", gone_over),
-    "SCRIPT_COMMANDS": (
-        99,
-        "more than 99 commands",
-        lambda _: followed("f() {\n for i in 1 2 3; do f; done\n}\nf\n"),
-    ),
-    "SCRIPT_CALLS": (2, "call each other without end", lambda _: followed("f() {\n f\n}\nf\n")),
-    "VARIABLE": (9, "None", lambda _: said(words.text(None, SimpleNamespace(parts=["x" * 99])))),  # type: ignore[arg-type]
     "SERVE_COMMAND": (9, "9 is the most", lambda _: command_line.read("echo " * 9)),
     "TEMPLATE": (9, "at most 9 bytes", lambda _: rendering.render(b"x" * 99, "x", (HELLO,))),
     "PROMPT": (None, "more than 16,777,216 letters", lambda _: rendered("{{ 'x' * 17000000 }}")),

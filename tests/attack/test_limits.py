@@ -39,7 +39,6 @@ from vllm_mods.formats import (
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.images import layer, oci
 from vllm_mods.linting import places
-from vllm_mods.making import reading
 from vllm_mods.placing import locate, scopes
 from vllm_mods.placing.target import Target
 from vllm_mods.planning import planner
@@ -423,28 +422,6 @@ def test_scripts_that_are_too_long_or_nested_too_deeply(kind: str) -> None:
     with pytest.raises(statements.BashError):
         bash.read(SCRIPTS[kind])
     assert [flaw.code for flaw in places.script(SCRIPTS[kind])] == ["not-bash"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "text",
-    [
-        "f() {\n for i in 1 2 3; do f; done\n}\nf\n",
-        "for a in {0}; do for b in {0}; do for c in {0}; do echo $a; done; done; done\n".format(
-            " ".join(map(str, range(60)))
-        ),
-        "A=xxxxxxxx\n" + "A=$A$A$A$A\n" * 40 + "echo $A\n" * 40,
-    ],
-)
-def test_a_script_that_runs_without_end_is_read_to_an_end(text: str) -> None:
-    with contextlib.suppress(statements.BashError):
-        reading.read("mine", {"run.sh": text.encode()}, None)
-
-
-def test_functions_that_call_themselves_in_loops_are_named() -> None:
-    text = b"f() {\n for i in 1 2 3; do f; done\n}\nf\n"
-    with pytest.raises(statements.BashError, match="more than 20,000 commands"):
-        reading.read("mine", {"run.sh": text}, None)
 
 
 def test_a_command_that_is_too_long() -> None:

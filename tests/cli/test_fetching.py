@@ -13,7 +13,8 @@ from package_server import PackageServer, serving, settings_of_none
 
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.library import mod_folder
-from vllm_mods.making import fetching, served
+from vllm_mods.making import fetching
+from vllm_mods.making.inside import served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     Call = Callable[..., Answer]
 
+pytestmark = pytest.mark.usefixtures("sandboxed")
 HOST = "diffs.example"
 PIN = hashlib.sha256(FIX.encode()).hexdigest()
 
@@ -82,15 +84,13 @@ FORMS = [
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("record", [False, True])
 def test_it_is_taken_once_and_pinned(
-    call: Call, site: Path, tmp_path: Path, server: PackageServer, form: str, *, record: bool
+    call: Call, site: Path, tmp_path: Path, server: PackageServer, form: str
 ) -> None:
     url = f"{server.url}/files/fix.diff"
     source = folder(tmp_path, form.format(url=url, site=SITE) + "\n")
     made = tmp_path / "library-of-mine"
-    more = ("--record",) if record else ()
-    answer = call("import", source, "--tree", site, "--library", made, "--fetch", *more)
+    answer = call("import", source, "--tree", site, "--library", made, "--fetch")
     assert answer.code == 0, answer.err
     assert f"fetching {url}" in answer.err
     assert len(server.requests) == 1
@@ -111,7 +111,7 @@ def test_what_only_a_run_asks_for_is_taken_and_the_run_made_again(
     text = (
         f"U=$(python3 -c 'print(\"{url}\"[::-1][::-1])')\ncurl -sL $U | patch -p1 -F0 -d {SITE}\n"
     )
-    answer = call("import", folder(tmp_path, text), "--tree", site, "--record", "--fetch")
+    answer = call("import", folder(tmp_path, text), "--tree", site, "--fetch")
     assert answer.code == 0, answer.err
     assert f'url = "{url}"' in answer.out
     assert len(server.requests) == 1
@@ -122,8 +122,7 @@ def test_without_it_nothing_is_taken_and_the_hint_names_it(
 ) -> None:
     url = f"{server.url}/files/fix.diff"
     source = folder(tmp_path, FORMS[0].format(url=url, site=SITE) + "\n")
-    assert "--fetch" in call("import", source, "--tree", site).err
-    recorded = call("import", source, "--tree", site, "--record")
+    recorded = call("import", source, "--tree", site)
     assert recorded.code == 3
     assert "--fetch" in recorded.err
     assert call("import", source, "--fetch", "--offline").code == 2

@@ -150,6 +150,7 @@ def test_show_says_what_it_is_for(call: Caller) -> None:
     assert (variant["package"], variant["package_version"]) == ("transformers", ">=5.4,<6")
 
 
+@pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize("form", ["patch", "copy", "both"])
 def test_import_of_a_script_that_edits_it_makes_a_variant_for_it(
     call: Caller, site: Path, tmp_path: Path, form: str
@@ -162,7 +163,7 @@ def test_import_of_a_script_that_edits_it_makes_a_variant_for_it(
     root = "ROOT=/usr/local/lib/python3.12/dist-packages"
     write(folder, {"run.sh": f"#!/bin/bash\nset -e\n{root}\n{line}\n".encode()})
     mine = tmp_path / "mine"
-    call("import", folder, "--tree", site, "--library", mine)
+    call("import", folder, "--tree", site, "--also", "transformers", "--library", mine)
     text = (mine / "patches/theirs/mod.toml").read_text()
     assert f'outside = ["{X}"]' in text
     assert 'package = "transformers"\nversion = "==5.4.0"\n' in text
@@ -170,6 +171,7 @@ def test_import_of_a_script_that_edits_it_makes_a_variant_for_it(
     assert (site / X).read_bytes() == b"X = 2\n"
 
 
+@pytest.mark.usefixtures("sandboxed")
 def test_import_of_a_script_that_edits_two_packages_says_so(
     call: Caller, site: Path, tmp_path: Path
 ) -> None:
@@ -178,7 +180,8 @@ def test_import_of_a_script_that_edits_two_packages_says_so(
     patch = diff_of(X, "X = 1\n", "X = 2\n") + diff_of("flash/__init__.py", "F = 1\n", "F = 2\n")
     run = b"#!/bin/bash\nset -e\npatch -p1 -F0 -d $PYTHON_ROOT < x.patch\n"
     write(tmp_path / "theirs", {"x.patch": patch, "run.sh": run})
-    said = call("import", tmp_path / "theirs", "--tree", site)
+    also = ("--also", "transformers", "--also", "flash")
+    said = call("import", tmp_path / "theirs", "--tree", site, *also)
     assert "# It changes flash ==1 and transformers ==5.4.0, and a variant states one" in said.out
 
 

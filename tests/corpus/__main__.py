@@ -1,4 +1,4 @@
-"""Print what becomes of the corpus: ``python -m corpus`` in ``tests``; ``--run`` writes what scripts do anew.
+"""Print what becomes of the corpus: ``python -m corpus`` in ``tests``.
 
 ``--library DIR`` writes the mods that the scripts become, and the releases as wheels. The map of it:
 ``vllm-mods matrix --library DIR --tree DIR/wheels --format html --output map.html``.
@@ -13,8 +13,6 @@ from pathlib import Path
 
 from corpus.importing import imported
 from corpus.library import write
-from corpus.releases import RELEASES
-from corpus.running import effect
 from corpus.scripts import SCRIPTS
 
 DOES = Path(__file__).with_name("does.json")
@@ -25,25 +23,18 @@ def main() -> int:
         folder = Path(sys.argv[sys.argv.index("--library") + 1])
         print(f"{len(list(write(SCRIPTS, folder)))} mods in {folder}")
         return 0
-    if "--run" in sys.argv:
-        found = {
-            name: {version: effect(files, version, tree) for version, tree in RELEASES.items()}
-            for name, files in SCRIPTS.items()
-        }
-        DOES.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     does = json.loads(DOES.read_text())
     how: Counter[str] = Counter()
     wrong = 0
     for name, files in SCRIPTS.items():
         one = imported(files, does[name])
-        kind = "refused" if one.how == "refused" else "in part" if one.lost else "whole"
+        kind = "refused" if one.why else "in part" if one.lost else "whole"
         how[kind] += 1
-        how[one.how] += one.how != "refused"
         wrong += bool(one.wrong)
         more = [f"wrong on {', '.join(one.wrong)}"] * bool(one.wrong)
         more += [f"lost on {', '.join(one.lost)}"] * (kind == "in part")
         more += [f"{one.variants} variants"] * (one.variants > 1)
-        print(f"{kind:8} {name}: {'; '.join((one.how if kind != 'refused' else one.why, *more))}")
+        print(f"{kind:8} {name}: {'; '.join(filter(None, (one.why, *more)))}")
     whole = how["whole"]
     print(
         f"{whole} of {len(SCRIPTS)} whole ({whole / len(SCRIPTS):.0%}), {wrong} wrong; {dict(how)}"

@@ -1,38 +1,44 @@
-"""What ``import --record`` over the corpus's releases makes of a script, held against what it does."""
+"""What ``import`` over the corpus's releases makes of a script, held against what it does."""
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from typing import NamedTuple
 
 from memory_tree import MemoryTree
 
 from corpus.releases import RELEASES
-from corpus.running import Effect, digest
 from vllm_mods.base import versions
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
-from vllm_mods.making import from_script
+from vllm_mods.making import over_releases, recording
 from vllm_mods.making.compose import Wanted
-from vllm_mods.making.folder import LauncherFolder
-from vllm_mods.making.over_releases import Release
-from vllm_mods.making.recording import Limits
+from vllm_mods.making.over_releases import MadeOver, Release
+from vllm_mods.making.recording import Limits, Recording
 from vllm_mods.planning import planner
 
 WORKSPACE = f"{planner.WORKSPACE}/"
 
 
+Effect = dict[str, str | None]
+
+
 class Found(NamedTuple):
-    """``how``: read, run or refused; ``wrong`` names each release on which the mod does another thing.
+    """``why`` it was refused; ``wrong`` names each release on which the mod does another thing.
 
     ``lost`` are releases on which the script works and the mod has no variant.
     """
 
-    how: str
     why: str
     wrong: tuple[str, ...]
     lost: tuple[str, ...]
     variants: int
+
+
+def digest(data: bytes | None) -> str | None:
+    return None if data is None else hashlib.sha256(data).hexdigest()[:16]
 
 
 @cache
@@ -43,17 +49,21 @@ def trees() -> tuple[Release, ...]:
     )
 
 
-def made_of(files: dict[str, str], wanted: Wanted) -> from_script.FolderMade:
-    """Make a mod of a script, by reading or by running it. Raises ``Refused``."""
-    source = LauncherFolder("mine", "mine", {path: text.encode() for path, text in files.items()})
-    return from_script.make(source, wanted, trees(), Limits(seconds=60), lambda _: None)
+def made_of(files: dict[str, str], wanted: Wanted) -> MadeOver:
+    """Make a mod of a script by running it. Raises ``Refused``."""
+    data = {path: text.encode() for path, text in files.items()}
+
+    def run(tree: Tree) -> Recording:
+        return recording.record(["./run.sh"], "mine", data, tree, Limits(seconds=60))
+
+    return over_releases.make(wanted, trees(), run, lambda _: None)
 
 
 def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:
     try:
-        made, handed = made_of(files, Wanted("mine"))
+        made = made_of(files, Wanted("mine"))
     except Refused as error:
-        return Found("refused", error.message, (), tuple(v for v, one in does.items() if one), 0)
+        return Found(error.message, (), tuple(v for v, one in does.items() if one), 0)
     mod = mod_folder.load_files("mine", made.files)
     wrong, lost = [], []
     for version, tree in trees():
@@ -69,6 +79,4 @@ def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:
             lost += [version] if does[version] else []
         elif not planned.verdict.writes or mine != does[version]:
             wrong.append(version)
-    return Found(
-        "run" if handed else "read", handed or "", tuple(wrong), tuple(lost), len(mod.variants)
-    )
+    return Found("", tuple(wrong), tuple(lost), len(mod.variants))

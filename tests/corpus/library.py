@@ -29,7 +29,7 @@ def write(scripts: Mapping[str, dict[str, str]], folder: Path) -> Iterable[str]:
         (folder / f"wheels/vllm-{version}-cp38-abi3-manylinux_2_31_x86_64.whl").write_bytes(wheel)
     for name, script in scripts.items():
         try:
-            made, _ = made_of(script, Wanted(slug(name), name.capitalize(), "Apache-2.0"))
+            made = made_of(script, Wanted(slug(name), name.capitalize(), "Apache-2.0"))
         except Refused:
             continue  # `python -m corpus` says why
         for path, data in made.files.items():

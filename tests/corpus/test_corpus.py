@@ -9,8 +9,6 @@ import pytest
 
 from corpus.importing import imported
 from corpus.library import write
-from corpus.releases import RELEASES
-from corpus.running import effect
 from corpus.scripts import SCRIPTS
 from vllm_mods.cli import run
 
@@ -21,7 +19,7 @@ OFFLINE = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("namespaces")
+pytestmark = pytest.mark.usefixtures("sandboxed")
 
 
 def test_the_corpus_has_the_forms_that_people_have() -> None:
@@ -38,10 +36,9 @@ def test_a_mod_does_what_its_script_does(name: str) -> None:
     found = imported(SCRIPTS[name], DOES[name])
     assert not found.wrong, found
     if name in OFFLINE:
-        assert found.how == "refused"
         assert "run.sh:" in found.why
     else:
-        assert found.how != "refused", found.why
+        assert not found.why
         assert not found.lost, found
 
 
@@ -55,10 +52,3 @@ def test_the_mods_of_the_corpus_make_a_map(
     assert run([*given, "--jobs", "1", "--format", "html", "--output", str(page)]) == 0
     assert "Every mod goes in wherever it is meant to: 9 of 9 cells" in capsys.readouterr().out
     assert page.read_text().count('<td class="applies"') >= 6
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_what_a_script_does_is_as_it_was_recorded(name: str) -> None:
-    version, *_ = RELEASES
-    assert effect(SCRIPTS[name], version, RELEASES[version]) == DOES[name][version]

@@ -17,8 +17,7 @@ from fuzz.parts import joined, taken
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.linting import places
-from vllm_mods.making import exporting, from_script, python_code, reading
-from vllm_mods.making.compose import Wanted
+from vllm_mods.making import exporting
 from vllm_mods.recipes import pasted_text, reader, writer
 from vllm_mods.scripts import command_line, statements
 from vllm_mods.serving import check, command
@@ -110,38 +109,15 @@ def _repair(data: bytes, _folder: str) -> None:
 
 
 def _script(data: bytes, _folder: str) -> None:
-    """Two texts: a run.sh, and a file beside it."""
-    text, beside = taken(data, 2)
-    places.script(text.decode("utf-8", "surrogateescape"))
-    files = {"run.sh": text, "fix.patch": beside, "x.py": beside, "mod.toml": beside}
-    tree = MemoryTree(dict(FILES))
-    for one in (tree, None):
-        effects = reading.read("mine", files, one)
-        understood = from_script.understand(effects, one)
-        if understood.left:
-            continue
-        wanted = Wanted("mine", None, None, None)
-        if one is None:
-            from_script.without_tree(understood, wanted)
-        else:
-            from_script.on_tree(understood, wanted, one)
+    places.script(data.decode("utf-8", "surrogateescape"))
 
 
 def _script_seeds() -> tuple[bytes, ...]:
-    return tuple(
-        joined(*(kind.files[name] for name in sorted(kind.files, key=lambda n: n != "run.sh")[:2]))
-        for kind in KINDS.values()
-    )
+    return tuple(kind.files["run.sh"].encode() for kind in KINDS.values())
 
 
 def _shell(data: bytes, _folder: str) -> None:
     command_line.read(data.decode("utf-8", "surrogateescape"))
-
-
-def _code(data: bytes, _folder: str) -> None:
-    text = data.decode("utf-8", "surrogateescape")
-    python_code.only_asks(text, {"mine"})
-    python_code.printed(text)
 
 
 def _exported(data: bytes, _folder: str) -> None:
@@ -207,14 +183,6 @@ TARGETS = (
         _shell,
         lambda: (b"export A='x' B=\"$C\"; vllm serve m \\\n --x '{\"a\": 1}' ${Y:-z}\n",),
         (command_line.ShellError,),
-    ),
-    Target(
-        "python-code",
-        _code,
-        lambda: (
-            b"import os, vllm\nprint(os.path.dirname(vllm.__file__))",
-            b"from importlib.util import find_spec\nprint(find_spec('vllm').origin)",
-        ),
     ),
     Target("exported-mod", _exported, lambda: (joined('{"schema": 1, "states": []}', "", ""),)),
     Target(

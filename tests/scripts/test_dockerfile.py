@@ -77,12 +77,6 @@ def test_what_is_no_dockerfile_is_said_with_its_line(text: str, line: int) -> No
     assert caught.value.line == line
 
 
-def test_the_last_stage_and_what_it_is_built_on() -> None:
-    text = "FROM a AS one\nRUN 1\nFROM b AS two\nRUN 2\nFROM one\nCOPY --from=two x y\n"
-    found = dockerfile.last_stage(dockerfile.read(text))
-    assert [(one.name, one.line) for one in found] == [("RUN", 2), ("COPY", 6)]
-
-
 def codes(text: str) -> list[tuple[int, str]]:
     return [(flaw.line, flaw.code) for flaw in places.script(text)]
 

@@ -17,8 +17,6 @@ from vllm_mods.cli.import_mod import ImportArguments
 from vllm_mods.cli.manner import option
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
-from vllm_mods.making import folder
-from vllm_mods.making.recording import Limits
 from vllm_mods.recipes import pasted_text, reader
 from vllm_mods.recipes.pasted_text import TextRepair
 from vllm_mods.recipes.reader import ImportedRecipe
@@ -32,12 +30,17 @@ from vllm_mods.report import data
 @option("--library DIR", "Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.")
 @option("--name NAME", "What to call it [the recipe's or the folder's name].")
 @option("--mod PATH=NAME", "The mod that a path in the recipe stands for.", "mods", multiple=True)
-@option("--tree TREE", "Of a mod: the vLLM that it was written for.")
+@option(
+    "--tree TREE", "Of a mod: the vLLM that it was written for; a script is run on a copy of it."
+)
+@option("--image REF", "Of a mod: run its script in a container of this image, which holds a vLLM.")
 @option("--summary TEXT", "Of a mod: what it is for.")
 @option("--license SPDX", "Of a mod: its licence.", "terms")
-@option("--vllm SPEC", "Of a mod: the range that it states.", "spec")
-@option("--record", "Of a mod: run it on a copy of --tree.")
-@option("--each", "With --record: a mod for each entry of a list that its Python goes over.")
+@option(
+    "--vllm SPEC",
+    "Of a mod: the range that it states; without --tree and --image, the releases to run its script on.",
+    "spec",
+)
 @new.recorded
 @option("--fetch", "Of a mod: take what its script asks for by https, once.")
 @options.others
@@ -48,21 +51,21 @@ def command(
     output: str | None,
     mods: tuple[str, ...],
     mend: bool,
-    record: bool,
-    limits: Limits,
     **given: Any,  # noqa: ANN401  (the other fields of ``ImportArguments``)
 ) -> int:
-    """Make a pairing of a recipe, or a mod of a launcher's mod folder or zip, or of a Dockerfile.
+    """Make a pairing of a recipe, or a mod of a diff or of a launcher's mod folder or zip.
 
-    Without --output and --library the pairing, or the mod's manifest, is printed. Of a mod, run.sh
-    is read and not run: what it patches, copies and installs becomes a mod, planned on --tree;
-    what is not understood is listed by line, and then nothing is written. With --record it is run,
-    on a scratch copy of --tree and apart from this machine, and what it changed becomes the mod. Exit code 1 if a recipe
-    says something that the pairing does not do, or a script does; 2 if it cannot be read.
+    Without --output and --library the pairing, or the mod's manifest, is printed. The run.sh of a mod is run: on a
+    copy of --tree, in bubblewrap, or in a container of --image, apart from this machine. What it changed becomes
+    the mod, planned on that vLLM. A diff, and a mod that vllm-mods made, need no running. Exit code 1 if a recipe
+    says something that the pairing does not do; 2 if it cannot be read; 3 if what a script does is no mod.
     """
-    asked = ImportArguments(limits=limits if record else None, **given)
+    asked = ImportArguments(**given)
     path, library = asked.path, asked.library
-    _check_options(asked)
+    if asked.fetch and manner.is_offline():
+        raise UsageError(
+            "--fetch takes from the network, and --offline forbids it", hint="give one"
+        )
     if _is_mod(asked, recipes_only=bool(output or mods or mend)):
         return import_mod.run(asked)
     if output and library:
@@ -70,71 +73,58 @@ def command(
     text = recipe_text(path)
     # an empty folder becomes a library by what is written to it
     is_new = library is not None and os.path.isdir(library) and not os.listdir(library)
-    there = options.open_library(*((library,) if library and not is_new else ()))
-    imported, changes = _read(text, path, there, name=asked.name, mods=_named(mods), mend=mend)
+    known = options.open_library(*((library,) if library and not is_new else ()))
+    imported, changes = _read(text, path, known, name=asked.name, mods=_named(mods), mend=mend)
     pairing = imported.pairing
     if library:
-        if pairing.name in there.pairing_names():
+        if pairing.name in known.pairing_names():
             raise UsageError(
-                f"there is a pairing named `{pairing.name}`: {there.pairing_file(pairing.name)}",
+                f"there is a pairing named `{pairing.name}`: {known.pairing_file(pairing.name)}",
                 hint="give this one another name with --name",
             )
         output = os.path.join(
             _make_folder(os.path.join(library, "pairings")), f"{pairing.name}.toml"
         )
-    made = pairings.dump(pairing)
+    manifest = pairings.dump(pairing)
     if output:
-        named_files.write_new(output, made)
+        named_files.write_new(output, manifest)
     sound = imported.ok and (mend or not changes)
     if output is None and not manner.as_json():
-        shown.file(made.decode())
+        shown.file(manifest.decode())
     answer = {
         "kind": "recipe",
         "path": path,
         "ok": sound,
         "name": pairing.name,
         "file": output,
-        "pairing": made.decode(),
+        "pairing": manifest.decode(),
         "repaired": mend,
         "changes": [one._asdict() for one in changes],
-        "findings": [data.finding(found) for found in imported.findings],
+        "findings": [data.finding(one) for one in imported.findings],
     }
     answers.answer(answer, None)
     _say(imported, changes, path, mend=mend)
     return EXIT_OK if sound else EXIT_NO
 
 
-def _check_options(asked: ImportArguments) -> None:
-    """Raise ``UsageError`` for options that do not go together."""
-    if asked.each and (asked.limits is None or asked.tree is None):
-        raise UsageError(
-            "--each runs the entries one by one on a vLLM", hint="--record --each --tree TREE"
-        )
-    if asked.each and asked.fetch:
-        raise UsageError("--each takes nothing from the network", hint="--record --each")
-    if asked.fetch and manner.is_offline():
-        raise UsageError(
-            "--fetch takes from the network, and --offline forbids it", hint="give one"
-        )
-
-
 def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
-    """Tell a mod from a recipe: it is a folder, a zip or a Dockerfile. Raises ``UsageError`` for the other's options."""
-    zipped = False
+    """Return True for a folder, a zip or a diff, False for a recipe. Raises ``UsageError`` for the other's options."""
+    is_zip = False
     if os.path.isfile(asked.path):
         with contextlib.suppress(OSError), open(asked.path, "rb") as file:
-            zipped = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
-    is_mod = zipped or os.path.isdir(asked.path) or folder.is_dockerfile(asked.path)
+            is_zip = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
+    is_mod = is_zip or os.path.isdir(asked.path) or import_mod.is_diff(asked.path)
     if is_mod and recipes_only:
         raise UsageError(
             f"{asked.path} is a mod, and --output, --mod and --repair are for recipes",
             hint="--library DIR writes a mod to DIR/patches/NAME",
         )
-    of_mods = (asked.tree, asked.summary, asked.terms, asked.spec, asked.limits, asked.others)
+    of_mods = (asked.tree, asked.image, asked.summary, asked.terms, asked.spec, asked.others)
     if not is_mod and any(of_mods):
         raise UsageError(
-            f"{asked.path} is no mod, and --tree, --record, --with, --summary, --license and --vllm are for mods",
-            hint="a mod is a folder or a zip with a run.sh, or a Dockerfile",
+            f"{asked.path} is no mod, and --tree, --image, --with, --summary, --license and --vllm are for mods",
+            hint="a mod is a folder or a zip with a run.sh, or a diff; of a Dockerfile's image: "
+            "vllm-mods new NAME --from-trees image:BASE image:BUILT",
         )
     return is_mod
 
@@ -158,15 +148,15 @@ def recipe_text(path: str) -> str:
 
 def _named(mods: tuple[str, ...]) -> dict[str, str]:
     """Read ``--mod PATH=NAME``."""
-    found = {}
-    for one in mods:
-        path, equals, name = one.rpartition("=")
+    named = {}
+    for text in mods:
+        path, equals, name = text.rpartition("=")
         if not (path and equals and name):
             raise UsageError(
-                f"--mod {one} is not PATH=NAME", hint="--mod mods/fix-template=qwen3.5-enhanced"
+                f"--mod {text} is not PATH=NAME", hint="--mod mods/fix-template=qwen3.5-enhanced"
             )
-        found[path] = name
-    return found
+        named[path] = name
+    return named
 
 
 def _read(
@@ -197,15 +187,15 @@ def _say(
     imported: ImportedRecipe, changes: tuple[TextRepair, ...], path: str, *, mend: bool
 ) -> None:
     """Say on stderr what was changed and what is to be known."""
-    for one in changes if mend else ():
-        click.echo(f"{path}:{one.line}: repaired: {'; '.join(one.why)}", err=True)
-        click.echo(f"  - {one.before}", err=True)
-        if one.after is not None:
-            click.echo(f"  + {one.after}", err=True)
-    for found in imported.findings:
-        line = "" if found.line is None else f":{found.line}"
-        level = "note" if found.level is Level.NOTE else "error"
-        click.echo(f"{path}{line}: {level}: {found.message} [{found.code}]", err=True)
+    for change in changes if mend else ():
+        click.echo(f"{path}:{change.line}: repaired: {'; '.join(change.why)}", err=True)
+        click.echo(f"  - {change.before}", err=True)
+        if change.after is not None:
+            click.echo(f"  + {change.after}", err=True)
+    for finding in imported.findings:
+        line = "" if finding.line is None else f":{finding.line}"
+        level = "note" if finding.level is Level.NOTE else "error"
+        click.echo(f"{path}{line}: {level}: {finding.message} [{finding.code}]", err=True)
     if changes and not mend:
         for line in pasted_text.summary(changes):
             click.echo(f"{path}: error: needs repair, and was read as it is: {line}", err=True)

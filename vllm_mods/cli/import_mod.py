@@ -1,63 +1,54 @@
-"""The part of ``vllm-mods import`` that takes a mod of a launcher: a folder, or its zip."""
+"""The part of ``vllm-mods import`` that takes a mod: a diff, a mod of ours, or a launcher's folder or zip, which is run."""
 
 from __future__ import annotations
 
-import contextlib
+import itertools
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
 
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base import limits as bounds
+from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.base.model import Mod, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import is_final
-from vllm_mods.cli import answers, manner, new, options, shown
+from vllm_mods.cli import answers, manner, named_files, new, options, shown
 from vllm_mods.library import mod_folder
-from vllm_mods.making import (
-    building,
-    compose,
-    each_entry,
-    exporting,
-    folder,
-    from_script,
-    over_releases,
-    reading,
-    recording,
-)
-from vllm_mods.making.effects import Effect, Left, ScriptPlace
+from vllm_mods.making import compose, exporting, folder, from_diff, over_releases, recording
+from vllm_mods.making.compose import Composed, Wanted
 from vllm_mods.making.fetching import Fetcher
-from vllm_mods.making.folder import LauncherFolder
-from vllm_mods.making.from_script import Understood
-from vllm_mods.making.over_releases import ReleaseRow
-from vllm_mods.making.recording import Limits
+from vllm_mods.making.folder import ModSource
+from vllm_mods.making.over_releases import Release, ReleaseRow
+from vllm_mods.making.recording import Limits, Recording
 from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.planning import planner
-from vllm_mods.report import script
 from vllm_mods.report.data import finding
-from vllm_mods.scripts.statements import BashError
-
-_OLDEST = ">=0.15"
-"""Which releases a script is run on if nobody says."""
 
 
 class ImportArguments(NamedTuple):
-    """What the caller wants of a mod; None for what nobody said, and no ``limits`` where nothing is to run."""
+    """What the caller wants of a mod; None for what nobody said."""
 
     path: str
     library: str | None
     name: str | None
     tree: str | None
+    image: str | None
     summary: str | None
     terms: str | None
     spec: str | None
-    limits: Limits | None
     fetch: bool
+    limits: Limits
     others: tuple[str, ...]
-    each: bool
 
-    def opened(self) -> Tree | None:
+    def wanted(self, name: str) -> Wanted:
+        """Return what the mod is to say of itself; ``name`` is what it is called if nobody said."""
+        slug = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")
+        return Wanted(self.name or slug, self.summary, self.terms, self.spec)
+
+    def open_tree(self) -> Tree | None:
         """Open the tree that the mod was written for, None where none is named."""
         if self.tree is None and self.others:
             raise UsageError("--with says what is beside --tree", hint="--tree pypi:VERSION")
@@ -66,267 +57,169 @@ class ImportArguments(NamedTuple):
         return options.open_tree(self.tree, others=options.beside(self.others))
 
 
-class Made(NamedTuple):
+class ImportedMod(NamedTuple):
     """A mod by its files, what the tree says of it (None without one), and what is left to say."""
 
+    name: str
     files: dict[str, bytes]
-    planned: ModPlan | None
-    unknown: tuple[str, ...]
-    told: tuple[str, ...] = ()
+    planned: ModPlan | None = None
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     releases: tuple[ReleaseRow, ...] = ()
 
 
+def is_diff(path: str) -> bool:
+    """Return True if a file is a diff by its name."""
+    return path.endswith((".patch", ".diff"))
+
+
 def run(asked: ImportArguments) -> int:
-    """Make a mod of what a script does. Exit code 1, and nothing written, if something is left."""
-    if folder.is_dockerfile(asked.path):
-        return _built(asked)
-    source = folder.read(asked.path)
-    if (exported := exporting.taken_back(source.files)) is not None:
-        return _take_back(asked, *exported)
-    if asked.limits is not None and asked.tree is None:
-        return _over_releases(asked, source)
-    if asked.each:
-        return _each(asked, source)
-    fetcher = Fetcher(answers.note)
-    tree = asked.opened()
-
-    def read(fetched: Mapping[str, bytes]) -> tuple[Effect, ...]:
-        return reading.read(source.name, source.files, tree, fetched)
-
-    try:
-        effects = _effects(asked, fetcher, read)
-    except BashError as error:
-        if asked.limits is None:
-            raise UsageError(
-                f"{asked.path}/{folder.SCRIPT}: line {error.line}: {error.why}",
-                hint=f"bash -n {asked.path}/{folder.SCRIPT}",
-            ) from error
-        effects = (Left(ScriptPlace(folder.SCRIPT, error.line), folder.SCRIPT, error.why),)
-    return _finish(asked, source, effects, tree, fetcher)
-
-
-def _effects(
-    asked: ImportArguments,
-    fetcher: Fetcher,
-    read: Callable[[Mapping[str, bytes]], tuple[Effect, ...]],
-) -> tuple[Effect, ...]:
-    """Read what a script does, with what it fetches if that is to be taken."""
-    if asked.fetch:
-        fetcher.until_read(read)
-    return read(fetcher.taken)
-
-
-def _built(asked: ImportArguments) -> int:
-    """Make a mod of what the last stage of a Dockerfile does."""
-    if asked.limits is not None:
-        raise UsageError(
-            f"{asked.path} is a Dockerfile, and --record runs a run.sh", hint="docker build"
-        )
-    tree = asked.opened()
-    fetcher = Fetcher(answers.note)
-    try:
-        source = folder.build(asked.path)
-        text = source.files[source.script].decode("utf-8", "surrogateescape")
-
-        def read(fetched: Mapping[str, bytes]) -> tuple[Effect, ...]:
-            shell = reading.ReadShell(source.name, source.files, tree, fetched)
-            return building.read(shell, text, source.script)
-
-        effects = _effects(asked, fetcher, read)
-    except BashError as error:
-        why = f"{asked.path}: line {error.line}: {error.why}"
-        raise UsageError(why, hint="docker build --check") from error
-    return _finish(asked, source, effects, tree, fetcher)
-
-
-def _finish(
-    asked: ImportArguments,
-    source: LauncherFolder,
-    effects: Sequence[Effect],
-    tree: Tree | None,
-    fetcher: Fetcher,
-) -> int:
-    """Make the mod of what was read, or of a run, and say what it is."""
-    understood = from_script.understand(effects, tree)
-    name = asked.name or _slug(source.name)
-    made: Made | None = None
-    wanted = from_script.stated(
-        compose.Wanted(name, asked.summary, asked.terms, asked.spec), effects
-    )
-    wanted = wanted._replace(fetched=fetcher.files())
-    if asked.limits is not None:
-        wanted = wanted._replace(python=from_script.installed(effects))
-        made = _recorded(asked, wanted, source, tree, fetcher)
-    elif not understood.left:
-        made = _made(wanted, understood, tree)
-    return _written(asked, name, understood, made)
-
-
-def _over_releases(asked: ImportArguments, source: LauncherFolder) -> int:
-    """Make a mod of what the script does on every release asked for: read where that tells, else run."""
-    index = options.open_releases()
-    specs = choose_releases((), index.files(), asked.spec or _OLDEST)
-    versions = [one.removeprefix("pypi:") for one in specs if not one.endswith(".whl")]
-    finals = [one for one in versions if is_final(one)] or versions
-    if not finals:
-        raise UsageError(f"no release of vLLM is in {asked.spec}", hint="--vllm '>=0.19,<0.22'")
-    named = options.beside(asked.others)
-    releases = [over_releases.Release(one, index.open(one, named=named)) for one in finals]
-    name = asked.name or _slug(source.name)
-    wanted = compose.Wanted(name, asked.summary, asked.terms)
-    fetcher = Fetcher(answers.note)
-
-    def read(fetched: Mapping[str, bytes]) -> tuple[Effect, ...]:
-        return reading.read(source.name, source.files, None, fetched)
-
-    with contextlib.suppress(BashError):  # the run says what is wrong with the script
-        wanted = from_script.stated(wanted, _effects(asked, fetcher, read))
-    limits = (asked.limits or Limits())._replace(fetched=fetcher.taken)
-    takes = fetcher if asked.fetch else None
-    made, handed = from_script.make(source, wanted, releases, limits, _progress, fetcher=takes)
-    if handed:
-        answers.note(f"it was run, because reading does not tell: {handed}")
-    told = Made(made.files, None, made.unknown, made.told, made.rows)
-    return _written(asked, name, Understood((), {}), told)
-
-
-def _each(asked: ImportArguments, source: LauncherFolder) -> int:
-    """Make a mod of each entry of a registry."""
-    tree = asked.opened()
-    assert tree is not None and asked.limits is not None  # noqa: PT018, S101  (the options were held against each other)
-    name = asked.name or _slug(source.name)
-    wanted = compose.Wanted(name, asked.summary, asked.terms, asked.spec)
-    made = each_entry.make(source, wanted, tree, asked.limits, _progress)
-    options.beside(asked.others, [mod_folder.load_files(one.name, one.files) for one in made.mods])
+    """Make a mod of what a diff changes, or a script does, or take one that is a mod already."""
+    mod = _from_diff(asked) if is_diff(asked.path) else _from_source(asked)
+    if asked.others:
+        options.beside(asked.others, (mod_folder.load_files(mod.name, mod.files),))
+    place = None
     if asked.library is not None:
-        new.write_all(asked.library, {one.name: one.files for one in made.mods})
-    for line in script.each(made) if not manner.as_json() else ():
-        click.echo(line, err=True)
-    words = f"wrote {len(made.mods)} mods to {asked.library}/patches"
-    again = f"vllm-mods import {asked.path} --record --each --tree {asked.tree} --library DIR"
-    return answers.answer(
-        {**script.each_data(made), "path": asked.path, "name": name},
-        None if asked.library is None else words,
-        next_step=None if asked.library else f"{again}  # writes them to DIR/patches",
-    )
+        place = new.write(asked.library, mod.name, mod.files)
+    return _report(asked, mod, place)
 
 
-def _take_back(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> int:
-    """Take the mod out of a folder that ``export`` wrote."""
+def _from_diff(asked: ImportArguments) -> ImportedMod:
+    if (tree := asked.open_tree()) is None:
+        raise UsageError("which vLLM was the diff made on?", hint="--tree TREE")
+    with named_files.opened(asked.path) as file:
+        data = file.read(bounds.MOD_BYTES + 1)
+    if len(data) > bounds.MOD_BYTES:
+        raise UsageError(f"{asked.path} has more than {bounds.MOD_BYTES}", hint="split the diff")
+    changes, meant = from_diff.changes(data, asked.path, tree)
+    notes = tuple(f"{one.named} is {one.path}" for one in meant if one.named != one.path)
+    stem = os.path.splitext(os.path.basename(asked.path))[0]
+    return _composed(compose.compose(asked.wanted(stem), changes, {}, tree), notes)
+
+
+def _composed(composed: Composed, notes: tuple[str, ...]) -> ImportedMod:
+    mod = composed.mod
+    return ImportedMod(mod.name, composed.files, composed.planned, composed.unknown, notes)
+
+
+def _from_source(asked: ImportArguments) -> ImportedMod:
+    source = folder.read(asked.path)
+    if folder.SCRIPT not in source.files:
+        mod = mod_folder.load_files(asked.name or source.name, source.files)
+        return _taken(asked, mod, source.files)
+    if (exported := exporting.taken_back(source.files)) is not None:
+        return _taken(asked, *exported)
+    if asked.tree is not None and asked.image is not None:
+        raise UsageError("--tree and --image both name the vLLM to run it on", hint="give one")
+    if asked.tree is None and asked.image is None:
+        if asked.spec is None:
+            raise UsageError(
+                f"{asked.path} has a {folder.SCRIPT}, and only a run tells what it does: on which vLLM?",
+                hint="--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
+            )
+        return _over_releases(asked, source)
+    return _recorded(asked, source)
+
+
+def _taken(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> ImportedMod:
+    """Take what is a mod of ours already, as it is."""
     if asked.name not in {None, mod.name} or any((asked.summary, asked.terms, asked.spec)):
         raise UsageError(
-            f"{asked.path} was written by `vllm-mods export`, and is taken back as it was",
+            f"{asked.path} is a mod of vllm-mods already, and is taken back as it was",
             hint=f"vllm-mods import {asked.path} --library DIR",
         )
-    planned = None
-    options.beside(asked.others, (mod,))
-    if (tree := asked.opened()) is not None:
-        planned = planner.plan_alone(mod, tree)
-    return _written(asked, mod.name, Understood((), {}), Made(files, planned, ()))
+    tree = asked.open_tree()
+    planned = None if tree is None else planner.plan_alone(mod, tree)
+    return ImportedMod(mod.name, files, planned)
 
 
-def _made(wanted: compose.Wanted, understood: Understood, tree: Tree | None) -> Made:
-    if tree is not None:
-        made = from_script.on_tree(understood, wanted, tree)
-        return Made(made.files, made.planned, made.unknown)
-    files = from_script.without_tree(understood, wanted)
-    mod_folder.load_files(wanted.name, files)
-    return Made(files, None, tuple(compose.unknown(wanted, None)))
+def _recorded(asked: ImportArguments, source: ModSource) -> ImportedMod:
+    """Make a mod of what the script does when it is run on a tree, or in an image."""
+    image = asked.image
+    tree = options.open_image(f"image:{image}", image) if image else asked.open_tree()
+    assert tree is not None  # noqa: S101  (one of the two is named)
+    container = recording.container_of(tree) if image else None
+    wanted = asked.wanted(source.name)
+    done = recording.record(
+        *([f"./{folder.SCRIPT}"], source.name, source.files, tree, asked.limits),
+        container=container,
+        fetcher=Fetcher(answers.note) if asked.fetch else None,
+    )
+    wanted = wanted._replace(python=done.python, env=done.env, fetched=done.fetched)
+    return _composed(compose.compose(wanted, done.changes, done.templates, tree), done.notes)
 
 
-def _written(asked: ImportArguments, name: str, understood: Understood, made: Made | None) -> int:
-    """Write the mod where one was made and a library is named, and say what it is.
+def _over_releases(asked: ImportArguments, source: ModSource) -> ImportedMod:
+    """Make a mod of what the script does on every release of the range."""
+    index = options.open_releases()
+    specs = choose_releases((), index.files(), asked.spec)
+    versions = [one.removeprefix("pypi:") for one in specs if not one.endswith(".whl")]
+    versions = [one for one in versions if is_final(one)] or versions
+    if not versions:
+        raise UsageError(f"no release of vLLM is in {asked.spec}", hint="--vllm '>=0.19,<0.22'")
+    beside = options.beside(asked.others)
+    releases = [Release(one, index.open(one, named=beside)) for one in versions]
+    wanted = asked.wanted(source.name)._replace(vllm=None)
+    fetcher = Fetcher(answers.note) if asked.fetch else None
 
-    Raises ``UsageError`` for a version of a package that the mod does not change.
-    """
-    place = None
-    if made is not None and asked.others:
-        options.beside(asked.others, (mod_folder.load_files(name, made.files),))
-    if made is not None and asked.library is not None:
-        place = new.write(asked.library, name, made.files)
-    _tell(asked, name, understood, made, place)
-    return EXIT_NO if made is None else EXIT_OK
+    def record(tree: Tree) -> Recording:
+        argv = [f"./{folder.SCRIPT}"]
+        return recording.record(
+            argv, source.name, source.files, tree, asked.limits, fetcher=fetcher
+        )
 
-
-def _recorded(
-    asked: ImportArguments,
-    wanted: compose.Wanted,
-    source: LauncherFolder,
-    tree: Tree | None,
-    fetcher: Fetcher,
-) -> Made:
-    """Make a mod of what the script does when it is run; say what else it did."""
-    assert tree is not None and asked.limits is not None  # noqa: PT018, S101  (the options were held against each other)
-    fed = fetcher if asked.fetch else None
-    done = recording.fed(source.name, source.files, tree, asked.limits, fed)
-    wanted = wanted._replace(fetched=fetcher.files())
-    python = dict.fromkeys((*wanted.python, *done.python))
-    wanted = wanted._replace(python=tuple(python))
-    made = compose.compose(wanted, done.changes, done.templates, tree)
-    return Made(made.files, made.planned, made.unknown, done.lost)
+    over = over_releases.make(wanted, releases, record, _show_progress)
+    return ImportedMod(wanted.name, over.files, None, over.unknown, over.notes, over.rows)
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")
-
-
-def _progress(text: str) -> None:
+def _show_progress(text: str) -> None:
     if answers.watched():
         answers.show_line(text, last=False)
 
 
-def _way(path: str, understood: Understood) -> str:
-    """Return what helps with what is left."""
-    if folder.is_dockerfile(path):
-        return "--tree TREE; or vllm-mods new NAME --from-trees image:BASE image:BUILT"
-    if all(isinstance(one, Left) and "--tree TREE" in one.why for one in understood.left):
-        return "--tree TREE  # the vLLM that it was written for"
-    return "--record --tree TREE  # run on a copy of that vLLM"
+def _release_lines(rows: Sequence[ReleaseRow]) -> list[str]:
+    """Return a line for each stretch of releases with the same variant, or the same reason for none."""
+    lines = []
+    for _, group in itertools.groupby(rows, key=lambda row: (row.variant, row.why)):
+        first, *others = group
+        span = f"{first.version} to {others[-1].version}" if others else first.version
+        answer = f"variant `{first.variant}`" if first.variant else f"no variant: {first.why}"
+        lines.append(f"{span}: {answer}")
+    return lines
 
 
-def _tell(
-    asked: ImportArguments, name: str, understood: Understood, made: Made | None, place: str | None
-) -> None:
-    planned = None if made is None else made.planned
-    findings = () if planned is None else planned.findings
+def _report(asked: ImportArguments, mod: ImportedMod, place: str | None) -> int:
+    findings = () if mod.planned is None else mod.planned.findings
     if manner.as_json():
-        held = made or Made({}, None, ())
         answers.print_json(
             {
                 "kind": "mod",
                 "path": asked.path,
-                "ok": made is not None,
-                "name": name,
+                "ok": True,
+                "name": mod.name,
                 "folder": place,
-                "files": sorted(held.files),
-                "verdict": planned and planned.verdict.value,
+                "files": sorted(mod.files),
+                "verdict": mod.planned and mod.planned.verdict.value,
                 "findings": [finding(one) for one in findings],
-                "effects": script.data(understood),
-                "notes": list(held.told),
-                "unknown": list(held.unknown),
-                "releases": [one._asdict() for one in held.releases],
+                "notes": list(mod.notes),
+                "unknown": list(mod.unknown),
+                "releases": [row._asdict() for row in mod.releases],
             }
         )
-        return
-    for line in script.text(understood):
-        click.echo(line, err=True)
-    if made is None:
-        click.echo(
-            f"\n{len(understood.left)} of {asked.path} left to you: nothing was written", err=True
-        )
-        answers.hint(f"vllm-mods import {asked.path} {_way(asked.path, understood)}")
-        return
-    for line in (*made.told, *(one.message for one in findings), *script.releases(made.releases)):
+        return EXIT_OK
+    for line in (*mod.notes, *(one.message for one in findings), *_release_lines(mod.releases)):
         answers.note(line)
-    for line in made.unknown:
+    for line in mod.unknown:
         click.echo(f"to be said by you, in mod.toml: {line}", err=True)
     if place is None:
-        shown.file(made.files["mod.toml"].decode())
-        writes = f"# writes it to DIR/patches/{name}"
-        answers.hint(f"vllm-mods import {asked.path} --library DIR  {writes}")
-        return
-    verdict = "" if planned is None else f": {planned.verdict}"
-    lines = [f"wrote {place}{verdict}", *(f"  {path}" for path in sorted(made.files))]
-    if planned is None and not made.releases:
-        lines.append(f"hint: vllm-mods check {name} --library {asked.library} --target TREE")
+        shown.file(mod.files[mod_folder.MANIFEST].decode())
+        answers.hint(
+            f"vllm-mods import {asked.path} --library DIR  # writes it to DIR/patches/{mod.name}"
+        )
+        return EXIT_OK
+    verdict = "" if mod.planned is None else f": {mod.planned.verdict}"
+    lines = [f"wrote {place}{verdict}", *(f"  {path}" for path in sorted(mod.files))]
+    if mod.planned is None and not mod.releases:
+        lines.append(f"hint: vllm-mods check {mod.name} --library {asked.library} --target TREE")
     click.echo("\n".join(lines))
+    return EXIT_OK

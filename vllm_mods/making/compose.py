@@ -8,22 +8,19 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
-from vllm_mods.formats import diff, diff_writer, platforms, toml_writer
+from vllm_mods.formats import diff_writer, platforms, toml_writer
 from vllm_mods.formats.schema import NAME
 from vllm_mods.formats.tree_names import canonical
 from vllm_mods.library import mod_folder
-from vllm_mods.making.fetching import TakenFile
+from vllm_mods.making.fetching import DownloadedFile
 from vllm_mods.planning import outside, planner
 
 UNSTATED = "LicenseRef-unstated"
-ANY = ">=0"
-FILES = "files"
 
 
 class Wanted(NamedTuple):
@@ -36,19 +33,7 @@ class Wanted(NamedTuple):
     variant: str | None = None
     python: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
-    serve_args: tuple[str, ...] = ()
-    fetched: tuple[TakenFile, ...] = ()
-    files: tuple[tuple[str, bytes], ...] = ()
-    """Files that only an image gets, by their paths there."""
-    requires: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    """What the changes may have been made with: where one of these took the place of another, that is stated."""
-
-    def brought(self) -> dict[str, bytes]:
-        """Return the files of the mod's folder that no patch is made of."""
-        placed = {f"{FILES}{path}": data for path, data in self.files}
-        return {**placed, **{one.file: one.data for one in self.fetched}}
+    fetched: tuple[DownloadedFile, ...] = ()
 
 
 class Parts(NamedTuple):
@@ -59,15 +44,13 @@ class Parts(NamedTuple):
     overlay: list[dict[str, object]]
     templates: list[str]
     outside: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
-    vllm: str = ANY
-    made_on: str = "# Which vLLM it was written for, nobody has said."
+    vllm: str = ""
+    made_on: str = ""
     python: tuple[str, ...] = ()
     packages: tuple[tuple[str, str], ...] = ()
     """Name and range of the distributions beside vLLM that it changes."""
-    fetched: tuple[TakenFile, ...] = ()
+    fetched: tuple[DownloadedFile, ...] = ()
     binary: Sequence[dict[str, object]] = ()
-    replace: Sequence[dict[str, object]] = ()
 
 
 class Composed(NamedTuple):
@@ -88,13 +71,10 @@ def compose(
     changes: Sequence[FileChange],
     templates: dict[str, bytes],
     tree: Tree,
-    optional: Mapping[str, bytes] = {},
     *,
     cache: SummaryCache | None = None,
 ) -> Composed:
     """Make a mod of changes to the files of a tree, and of ``templates`` by file name.
-
-    ``optional`` are patches by name that go in on top where they do.
 
     Text that was there becomes a patch, a new file and one that is no text an overlay. Raises
     ``Refused`` for a change that a mod cannot make, and where what was composed does not make these
@@ -103,7 +83,7 @@ def compose(
     if not re.fullmatch(NAME, wanted.name):
         allowed = "lower case letters, digits, '.', '_', '-'"
         raise UsageError(f"{wanted.name!r} is no name for a mod", hint=allowed)
-    if not (changes or templates or optional):
+    if not (changes or templates):
         raise Refused("nothing was changed, so there is no mod", hint="vllm-mods new --help")
     if wanted.vllm is None and tree.version is None:
         raise UsageError(
@@ -112,8 +92,8 @@ def compose(
         )
 
     def made(context: int) -> Composed:
-        files, parts = _parts(wanted, changes, tree, context, templates=[*templates], more=optional)
-        files |= template_files(templates) | wanted.brought()
+        files, parts = _parts(wanted, changes, tree, context, templates=[*templates])
+        files |= _template_files(templates) | {one.file: one.data for one in wanted.fetched}
         text = written(wanted, [parts], f"vLLM {tree.version or tree.spec}")
         files[mod_folder.MANIFEST] = encoded(text)
         mod = mod_folder.load_files(wanted.name, files)
@@ -125,8 +105,7 @@ def compose(
     for context in others:
         if composed.planned.verdict == "misplaced":
             composed = made(context)
-    if not optional:
-        _check(composed, changes)
+    _check(composed, changes)
     return composed
 
 
@@ -137,19 +116,14 @@ def _parts(
     context: int,
     *,
     templates: list[str],
-    more: Mapping[str, bytes],
 ) -> tuple[dict[str, bytes], Parts]:
     """Return the files that changes make, and the variant that has them."""
     variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
     files: dict[str, bytes] = {}
     overlay: list[dict[str, object]] = []
     binary: list[dict[str, object]] = []
-    replace: list[dict[str, object]] = []
     name, patch = f"{variant}/{wanted.name}.patch", b""
     for change in sorted(changes, key=lambda change: change.path):
-        if (other := _replacement(change, wanted.texts)) is not None:
-            replace.append(other)
-            continue
         if _as_patch(change):
             patch += _diff(change, context)
             continue
@@ -167,21 +141,16 @@ def _parts(
             binary.append(entry | {"sha256": sha256(change.after), "platform": built} | known)
         else:
             overlay.append(entry | known)
-    optional = {f"{variant}/{stem}.patch": data for stem, data in more.items()}
-    patches = ({name: patch} if patch else {}) | optional
-    paths = [change.path for change in changes]
-    paths += [part.path for file, data in optional.items() for part in diff.parse(data, file)]
+    patches = {name: patch} if patch else {}
     parts = Parts(
         id=variant,
         patches=[*patches],
         overlay=overlay,
         templates=templates,
-        outside=outside.of(paths, planner.WORKSPACE),
-        optional=tuple(optional),
+        outside=outside.of((change.path for change in changes), planner.WORKSPACE),
         binary=binary,
-        replace=replace,
     )
-    return files | patches, stated(wanted, parts, tree)
+    return files | patches, _stated(wanted, parts, tree)
 
 
 def _diff(change: FileChange, context: int) -> bytes:
@@ -224,16 +193,14 @@ def encoded(text: str) -> bytes:
         ) from error
 
 
-def stated(wanted: Wanted, parts: Parts, tree: Tree | None) -> Parts:
-    """Return what a variant has, with what it says of itself; without a tree it is for any vLLM that it fits."""
-    if tree is not None:
-        parts = parts._replace(
-            vllm=f"=={tree.version}",
-            made_on=f"# Made on vLLM {tree.version or tree.spec}.",
-            packages=tuple(_packages(parts.outside, tree)),
-        )
+def _stated(wanted: Wanted, parts: Parts, tree: Tree) -> Parts:
+    """Return what a variant has, with what it says of itself."""
     return parts._replace(
-        vllm=wanted.vllm or parts.vllm, python=wanted.python, fetched=wanted.fetched
+        vllm=wanted.vllm or f"=={tree.version}",
+        made_on=f"# Made on vLLM {tree.version or tree.spec}.",
+        packages=tuple(_packages(parts.outside, tree)),
+        python=wanted.python,
+        fetched=wanted.fetched,
     )
 
 
@@ -257,17 +224,10 @@ def written(wanted: Wanted, variants: Sequence[Parts], version: str) -> str:
         *terms,
         f"license = {value(wanted.license or UNSTATED)}",
         *([f"outside = {value(beyond)}"] if beyond else ()),
-        *([f"requires = {value(wanted.requires)}"] if wanted.requires else ()),
-        *([f"after = {value(wanted.after)}"] if wanted.after else ()),
     ]
-    if wanted.serve_args:
-        rows += ["", "[serve]", f"args = {value(wanted.serve_args)}"]
     if wanted.env:
         named = (f"{toml_writer.key(name)} = {value(text)}" for name, text in wanted.env)
         rows += ["", "[env]", *named]
-    for path, data in wanted.files:
-        rows += ["", "[[files]]", f"path = {value(path)}", f"source = {value(f'{FILES}{path}')}"]
-        rows += ['mode = "0755"'] if data.startswith((b"#!", b"\x7fELF")) else []
     for parts in variants:
         rows += ["", *_variant(parts)]
     return "\n".join([*rows, ""])
@@ -287,9 +247,8 @@ def _variant(parts: Parts) -> Iterator[str]:
     elif parts.packages:
         named = " and ".join(f"{name} {spec}" for name, spec in parts.packages)
         yield f"# It changes {named}, and a variant states one `package`."
-    for key, files in (("patches", parts.patches), ("optional", parts.optional)):
-        if files:
-            yield f"{key} = {value(files)}"
+    if parts.patches:
+        yield f"patches = {value(parts.patches)}"
     names = _names(parts.templates)
     tables: dict[str, Sequence[dict[str, object]]] = {
         "overlay": parts.overlay,
@@ -304,13 +263,9 @@ def _variant(parts: Parts) -> Iterator[str]:
             yield from (f"{key} = [", *(f"  {value(row)}," for row in rows), "]")
     if parts.python:
         yield f"python = {value(parts.python)}"
-    for entry in parts.replace:
-        yield from ("", "[[variant.replace]]")
-        for key, one in entry.items():
-            yield f"{key} = {toml_writer.lines(one) if isinstance(one, str) else value(one)}"
 
 
-def template_files(templates: Mapping[str, bytes]) -> dict[str, bytes]:
+def _template_files(templates: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of a mod for templates by the names that they have in the workspace."""
     names = _names(templates)
     return {
@@ -328,7 +283,7 @@ def _names(files: Iterable[str]) -> dict[str, str]:
 
 
 def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:
-    """Say what only a person can say of a mod made on a version, or on none."""
+    """Yield what only a person can say of a mod made on a version, or on several."""
     if wanted.summary is None:
         yield "summary: what the mod is for"
     if wanted.license is None:
@@ -337,22 +292,6 @@ def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:
         else_where = f"where else than on {version}" if version else "on which versions"
         yield f"vllm: {else_where} it goes in (`vllm-mods matrix` says)"
     yield "evidence: the log line that shows that its code ran"
-
-
-def _replacement(change: FileChange, texts: Sequence[str]) -> dict[str, object] | None:
-    """Return the change as one text for another, None where that is not how it was made."""
-    if not (texts and _as_patch(change) and change.after is not None):
-        return None
-    before, after = (change.before or b"").decode(), change.after.decode()
-    for old in dict.fromkeys(texts):
-        times = before.count(old) if old else 0
-        if not 0 < times <= limits.HUNKS:
-            continue
-        for new in dict.fromkeys(texts):
-            if new != old and before.replace(old, new) == after:
-                count = {"count": times} if times > 1 else {}
-                return {"path": change.path, "old": old, "new": new, **count}
-    return None
 
 
 def _as_patch(change: FileChange) -> bool:

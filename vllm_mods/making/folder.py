@@ -1,91 +1,78 @@
-"""A mod as launchers take it: a folder with a ``run.sh``, or a zip with one at its root."""
+"""A mod as people pass it on: a folder or a zip, with a ``run.sh`` or a ``mod.toml`` at its root."""
 
 from __future__ import annotations
 
 import os
 import stat
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import zips
 from vllm_mods.library import reading
-from vllm_mods.scripts import dockerfile
+from vllm_mods.library.mod_folder import MANIFEST
 
 SCRIPT = "run.sh"
-DOCKERFILE = "Dockerfile"
 _SKIPPED = {".git", "__pycache__"}
 
 
-class LauncherFolder(NamedTuple):
-    """A mod's name and its files by path, ``script`` among them: a ``run.sh``, or a Dockerfile."""
+class ModSource(NamedTuple):
+    """A mod's name, where it lies, and its files by path: a ``run.sh`` among them, or a ``mod.toml``."""
 
     name: str
     path: str
     files: dict[str, bytes]
-    script: str = SCRIPT
 
 
-def is_dockerfile(path: str) -> bool:
-    """Tell whether a path is a Dockerfile, or a folder with one and no ``run.sh``."""
-    if os.path.isdir(path):
-        there = os.path.isfile(os.path.join(path, DOCKERFILE))
-        return there and not os.path.lexists(os.path.join(path, SCRIPT))
-    try:
-        with open(path, "rb") as file:
-            return dockerfile.is_one(file.read(limits.RECIPE).decode("utf-8", "replace"))
-    except OSError:
-        return False
-
-
-def build(path: str) -> LauncherFolder:
-    """Read a Dockerfile and what it copies out of its folder.
-
-    Raises ``UsageError`` as ``read`` does, and for a path that leads out of the folder; ``BashError``
-    for what is no Dockerfile.
-    """
-    folder, script = (path, DOCKERFILE) if os.path.isdir(path) else os.path.split(path)
-    folder = folder or "."
-    found = {script: reading.read(os.path.join(folder, script), None) or b""}
-    text = found[script].decode("utf-8", "surrogateescape")
-    for source in dockerfile.sources(dockerfile.read(text)):
-        inner = os.path.normpath(source.lstrip("/"))
-        if inner.split("/")[0] == "..":
-            raise UsageError(f"{path}: {source} leads out of {folder}", hint="docker build")
-        place = os.path.join(folder, inner)
-        if os.path.isdir(place):
-            for name, data in _unpacked(place).items():
-                found[os.path.normpath(os.path.join(inner, name))] = data
-        elif os.path.isfile(place):
-            found[inner] = reading.read(place, folder) or b""
-        _check_size(path, len(found), sum(map(len, found.values())))
-    name = os.path.basename(os.path.abspath(folder))
-    return LauncherFolder(name, path, found, script)
-
-
-def read(path: str) -> LauncherFolder:
+def read(path: str) -> ModSource:
     """Read a mod folder or zip whole.
 
-    Raises ``UsageError`` for what cannot be read, has no ``run.sh``, holds links or too much, or
-    would be unpacked outside of its folder.
+    Raises ``UsageError`` for what cannot be read, is no mod, holds links or too much, or would be unpacked
+    outside of its folder.
     """
     is_folder = os.path.isdir(path)
     if not is_folder and os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(f"{path} is neither a folder nor a zip", hint=f"ls -l {path}")
     name = os.path.basename(os.path.abspath(path))
-    found = _unpacked(path) if is_folder else _zipped(path)
-    if SCRIPT not in found:
-        below = sorted(one for one in found if one.endswith(f"/{SCRIPT}"))
-        hint = f"{path} holds {below[0]}: " if below else ""
-        hint += "pack the mod's files, and not the folder around them" if below else "ls"
-        raise UsageError(f"{path} has no {SCRIPT} at its root", hint=hint)
-    return LauncherFolder(name if is_folder else name.removesuffix(".zip"), path, found)
+    files = _unpacked(path) if is_folder else _zipped(path)
+    if SCRIPT not in files and MANIFEST not in files:
+        raise _no_mod(path, files)
+    return ModSource(name if is_folder else name.removesuffix(".zip"), path, files)
+
+
+def _no_mod(path: str, files: Iterable[str]) -> UsageError:
+    hint = "ls"
+    if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
+        hint = f"{path} holds {below[0]}: pack the mod's files, and not the folder around them"
+    elif patches := sorted(one for one in files if one.endswith((".patch", ".diff"))):
+        hint = f"vllm-mods import {path}/{patches[0]} --tree TREE"
+    elif "Dockerfile" in files:
+        hint = "docker build; then vllm-mods new NAME --from-trees image:BASE image:BUILT"
+    return UsageError(f"{path} has no {SCRIPT} at its root", hint=hint)
+
+
+def read_working_folder(folder: str) -> dict[str, bytes]:
+    """Read the folder that a command needs. Raises ``UsageError`` for one that holds far more."""
+    files: dict[str, bytes] = {}
+    size = 0
+    for path in _walk(folder):
+        info = os.lstat(path)
+        if not stat.S_ISREG(info.st_mode) or path.endswith(".pyc"):
+            continue
+        size += info.st_size
+        if len(files) >= limits.MOD_FILES or size > limits.MOD_BYTES:
+            raise UsageError(
+                f"{folder} holds more than a mod does, and the command would be given all of it",
+                hint="run it from a folder that holds what it needs, and nothing else",
+            )
+        files[os.path.relpath(path, folder)] = reading.read(path, folder) or b""
+    return files
 
 
 def _unpacked(path: str) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     size = 0
     try:
         for place in _walk(path):
@@ -98,13 +85,13 @@ def _unpacked(path: str) -> dict[str, bytes]:
                     hint=f"put the file itself there: cp --remove-destination $(readlink -f {place}) {place}",
                 )
             size += info.st_size
-            _check_size(path, len(found) + 1, size)
-            found[inner] = reading.read(place, path) or b""
+            _check_size(path, len(files) + 1, size)
+            files[inner] = reading.read(place, path) or b""
     except OSError as error:
         raise UsageError(
             f"{error.filename or path} cannot be read: {error.strerror}", hint=f"ls -lR {path}"
         ) from error
-    return found
+    return files
 
 
 def _walk(path: str) -> Iterator[str]:
@@ -123,15 +110,15 @@ def _zipped(path: str) -> dict[str, bytes]:
         with zips.opened(path) as archive:
             infos = zips.files(archive)
             _check_size(path, len(infos), sum(info.file_size for info in infos))
-            found: dict[str, bytes] = {}
+            files: dict[str, bytes] = {}
             for info in infos:
                 _check_entry(path, info)
-                if info.filename in found:
+                if info.filename in files:
                     raise UsageError(
                         f"{path}: two entries are called {info.filename}", hint=f"unzip -l {path}"
                     )
-                found[info.filename] = zips.content(archive, info)
-            return found
+                files[info.filename] = zips.content(archive, info)
+            return files
     except zips.BROKEN as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=f"unzip -t {path}") from error
 

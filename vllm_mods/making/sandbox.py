@@ -1,23 +1,27 @@
-"""A command in a root of its own: a user, mount, process and (unless asked for) network namespace.
+"""A command apart from this machine: in bubblewrap, or in a container of an image.
 
-It sees the system's programs and libraries, which it cannot write, and a few folders that it can; nothing else
-of the machine is there: no home, no other packages, no processes, no network. It has no capabilities. What is not
-kept apart: the kernel itself, the processor and the memory it may use, the clock. util-linux does the work
-(``unshare``, ``mount``, ``pivot_root``, ``setpriv``).
+Either way it runs as nobody, without capabilities or a network, sees the system's programs read-only, and writes to a
+few folders in memory. ``inside/supervise.py`` is the first process in there: it holds the limits, and ends everything
+when this process ends.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import os
-import secrets
-import shlex
-import signal
+import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import IO, Any, NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr")
@@ -26,182 +30,286 @@ _SETTINGS = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf"),
     *("passwd", "pki", "protocols", "resolv.conf", "services", "ssl"),
 )
-_DEVICES = ("null", "zero", "full", "random", "urandom")
-_FLAGS = (
-    (os.ST_NOSUID, "nosuid"),
-    (os.ST_NODEV, "nodev"),
-    (os.ST_NOEXEC, "noexec"),
-    (os.ST_NOATIME, "noatime"),
-    (os.ST_NODIRATIME, "nodiratime"),
-    (os.ST_RELATIME, "relatime"),
-)
-_SBIN = "/usr/sbin:/sbin"
-_LARGEST_FILE = 1 << 22  # blocks of 512 bytes
+_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+"""What is read-only in containers, too: the settings of the kernel that all share."""
+_NOBODY = "65534"
+_PATH = f"{os.defpath}:/usr/sbin:/sbin"
+_INSIDE = Path(__file__).parent / "inside"
+_START_SECONDS = 60  # for an engine to start a container, beyond the time that the command has
+_ANSWER = 64 << 20  # bytes: the line with the names of files
+
+
+class ImageInEngine(NamedTuple):
+    """An image, and the engine that has it: ``docker`` or ``podman``."""
+
+    engine: str
+    image: str
+
+
+class SandboxJob(NamedTuple):
+    """A command, the absolute paths of the files that it finds, and the folders that it may write to."""
+
+    argv: Sequence[str]
+    cwd: str
+    environ: Mapping[str, str]
+    files: Mapping[str, bytes]
+    places: Sequence[str]
+    programs: str
+    """The folder of programs that are found before all others."""
+    seconds: float
+    network: bool = False
 
 
 class Ran(NamedTuple):
-    """A command that ended: its exit code and what it printed, both streams together.
+    """What a command did: its exit code, the end of what it printed, and the files that it left, by absolute path.
 
-    ``unreached`` says that it tried to reach a network that it had not got.
+    ``odd`` are links and whatever else is no regular file; ``unreached`` says that it tried to reach a network
+    that it had not got.
     """
 
     code: int
     output: str
-    unreached: bool = False
+    written: dict[str, bytes]
+    gone: tuple[str, ...]
+    odd: tuple[str, ...]
+    unreached: bool
+    environ: dict[str, str]
+    """The variables that it was started with, those of the image included."""
 
 
-def run(
-    argv: Sequence[str],
-    folders: Mapping[str, str],
-    *,
-    cwd: str,
-    environ: Mapping[str, str],
-    root: str,
-    network: bool,
-    seconds: float,
-) -> Ran:
-    """Run a command that may write to ``folders`` only: where each appears, and where it lies.
+def program(name: str) -> bytes:
+    """Return a program that runs in the sandbox."""
+    return (_INSIDE / name).read_bytes()
 
-    ``root`` is an empty folder to build its root in. Raises ``Refused`` where this machine does not
-    allow it, and for a command that takes longer than ``seconds``.
-    """
-    ready = secrets.token_hex(8)
-    script = "\n".join(
-        ["set -eu", *map(shlex.join, _mounts(folders, root)), *_entering(root, cwd, ready)]
+
+def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
+    """Run a job to its end. Raises ``Refused`` where no sandbox is to be had, and for a command that is past a limit."""
+    start = _bubblewrap(job) if container is None else [*_engine(job, container)]
+    environ = _environ() if container is None else None
+    supervisor = program("supervise.py").decode()
+    with tempfile.TemporaryFile() as errors:
+        answer = _exchange([*start, "-I", "-c", supervisor], job, environ, errors)
+        errors.seek(0)
+        lines = errors.read(limits.SCRIPT).decode("utf-8", "replace").strip().splitlines()
+    head, newline, contents = answer.partition(b"\n")
+    if not newline:
+        why = lines[-1] if lines else "it ended before the command did"
+        raise _no_sandbox(container, why)
+    return _read(json.loads(head), contents, job)
+
+
+def _exchange(
+    command: Sequence[str], job: SandboxJob, environ: Mapping[str, str] | None, errors: IO[bytes]
+) -> bytes:
+    """Hand the job to the supervisor, and return what it answers."""
+    data = _packed(job)
+    sent = json.dumps(
+        {
+            "argv": [*job.argv],
+            "cwd": job.cwd,
+            "environ": {**job.environ},
+            "places": [*job.places],
+            "bin": job.programs,
+            "seconds": job.seconds,
+            "size": len(data),
+            "bytes": limits.RECORDED_BYTES,
+            "files": limits.RECORDED_FILES,
+            "memory": limits.RECORDED_MEMORY,
+            "output": limits.RECORDED_OUTPUT,
+            "processes": limits.RECORDED_PROCESSES,
+        }
+    ).encode()
+    process = subprocess.Popen(
+        command,
+        bufsize=0,
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        start_new_session=True,
     )
-    spaces = ["--user", "--map-root-user", "--mount", "--pid", "--fork", "--ipc", "--uts"]
-    spaces += ["--kill-child"] if network else ["--kill-child", "--net"]
-    command = ["unshare", *spaces, "--", "/bin/sh", "-c", script, "sh", *argv]
-    path = f"{os.defpath}:{_SBIN}:{sys.base_prefix}/bin"
-    first = f"{environ['PATH']}:" if "PATH" in environ else ""
-    paths = {"PATH": first + path, "VLLM_MODS_PATH": path}
-    code, said = _waited(command, {**environ, **paths}, seconds)
-    before, token, after = said.partition(f"{ready}\n")
-    after, _, routes = after.rpartition(f"{ready} ")
-    if not token:
-        why = before.strip().rpartition("\n")[2] or f"exit code {code}"
-        raise Refused(
-            f"a command is run only where it cannot touch this machine, and that cannot be had here: {why}",
-            hint="where user namespaces are allowed: docker run --privileged, or kernel.unprivileged_userns_clone=1; "
-            "or run it on a copy yourself, and vllm-mods new NAME --from-trees OLD NEW",
-        )
-    return Ran(code, after, unreached=routes.strip() not in {"", "0"})
-
-
-def _waited(command: Sequence[str], environ: Mapping[str, str], seconds: float) -> tuple[int, str]:
+    last = threading.Timer(job.seconds + _START_SECONDS, process.kill)
+    last.start()
+    assert process.stdin is not None  # noqa: S101  (it is a pipe)
+    assert process.stdout is not None  # noqa: S101
     try:
-        with subprocess.Popen(
-            command,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process:
-            try:
-                out, _ = process.communicate(timeout=seconds)
-            except BaseException as error:
-                # the first process of the namespace goes with it, and so does every other one
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                if isinstance(error, subprocess.TimeoutExpired):
-                    raise Refused(
-                        f"the command did not end within {seconds:g} s: nothing was written",
-                        hint="--timeout SECONDS",
-                    ) from error
-                raise
-            return process.returncode, out.decode("utf-8", "replace")
-    except FileNotFoundError as error:
+        with contextlib.suppress(BrokenPipeError):  # standard error says why
+            for part in (b"%012d" % len(sent), sent, data):
+                _write_whole(process.stdin, part)
+        with io.BufferedReader(process.stdout) as out:  # type: ignore[type-var]  # it is raw: bufsize=0
+            return out.read(_ANSWER + limits.RECORDED_BYTES)
+    finally:
+        last.cancel()
+        process.kill()
+        process.stdin.close()
+        process.wait()
+
+
+def _write_whole(pipe: IO[bytes], data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[pipe.write(rest) :]
+
+
+def _packed(job: SandboxJob) -> bytes:
+    """Return the files of a job as a tar; scripts can be run."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for path, data in job.files.items():
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.size = len(data)
+            member.mode = 0o755 if data.startswith(b"#!") or path.endswith(".sh") else 0o644
+            archive.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
+def _read(answer: dict[str, Any], contents: bytes, job: SandboxJob) -> Ran:
+    """Read the supervisor's answer, which a command may have forged: no path in it leads elsewhere."""
+    past = {
+        "seconds": f"the command did not end within {job.seconds:g} s",
+        "bytes": f"it wrote more than {limits.RECORDED_BYTES}",
+        "files": f"it made more than {limits.RECORDED_FILES}",
+        "memory": f"it took more than {limits.RECORDED_MEMORY} of memory",
+        "output": f"it printed more than {limits.RECORDED_OUTPUT}",
+        "processes": f"it started more than {limits.RECORDED_PROCESSES} at a time",
+    }
+    if (failure := answer["failure"]) is not None:
+        hint = "--timeout SECONDS" if failure == "seconds" else "vllm-mods lint PATH"
+        raise Refused(f"{past[str(failure)]}: nothing was written", hint=hint)
+    written: dict[str, bytes] = {}
+    start = 0
+    for path, size in answer["written"]:
+        written[_checked(path, job)] = contents[start : start + size]
+        start += size
+    return Ran(
+        code=int(str(answer["code"])),
+        output=str(answer["output"]),
+        written=written,
+        gone=tuple(_checked(path, job) for path in answer["gone"]),
+        odd=tuple(_checked(path, job) for path in answer["odd"]),
+        unreached=bool(answer["unreached"]),
+        environ=answer["environ"],
+    )
+
+
+def _checked(path: str, job: SandboxJob) -> str:
+    inside = any(path.startswith(f"{place}/") for place in job.places)
+    if inside and os.path.normpath(path) == path:
+        return path
+    raise Refused(f"{path!r} is not among the folders that it may write to", hint="vllm-mods lint")
+
+
+def _no_sandbox(container: ImageInEngine | None, why: str) -> Refused:
+    if container is not None:
+        return Refused(
+            f"{container.engine} does not run a command in {container.image}: {why}",
+            hint=f"{container.engine} run --rm --entrypoint python3 {container.image} --version",
+        )
+    return Refused(
+        f"a command is run only where it cannot touch this machine, and bubblewrap does not start here: {why}",
+        hint="--image REF runs it in a container; or run it on a copy yourself, and vllm-mods new NAME --from-trees OLD NEW",
+    )
+
+
+# --- bubblewrap
+
+
+def _bubblewrap(job: SandboxJob) -> list[str]:
+    """Return the words that start Python in bubblewrap. Raises ``Refused`` where it is not installed."""
+    program = shutil.which("bwrap")
+    if program is None:
         raise Refused(
-            "there is no `unshare`, and without it no command is run",
-            hint="apt-get install util-linux",
-        ) from error
+            "there is no bubblewrap (bwrap) here, and without a sandbox no command is run",
+            hint="apt-get install bubblewrap; or in a container: --image REF",
+        )
+    return [program, *_isolation(job), *_file_systems(job), "--", _python()]
 
 
-def _mounts(folders: Mapping[str, str], root: str) -> Iterator[list[str]]:
-    """Yield the commands that build the root."""
-    yield ["mount", "-t", "tmpfs", "-o", "mode=755,size=16m", "none", root]
+def _environ() -> dict[str, str]:
+    return {"PATH": f"{_PATH}:{sys.base_prefix}/bin" if _own_python() else _PATH}
+
+
+def _isolation(job: SandboxJob) -> Iterator[str]:
+    yield from ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+    yield from () if job.network else ("--unshare-net",)
+    yield from ("--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL")
+    if os.getuid() == 0:  # the supervisor becomes nobody with these, and has none then
+        yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
+    else:
+        yield from ("--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY)
+
+
+def _file_systems(job: SandboxJob) -> Iterator[str]:
+    """Yield what makes the root: the system read-only, the places in memory."""
     for name in _SYSTEM:
-        yield from _shown(f"/{name}", root)
-    yield ["mkdir", f"{root}/etc", f"{root}/dev", f"{root}/proc", f"{root}/.before"]
+        yield from _shown(f"/{name}")
+    yield from ("--dir", "/etc")
     for name in _SETTINGS:
-        yield from _shown(f"/etc/{name}", root)
-    for name in _DEVICES:
-        yield from _bound(f"/dev/{name}", f"{root}/dev/{name}", read_only=False)
-    for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
-        yield ["ln", "-s", f"/proc/self/{target}", f"{root}/dev/{name}"]
-    for place, source in sorted(folders.items()):
-        yield from _grafted(place, root)
-        yield ["mount", "--bind", source, root + place]
-    if not sys.base_prefix.startswith("/usr"):
-        yield ["mkdir", "-p", root + sys.base_prefix]
-        yield from _bound(sys.base_prefix, root + sys.base_prefix)
+        yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+    yield from ("--proc", "/proc")
+    for path in _KERNEL:
+        yield from ("--ro-bind-try", path, path)
+    yield from ("--dev", "/dev", "--remount-ro", "/dev")
+    for place in job.places:
+        above = place
+        while not os.path.isdir(above):
+            above = os.path.dirname(above)
+        hidden = above != place and above.split("/")[1] in _SYSTEM
+        if hidden:  # there is nothing to put the place on: what is beside it is shown in memory
+            yield from ("--tmpfs", above)
+            for name in sorted(os.listdir(above)):
+                yield from _shown(os.path.join(above, name))
+        yield from _folders(above, place)
+        yield from ("--perms", "0777", "--tmpfs", place)
+        yield from ("--remount-ro", above) if hidden else ()
+    if _own_python():
+        yield from _folders("/", sys.base_prefix)
+        yield from ("--ro-bind", sys.base_prefix, sys.base_prefix)
+    yield from ("--remount-ro", "/")
 
 
-def _entering(root: str, cwd: str, ready: str) -> Iterator[str]:
-    """Yield the lines that go into the root and give up what it took to build it."""
-    yield f"mount -t proc proc {shlex.quote(root)}/proc 2>/dev/null || :"
-    yield f"cd {shlex.quote(root)}"
-    yield "pivot_root . .before"
-    yield "cd /"
-    yield "umount -l /.before"
-    yield "rmdir /.before"
-    yield "mount -o remount,ro,bind /"
-    yield f"cd {shlex.quote(cwd)}"
-    yield f"ulimit -f {_LARGEST_FILE}"
-    yield f"echo {ready}"
-    yield "set +e"
-    yield 'setpriv --no-new-privs --bounding-set=-all --inh-caps=-all -- "$@"'
-    yield "code=$?"
-    # how often there was no way to where something was to be sent: row 2, OutNoRoutes of ip(7)
-    yield f"awk '/^Ip: [0-9]/ {{ print \"{ready} \" $13 }}' /proc/net/snmp || echo '{ready} '"
-    yield "exit $code"
+def _folders(above: str, path: str) -> Iterator[str]:
+    """Yield what makes the folders between two, for everybody to enter: bubblewrap makes them for their owner."""
+    folders = []
+    while (path := os.path.dirname(path)) not in {above, "/"}:
+        folders.append(path)
+    for folder in reversed(folders):
+        yield from ("--dir", folder)
 
 
-def _shown(path: str, root: str) -> Iterator[list[str]]:
-    """Yield what makes a file or folder of the system seen, and not written."""
+def _shown(path: str) -> Iterator[str]:
+    """Yield what shows a file or folder of the system read-only."""
     if os.path.islink(path):
-        target = os.readlink(path)
-        if path.startswith("/etc/") and os.path.isfile(path):
-            yield from _bound(os.path.realpath(path), root + path)  # such as resolv.conf in /run
-        else:
-            yield ["ln", "-s", target, root + path]
+        yield from ("--symlink", os.readlink(path), path)
     elif os.path.exists(path):
-        yield from _bound(path, root + path)
+        yield from ("--ro-bind", path, path)
 
 
-def _bound(source: str, target: str, *, read_only: bool = True) -> Iterator[list[str]]:
-    yield ["mkdir", "-p", target] if os.path.isdir(source) else ["touch", target]
-    yield ["mount", "--rbind", source, target]
-    if not read_only:
-        return
-    for mount in _mounted(source):
-        # a flag that the mount has may not be taken from it here, and so is named again
-        had = os.statvfs(mount).f_flag
-        flags = [name for flag, name in _FLAGS if had & flag]
-        options = ",".join(["remount", "bind", "ro", *flags])
-        yield ["mount", "-o", options, target + mount.removeprefix(source)]
+def _own_python() -> bool:
+    """Return True if the system has no Python, and this one is shown."""
+    return shutil.which("python3", path=_PATH) is None
 
 
-def _mounted(path: str) -> list[str]:
-    """Return a path and every mount point below it."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        points = {line.split()[4].encode().decode("unicode_escape") for line in file}
-    return [path, *sorted(point for point in points if point.startswith(f"{path}/"))]
+def _python() -> str:
+    """Return the Python of the sandbox."""
+    return shutil.which("python3", path=_PATH) or f"{sys.base_prefix}/bin/python3"
 
 
-def _grafted(place: str, root: str) -> Iterator[list[str]]:
-    """Yield what makes a place for a folder, also among those of the system, which stay seen."""
-    there = place
-    while not os.path.isdir(there):
-        there = os.path.dirname(there)
-    inside = there.split("/")[1] in _SYSTEM
-    if there != place and inside:
-        yield ["mount", "-t", "tmpfs", "-o", "mode=755,size=1m", "none", root + there]
-        for name in sorted(os.listdir(there)):
-            yield from _shown(os.path.join(there, name), root)
-    if there != place or not inside:
-        yield ["mkdir", "-p", root + place]
-    if there != place and inside:
-        yield ["mount", "-o", "remount,ro,bind", root + there]
+# --- container engines
+
+
+def _engine(job: SandboxJob, container: ImageInEngine) -> Iterator[str]:
+    """Yield the words that start Python in a container of an image that the engine has."""
+    yield from (container.engine, "run", "--rm", "--interactive", "--pull", "never")
+    yield from ("--log-driver", "none", "--read-only", "--user", f"{_NOBODY}:{_NOBODY}")
+    yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+    yield from () if job.network else ("--network", "none")
+    yield from ("--pids-limit", str(int(limits.RECORDED_PROCESSES)))
+    # what lies in its file systems in memory is counted with it
+    memory = str(limits.RECORDED_MEMORY + limits.RECORDED_BYTES)
+    yield from ("--memory", memory, "--memory-swap", memory)
+    options = f"exec,uid={_NOBODY},gid={_NOBODY},size={int(limits.RECORDED_BYTES)}"
+    options += ",notmpcopyup" if container.engine == "podman" else ""
+    for place in job.places:
+        yield from ("--tmpfs", f"{place}:{options}")
+    yield from ("--workdir", "/", "--entrypoint", "python3", container.image)

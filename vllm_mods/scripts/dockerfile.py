@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.scripts.statements import BashError
@@ -22,7 +21,7 @@ SHELL: tuple[str, ...] = ("/bin/sh", "-c")
 
 
 class Instruction(NamedTuple):
-    """One instruction: its name in capitals, its flags, and what follows.
+    """One instruction: its name in capitals, and what follows its flags.
 
     Of ``RUN``, ``text`` is the script, with as many empty lines before it as there are in the file;
     ``shell`` is what runs it.
@@ -30,7 +29,6 @@ class Instruction(NamedTuple):
 
     line: int
     name: str
-    flags: tuple[tuple[str, str], ...]
     text: str
     shell: tuple[str, ...] = SHELL
 
@@ -65,7 +63,7 @@ def read(text: str) -> tuple[Instruction, ...]:
             at += 1
         if part[-1] == "\\":
             part[-1] = ""
-        flags, body = _flags("\n".join(part))
+        body = _without_flags("\n".join(part))
         name = match[1].upper()
         documents = list(_HEREDOC.finditer(body)) if name in {"RUN", "COPY", "ADD"} else []
         script = [body]
@@ -77,7 +75,7 @@ def read(text: str) -> tuple[Instruction, ...]:
             shell = _words(body) or shell
         down = "\n" * (start + len(part) - 1 - body.count("\n"))
         text = _script(script, down) if name == "RUN" else "\n".join(script)
-        found.append(Instruction(start + 1, name, flags, text, shell))
+        found.append(Instruction(start + 1, name, text, shell))
     return tuple(found)
 
 
@@ -87,30 +85,6 @@ def _size(lines: list[str], document: re.Match[str], line: int) -> int:
         if (text.lstrip("\t") if document[1] else text) == document[3]:
             return i
     raise BashError(line, f"<<{document[3]} has no end")
-
-
-def last_stage(found: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
-    """Return the instructions that the image is made of: the last stage, and those it is built on."""
-    stages: list[tuple[str, str, list[Instruction]]] = []
-    for one in found:
-        if one.name == "FROM":
-            base, *named = one.text.split()
-            stages.append((base, named[1] if len(named) > 1 else "", []))
-        elif stages:
-            stages[-1][2].append(one)
-    wanted: list[Instruction] = []
-    at = len(stages) - 1
-    while at >= 0:
-        base, _, own = stages[at]
-        wanted = own + wanted
-        names = [str(name) for _, name, _ in stages[:at]]
-        at = names.index(base) if base in names else -1
-    return tuple(wanted)
-
-
-def operands(one: Instruction) -> tuple[str, ...]:
-    """Return the words of ``COPY`` and the like, in either form."""
-    return _words(one.text) or tuple(shlex.split(one.text.replace("\\\n", " ")))
 
 
 def _script(script: list[str], down: str) -> str:
@@ -124,12 +98,10 @@ def _script(script: list[str], down: str) -> str:
     return down + "\n" + "\n".join(script[1:-1])
 
 
-def _flags(body: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    found = []
+def _without_flags(body: str) -> str:
     while match := _FLAG.match(body):
-        found.append((match[1], match[2] or ""))
         body = body[match.end() :]
-    return tuple(found), body
+    return body
 
 
 def _words(body: str) -> tuple[str, ...]:
@@ -141,24 +113,3 @@ def _words(body: str) -> tuple[str, ...]:
     except ValueError:
         return ()
     return tuple(map(str, found)) if isinstance(found, list) else ()
-
-
-def sources(found: tuple[Instruction, ...]) -> Iterator[str]:
-    """Yield the paths of the build's folder that instructions bring."""
-    for one in found:
-        given = dict(one.flags)
-        if one.name in {"COPY", "ADD"} and "from" not in given:
-            yield from (path for path in operands(one)[:-1] if "<<" not in path)
-        for flag, value in one.flags if one.name == "RUN" else ():
-            mount = bound(value)
-            if flag == "mount" and mount is not None:
-                yield mount[0]
-
-
-def bound(value: str) -> tuple[str, str] | None:
-    """Return what of the build's folder a mount shows, and where; None for any other mount."""
-    parts = dict(part.partition("=")[::2] for part in value.split(","))
-    if parts.get("type", "bind") != "bind" or "from" in parts:
-        return None
-    target = parts.get("target") or parts.get("dst") or parts.get("destination")
-    return (parts.get("source") or parts.get("src") or ".", target) if target else None

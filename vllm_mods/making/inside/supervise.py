@@ -1,0 +1,268 @@
+"""The first process of the sandbox: it runs the command, ends it at its limits, and returns the files that it wrote.
+
+Standard input has a job (a length, JSON, a tar) and stays open: when it ends, so does every process in here. Standard
+output gets one line of JSON, then the contents of the files that it lists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+_NOBODY = 65534
+_TICK_SECONDS = 0.1
+_TAIL_BYTES = 64 << 10
+_LENGTH_DIGITS = 12
+_NOT_DUMPABLE = 4, 0  # prctl: nothing in here may trace this process, or use its descriptors
+_SKIPPED = {"__pycache__", ".git"}
+
+
+class JobInput:
+    """The next bytes of standard input, so many and no more."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def read(self, size: int) -> bytes:
+        """Return at most ``size`` bytes, none at the end."""
+        data = os.read(0, min(size, self._left))
+        self._left -= len(data)
+        return data
+
+    def whole(self) -> bytes:
+        """Return all that is left."""
+        data = b""
+        while chunk := self.read(1 << 16):
+            data += chunk
+        return data
+
+
+def main() -> int:
+    """Run the job on standard input."""
+    if os.getpid() != 1:
+        sys.stderr.write("supervise.py runs as the first process of a sandbox only\n")
+        return 70
+    give_up_root()
+    job = json.loads(JobInput(int(JobInput(_LENGTH_DIGITS).whole())).whole())
+    unpack(JobInput(job["size"]))
+    os.makedirs(job["cwd"], exist_ok=True)
+    os.chdir(job["cwd"])
+    places = job["places"]
+    before = state(places)
+    time.sleep(0.02)  # a write after this has another time of change
+    answer = run(job)
+    answer["written"], answer["gone"], answer["odd"] = [], [], []
+    if answer["failure"] is None:
+        after = state(places)
+        regular = {path for path, mark in after.items() if stat.S_ISREG(mark[0])}
+        changed = sorted(path for path, mark in after.items() if before.get(path) != mark)
+        sizes = [(path, after[path][2]) for path in changed if path in regular]
+        answer["odd"] = [path for path in changed if path not in regular]
+        answer["gone"] = sorted(before.keys() - after.keys())
+        if sum(size for _, size in sizes) > job["bytes"]:
+            answer["failure"] = "bytes"
+        else:
+            answer["written"] = sizes
+    with open(1, "wb", closefd=False) as out:
+        out.write(json.dumps(answer).encode() + b"\n")
+        out.writelines(content(path, size) for path, size in answer["written"])
+    return 0
+
+
+def give_up_root() -> None:
+    """Become another user than root for good, and one that no process in here can trace."""
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    ctypes.CDLL(None).prctl(*_NOT_DUMPABLE, 0, 0, 0)
+
+
+def unpack(source: JobInput) -> None:
+    """Write the files of a tar, whose names start at the root."""
+    with tarfile.open(fileobj=source, mode="r|") as archive:  # type: ignore[call-overload]  # it reads, and no more
+        for member in archive:
+            place = f"/{member.name}"
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            data = archive.extractfile(member)
+            with open(place, "wb") as file:
+                shutil.copyfileobj(data, file)
+            os.chmod(place, member.mode)
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Run the command to its end or a limit, end every other process, and say how it went."""
+    environ = {**os.environ, **job["environ"]}
+    environ["VLLM_MODS_PATH"] = os.environ.get("PATH", os.defpath)
+    environ["PATH"] = f"{job['bin']}:{environ['VLLM_MODS_PATH']}"
+
+    def limit() -> None:
+        wanted = (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_FSIZE, job["bytes"]),
+            (resource.RLIMIT_DATA, job["memory"]),
+            (resource.RLIMIT_NPROC, job["processes"]),
+        )
+        for kind, most in wanted:
+            hard = resource.getrlimit(kind)[1]
+            bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (bound, bound))
+
+    reading, writing = os.pipe()
+    try:
+        process = subprocess.Popen(
+            job["argv"],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=writing,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=limit,  # noqa: PLW1509  (there is one thread)
+        )
+    except OSError as error:
+        why = f"{job['argv'][0]}: {error.strerror}"
+        return {"failure": None, "code": 127, "output": why, "unreached": False, "environ": {}}
+    os.close(writing)
+    failure, code, output = watch(job, process.pid, reading)
+    process.returncode = code
+    return {
+        "failure": failure,
+        "code": code,
+        "output": output.decode("utf-8", "replace"),
+        "unreached": sends_without_route(),
+        "environ": environ,
+    }
+
+
+def watch(job: dict[str, Any], child: int, out: int) -> tuple[str | None, int, bytes]:
+    """Wait for a process; return the limit that it went past, its exit code, and the end of what it printed."""
+    used = usage(job["places"])
+    end = time.monotonic() + job["seconds"]
+    look = time.monotonic()
+    sources, tail, printed = [0, out], b"", 0
+    failure = code = None
+    while code is None and failure is None:
+        ready = select.select(sources, [], [], _TICK_SECONDS)[0]
+        if 0 in ready and not os.read(0, 1):
+            os._exit(75)  # whoever started this is gone
+        if out in ready:
+            chunk = os.read(out, 1 << 16)
+            sources = sources if chunk else [0]
+            printed += len(chunk)
+            tail = (tail + chunk)[-_TAIL_BYTES:]
+        code = ended(child)
+        if printed > job["output"]:
+            failure = "output"
+        elif time.monotonic() > end:
+            failure = "seconds"
+        elif time.monotonic() > look:
+            failure = exceeded(job, used)
+            look = time.monotonic() + _TICK_SECONDS
+    with contextlib.suppress(OSError):  # there is none
+        os.kill(-1, signal.SIGKILL)  # every process of the sandbox but this one
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    failure = failure or exceeded(job, used)
+    os.set_blocking(out, False)
+    with contextlib.suppress(BlockingIOError):
+        while chunk := os.read(out, 1 << 16):
+            tail = (tail + chunk)[-_TAIL_BYTES:]
+    return failure, 0 if code is None else code, tail
+
+
+def ended(child: int) -> int | None:
+    """Return the exit code of a process that ended, None while it runs; collect all others that ended."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == child:
+                return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+            if pid == 0:
+                return None
+    return None
+
+
+def usage(places: list[str]) -> tuple[int, int]:
+    """Return the bytes and the files that lie in folders, each of which is a file system in memory."""
+    systems = [os.statvfs(place) for place in places]
+    blocks = sum((one.f_blocks - one.f_bfree) * one.f_frsize for one in systems)
+    return blocks, sum(one.f_files - one.f_ffree for one in systems)
+
+
+def exceeded(job: dict[str, Any], before: tuple[int, int]) -> str | None:
+    """Return the limit that the processes in here are past, None if none."""
+    now = usage(job["places"])
+    memory, processes = now[0] - before[0], 0
+    for name in os.listdir("/proc"):
+        if name.isdigit() and name != "1":
+            processes += 1
+            with contextlib.suppress(OSError), open(f"/proc/{name}/statm") as file:
+                memory += int(file.read().split()[1]) * resource.getpagesize()
+    past = {
+        "bytes": now[0] - before[0] > job["bytes"],
+        "files": now[1] - before[1] > job["files"],
+        "memory": memory > job["memory"],
+        "processes": processes > job["processes"],
+    }
+    return next((name for name in past if past[name]), None)
+
+
+def state(places: list[str]) -> dict[str, tuple[int, ...]]:
+    """Return what changes with any write, of everything below folders but folders, bytecode and repositories."""
+    return {
+        path: (info.st_mode, info.st_ino, info.st_size, info.st_ctime_ns)
+        for path, info in entries(places)
+    }
+
+
+def entries(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield everything below folders but folders. No link is followed."""
+    waiting = list(places)
+    while waiting:
+        folder = waiting.pop()
+        with contextlib.suppress(OSError):  # a folder of the system
+            os.chmod(folder, 0o755)  # noqa: S103  (as it was, for nobody else)
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            info = os.lstat(path)
+            if not stat.S_ISDIR(info.st_mode):
+                if not name.endswith(".pyc"):
+                    yield path, info
+            elif name not in _SKIPPED and path not in places:
+                waiting.append(path)
+
+
+def content(path: str, size: int) -> bytes:
+    """Return the bytes of a file that no process can change any more."""
+    os.chmod(path, 0o600)
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        data = file.read(size)
+    return data.ljust(size, b"\0")
+
+
+def sends_without_route() -> bool:
+    """Return True if something was to be sent and there was no way: ``OutNoRoutes`` of ip(7)."""
+    try:
+        with open("/proc/net/snmp") as file:
+            rows = [line.split() for line in file if line.startswith("Ip:")]
+    except OSError:
+        return False
+    return len(rows) == 2 and int(rows[1][rows[0].index("OutNoRoutes")]) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
