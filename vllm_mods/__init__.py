@@ -3,30 +3,37 @@
     import vllm_mods as vm
 
     mods = vm.Library("./mods").mods("hybrid-int4-fp8")   # the bundled ones too
-    planned = vm.plan(mods, vm.open_tree("pypi:0.21.0"))  # reads only
+    planned = vm.plan(mods, "pypi:0.21.0")                # reads only
     done = vm.apply(mods, "/opt/venv/lib/python3.12/site-packages")
     vm.status(done.target), vm.verify(done.target)
     vm.revert(done.target)
 
-    Library      mods and pairings by name: the bundled ones, and folders of your own
-    open_tree    a vLLM to read: installed, a release, a wheel, a revision, an image
-    plan         what mods would do to a tree, and whether they fit; nothing is written
-    apply        put mods into an installed vLLM, whole or not at all
-    revert       take mods out again
-    status       which mods are in
-    verify       whether what they put in is still as they left it
-    matrix       a verdict for each mod on each of many trees
+Libraries and trees
+    Library, open_library   mods and pairings by name: bundled ones, folders, a project's
+    open_tree, Access       a vLLM to read: installed, a release, a wheel, a revision, an image
+Mods in a vLLM
+    plan, check             what mods would do to a tree, and whether they fit it and a model
+    apply, revert, sync     put mods in, whole or not at all; take them out; hold exactly some
+    status, verify          which mods are in, and whether they are as they were left
+Mods over time
+    matrix, bisect, upstream    verdicts on many trees; where one changes; when a mod can go
+    new, port               make a mod of changes; carry it to another vLLM
+Pairings and images
+    suggest, serve_check, template_check    a model's mods; a serve command; chat templates
+    lock, build, image_verify   a pairing resolved to hashes; its image; an image and its lock
 
-    Tree         what open_tree returns: a protocol, so that a tree may be one of your own
-    Plan         what plan returns: ok, version, mods (ModPlan), changes
-    ModPlan      one mod of it: mod, variant, verdict (Verdict), findings (Finding), changes
+What these take and return (help() of each says what it has)
+    Mod, Pairing, Tree, Plan (ok, mods, changes), ModPlan (verdict, findings), Finding, Verdict,
+    FileChange, Applied, Reverted, Status, Verified, CheckResult, Synced, MatrixResult (ok, cells),
+    Cell, BisectOutcome, Carried, NewMod, PortResult, Suggested, ServeChecked, TemplateChecked, ReadLock,
+    BuildResult, ImageVerified
 
-    VllmModsError, with message and hint, is every error: UsageError, ManifestError, DiffError,
-    TreeError (Unreachable among them), NotRendered, Refused (nothing was changed; its plan says
-    why), NotRestored.
+VllmModsError, with message and hint, is every error: UsageError, ManifestError, DiffError,
+TreeError (Unreachable among them), NotRendered, Refused (nothing was changed; its plan says
+why), NotRestored.
 
 help(vllm_mods.plan) and so on say what goes in and comes out, with an example. What is not named
-here is private, modules included: it may change with any release.
+here or in what these return is private, modules included: it may change with any release.
 """
 
 # Nothing is imported here: `python -m vllm_mods` runs this before it has made the current folder no
@@ -38,24 +45,84 @@ __version__ = "0.1.0"
 # with it, help() would print every class whole, down to what a tuple can do.
 _PUBLIC = {
     "library.catalog": ("Library",),
+    "formats.pairing": ("Pairing",),
     "trees.open": ("open_tree",),
-    "api.apply": ("plan", "apply", "revert", "status", "verify"),
-    "matrices.whole": ("matrix",),
+    "api.access": ("Access",),
+    "api.libraries": ("open_library",),
+    "api.plan": ("plan",),
+    "api.check": ("CheckResult", "check"),
+    "api.apply": ("apply",),
+    "api.revert": ("revert",),
+    "api.status": ("status",),
+    "api.verify": ("verify",),
+    "api.sync": ("Synced", "sync"),
+    "api.matrix": ("matrix",),
+    "api.bisect": ("bisect",),
+    "api.upstream": ("Carried", "upstream"),
+    "api.new": ("NewMod", "new"),
+    "api.port": ("PortResult", "port"),
+    "api.suggest": ("Suggested", "suggest"),
+    "api.serve_check": ("ServeChecked", "serve_check"),
+    "api.template_check": ("template_check",),
+    "api.lock": ("lock",),
+    "api.build": ("BuildResult", "build"),
+    "api.on_base": ("ReadLock",),
+    "api.image_verify": ("ImageVerified", "image_verify"),
+    "applying.outcomes": ("Applied", "Reverted", "Status", "Verified"),
+    "matrices.bisect": ("BisectOutcome",),
+    "matrices.cell": ("Cell", "MatrixResult"),
+    "templates.check": ("TemplateChecked",),
     "base.tree": ("Tree",),
-    "base.model": ("Plan", "ModPlan", "Verdict", "Finding"),
+    "base.model": ("FileChange", "Finding", "Mod", "ModPlan", "Plan", "Verdict"),
     "base.errors": (
-        *("VllmModsError", "UsageError", "ManifestError", "DiffError", "TreeError"),
-        *("Unreachable", "NotRendered", "Refused", "NotRestored"),
+        "VllmModsError",
+        "UsageError",
+        "ManifestError",
+        "DiffError",
+        "TreeError",
+        "Unreachable",
+        "NotRendered",
+        "Refused",
+        "NotRestored",
     ),
 }
 _HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
+    from vllm_mods.api.access import Access as Access
     from vllm_mods.api.apply import apply as apply
-    from vllm_mods.api.apply import plan as plan
-    from vllm_mods.api.apply import revert as revert
-    from vllm_mods.api.apply import status as status
-    from vllm_mods.api.apply import verify as verify
+    from vllm_mods.api.bisect import bisect as bisect
+    from vllm_mods.api.build import BuildResult as BuildResult
+    from vllm_mods.api.build import build as build
+    from vllm_mods.api.check import CheckResult as CheckResult
+    from vllm_mods.api.check import check as check
+    from vllm_mods.api.image_verify import ImageVerified as ImageVerified
+    from vllm_mods.api.image_verify import image_verify as image_verify
+    from vllm_mods.api.libraries import open_library as open_library
+    from vllm_mods.api.lock import lock as lock
+    from vllm_mods.api.matrix import matrix as matrix
+    from vllm_mods.api.new import NewMod as NewMod
+    from vllm_mods.api.new import new as new
+    from vllm_mods.api.on_base import ReadLock as ReadLock
+    from vllm_mods.api.plan import plan as plan
+    from vllm_mods.api.port import PortResult as PortResult
+    from vllm_mods.api.port import port as port
+    from vllm_mods.api.revert import revert as revert
+    from vllm_mods.api.serve_check import ServeChecked as ServeChecked
+    from vllm_mods.api.serve_check import serve_check as serve_check
+    from vllm_mods.api.status import status as status
+    from vllm_mods.api.suggest import Suggested as Suggested
+    from vllm_mods.api.suggest import suggest as suggest
+    from vllm_mods.api.sync import Synced as Synced
+    from vllm_mods.api.sync import sync as sync
+    from vllm_mods.api.template_check import template_check as template_check
+    from vllm_mods.api.upstream import Carried as Carried
+    from vllm_mods.api.upstream import upstream as upstream
+    from vllm_mods.api.verify import verify as verify
+    from vllm_mods.applying.outcomes import Applied as Applied
+    from vllm_mods.applying.outcomes import Reverted as Reverted
+    from vllm_mods.applying.outcomes import Status as Status
+    from vllm_mods.applying.outcomes import Verified as Verified
     from vllm_mods.base.errors import DiffError as DiffError
     from vllm_mods.base.errors import ManifestError as ManifestError
     from vllm_mods.base.errors import NotRendered as NotRendered
@@ -65,13 +132,19 @@ if TYPE_CHECKING:
     from vllm_mods.base.errors import Unreachable as Unreachable
     from vllm_mods.base.errors import UsageError as UsageError
     from vllm_mods.base.errors import VllmModsError as VllmModsError
+    from vllm_mods.base.model import FileChange as FileChange
     from vllm_mods.base.model import Finding as Finding
+    from vllm_mods.base.model import Mod as Mod
     from vllm_mods.base.model import ModPlan as ModPlan
     from vllm_mods.base.model import Plan as Plan
     from vllm_mods.base.model import Verdict as Verdict
     from vllm_mods.base.tree import Tree as Tree
+    from vllm_mods.formats.pairing import Pairing as Pairing
     from vllm_mods.library.catalog import Library as Library
-    from vllm_mods.matrices.whole import matrix as matrix
+    from vllm_mods.matrices.bisect import BisectOutcome as BisectOutcome
+    from vllm_mods.matrices.cell import Cell as Cell
+    from vllm_mods.matrices.cell import MatrixResult as MatrixResult
+    from vllm_mods.templates.check import TemplateChecked as TemplateChecked
     from vllm_mods.trees.open import open_tree as open_tree
 else:
 

@@ -29,12 +29,40 @@ PUBLIC = [name for name in dir(vm) if not name.startswith("_")]
 
 
 def test_the_public_names_are_these() -> None:
-    assert [
-        *("DiffError", "Finding", "Library", "ManifestError", "ModPlan", "NotRendered"),
-        *("NotRestored", "Plan", "Refused", "Tree", "TreeError", "Unreachable", "UsageError"),
-        *("Verdict", "VllmModsError", "apply", "matrix", "open_tree", "plan", "revert", "status"),
-        "verify",
-    ] == PUBLIC
+    functions = {name for name in PUBLIC if not inspect.isclass(getattr(vm, name))}
+    assert functions == {
+        *(
+            "apply",
+            "bisect",
+            "build",
+            "check",
+            "image_verify",
+            "lock",
+            "matrix",
+            "new",
+            "open_library",
+        ),
+        *("open_tree", "plan", "port", "revert", "serve_check", "status", "suggest", "sync"),
+        *("template_check", "upstream", "verify"),
+    }
+    assert set(PUBLIC) - functions == {
+        *("Access", "Applied", "BisectOutcome", "Carried", "Cell", "CheckResult", "DiffError"),
+        *("FileChange", "Finding", "ImageVerified", "Library", "ManifestError"),
+        *("MatrixResult", "Mod", "ModPlan", "NewMod", "NotRendered", "NotRestored", "Pairing"),
+        *(
+            "BuildResult",
+            "ReadLock",
+            "Plan",
+            "PortResult",
+            "Refused",
+            "Reverted",
+            "ServeChecked",
+            "Status",
+            "Suggested",
+        ),
+        *("Synced", "TemplateChecked", "Tree", "TreeError", "Unreachable", "UsageError"),
+        *("Verdict", "Verified", "VllmModsError"),
+    }
     with pytest.raises(AttributeError, match="no attribute 'nothing_like_it'"):
         vm.nothing_like_it  # type: ignore[attr-defined]  # noqa: B018
 
@@ -53,6 +81,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_mod(library, "torn", b"--- a/vllm/a.py\n+++ b/vllm/a.py\n@@ -1,3 +1,3 @@\n A = 1\n")
     write_mod(library, "broken", b"")
     (library / "patches/broken/mod.toml").write_text('schema = 1\nname = "broken"\n')
+    write_mod(tmp_path / "good", "fast", diff_of("vllm/loader.py", LOADER, fast))
+    build(tmp_path / "newer", {**files, "vllm/loader.py": f"import sys\n{LOADER}".encode()})
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -65,8 +95,8 @@ def test_what_is_public_says_what_it_is_and_its_example_runs(name: str) -> None:
     example = doctest.DocTestParser().get_doctest(
         inspect.getdoc(thing) or "", {"vm": vm, "Path": Path}, name, None, None
     )
-    # these two have nothing to show: it takes a template, or a disk that fails
-    assert example.examples or name in {"NotRendered", "NotRestored"}
+    # a type is shown in use where the function stands that returns it
+    assert example.examples or inspect.isclass(thing)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     said: list[str] = []
     runner = doctest.DocTestRunner(optionflags=flags, verbose=False)
@@ -86,6 +116,29 @@ def test_every_hint_of_what_is_public_resolves(name: str) -> None:
     for function in own:
         if not function.__name__.startswith("_") or function.__name__ == "__init__":
             typing.get_type_hints(function)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_what_a_function_returns_is_public(name: str) -> None:
+    thing = getattr(vm, name)
+    if not inspect.isclass(thing):
+        kind = typing.get_type_hints(thing)["return"]
+        kinds = [one for one in (typing.get_args(kind) or (kind,)) if one is not ...]
+        assert {one.__name__ for one in kinds} <= set(PUBLIC)
+
+
+def test_a_plan_is_read_on_a_screen_and_not_taken_apart_by_accident(place: Path) -> None:
+    library = vm.Library(place / "library")
+    planned = vm.plan(library.mods("fast", "stale"), "site-packages")
+    many = vm.Plan(planned.spec, planned.version, planned.mods * 40, planned.changes)
+    assert repr(many).count("\n") < 24
+    assert repr(many).endswith("and 62 more>")
+    with pytest.raises(TypeError):
+        list(planned)  # type: ignore[call-overload]
+    with pytest.raises(AttributeError):
+        planned.spec = "another"  # type: ignore[misc]
+    assert "<td>stale</td><td>1.0.0</td><td>conflict</td>" in planned._repr_html_()
+    assert len(repr(planned.mods[0])) < 100
 
 
 def test_a_checker_sees_what_is_there_at_run_time() -> None:
@@ -109,7 +162,7 @@ def test_importing_it_loads_nothing_and_a_name_loads_its_module() -> None:
         "print(sorted(heavy & sys.modules.keys()), vm.plan.__module__)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[]", "[] vllm_mods.api.apply"]
+    assert done.stdout.splitlines() == ["[]", "[] vllm_mods.api.plan"]
 
 
 def test_no_module_takes_the_place_of_a_public_name() -> None:

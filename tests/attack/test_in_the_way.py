@@ -234,7 +234,7 @@ def test_a_limit_on_processes_makes_it_slower_and_nothing_else(
 def test_a_limit_on_processes_is_said_wherever_it_is_met(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from vllm_mods.api import apply
+    from vllm_mods.cli import installed
 
     for error in (
         BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)),
@@ -244,7 +244,7 @@ def test_a_limit_on_processes_is_said_wherever_it_is_met(
         def fails(*_arguments: object, error: Exception = error) -> None:
             raise error
 
-        monkeypatch.setattr(apply, "status", fails)
+        monkeypatch.setattr(installed, "status", fails)
         assert run(["status", "--target", str(root)]) == 1
         said = capsys.readouterr().err
         assert "no more processes or threads" in said

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vllm_mods.api import on_base
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.output import write_whole
-from vllm_mods.cli import pairing_arguments, run
+from vllm_mods.cli import run
 from vllm_mods.library import catalog, writing
 from vllm_mods.library.catalog import Library
 
@@ -217,12 +218,12 @@ def test_the_lock_of_a_pairing_of_the_installation_lies_in_the_current_folder(
     installed: Path,
 ) -> None:
     here = os.path.abspath("pair.lock")
-    assert pairing_arguments.lock_path(Library(), "pair", None) == here
-    assert pairing_arguments.in_library(Library(), "pair", here) == ()
+    assert on_base.lock_path(Library(), "pair", None) == here
+    assert on_base.in_library(Library(), "pair", here) == ()
     (installed / "pyproject.toml").touch()
     beside = f"{installed}/pairings/pair.lock"
-    assert pairing_arguments.lock_path(Library(), "pair", None) == beside
-    assert pairing_arguments.in_library(Library(), "pair", beside) == (beside,)
+    assert on_base.lock_path(Library(), "pair", None) == beside
+    assert on_base.in_library(Library(), "pair", beside) == (beside,)
     (installed / "pyproject.toml").unlink()
 
 

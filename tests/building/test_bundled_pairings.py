@@ -15,9 +15,9 @@ import pytest
 from making_images import Image
 from making_images import layer as tar_of
 
+from vllm_mods.api.serve_command import of_pairing, question
 from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.cli import run
-from vllm_mods.cli.command_check import of_pairing, question
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees.release import Releases
 

@@ -15,8 +15,9 @@ from making_images import Image, from_disk
 from making_images import layer as tar_of
 from paired import NAME, library
 
+from vllm_mods.api import on_base
 from vllm_mods.building import resolving
-from vllm_mods.cli import pairing_arguments, run
+from vllm_mods.cli import run
 from vllm_mods.formats import receipt
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def test_a_lock_outlives_the_tool_and_the_words_of_its_mods(
     """What is built is the same, byte for byte: the receipt names who locked, the mod lies there as it was."""
     call("lock", NAME, "--base", call.base)
     call("build", NAME, "--base", call.base, "--output", f"oci:{tmp_path}/one")
-    for module in (receipt, pairing_arguments, resolving):
+    for module in (receipt, on_base, resolving):
         monkeypatch.setattr(module, "TOOL", "vllm-mods 99", raising=False)
     monkeypatch.setattr(receipt.Receipt.__new__, "__defaults__", (None, "vllm-mods 99"))
     for path in ("patches/patching/mod.toml", f"pairings/{NAME}.toml"):

@@ -16,7 +16,7 @@ from web_site import site
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.cli import options
+from vllm_mods.cli import containers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Docker:
     found = Docker(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(found.folder))
     nobody = mock.Mock(side_effect=TreeError("no docker engine answers"))
-    monkeypatch.setattr(options, "open_image", nobody)
+    monkeypatch.setattr(containers, "open_image", nobody)
     return found
 
 

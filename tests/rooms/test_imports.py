@@ -17,8 +17,10 @@ CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
 # What `apply` loads on a tree that mod.lock knows.
 HOT = (
     "api/apply",
-    "api/outcomes",
-    "api/taking_out",
+    "api/plan",
+    "applying/carry_out",
+    "applying/outcomes",
+    "applying/removing",
     "base/digest",
     "base/errors",
     "base/line_diff",

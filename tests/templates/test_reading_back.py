@@ -13,7 +13,7 @@ from toy_release import TEMPLATE, toy_release
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.templates import check, parser_process
-from vllm_mods.templates.check import Checked
+from vllm_mods.templates.check import TemplateChecked
 from vllm_mods.templates.reading_back import ANSWERS
 from vllm_mods.templates.source import Template
 
@@ -24,7 +24,7 @@ def _checked(
     text: bytes = TEMPLATE,
     pair: tuple[str | None, str | None] = TOY,
     files: dict[str, str] = {},  # noqa: B006  (nothing changes it)
-) -> Checked:
+) -> TemplateChecked:
     release = parser_process.open_release(toy_release(**files))
     return check.check(Template("t.jinja", "t.jinja", text), (), release, pair)
 

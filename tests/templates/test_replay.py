@@ -9,7 +9,7 @@ import pytest
 
 from vllm_mods.base.model import Finding
 from vllm_mods.library.catalog import Library
-from vllm_mods.templates.check import Checked, check
+from vllm_mods.templates.check import TemplateChecked, check
 from vllm_mods.templates.rendering import Rendered
 from vllm_mods.templates.replay import SCENES, Replayed, replayed
 from vllm_mods.templates.source import Template, open_template
@@ -29,11 +29,11 @@ WHOLE = (
 """Everything is written, and each turn as it was: nothing is lost."""
 
 
-def _check(text: str) -> Checked:
+def _check(text: str) -> TemplateChecked:
     return check(Template("t", "t.jinja", text.encode()), ())
 
 
-def _codes(found: Checked) -> dict[str, list[str]]:
+def _codes(found: TemplateChecked) -> dict[str, list[str]]:
     return {
         one.conversation.name: [finding.code for finding in one.findings]
         for one in found.replays
@@ -41,7 +41,7 @@ def _codes(found: Checked) -> dict[str, list[str]]:
     }
 
 
-def _scene(found: Checked, name: str) -> Replayed:
+def _scene(found: TemplateChecked, name: str) -> Replayed:
     (one,) = [replay for replay in found.replays if replay.conversation.name == name]
     return one
 

@@ -9,7 +9,7 @@ import pytest
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Level
 from vllm_mods.templates import about
-from vllm_mods.templates.check import Checked, check
+from vllm_mods.templates.check import TemplateChecked, check
 from vllm_mods.templates.conversation import Conversation, Expected, ToolCall
 from vllm_mods.templates.source import Template
 
@@ -30,13 +30,13 @@ TEXT = "{% for m in messages %}{{ m.content|upper if loud else m.content }}\n{% 
 HELLO = Conversation("hello", ({"role": "user", "content": "hi"},))
 
 
-def _check(text: str = TEXT, toml: str | None = TOML, **expect: Any) -> Checked:
+def _check(text: str = TEXT, toml: str | None = TOML, **expect: Any) -> TemplateChecked:
     said = about.parse(toml.encode(), "t.toml") if toml is not None else None
     template = Template("small", "small/template.jinja", text.encode(), said)
     return check(template, (HELLO._replace(expect=Expected(**expect)),))
 
 
-def _codes(found: Checked) -> list[str]:
+def _codes(found: TemplateChecked) -> list[str]:
     (outcome,) = found.outcomes
     return [one.code for one in (*found.findings, *outcome.findings)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING
 
 import vllm_mods
 from reference.markdown import code, table
@@ -30,8 +30,8 @@ def _section(name: str) -> str:
     thing = getattr(vllm_mods, name)
     parts = [f"## {name} {{ #{name} }}"]
     if not inspect.isclass(thing):
-        parts += [_call(name, thing), *_result(thing)]
-    elif fields := getattr(thing, "_fields", ()):
+        parts.append(_call(name, thing))
+    elif fields := getattr(thing, "__match_args__", ()):
         parts.append(f"Fields: {', '.join(map(code, fields))}.")
     parts.append(_body(inspect.getdoc(thing) or ""))
     if inspect.isclass(thing):
@@ -42,17 +42,6 @@ def _section(name: str) -> str:
             if inspect.isfunction(method) and not method.__name__.startswith("_")
         ]
     return "\n\n".join(parts)
-
-
-def _result(function: object) -> list[str]:
-    """Return what is to be said of the class that a function returns, where that has no section."""
-    kind = get_type_hints(function)["return"]
-    if kind.__name__ in names():
-        return []
-    fields = (*kind._fields, *(key for key, one in vars(kind).items() if isinstance(one, property)))
-    return [
-        f"`{kind.__name__}` has {', '.join(map(code, fields))}. {_body(inspect.getdoc(kind) or '')}"
-    ]
 
 
 def _call(name: str, function: Callable[..., object]) -> str:

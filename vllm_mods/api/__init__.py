@@ -1,1 +1,1 @@
-"""What the package's front door opens to: plan, apply, status, verify, revert."""
+"""What the package's front door opens to: one module for each verb of the library and the command line."""

@@ -7,8 +7,11 @@ the site root: its path is absolute.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+_REPR_LINES = 20  # a plan's repr fits a screen
 
 
 class Verdict(StrEnum):
@@ -83,12 +86,19 @@ class FileChange(NamedTuple):
 
     ``mode`` is the permission bits of a new file or of one whose mode the patch
     changes, ``None`` where the mode stays as it is.
+
+    >>> vm.plan(vm.Library("library").mods("fast"), "site-packages").changes
+    (FileChange('vllm/loader.py', 97 bytes, 94 bytes),)
     """
 
     path: str
     before: bytes | None
     after: bytes | None
     mode: int | None = None
+
+    def __repr__(self) -> str:
+        sizes = (None if data is None else f"{len(data):,} bytes" for data in self[1:3])
+        return f"FileChange({self.path!r}, {', '.join(map(str, sizes))})"
 
 
 class PatchFile(NamedTuple):
@@ -232,6 +242,10 @@ class Mod(NamedTuple):
 
     ``outside`` are the paths that it says it changes outside of ``vllm/``, ``when`` the checkpoints that it is for (none: any),
     ``serve_args`` and ``env`` what a pairing takes over for what serves, ``files`` what only an image gets.
+
+    >>> (mod,) = vm.Library("library").mods("fast")
+    >>> mod, mod.version, [variant.vllm for variant in mod.variants]
+    (<Mod fast 1.0.0>, '1.0.0', ['>=0.19'])
     """
 
     name: str
@@ -256,6 +270,9 @@ class Mod(NamedTuple):
     variants: tuple[Variant, ...] = ()
     lock: bytes | None = None
     manifest: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<Mod {self.name} {self.version}>"
 
 
 class PlacedHunk(NamedTuple):
@@ -326,15 +343,23 @@ class ModPlan(NamedTuple):
     unexamined: tuple[tuple[str, str], ...] = ()
     optional: tuple[OptionalPatch, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<ModPlan {self.mod.name} {self.mod.version}: {self.verdict}>"
 
-class Plan(NamedTuple):
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Plan:
     """Mods on one tree. ``changes`` is the net effect of all mods that would write.
 
-    ``spec`` is the tree as it was named, ``version`` what it says of itself.
+    ``spec`` is the tree as it was named, ``version`` what it says of itself. A notebook shows it as a table.
 
-    >>> planned = vm.plan(vm.Library("library").mods("fast", "stale"), vm.open_tree("site-packages"))
+    >>> planned = vm.plan(vm.Library("library").mods("fast", "stale"), "site-packages")
     >>> planned.ok, planned.version, [one.verdict.ok for one in planned.mods]
     (False, '0.19.1', [True, False])
+    >>> planned
+    <Plan of site-packages, vLLM 0.19.1: refused
+      fast 1.0.0: applies
+      stale 1.0.0: conflict>
     """
 
     spec: str
@@ -346,3 +371,30 @@ class Plan(NamedTuple):
     def ok(self) -> bool:
         """Whether every mod would end up in the tree."""
         return all(mod.verdict.ok for mod in self.mods)
+
+    def __repr__(self) -> str:
+        """Return it on a screen."""
+        lines = [
+            self._head,
+            *(f"{one.mod.name} {one.mod.version}: {one.verdict}" for one in self.mods),
+        ]
+        if len(lines) > _REPR_LINES:
+            lines[_REPR_LINES - 1 :] = [f"and {len(lines) - _REPR_LINES + 1} more"]
+        return "<Plan of " + "\n  ".join(lines) + ">"
+
+    def _repr_html_(self) -> str:
+        """Return it as a table, for a notebook."""
+        from html import escape  # noqa: PLC0415  (in a notebook only)
+
+        rows = [
+            (one.mod.name, one.mod.version, one.verdict, *map(str, one.findings))
+            for one in self.mods
+        ]
+        cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<table><caption>{escape(self._head)}</caption>{body}</table>"
+
+    @property
+    def _head(self) -> str:
+        answer = f"{len(self.changes)} files would change" if self.ok else "refused"
+        return f"{self.spec}, vLLM {self.version or 'of unknown version'}: {answer}"

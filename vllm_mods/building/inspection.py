@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from vllm_mods.api import ground
+from vllm_mods.applying import ground
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.model import Finding, Level

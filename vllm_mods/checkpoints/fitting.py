@@ -11,21 +11,9 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Mod, When
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import ModelFacts, facts, value
+from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
+from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.formats.pairing import Pairing
-
-
-class ModFit(NamedTuple):
-    """Whether a mod is for a checkpoint; ``why`` says what is not so where it is not.
-
-    ``fails`` is what vLLM says without the mod, empty where it serves the checkpoint all the same;
-    ``stated`` whether its manifest says anything of checkpoints.
-    """
-
-    name: str
-    meant: bool
-    stated: bool
-    why: str
-    fails: str
 
 
 class PairingFit(NamedTuple):
@@ -55,6 +43,13 @@ def of_mod(mod: Mod, one: Checkpoint) -> ModFit:
         "",
     )
     return ModFit(mod.name, meant, bool(mod.when), "" if meant else "; or ".join(reasons), fails)
+
+
+def of_model(mods: Iterable[Mod], model: str, revision: str | None) -> ModelFit:
+    """Read a checkpoint, and hold the ``[[when]]`` of mods against it. Raises as ``open_checkpoint``."""
+    checkpoint = open_checkpoint(model, revision)
+    fits = tuple(of_mod(mod, checkpoint) for mod in mods)
+    return ModelFit(checkpoint.name, checkpoint.commit, fits)
 
 
 def of_pairing(

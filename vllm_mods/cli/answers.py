@@ -12,7 +12,7 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.base.model import Verdict
-from vllm_mods.cli import manner, shown
+from vllm_mods.cli import shown
 from vllm_mods.formats.schema import encode
 from vllm_mods.report.data import SCHEMA
 
@@ -28,10 +28,15 @@ _COLOURS = {
 
 
 def answer(
-    data: dict[str, Any], words: str | None, *, ok: bool = True, next_step: str | None = None
+    data: dict[str, Any],
+    words: str | None,
+    *,
+    as_json: bool,
+    ok: bool = True,
+    next_step: str | None = None,
 ) -> int:
-    """Print an answer as --json asks for it, else in words, and what to do next; return the exit code."""
-    if manner.as_json():
+    """Print an answer as JSON, or in words and what to do next; return the exit code."""
+    if as_json:
         print_json(data)
     else:
         if words is not None:
@@ -66,10 +71,10 @@ def hint(text: str | None) -> None:
 
 def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> str:
     """Colour a verdict, or words about it, on a terminal that wants colour; the word alone says it all."""
-    said = verdict.value if words is None else words
+    text = verdict.value if words is None else words
     if not shown.colored(err=err):
-        return said
-    return shown.styled(said, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
+        return text
+    return shown.styled(text, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
 
 
 def progress() -> Callable[[str, int, int | None], None] | None:

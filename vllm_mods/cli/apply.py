@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
-from typing import Any
 
 import click
 
-from vllm_mods.api import apply
-from vllm_mods.api.outcomes import Applied
+from vllm_mods.api.libraries import Chosen, choose
+from vllm_mods.applying.carry_out import Terms, carry_out
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.model import Plan
 from vllm_mods.cli import answers, manner, options, plan_arguments
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.plan_arguments import PlanArguments, choose, told
-from vllm_mods.formats import pairing as pairings
-from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.taken_over import taken_over
-from vllm_mods.library import trust
+from vllm_mods.cli.options import LibraryArguments
+from vllm_mods.cli.plan_arguments import PlanArguments
 from vllm_mods.planning import outside
 from vllm_mods.report import data, text
 
@@ -31,20 +26,18 @@ from vllm_mods.report import data, text
     "--keep-links",
     "Refuse to replace a hard-linked file, whose other names would stay as they are.",
 )
-@option(
-    "--break-links", "Replace a hard-linked file by one of this tree's own: what is done anyway."
-)
 @option("--without-files", "Leave out, and name, the files of mods that only an image gets.")
 @option("--dry-run", "Say what would be done, and write nothing.")
 @manner.json_output
 def command(
     asked: PlanArguments,
+    libraries: LibraryArguments,
     target: str,
     *,
     keep_links: bool,
-    break_links: bool,
     without_files: bool,
     dry_run: bool,
+    as_json: bool,
 ) -> int:
     """Put mods into an installed vLLM, whole or not at all.
 
@@ -53,83 +46,52 @@ def command(
     changed (exit code 3). With --dry-run the exit code is the one that there would be.
     With SOURCE_DATE_EPOCH set, every file written has that modification time.
     """
-    if keep_links and break_links:
-        raise UsageError(
-            "--keep-links and --break-links say the contrary", hint="leave one of them out"
-        )
     epoch = source_date_epoch()
-    library = options.open_library()
-    paired = None if asked.pairing is None else library.pairing(asked.pairing)
-    unknown = [name for name in asked.mods if not library.has(name)]
-    # as they went in: after a new installation `status` names them, whatever library they came from
-    kept = apply.kept_in(target, unknown) if unknown and not library.pinned else ()
-    named = [name for name in asked.mods if name not in {mod.name for mod in kept}]
-    chosen = (*(choose(library, named, paired) if named or paired or not kept else ()), *kept)
-    if asked.pairing is not None:
-        trust.demand_pairing(library, asked.pairing)
-    terms = apply.Terms(
+    chosen = choose(libraries.open(), asked.mods, asked.pairing, target=target)
+    terms = Terms(
         workspace=asked.workspace,
         strict_version=asked.strict_version,
         only_supported=asked.only_supported,
         keep_links=keep_links,
-        planned=lambda planned: announced(planned, chosen, paired),
+        planned=lambda planned: announce(planned, chosen),
         without_files=without_files,
         source_date_epoch=epoch,
         write=not dry_run,
     )
     try:
-        done = apply.carried_out(chosen, target, terms)
+        done = carry_out(chosen.mods, target, terms)
     except Refused as error:
         if error.plan is None:
             raise
-        if manner.as_json():
-            said = data.error(error.code, error.message, error.hint, error.exit_code)
-            answers.print_json({**data_of(error.plan, ()), **said})
+        if as_json:
+            problem = data.error(error.code, error.message, error.hint, error.exit_code)
+            answers.print_json({**data.plan(error.plan), "changed": [], **problem})
         raise in_words(error, error.plan) from error
     for note in done.notes:
         answers.note(note)
-    script = None if paired is None else serve_script(paired, done)
-    words = [text.plan(done.plan, answers.paint), text.done(done.changed, dry_run=dry_run)]
-    if script is None:
-        words += text.serve_arguments(done.plan, done.templates)
+    answer = {**data.plan(done.plan), "changed": list(done.changed)}
+    lines = [text.plan(done.plan, answers.paint), text.done(done.changed, dry_run=dry_run)]
+    if chosen.pairing is None:
+        lines += text.serve_arguments(done.plan, done.templates)
     else:
-        words.append(f"serve with (pairing {asked.pairing}):\n{script}")
-    serve = {} if script is None else {"serve": script}
-    answer = {**data_of(done.plan, done.changed), **serve, "dry_run": dry_run}
-    return answers.answer(answer, "\n".join(words))
+        answer["serve"] = done.serve_script(chosen.pairing)
+        lines.append(f"serve with (pairing {asked.pairing}):\n{answer['serve']}")
+    return answers.answer({**answer, "dry_run": dry_run}, "\n".join(lines), as_json=as_json)
 
 
-def announced(planned: Plan, mods: Sequence[Mod], paired: Pairing | None) -> None:
-    """Say, before anything is written, what is left out and what changes outside of vLLM."""
-    told(planned, mods, paired)
+def announce(planned: Plan, chosen: Chosen) -> None:
+    """Print, before anything is written, what is left out and what changes outside of vLLM."""
+    plan_arguments.announce(planned, chosen)
     for one in planned.mods if planned.ok else ():
-        for found in one.findings:
-            if found.code == outside.DECLARED:
-                answers.note(f"{one.mod.name}: {found.message}")
+        for finding in one.findings:
+            if finding.code == outside.DECLARED:
+                answers.note(f"{one.mod.name}: {finding.message}")
 
 
 def in_words(error: Refused, planned: Plan) -> Refused:
     """Return a refusal whose message has its plan in words too."""
     paint = functools.partial(answers.paint, err=True)
     return Refused(text.refusal(planned, error.message, paint), hint=error.hint, plan=planned)
-
-
-def serve_script(pairing: Pairing, done: Applied) -> str:
-    """Return the serve command of a pairing, with what its mods bring and its template where it lies in this tree."""
-    files = [
-        template.file
-        for one in done.plan.mods
-        for template in (one.variant.templates if one.variant else ())
-    ]
-    served = taken_over(pairing, [one.mod for one in done.plan.mods]).pairing
-    return pairings.serve_script(
-        served, {file: os.path.join(done.templates, file) for file in files}
-    )
-
-
-def data_of(planned: Plan, changed: Sequence[str]) -> dict[str, Any]:
-    """Return the answer of ``check``, and the paths that were changed."""
-    return {**data.plan(planned), "changed": list(changed)}
 
 
 def source_date_epoch() -> int | None:

@@ -8,7 +8,7 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import manner
 
 TEXT = "text"
-option = manner.kept(
+option = manner.option(
     "--format",
     "How to print it: for a person, or for a CI.",
     "form",
@@ -18,12 +18,10 @@ option = manner.kept(
 )
 
 
-def chosen() -> str:
-    """Return which one is wanted. Raises ``UsageError`` for two at once."""
-    form: str = manner.given("form")
-    if manner.as_json() and form != TEXT:
+def check_one_form(form: str, *, as_json: bool) -> None:
+    """Raise ``UsageError`` for two forms at once."""
+    if as_json and form != TEXT:
         raise UsageError(
             f"--json and --format {form} are two answers, and stdout has room for one",
             hint="take one of them away",
         )
-    return form

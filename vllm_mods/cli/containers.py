@@ -6,11 +6,14 @@ import shlex
 
 import click
 
+from vllm_mods.api import serve_command
+from vllm_mods.api.access import open_image
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, TreeError, UsageError
-from vllm_mods.cli import answers, command_check, options
-from vllm_mods.cli.evidence import mods_of, say
+from vllm_mods.cli import answers, options
+from vllm_mods.cli.evidence import mods_of, print_evidence
 from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.cli.serving import Asked, asked, serving
 from vllm_mods.running import engine, evidence, service, waiting
 from vllm_mods.running.service import LOCK_LABEL, PAIRING_LABEL, StartOptions
@@ -28,6 +31,7 @@ from vllm_mods.running.service import LOCK_LABEL, PAIRING_LABEL, StartOptions
 def run(
     name: str,
     arguments: tuple[str, ...],
+    libraries: LibraryArguments,
     *,
     program: str | None,
     env_files: tuple[str, ...],
@@ -41,7 +45,7 @@ def run(
     behind the command in it; what the vLLM in it would not take is refused, as by serve-check.
     `ps` lists what this started; its log and its end are the engine's: `docker logs NAME`, `docker stop NAME`.
     """
-    library = options.open_library()
+    library = libraries.open()
     found = asked(library, name, arguments, given)
     if found.service.cluster:
         raise UsageError(
@@ -63,21 +67,21 @@ def run(
     waiting.wait(one, chosen)
     there = engine.container(one.name, chosen)
     seen = evidence.of_mods(mods_of(library, (name,)), engine.log(there)[: limits.LOG])
-    return say(seen)
+    return print_evidence(seen, as_json=False)
 
 
 def _check(found: Asked, program: str) -> None:
     """Raise ``Refused`` if the vLLM in the image, mods and all, would not take its command with what comes behind it."""
     one = found.service
-    of_lock = command_check.of_script(one.command, f"the command of {one.image}", "vllm-mods ps")
+    of_lock = serve_command.of_script(one.command, f"the command of {one.image}", "vllm-mods ps")
     asked = of_lock._replace(argv=(*of_lock.argv, *one.arguments), name=one.pairing)
-    reference = f"{program}:{one.image}"
+    reference = f"image:{program}:{one.image}"
     try:
-        tree = options.open_image(f"image:{reference}", reference, in_image=f"/{found.site_root}")
+        tree = open_image(options.open_access(), reference, in_image=f"/{found.site_root}")
     except (TreeError, UsageError) as error:
         answers.note(f"the command is not checked: {error.message}")
         return
-    command_check.demand(asked, tree)
+    serve_command.demand(asked, tree, note=answers.note)
 
 
 def _with_image(found: Asked, program: str | None) -> str:

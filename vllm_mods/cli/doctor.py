@@ -6,8 +6,10 @@ import functools
 
 import click
 
+from vllm_mods.api.access import Access
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import LibraryArguments
 
 
 @click.command(name="doctor")
@@ -18,9 +20,16 @@ from vllm_mods.cli.manner import option
 )
 @options.libraries
 @options.workspace
-@manner.offline
+@options.access
 @manner.json_output
-def command(target: str | None, workspace: str | None) -> int:
+def command(
+    target: str | None,
+    workspace: str | None,
+    libraries: LibraryArguments,
+    access: Access,
+    *,
+    as_json: bool,
+) -> int:
     """Tell what this installation is, what a vLLM tree is, and what is wrong with either.
 
     Nothing is written, and no vLLM is imported. Exit code 0 if nothing is wrong, 1 if something is.
@@ -28,10 +37,15 @@ def command(target: str | None, workspace: str | None) -> int:
     from vllm_mods.diagnosis.checks import examine  # noqa: PLC0415  (not needed with `--help`)
     from vllm_mods.report import doctor as report  # noqa: PLC0415
 
-    found = examine(
+    result = examine(
         target,
-        options.open_library,
-        functools.partial(options.open_tree, workspace=workspace),
+        libraries.open,
+        functools.partial(access.open, workspace=workspace),
         workspace=workspace,
     )
-    return answers.answer(report.as_data(found), report.render(found, answers.paint), ok=found.ok)
+    return answers.answer(
+        report.as_data(result),
+        report.render(result, answers.paint),
+        as_json=as_json,
+        ok=result.ok,
+    )

@@ -11,6 +11,7 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, named_files, options
 from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.library.catalog import Library
 from vllm_mods.running import engine, evidence
 from vllm_mods.running.evidence import Evidence
@@ -31,7 +32,14 @@ _SAID = {
 @option("--log FILE", "A server's log, - for standard input.", "file")
 @options.libraries
 @manner.json_output
-def command(names: tuple[str, ...], container: str | None, file: str | None) -> int:
+def command(
+    names: tuple[str, ...],
+    container: str | None,
+    file: str | None,
+    libraries: LibraryArguments,
+    *,
+    as_json: bool,
+) -> int:
     """Tell whether the mods' code ran, by what a server said.
 
     Without a name, the mods that the container's image has. Looked for is what each mod's [evidence]
@@ -42,12 +50,12 @@ def command(names: tuple[str, ...], container: str | None, file: str | None) -> 
             "whose log? name --container or --log, one of them",
             hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
         )
-    library = options.open_library()
+    library = libraries.open()
     if container is not None:
-        there = engine.container(container)
-        label = there.labels.get("vllm-mods.mods", "")
+        running = engine.container(container)
+        label = running.labels.get("vllm-mods.mods", "")
         names = names or tuple(one.partition("@")[0] for one in label.split())
-        data, where = engine.log(there), f"{there.program} logs {there.name}"
+        data, where = engine.log(running), f"{running.program} logs {running.name}"
     else:
         where = file or ""
         with named_files.opened(where) as log:
@@ -58,7 +66,8 @@ def command(names: tuple[str, ...], container: str | None, file: str | None) -> 
         )
     if len(data) > limits.LOG:
         answers.note(f"{where}: only the first {limits.LOG} were looked at")
-    return say(evidence.of_mods(mods_of(library, names), data[: limits.LOG]))
+    seen = evidence.of_mods(mods_of(library, names), data[: limits.LOG])
+    return print_evidence(seen, as_json=as_json)
 
 
 def mods_of(library: Library, names: Sequence[str]) -> tuple[Mod, ...]:
@@ -70,12 +79,12 @@ def mods_of(library: Library, names: Sequence[str]) -> tuple[Mod, ...]:
     return library.select(dict.fromkeys(name for group in each for name in group))
 
 
-def say(found: Sequence[Evidence]) -> int:
-    """Print what was found, and return the exit code that it comes to."""
-    ok = all(one.ok for one in found)
+def print_evidence(seen: Sequence[Evidence], *, as_json: bool) -> int:
+    """Print what a log says of mods, and return the exit code that it comes to."""
+    ok = all(one.ok for one in seen)
     lines = []
-    for one in found:
+    for one in seen:
         text = " ".join((one.text or "its manifest names no evidence").split())
         lines.append(f"{one.name}: {_SAID[one.state].format(text[:200])}")
-    answer = {"ok": ok, "mods": [one._asdict() for one in found]}
-    return answers.answer(answer, "\n".join(lines), ok=ok)
+    answer = {"ok": ok, "mods": [one._asdict() for one in seen]}
+    return answers.answer(answer, "\n".join(lines), as_json=as_json, ok=ok)

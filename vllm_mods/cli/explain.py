@@ -14,7 +14,7 @@ from vllm_mods.report import words
 @click.command(name="explain")
 @click.argument("word", metavar="VERDICT|CODE")
 @manner.json_output
-def command(word: str) -> int:
+def command(word: str, *, as_json: bool) -> int:
     """Say what a verdict, an exit code, a kind of error or the code of a finding means, and what to do next.
 
     The kind of an error is its `code` under --json; the code of a finding stands in brackets behind it.
@@ -30,4 +30,4 @@ def command(word: str) -> int:
         )
     lines = [f"{entry.word} ({entry.kind}): {entry.meaning}"]
     lines += [f"  {entry.follows}"] if entry.follows else []
-    return answers.answer(entry._asdict(), "\n".join(lines), next_step=entry.next)
+    return answers.answer(entry._asdict(), "\n".join(lines), as_json=as_json, next_step=entry.next)

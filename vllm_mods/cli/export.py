@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 import click
 
+from vllm_mods.api.access import Access
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, options, shown
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.named_files import write_new
+from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.cli.serving import asked, serving
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust, writing
@@ -39,16 +41,19 @@ from vllm_mods.running.service import Service, StartOptions
 )
 @serving
 @options.libraries
-@manner.offline
+@options.access
 @manner.json_output
 def command(
     name: str,
+    libraries: LibraryArguments,
+    access: Access,
     *,
     output: str | None,
     specs: tuple[str, ...],
     variant: str | None,
     form: str,
     given: StartOptions,
+    as_json: bool,
 ) -> int:
     """Write a mod as a folder that launchers run as it is, or a pairing as a recipe or as what starts its image.
 
@@ -57,11 +62,11 @@ def command(
     recipe that renders the same command; with --format, a file that starts the image of its lock, for
     a cluster on two nodes. --lock and what follows it are for these.
     """
-    library = options.open_library()
+    library = libraries.open()
     if form == "recipe":
         _refuse_unused()
     if not library.has(name):
-        if specs or variant or manner.as_json():
+        if specs or variant or as_json:
             raise UsageError(
                 f"--tree, --variant and --json are for mods, and there is no mod `{name}`",
                 hint="vllm-mods list",
@@ -77,7 +82,7 @@ def command(
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
     mod = library.load(name)
-    trees = [options.open_tree(spec) for spec in specs]
+    trees = [access.open(spec) for spec in specs]
     planned = [(tree.version or tree.spec, planner.plan_alone(mod, tree)) for tree in trees]
     files = exporting.export(mod, planned, variant=variant)
     writing.folder(output, files)
@@ -88,8 +93,7 @@ def command(
         answers.note(f"{name} needs {one}: export it too, and have it run before")
     answer = {"mod": name, "folder": output, "files": sorted(files)}
     words = f"wrote {output}: {len(files)} files; a recipe names it as {output}"
-    return answers.answer(answer, words)
-    return EXIT_OK
+    return answers.answer(answer, words, as_json=as_json)
 
 
 def _for_recipe(mod: Mod) -> Iterator[str]:

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
-from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Finding
-from vllm_mods.building import inspection
-from vllm_mods.building.inspection import Inspection
-from vllm_mods.building.inspection import inspect as look
+from vllm_mods.api.access import Access
+from vllm_mods.api.image_verify import InspectedImage, image_diff, image_verify, open_reference
+from vllm_mods.building.inspection import inspect as inspect_image
 from vllm_mods.cli import answers, manner, named_files, options
 from vllm_mods.cli.manner import option
-from vllm_mods.images import names, oci
-from vllm_mods.images.open import platforms_of
+from vllm_mods.images import oci
 from vllm_mods.report import data, text
 from vllm_mods.trees.image import ImageTree
 
-
-class _Chosen(NamedTuple):
-    """Which image of an index is meant, and which vLLM of several in it."""
-
-    platform: str | None
-    in_image: str | None
-
-
-_chosen = options.grouped(
-    "chosen",
-    _Chosen,
-    manner.json_output,
-    manner.offline,
-    options.target_in_image,
-    options.platform,
+_chosen = options.all_of(
+    manner.json_output, options.access, options.target_in_image, options.platform
 )
 _reference = click.argument("reference", metavar="REF")
 
@@ -51,11 +33,13 @@ def command() -> None:
 @command.command(name="inspect")
 @_reference
 @_chosen
-def inspect(reference: str, chosen: _Chosen) -> int:
+def inspect(
+    reference: str, access: Access, *, platform: str | None, in_image: str | None, as_json: bool
+) -> int:
     """Tell what is in an image: vLLM, mods, lock, and files that are not as they were left."""
-    tree = _open(reference, chosen)
-    found = look(tree)
-    return answers.answer(_data(tree, found), _text(tree, found))
+    tree = open_reference(reference, access, platform=platform, in_image=in_image)
+    image = InspectedImage(tree, inspect_image(tree))
+    return answers.answer(_data(image), _text(image), as_json=as_json)
 
 
 @command.command(name="verify")
@@ -65,7 +49,15 @@ def inspect(reference: str, chosen: _Chosen) -> int:
 @option("--key KEY", "Signed with this key of cosign's (file or URI).")
 @_chosen
 def verify(
-    reference: str, lock: str | None, signers: str | None, key: str | None, chosen: _Chosen
+    reference: str,
+    lock: str | None,
+    signers: str | None,
+    key: str | None,
+    access: Access,
+    *,
+    platform: str | None,
+    in_image: str | None,
+    as_json: bool,
 ) -> int:
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
@@ -77,114 +69,71 @@ def verify(
     if lock is not None:
         with named_files.opened(lock) as file:
             written = file.read()
-    name = reference.removeprefix("image:")
-    several = () if chosen.platform else platforms_of(name, offline=manner.is_offline())
-    found, wrong = {}, []
-    for one in several or (chosen.platform,):
-        try:
-            tree = _open(reference, chosen._replace(platform=one))
-        except UsageError as error:
-            if len(several) < 2:
-                raise
-            wrong.append(Finding("image-differs", f"the index's image for {one}: {error.message}"))
-            continue
-        looked = look(tree)
-        if written is not None:
-            against = inspection.against(tree, looked, written, lock or "")
-            looked = looked._replace(findings=(*looked.findings, *against))
-        more = _signature(tree, signers, key)
-        found[one or ""] = tree, looked._replace(findings=(*looked.findings, *more))
-    if several:
-        wrong += inspection.index_findings(list(found.values()))
-        wrong += _index_signature(name, [tree for tree, _ in found.values()], signers, key)
-    ok = not wrong and all(looked.ok for _, looked in found.values())
+    result = image_verify(
+        reference,
+        lock=written,
+        lock_name=lock or "",
+        signers=signers,
+        key=key,
+        platform=platform,
+        in_image=in_image,
+        access=access,
+    )
     texts = [
-        f"{name}: {_text(*one)}" if several[1:] else _text(*one) for name, one in found.items()
+        f"{name}: {_text(image)}" if result.platforms[1:] else _text(image)
+        for name, image in result.images.items()
     ]
-    images = {name: _data(*one) for name, one in found.items()}
+    images = {name: _data(image) for name, image in result.images.items()}
     answer: dict[str, Any] = {"findings": []}
     answer = dict(images.get(oci.here()) or next(iter(images.values()), answer))
-    if several:
-        findings = [*answer["findings"], *map(data.finding, wrong)]
-        answer |= {"ok": ok, "findings": findings, "platforms": images}
-    return answers.answer(answer, "\n".join((*texts, *(f"  {one}" for one in wrong))), ok=ok)
+    if result.platforms:
+        findings = [*answer["findings"], *map(data.finding, result.findings)]
+        answer |= {"ok": result.ok, "findings": findings, "platforms": images}
+    lines = (*texts, *(f"  {finding}" for finding in result.findings))
+    return answers.answer(answer, "\n".join(lines), as_json=as_json, ok=result.ok)
 
 
 @command.command(name="diff")
 @_reference
 @click.argument("other", metavar="REF2")
 @_chosen
-def diff(reference: str, other: str, chosen: _Chosen) -> int:
+def diff(
+    reference: str,
+    other: str,
+    access: Access,
+    *,
+    platform: str | None,
+    in_image: str | None,
+    as_json: bool,
+) -> int:
     """Tell how two images differ: pairing, model, command, environment, mods and the files of vllm/.
 
     Exit code 1 if anything does.
     """
-    old, new = (_open(one, chosen) for one in (reference, other))
-    mods, files = inspection.diff(old, new)
-    pairing = inspection.pairing_diff(old, new)
-    same = not mods and not files and not pairing and old.version == new.version
+    old, new = (
+        open_reference(one, access, platform=platform, in_image=in_image)
+        for one in (reference, other)
+    )
+    result = image_diff(old, new)
     answer = {
-        "ok": same,
+        "ok": result.ok,
         "images": [_head(old), _head(new)],
-        "pairing": [one._asdict() for one in pairing],
-        "mods": [data.disagreement(one) for one in mods],
-        "files": [file._asdict() for file in files],
+        "pairing": [one._asdict() for one in result.pairing],
+        "mods": [data.disagreement(one) for one in result.mods],
+        "files": [file._asdict() for file in result.files],
     }
     lines = [
         f"{sign} {text.tree_name(tree.version, tree.base.reference)}"
         for sign, tree in (("-", old), ("+", new))
     ]
-    lines += [f"  {one}" for one in (*pairing, *text.disagreements(mods, (reference, other)))]
-    for file in files:
+    disagreements = text.disagreements(result.mods, (reference, other))
+    lines += [f"  {one}" for one in (*result.pairing, *disagreements)]
+    for file in result.files:
         what = "only in the first" if file.after is None else "differs"
         lines.append(f"  {file.path}: {'only in the second' if file.before is None else what}")
-    if same:
+    if result.ok:
         lines.append("  they serve the same, with the same mods and the same files in vllm/")
-    return answers.answer(answer, "\n".join(lines), ok=same)
-
-
-def _open(reference: str, chosen: _Chosen) -> ImageTree:
-    reference = reference.removeprefix("image:")
-    return options.open_image(f"image:{reference}", reference, *chosen)
-
-
-def _signature(tree: ImageTree, signers: str | None, key: str | None) -> list[Finding]:
-    if signers is None and key is None:
-        return []
-    if tree.base.where != "registry":
-        raise UsageError(
-            f"{tree.base.reference}: a signature is attached to an image in a registry, and this is none ({tree.base.where})",
-            hint="vllm-mods image verify registry:HOST/NAME:TAG",
-        )
-    name = names.parse(names.plain(tree.base.reference))._replace(digest=tree.base.manifest_digest)
-    return _said_of(str(name), signers, key)
-
-
-def _index_signature(
-    reference: str, images: Sequence[ImageTree], signers: str | None, key: str | None
-) -> list[Finding]:
-    """Hold the signature of an index, and that it still is the one whose images were looked at."""
-    if not images or (signers is None and key is None):
-        return []
-    from vllm_mods.images.registry import Client  # noqa: PLC0415
-
-    name = names.parse(names.plain(reference))
-    client = Client(name, os.environ)
-    index = client.manifest(reference)
-    raw = oci.parse(oci.document_of(client, index, reference), reference)
-    listed = {one.get("digest") for one in raw.get("manifests") or ()}
-    for tree in images:
-        if tree.base.manifest_digest not in listed:
-            gone = f"{reference} is {index.digest} by now, which has no {tree.base.manifest_digest}"
-            return [Finding("signature", f"{gone}: it was moved while it was looked at")]
-    return _said_of(str(name._replace(digest=index.digest)), signers, key)
-
-
-def _said_of(name: str, signers: str | None, key: str | None) -> list[Finding]:
-    from vllm_mods.building import signing  # noqa: PLC0415
-
-    by_ssh = [] if signers is None else signing.ssh_says(signers, name)
-    return by_ssh + ([] if key is None else signing.cosign_says(key, name))
+    return answers.answer(answer, "\n".join(lines), as_json=as_json, ok=result.ok)
 
 
 def _head(tree: ImageTree) -> dict[str, Any]:
@@ -199,7 +148,8 @@ def _head(tree: ImageTree) -> dict[str, Any]:
     }
 
 
-def _data(tree: ImageTree, found: Inspection) -> dict[str, Any]:
+def _data(image: InspectedImage) -> dict[str, Any]:
+    tree, found = image
     mods = found.receipt.mods if found.receipt else ()
     lock = found.lock
     return {
@@ -223,7 +173,8 @@ def _data(tree: ImageTree, found: Inspection) -> dict[str, Any]:
     }
 
 
-def _text(tree: ImageTree, found: Inspection) -> str:
+def _text(image: InspectedImage) -> str:
+    tree, found = image
     head = _head(tree)
     lines = [
         text.tree_name(tree.version, tree.base.reference),

@@ -15,6 +15,7 @@ from vllm_mods.base.model import Level
 from vllm_mods.cli import answers, import_mod, manner, named_files, new, options, shown
 from vllm_mods.cli.import_mod import ImportArguments
 from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
 from vllm_mods.recipes import pasted_text, reader
@@ -44,7 +45,7 @@ from vllm_mods.report import data
 @new.recorded
 @option("--fetch", "Of a mod: take what its script asks for by https, once.")
 @options.others
-@manner.offline
+@options.access
 @manner.json_output
 def command(
     *,
@@ -62,7 +63,7 @@ def command(
     """
     asked = ImportArguments(**given)
     path, library = asked.path, asked.library
-    if asked.fetch and manner.is_offline():
+    if asked.fetch and asked.access.offline:
         raise UsageError(
             "--fetch takes from the network, and --offline forbids it", hint="give one"
         )
@@ -73,7 +74,7 @@ def command(
     text = recipe_text(path)
     # an empty folder becomes a library by what is written to it
     is_new = library is not None and os.path.isdir(library) and not os.listdir(library)
-    known = options.open_library(*((library,) if library and not is_new else ()))
+    known = LibraryArguments().open(*((library,) if library and not is_new else ()))
     imported, changes = _read(text, path, known, name=asked.name, mods=_named(mods), mend=mend)
     pairing = imported.pairing
     if library:
@@ -89,7 +90,7 @@ def command(
     if output:
         named_files.write_new(output, manifest)
     sound = imported.ok and (mend or not changes)
-    if output is None and not manner.as_json():
+    if output is None and not asked.as_json:
         shown.file(manifest.decode())
     answer = {
         "kind": "recipe",
@@ -102,7 +103,7 @@ def command(
         "changes": [one._asdict() for one in changes],
         "findings": [data.finding(one) for one in imported.findings],
     }
-    answers.answer(answer, None)
+    answers.answer(answer, None, as_json=asked.as_json)
     _say(imported, changes, path, mend=mend)
     return EXIT_OK if sound else EXIT_NO
 

@@ -10,13 +10,15 @@ from typing import NamedTuple
 
 import click
 
+from vllm_mods.api.access import Access, open_image
+from vllm_mods.api.libraries import other_packages
 from vllm_mods.base import limits as bounds
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.base.model import Mod, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import is_final
-from vllm_mods.cli import answers, manner, named_files, new, options, shown
-from vllm_mods.library import mod_folder
+from vllm_mods.cli import answers, named_files, shown
+from vllm_mods.library import mod_folder, writing
 from vllm_mods.making import compose, exporting, folder, from_diff, over_releases, recording
 from vllm_mods.making.compose import Composed, Wanted
 from vllm_mods.making.fetching import Fetcher
@@ -42,6 +44,8 @@ class ImportArguments(NamedTuple):
     fetch: bool
     limits: Limits
     others: tuple[str, ...]
+    access: Access
+    as_json: bool
 
     def wanted(self, name: str) -> Wanted:
         """Return what the mod is to say of itself; ``name`` is what it is called if nobody said."""
@@ -54,7 +58,7 @@ class ImportArguments(NamedTuple):
             raise UsageError("--with says what is beside --tree", hint="--tree pypi:VERSION")
         if self.tree is None:
             return None
-        return options.open_tree(self.tree, others=options.beside(self.others))
+        return self.access.open(self.tree, others=other_packages(self.others))
 
 
 class ImportedMod(NamedTuple):
@@ -77,10 +81,10 @@ def run(asked: ImportArguments) -> int:
     """Make a mod of what a diff changes, or a script does, or take one that is a mod already."""
     mod = _from_diff(asked) if is_diff(asked.path) else _from_source(asked)
     if asked.others:
-        options.beside(asked.others, (mod_folder.load_files(mod.name, mod.files),))
+        other_packages(asked.others, (mod_folder.load_files(mod.name, mod.files),))
     place = None
     if asked.library is not None:
-        place = new.write(asked.library, mod.name, mod.files)
+        place = writing.write_mod(asked.library, mod.name, mod.files)
     return _report(asked, mod, place)
 
 
@@ -136,7 +140,7 @@ def _taken(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> Importe
 def _recorded(asked: ImportArguments, source: ModSource) -> ImportedMod:
     """Make a mod of what the script does when it is run on a tree, or in an image."""
     image = asked.image
-    tree = options.open_image(f"image:{image}", image) if image else asked.open_tree()
+    tree = open_image(asked.access, f"image:{image}") if image else asked.open_tree()
     assert tree is not None  # noqa: S101  (one of the two is named)
     container = recording.container_of(tree) if image else None
     wanted = asked.wanted(source.name)
@@ -151,13 +155,13 @@ def _recorded(asked: ImportArguments, source: ModSource) -> ImportedMod:
 
 def _over_releases(asked: ImportArguments, source: ModSource) -> ImportedMod:
     """Make a mod of what the script does on every release of the range."""
-    index = options.open_releases()
+    index = asked.access.releases
     specs = choose_releases((), index.files(), asked.spec)
     versions = [one.removeprefix("pypi:") for one in specs if not one.endswith(".whl")]
     versions = [one for one in versions if is_final(one)] or versions
     if not versions:
         raise UsageError(f"no release of vLLM is in {asked.spec}", hint="--vllm '>=0.19,<0.22'")
-    beside = options.beside(asked.others)
+    beside = other_packages(asked.others)
     releases = [Release(one, index.open(one, named=beside)) for one in versions]
     wanted = asked.wanted(source.name)._replace(vllm=None)
     fetcher = Fetcher(answers.note) if asked.fetch else None
@@ -190,7 +194,7 @@ def _release_lines(rows: Sequence[ReleaseRow]) -> list[str]:
 
 def _report(asked: ImportArguments, mod: ImportedMod, place: str | None) -> int:
     findings = () if mod.planned is None else mod.planned.findings
-    if manner.as_json():
+    if asked.as_json:
         answers.print_json(
             {
                 "kind": "mod",

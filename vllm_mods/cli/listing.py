@@ -13,6 +13,7 @@ from vllm_mods.base.model import Mod, Variant
 from vllm_mods.base.versions import joined
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.formats import diff
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
@@ -25,9 +26,9 @@ from vllm_mods.report import data
 @click.argument("name", metavar="MOD|PAIRING", shell_complete=options.complete_names)
 @options.libraries
 @manner.json_output
-def show(name: str) -> int:
+def show(name: str, libraries: LibraryArguments, *, as_json: bool) -> int:
     """Show one mod or pairing: what it changes and needs, or what is served and how."""
-    library = options.open_library()
+    library = libraries.open()
     if not library.has_pairing(name):
         mod = library.load(name)
         answer, lines = of_mod(mod), _shown_mod(mod)
@@ -40,7 +41,7 @@ def show(name: str) -> int:
         pairing = library.pairing(name)
         file = library.pairing_file(name)
         answer, lines = _of_pairing(pairing, file), _shown_pairing(pairing, file)
-    return answers.answer(answer, "\n".join(lines))
+    return answers.answer(answer, "\n".join(lines), as_json=as_json)
 
 
 def of_mod(mod: Mod) -> dict[str, Any]:
@@ -160,9 +161,9 @@ _OF_PAIRING = ("name", "summary", "model", "base", "vllm", "mods", "templates", 
 @option("--check", "Read every patch too, and print only what is faulty.")
 @options.libraries
 @manner.json_output
-def list_(*, check: bool) -> int:
+def list_(libraries: LibraryArguments, *, check: bool, as_json: bool) -> int:
     """List the mods that can be applied and the pairings, bundled ones and those of --library."""
-    library = options.open_library()
+    library = libraries.open()
     faults: list[ManifestError] = []
     named = dict(readable(library.names(), lambda name: (name, library.load(name)), faults))
     mods = tuple(named.values())
@@ -186,11 +187,11 @@ def list_(*, check: bool) -> int:
     lines = _mod_lines(named, library) or ["there are no mods"]
     if pairings:
         lines += ["", "pairings", *_pairing_lines([*pairings.values()])]
-    answers.answer(answer, None if check else "\n".join(lines))
-    return told(faults)
+    answers.answer(answer, None if check else "\n".join(lines), as_json=as_json)
+    return print_faults(faults)
 
 
-def told(faults: Iterable[ManifestError]) -> int:
+def print_faults(faults: Iterable[ManifestError]) -> int:
     """Say on stderr what could not be loaded, and return the exit code for that."""
     code = EXIT_OK
     for fault in faults:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from vllm_mods.base.errors import Unreachable, UsageError, refusing
-from vllm_mods.checkpoints import fitting
-from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
-from vllm_mods.cli import answers, command_check, manner, options, pairing_arguments
+from vllm_mods.api.lock import differences, lock, moved_since
+from vllm_mods.api.on_base import ReadLock, lock_path
+from vllm_mods.base.errors import UsageError
+from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.apply import source_date_epoch
 from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.formats import pairing_lock
-from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.pairing_lock import LockDifference, LockedModel, PairingLock
-from vllm_mods.images.open import platforms_of
-from vllm_mods.library import trust
-from vllm_mods.library.catalog import Library
+from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
 from vllm_mods.report.data import fields
 
 
@@ -41,15 +37,16 @@ from vllm_mods.report.data import fields
 @option("--check", "Say what moved since the lock was made; write nothing.")
 @options.libraries
 @manner.json_output
-@refusing()
 def command(
     names: tuple[str, ...],
     base: str | None,
     output: str | None,
+    libraries: LibraryArguments,
     *,
     platform: str | None,
     in_image: str | None,
     check: bool,
+    as_json: bool,
 ) -> int:
     """Resolve a pairing to hashes, and write them down.
 
@@ -57,108 +54,59 @@ def command(
     the exit code is 1 if anything moved. `lock diff A B` compares two locks, files or pairings.
     Nothing is locked that vllm-mods.toml does not trust. The time of everything that is built is SOURCE_DATE_EPOCH, else 1970.
     """
-    library = options.own_library()
+    library = libraries.open_own()
     if names[:1] == ("diff",) and len(names) == 3:
-        return _diff(library, names[1], names[2])
+        return _answer(differences(library, *names[1:]), "no difference", as_json=as_json)
     if len(names) != 1:
         raise UsageError(
             f"one pairing is locked at a time, and {len(names)} are named",
             hint="vllm-mods lock PAIRING, or vllm-mods lock diff A B",
         )
-    wanted = library.pairing(names[0])
-    path = pairing_arguments.lock_path(library, names[0], output)
-    trust.demand_pairing(library, wanted.name)  # before anybody asks for its base and its model
-    epoch = source_date_epoch()
-    looked = looked_at(library, wanted)
-    locks = []
+    access, epoch = options.open_access(), source_date_epoch()
     if check:
-        kept = pairing_arguments.read_lock(library, path, names[0])
-        ref = base or kept.lock.base.ref
-        parts = pairing_arguments.parts_of(kept.lock, ref, platform)
-        for part in parts:
-            epoch = part.epoch if epoch is None else epoch
-            with pairing_arguments.on_base(
-                library, wanted, ref, epoch=epoch, locked=part
-            ) as opened:
-                locks.append(opened.drafted.lock._replace(checkpoint=looked))
-        moved = pairing_lock.moved(pairing_lock.joined(parts), pairing_lock.joined(locks))
-        return _answer(moved, f"{path} holds")
-    ref = base or wanted.base
-    for one in platform.split(",") if platform else _platforms(ref):
-        with pairing_arguments.on_base(
-            library, wanted, ref, epoch=epoch or 0, platform=one, in_image=in_image
-        ) as opened:
-            asked = command_check.of_pairing(library, wanted)
-            command_check.demand(asked, opened.tree, opened.planned)
-            locks.append(opened.drafted.lock._replace(checkpoint=looked))
-    lock = pairing_lock.joined(locks)
-    data = pairing_lock.dump(lock)
-    pairing_arguments.write_file(path, data)
+        moved = moved_since(
+            library,
+            names[0],
+            base=base,
+            platform=platform,
+            output=output,
+            source_date_epoch=epoch,
+            access=access,
+        )
+        path = lock_path(library, names[0], output)
+        return _answer(moved, f"{path} holds", as_json=as_json)
+    result = lock(
+        library,
+        names[0],
+        base=base,
+        platforms=platform.split(",") if platform else (),
+        in_image=in_image,
+        output=output,
+        source_date_epoch=epoch,
+        access=access,
+    )
     named = "" if output is None else f" --lock {shlex.quote(output)}"
     return answers.answer(
-        {"lock": path, "sha256": pairing_lock.digest(data), **_summary(lock, data)},
-        _text(lock, data),
-        next_step=f"vllm-mods build {wanted.name}{named}",
+        _data(result),
+        _text(result),
+        as_json=as_json,
+        next_step=f"vllm-mods build {result.lock.pairing}{named}",
     )
 
 
-def _platforms(ref: str) -> Sequence[str | None]:
-    """Return the platforms to lock for where nobody has named one: all of an index."""
-    found = platforms_of(ref)
-    if len(found) > 1:
-        answers.note(f"{ref}: locked for {' and '.join(found)} (--platform takes some of them)")
-    return found or (None,)
+def _answer(moved: Sequence[LockDifference], none: str, *, as_json: bool) -> int:
+    answer = {"ok": not moved, "differences": [one._asdict() for one in moved]}
+    text = "\n".join(map(str, moved)) or none
+    return answers.answer(answer, text, as_json=as_json, ok=not moved)
 
 
-def looked_at(library: Library, wanted: Pairing) -> LockedModel | None:
-    """Look at a pairing's model, None where it is not here and the Hub cannot be asked for it.
-
-    Raises ``Refused`` for one that the pairing's mods are not for.
-    """
-    if not os.path.isdir(wanted.model) and not is_hub_id(wanted.model):
-        answers.note(
-            f"{wanted.model} is not here, so that nobody looked whether its mods are for it"
-        )
-        return None
-    try:
-        one = open_checkpoint(wanted.model, wanted.revision)
-    except Unreachable as error:
-        answers.note(f"nobody looked whether the mods are for {wanted.model}: {error.message}")
-        return None
-    mods = library.select(library.mods_of(wanted))
-    fitting.demand(mods, one, wanted.name)
-    there = {mod.name for mod in mods}
-    for name in library.names():
-        fit = fitting.of_mod(library.load(name), one)
-        if fit.fails and fit.name not in there:
-            answers.note(f"without {name}, vLLM fails with this model: {fit.fails}")
-    return LockedModel(one.commit, one.config_sha256, one.index_sha256)
-
-
-def _diff(library: Library, one: str, other: str) -> int:
-    first, second = (_read(library, name) for name in (one, other))
-    return _answer(pairing_lock.differences(first, second), "no difference")
-
-
-def _read(library: Library, name: str) -> PairingLock:
-    """Read a lock by its file, or by the pairing that it lies beside."""
-    path = name if os.path.exists(name) else pairing_arguments.lock_path(library, name, None)
-    try:
-        with open(path, "rb") as file:
-            return pairing_lock.parse(file.read(), path)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint=f"vllm-mods lock {name}") from error
-
-
-def _answer(found: Sequence[LockDifference], none: str) -> int:
-    answer = {"ok": not found, "differences": [one._asdict() for one in found]}
-    return answers.answer(answer, "\n".join(map(str, found)) or none, ok=not found)
-
-
-def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:
+def _data(result: ReadLock) -> dict[str, Any]:
+    lock = result.lock
     return {
+        "lock": result.path,
+        "sha256": result.sha256,
         "pairing": lock.pairing,
-        "tag": pairing_lock.tag(lock, data),
+        "tag": result.tag,
         "base": lock.base.config,
         "platform": lock.base.platform,
         "platforms": list(pairing_lock.by_platform(lock)),
@@ -167,11 +115,18 @@ def _summary(lock: PairingLock, data: bytes) -> dict[str, Any]:
     }
 
 
-def _text(lock: PairingLock, data: bytes) -> str:
+def _text(result: ReadLock) -> str:
     lines = []
-    for one in pairing_lock.by_platform(lock).values():
-        base = f"{one.base.ref} ({one.base.config[:19]}…, {one.base.platform})"
-        lines.append(f"{one.pairing} on {base}, vLLM {one.vllm.version}")
-        lines += pairing_arguments.mod_lines(one)
-        lines += [f"  {wheel.filename}" for wheel in one.wheels]
-    return "\n".join((*lines, f"builds {pairing_lock.tag(lock, data)}"))
+    for part in pairing_lock.by_platform(result.lock).values():
+        base = f"{part.base.ref} ({part.base.config[:19]}…, {part.base.platform})"
+        lines.append(f"{part.pairing} on {base}, vLLM {part.vllm.version}")
+        lines += mod_lines(part)
+        lines += [f"  {wheel.filename}" for wheel in part.wheels]
+    return "\n".join((*lines, f"builds {result.tag}"))
+
+
+def mod_lines(lock: PairingLock) -> list[str]:
+    """Return a line for each mod of a lock."""
+    return [
+        f"  {mod.name} {mod.version}  {mod.verdict} (variant {mod.variant})" for mod in lock.mods
+    ]

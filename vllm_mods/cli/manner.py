@@ -13,7 +13,7 @@ Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What declares options of a command."""
 
 
-def option(spelled: str, said: str, name: str | None = None, **more: Any) -> Declared:  # noqa: ANN401
+def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Declared:  # noqa: ANN401
     """Declare an option as its help has it: ``--lock FILE`` takes a value, ``--check`` is a flag.
 
     ``name`` is what the command calls it; ``more`` is for ``click.option``.
@@ -23,36 +23,10 @@ def option(spelled: str, said: str, name: str | None = None, **more: Any) -> Dec
         more["metavar"] = metavar
     elif "type" not in more:
         more["is_flag"] = True
-    return click.option(*filter(None, (word, name)), help=said, **more)
+    return click.option(*filter(None, (word, name)), help=text, **more)
 
 
-def kept(spelled: str, said: str, name: str | None = None, **more: Any) -> Declared:  # noqa: ANN401
-    """Declare an option that is no argument of the command: ``given`` tells whoever needs it."""
-
-    def keep(context: click.Context, parameter: click.Parameter, value: object) -> None:
-        context.meta[f"vllm_mods.{parameter.name}"] = value
-
-    return option(spelled, said, name, expose_value=False, callback=keep, **more)
-
-
-def given(name: str) -> Any:  # noqa: ANN401  (as its option reads it)
-    """Return the value of such an option, None where the command has none of that name."""
-    context = click.get_current_context(silent=True)
-    return None if context is None else context.meta.get(f"vllm_mods.{name}")
-
-
-json_output = kept("--json", "One JSON object on stdout.", "as_json")
-offline = kept("--offline", "Use only what is cached; open no connection.")
-
-
-def as_json() -> bool:
-    """Tell whether the answer is to be JSON."""
-    return bool(given("as_json"))
-
-
-def is_offline() -> bool:
-    """Tell whether no connection may be opened."""
-    return bool(given("offline"))
+json_output = option("--json", "One JSON object on stdout.", "as_json")
 
 
 def _heed(context: click.Context, parameter: click.Parameter, value: Any) -> None:  # noqa: ANN401
@@ -70,13 +44,13 @@ def _heed(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 def options(*, hidden: bool) -> list[click.Option]:
     """Return the options, to be shown in the help of the program and accepted by each command."""
     how: dict[str, Any] = {"expose_value": False, "hidden": hidden, "callback": _heed}
-    said = "Say nothing on stderr but what is wrong."
-    quiet = click.Option(["-q", "--quiet"], is_flag=True, help=said, **how)
-    said = "Of an error, show where it comes from."
-    verbose = click.Option(["-v", "--verbose"], is_flag=True, help=said, **how)
-    said = "Colours [auto: on a terminal, unless $NO_COLOR; also with $FORCE_COLOR]."
+    text = "Say nothing on stderr but what is wrong."
+    quiet = click.Option(["-q", "--quiet"], is_flag=True, help=text, **how)
+    text = "Of an error, show where it comes from."
+    verbose = click.Option(["-v", "--verbose"], is_flag=True, help=text, **how)
+    text = "Colours [auto: on a terminal, unless $NO_COLOR; also with $FORCE_COLOR]."
     colors = click.Choice(list(_COLORS))
-    return [quiet, verbose, click.Option(["--color"], type=colors, help=said, **how)]
+    return [quiet, verbose, click.Option(["--color"], type=colors, help=text, **how)]
 
 
 def accept(command: click.Command) -> None:

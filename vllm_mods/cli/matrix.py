@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
-import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import click
 
-from vllm_mods.base import versions
-from vllm_mods.base.cache import cache_folder
+from vllm_mods.api.access import Access
+from vllm_mods.api.libraries import other_packages
+from vllm_mods.api.matrix import (
+    MatrixTerms,
+    choose_mods,
+    choose_own_mods,
+    explain_cell,
+    run_matrix,
+    write_locks,
+)
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, named_files, options, shown
 from vllm_mods.cli.manner import option
-from vllm_mods.formats import mod_lock
-from vllm_mods.library.catalog import Library, root_of
-from vllm_mods.library.writing import replace
-from vllm_mods.matrices import choose, locks, ranges, run, spread, work
-from vllm_mods.matrices import since as earlier_matrix
-from vllm_mods.matrices.cell import Cell, MatrixResult
-from vllm_mods.matrices.run import Computed
+from vllm_mods.cli.options import LibraryArguments
+from vllm_mods.matrices.locks import Updated
 from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
@@ -30,17 +33,62 @@ from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 _EVERY = 30.0
 
 
-@click.command(name="matrix")
-@options.mods
-@options.pairing
-@option("--vllm SPEC", "Only these releases, such as '>=0.19,<0.22'.", "spec")
-@option("--pre", "Pre-releases too.")
-@option(
-    "--tree TREE",
-    "These trees instead of releases; also a folder of wheels, or git:REPO@REV1..REV2.",
-    "trees",
-    multiple=True,
+class MatrixArguments(NamedTuple):
+    """Which cells are wanted, and how they are computed."""
+
+    mods: tuple[str, ...]
+    pairing: str | None
+    vllm: str | None
+    pre: bool
+    trees: tuple[str, ...]
+    others: tuple[str, ...]
+    since: str | None
+    update_lock: bool
+    strict: bool
+    jobs: int | None
+    executor: str | None
+    no_cache: bool
+    verify: bool
+
+
+declared = options.grouped(
+    "asked",
+    MatrixArguments,
+    options.verify,
+    options.others,
+    option("--no-cache", "Compute every cell anew, and keep none."),
+    option(
+        "--executor WHERE", "`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray])."
+    ),
+    option("--jobs N", "Processes to spread over [one per CPU].", type=click.IntRange(min=1)),
+    option(
+        "--strict",
+        "Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
+        "contradict, a tree that got worse, a mod that is needed nowhere.",
+    ),
+    option(
+        "--update-lock",
+        "Write what was found into each mod's mod.lock; what it says of other releases stays.",
+    ),
+    option(
+        "--since FILE",
+        "Say what has changed since an earlier matrix: FILE is its answer as JSON.",
+    ),
+    option(
+        "--tree TREE",
+        "These trees instead of releases; also a folder of wheels, or git:REPO@REV1..REV2.",
+        "trees",
+        multiple=True,
+    ),
+    option("--pre", "Pre-releases too."),
+    option("--vllm SPEC", "Only these releases, such as '>=0.19,<0.22'."),
+    options.pairing,
+    options.mods,
 )
+
+
+@click.command(name="matrix")
+@declared
 @option(
     "--format",
     "How to print it.",
@@ -56,44 +104,18 @@ _EVERY = 30.0
     "cell",
     nargs=2,
 )
-@option("--since FILE", "Say what has changed since an earlier matrix: FILE is its answer as JSON.")
-@option(
-    "--update-lock",
-    "Write what was found into each mod's mod.lock; what it says of other releases stays.",
-)
-@option(
-    "--strict",
-    "Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
-    "contradict, a tree that got worse, a mod that is needed nowhere.",
-)
-@option("--jobs N", "Processes to spread over [one per CPU].", type=click.IntRange(min=1))
-@option("--executor WHERE", "`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray]).")
-@option("--no-cache", "Compute every cell anew, and keep none.")
-@options.commits
-@options.others
 @options.libraries
-@manner.offline
-@options.verify
+@options.access_to_commits
 @manner.json_output
 def command(
+    asked: MatrixArguments,
+    libraries: LibraryArguments,
+    access: Access,
     *,
-    mods: tuple[str, ...],
-    spec: str | None,
-    trees: tuple[str, ...],
     form: str,
     output: str | None,
-    jobs: int | None,
-    executor: str | None,
     cell: tuple[str, str] | None,
-    since: str | None,
-    pairing: str | None,
-    commits: str | None,
-    others: tuple[str, ...],
-    pre: bool,
-    update_lock: bool,
-    strict: bool,
-    no_cache: bool,
-    verify: bool,
+    as_json: bool,
 ) -> int:
     """Check mods against many vLLM releases.
 
@@ -101,114 +123,67 @@ def command(
     name, rebuilt wheels included, and the newest three beyond. Exit code 0 if every mod
     would end up in every tree that its ranges name.
     """
-    if update_lock and (trees or others):
+    if asked.update_lock and (asked.trees or asked.others):
         raise UsageError(
             "--update-lock writes what is known of releases as they were, and --tree and --with name others"
         )
-    if cell is not None and (mods or pairing or trees or update_lock or strict or output):
+    others_given = asked.mods or asked.pairing or asked.trees or asked.update_lock or asked.strict
+    if cell is not None and (others_given or output):
         raise UsageError("--explain is about the one cell that it names", hint="--explain MOD TREE")
-    form = "json" if manner.as_json() else form
-    earlier = None if since is None else _earlier(since)
-    library = (options.own_library if update_lock else options.open_library)()
+    form = "json" if as_json else form
+    terms = _terms(asked, explain=form in EXPLAINING)
+    library = libraries.open_own() if asked.update_lock else libraries.open()
     if cell is not None:
-        mods = cell[:1]
-    paired = () if pairing is None else library.mods_of(library.pairing(pairing))
-    chosen = library.select((*paired, *mods) if pairing is not None else mods or _every(library))
-    mine = _own(library, chosen, mods) if update_lock else ()
-    # what an old lock says must not lean on itself
-    planned = tuple(mod._replace(lock=None) for mod in chosen) if update_lock or strict else chosen
-    setting = work.Setting(
-        planned,
-        cache_folder(os.environ),
-        offline=manner.is_offline(),
-        store=not no_cache,
-        strict=strict,
-        commits=commits,
-        others=options.beside(others, chosen),
-    )
-    workshop = work.Workshop(setting, note=answers.note)
-    specs = choose.specs(workshop.releases.files, chosen, trees, spec, pre=pre)
-    if cell is not None:
-        trees = (_spec(cell[1]),)
-        specs = _with(specs, trees[0])
-    _verify(specs if verify else ())
-    matrix = run.Matrix(
-        workshop,
-        setting,
-        _executor(executor, jobs, workshop),
-        named=frozenset(trees),
-        progress=progress(),
-    )
-    computed = matrix.compute(specs)
-    cells = run.cells(chosen, computed)
-    if cell is not None:
-        return _explain(matrix, cells, cell[0], trees[0], form)
-    problems = ranges.range_problems(chosen, cells)
-    if strict:
-        problems += locks.against_committed(chosen, computed)
-    changes = None if earlier is None else earlier_matrix.changes(earlier, cells)
-    result = MatrixResult(cells, matrix.together(computed), problems, changes, chosen)
-    explained = matrix.explain(cells, cells) if form in EXPLAINING else {}
-    workshop.sweep()
+        return _explain(choose_mods(library, cell[:1], None), cell, terms, access, form)
+    mods = choose_mods(library, asked.mods, asked.pairing)
+    mine: tuple[Mod, ...] = ()
+    if asked.update_lock:
+        mine = choose_own_mods(library, mods, asked.mods, answers.note)
+    result, computed = run_matrix(mods, asked.trees, terms, access)
+    text = FORMS[form](result, result.explanations)
     if output is not None:
-        named_files.write(output, FORMS[form](result, explained).encode())
+        named_files.write(output, text.encode())
     if output is not None or form == "text":
         click.echo(matrix_text.render(result, paint=answers.paint), nl=False)
     else:
-        shown.file(FORMS[form](result, explained))
+        shown.file(text)
         answers.remember("answered", thing=True)
-    if update_lock:
-        _verify(locks.news(mine, computed), unstated=True)
-        _write_locks(mine, computed)
-    bad = [cell for cell in cells if cell.meant and not cell.verdict.ok]
-    return EXIT_NO if bad or (strict and problems) else EXIT_OK
+    for mod, updated in write_locks(mine, computed, access) if mine else ():
+        _print_lock(mod, updated)
+    return EXIT_OK if result.ok else EXIT_NO
 
 
-def _every(library: Library) -> tuple[str, ...]:
-    """Return the names of all mods. Raises ``UsageError`` where two have one: a tree holds one of them."""
-    names = library.names()
-    if twice := [name for name in names if "/" in name]:
-        owner = twice[0].partition("/")[0]
-        beside = [name for name in names if library.owner(library.load(name).directory) == owner]
-        raise UsageError(
-            f"{', '.join(twice)}: mods of several libraries have one name, and a tree holds one of them",
-            hint=f"vllm-mods matrix {shlex.join(beside)}  # those of one library",
-        )
-    return names
+def _terms(asked: MatrixArguments, *, explain: bool) -> MatrixTerms:
+    earlier = None
+    if asked.since is not None:
+        with named_files.opened(asked.since) as file:
+            earlier = file.read()
+    return MatrixTerms(
+        vllm=asked.vllm,
+        pre=asked.pre,
+        jobs=asked.jobs,
+        executor=asked.executor,
+        kept=not asked.no_cache,
+        strict=asked.strict,
+        relock=asked.update_lock,
+        verify=asked.verify,
+        explain=explain,
+        since=earlier,
+        since_name=asked.since or "",
+        others=other_packages(asked.others),
+        progress=progress(),
+    )
 
 
-def _spec(tree: str) -> str:
-    """Return a tree as one is written; a bare version is a release."""
-    return f"pypi:{tree}" if tree[:1].isdigit() and not os.path.exists(tree) else tree
-
-
-def _with(specs: tuple[str, ...], tree: str) -> tuple[str, ...]:
-    """Put a tree behind the releases that come before it; one that is no release comes last."""
-    if tree in specs:
-        return specs
-    mine = versions.sort_key(run.named_version(tree))
-    place = sum(versions.sort_key(run.named_version(spec)) <= mine for spec in specs)
-    return (*specs[: place if mine[0] else len(specs)], tree)
-
-
-def _explain(matrix: run.Matrix, cells: Sequence[Cell], mod: str, tree: str, form: str) -> int:
-    cell = next(one for one in cells if (one.mod, one.tree) == (mod, tree))
-    shown = matrix.explain(cells, [cell])[mod, tree]
+def _explain(
+    mods: tuple[Mod, ...], cell: tuple[str, str], terms: MatrixTerms, access: Access, form: str
+) -> int:
+    result = explain_cell(mods, *cell, terms, access)
     if form == "json":
-        answers.print_json(data.explanation(shown))
+        answers.print_json(data.explanation(result))
     else:
-        click.echo(explaining.explanation(shown, answers.paint))
-    return EXIT_OK if cell.verdict.ok else EXIT_NO
-
-
-def _executor(where: str | None, jobs: int | None, workshop: work.Workshop) -> work.Executor:
-    if where is None:
-        return spread.local(jobs or len(os.sched_getaffinity(0)), workshop)
-    if where != "ray" and not where.startswith("ray://"):
-        raise UsageError(f"there is no executor called {where!r}", hint="ray, or ray://HOST:10001")
-    from vllm_mods.matrices.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
-
-    return ray_executor(where)
+        click.echo(explaining.explanation(result, answers.paint))
+    return EXIT_OK if result.cell.verdict.ok else EXIT_NO
 
 
 def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
@@ -218,10 +193,10 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[int, int]
     """
     watched = answers.watched()
     whole = before = -1
-    begun = said = clock()
+    begun = printed = clock()
 
     def show(done: int, total: int) -> None:
-        nonlocal whole, before, begun, said
+        nonlocal whole, before, begun, printed
         now = clock()
         if total != whole:
             whole, before, begun = total, done, now
@@ -229,8 +204,8 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[int, int]
         text = f"{done} of {total} cells" + (f", {_about(rest)} left" if rest else "")
         if watched:
             answers.show_line(text, last=done == total)
-        elif now - said >= _EVERY:
-            said = now
+        elif now - printed >= _EVERY:
+            printed = now
             click.echo(text, err=True)
 
     return show
@@ -240,71 +215,20 @@ def _about(seconds: float) -> str:
     return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-def _verify(specs: Iterable[str], *, unstated: bool = False) -> None:
-    """Have the wheels of some releases as a whole, one after the other, each once. Raises ``TreeError``.
-
-    With ``unstated``, one of which the index states no hash is passed over with a note.
-    """
-    releases = options.open_releases()
-    for spec in specs:
-        kind, _, name = spec.partition(":")
-        if kind == "pypi":
-            releases.verify(name, unstated=unstated)
-
-
-def _write_locks(mods: Sequence[Mod], computed: Sequence[Computed]) -> None:
-    unread = [
-        one.spec for one in computed if not all(one.answers[mod.name].readable for mod in mods)
-    ]
-    if unread:
-        raise UsageError(
-            f"no mod.lock was written: {unread[0]} could not be read",
-            hint="run it again when every release can be read",
-        )
-    made = [(mod, locks.updated(mod, computed)) for mod in mods]
-    for root in dict.fromkeys(map(root_of, mods)):
-        replace(
-            root,
-            {
-                f"patches/{mod.name}/mod.lock": mod_lock.dump(new.lock)
-                for mod, new in made
-                if root_of(mod) == root
-            },
-        )
-    for mod, new in made:
-        _say_written(mod, new)
-
-
-def _own(library: Library, chosen: Sequence[Mod], named: Sequence[str]) -> tuple[Mod, ...]:
-    """Return the mods whose lock may be written. Raises ``UsageError`` for a named one that may not."""
-    mine = tuple(mod for mod in chosen if library.is_writable(mod.directory))
-    for mod in chosen:
-        if mod not in mine:
-            if mod.name in named or not mine:
-                options.check_own(library, mod)
-            answers.note(f"{mod.name} came with vllm-mods: its mod.lock stays as it is")
-    return mine
-
-
-def _say_written(mod: Mod, made: locks.Updated) -> None:
+def _print_lock(mod: Mod, updated: Updated) -> None:
     click.echo(f"wrote {os.path.join(mod.directory, 'mod.lock')}", err=True)
-    if made.kept:
-        what = "it was" if len(made.kept) == 1 else "they were"
-        answers.note(f"kept {_releases(made.kept)} as {what}")
-    if made.why is not None:
+    if updated.kept:
+        what = "it was" if len(updated.kept) == 1 else "they were"
+        answers.note(f"kept {_releases(updated.kept)} as {what}")
+    if updated.why is not None:
         what = "nothing of it is kept"
-        if made.lost:
-            what = f"what it said of {_releases(made.lost)} is gone ({', '.join(made.lost)})"
-        answers.note(f"the mod.lock that was there {made.why}: {what}")
-        if made.lost:
-            wanted = f">={made.lost[0]},<={made.lost[-1]}"
+        if updated.lost:
+            what = f"what it said of {_releases(updated.lost)} is gone ({', '.join(updated.lost)})"
+        answers.note(f"the mod.lock that was there {updated.why}: {what}")
+        if updated.lost:
+            wanted = f">={updated.lost[0]},<={updated.lost[-1]}"
             answers.hint(f"vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock")
 
 
 def _releases(labels: Sequence[str]) -> str:
     return "1 release" if len(labels) == 1 else f"{len(labels)} releases"
-
-
-def _earlier(path: str) -> Mapping[tuple[str, str], str]:
-    with named_files.opened(path) as file:
-        return earlier_matrix.earlier(file.read(), path)

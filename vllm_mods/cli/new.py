@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-
 import click
 
+from vllm_mods.api.access import Access, open_image
+from vllm_mods.api.new import new
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, manner, named_files, options
 from vllm_mods.cli.manner import option
-from vllm_mods.library import mod_folder, writing
-from vllm_mods.making import compose, from_diff, from_trees, recording
-from vllm_mods.making import folder as folders
-from vllm_mods.making.compose import Composed
 from vllm_mods.making.recording import Limits
-from vllm_mods.planning import lock_entries
 from vllm_mods.report.data import finding
 
 recorded = options.grouped(
@@ -49,9 +43,9 @@ recorded = options.grouped(
 @option("--library DIR", "Write to DIR/patches/NAME [.].", "folder", default=".")
 @option("--summary TEXT", "What the mod is for.")
 @option("--license SPDX", "The licence of the changes.", "terms")
-@option("--vllm SPEC", "The range that it states [just that vLLM].", "spec")
+@option("--vllm SPEC", "The range that it states [just that vLLM].")
 @recorded
-@manner.offline
+@options.access
 @manner.json_output
 def command(
     name: str,
@@ -60,13 +54,15 @@ def command(
     trees: tuple[str, str] | None,
     base: str | None,
     *,
+    access: Access,
     image: str | None,
     record: bool,
     limits: Limits,
     folder: str,
     summary: str | None,
     terms: str | None,
-    spec: str | None,
+    vllm: str | None,
+    as_json: bool,
 ) -> int:
     """Make a mod.
 
@@ -83,67 +79,44 @@ def command(
         )
     if image is not None and (base is not None or not record):
         raise UsageError("--image is for --record, in place of --tree", hint="--record --image REF")
-    notes: list[str] = []
-    templates: dict[str, bytes] = {}
-    wanted = compose.Wanted(name, summary, terms, spec)
-    if trees is not None:
-        tree, other = (options.open_tree(one) for one in trees)
-        difference = from_trees.difference(tree, other)
-        changes = difference.changes
-        notes += [f"left out {path}: {why}" for path, why in difference.passed_over]
-    elif record:
-        if base is None and image is None:
-            raise UsageError("on which vLLM is the command to run?", hint="--tree TREE")
-        tree = (
-            options.open_image(f"image:{image}", image) if image else options.open_tree(str(base))
+    if base is None and trees is None and image is None:
+        what = (
+            "on which vLLM is the command to run?" if record else "which vLLM was the diff made on?"
         )
-        container = recording.container_of(tree) if image else None
-        files_here = folders.read_working_folder(os.getcwd())
-        done = recording.record(argv, name, files_here, tree, limits, container=container)
-        changes, templates = done.changes, done.templates
-        wanted = wanted._replace(python=done.python, env=done.env)
-        notes += done.notes
-    else:
-        if base is None:
-            raise UsageError("which vLLM was the diff made on?", hint="--tree TREE")
-        tree = options.open_tree(base)
-        where = diff_file or "-"
-        with named_files.opened(where) as file:
-            data = file.read()
-        changes, meant = from_diff.changes(data, "stdin" if where == "-" else where, tree)
-        notes += [f"{one.named} is {one.path}" for one in meant if one.named != one.path]
-    composed = compose.compose(wanted, changes, templates, tree)
-    files = dict(composed.files)
-    if (locked := lock_entries.first(composed.mod, composed.planned, tree)) is not None:
-        files[mod_folder.LOCK] = locked
-    place = write(folder, name, files)
-    return _tell(composed._replace(files=files), place, notes)
-
-
-def write(folder: str, name: str, files: Mapping[str, bytes]) -> str:
-    """Write a mod into a library, whole or not at all, and return its folder.
-
-    Raises ``Refused`` if there is one already, or the library cannot be written.
-    """
-    place = os.path.join(folder, "patches", name)
-    writing.folder(place, files)
-    return place
-
-
-def _tell(composed: Composed, place: str, notes: list[str]) -> int:
-    """Say what was written, and what is still to be said by a person."""
-    planned = composed.planned
+        raise UsageError(what, hint="--tree TREE")
+    spec = trees[0] if trees else base or ""
+    result = new(
+        name,
+        folder,
+        tree=open_image(access, f"image:{image}") if image else access.open(spec),
+        diff=None if diff_file is None else _read(diff_file),
+        edited=access.open(trees[1]) if trees else None,
+        record=argv,
+        in_container=image is not None,
+        limits=limits,
+        summary=summary,
+        license=terms,
+        vllm=vllm,
+        diff_name="stdin" if diff_file == "-" else diff_file or "",
+    )
+    planned = result.planned
     answer = {
-        "mod": composed.mod.name,
-        "folder": place,
+        "mod": result.mod.name,
+        "folder": result.folder,
         "variant": planned.variant.id if planned.variant else None,
         "verdict": planned.verdict.value,
-        "files": sorted(composed.files),
+        "files": list(result.files),
         "findings": [finding(one) for one in planned.findings],
-        "notes": notes,
-        "unknown": list(composed.unknown),
+        "notes": list(result.notes),
+        "unknown": list(result.unknown),
     }
-    lines = [f"wrote {place}: {planned.verdict}", *(f"  {path}" for path in sorted(composed.files))]
-    lines += [f"note: {line}" for line in (*notes, *(one.message for one in planned.findings))]
-    lines += [f"to be said by you, in mod.toml: {line}" for line in composed.unknown]
-    return answers.answer(answer, "\n".join(lines))
+    lines = [f"wrote {result.folder}: {planned.verdict}", *(f"  {path}" for path in result.files)]
+    notes = (*result.notes, *(one.message for one in planned.findings))
+    lines += [f"note: {line}" for line in notes]
+    lines += [f"to be said by you, in mod.toml: {line}" for line in result.unknown]
+    return answers.answer(answer, "\n".join(lines), as_json=as_json)
+
+
+def _read(path: str) -> bytes:
+    with named_files.opened(path) as file:
+        return file.read()

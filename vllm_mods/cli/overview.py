@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 import click
 
-from vllm_mods.api import apply
-from vllm_mods.api.outcomes import Status
+from vllm_mods.api.status import status
+from vllm_mods.applying.outcomes import Status
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.versions import in_range
 from vllm_mods.cli import answers, options
@@ -45,7 +45,7 @@ def show() -> None:
     there = (Installed(named, options.TARGET),) if named else search.installed(os.environ)
     wrong: list[str] = []
     library = _library(wrong)
-    seen = [status for one in there[:_MOST] if (status := _tree(one, wrong)) is not None]
+    seen = [tree for one in there[:_MOST] if (tree := _tree(one, wrong)) is not None]
     if there[_MOST:]:
         click.echo(f"and {len(there) - _MOST} more vLLMs; vllm-mods status --target DIR")
     if not there:
@@ -70,7 +70,7 @@ def show() -> None:
 def _library(wrong: list[str]) -> Library:
     """Open all libraries; where that fails, say so and what to do, and go on with the bundled one."""
     try:
-        library = options.open_library()
+        library = options.LibraryArguments().open()
         library.names(), library.pairing_names()
     except VllmModsError as error:
         click.echo(f"{error.message}\n")
@@ -82,7 +82,7 @@ def _library(wrong: list[str]) -> Library:
 def _tree(place: Installed, wrong: list[str]) -> Status | None:
     """Print what is in a vLLM; say in ``wrong`` what to do where something is."""
     try:
-        there = apply.status(place.root)
+        there = status(place.root)
     except VllmModsError as error:  # a tree that is no folder, or is damaged, is not all there is
         click.echo(f"{place.root}, {place.owner}\n  {error.message}")
         wrong.append(f"vllm-mods doctor --target {shlex.quote(place.root)}")

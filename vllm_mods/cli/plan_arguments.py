@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
 
-from vllm_mods.api.apply import plan
-from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Mod, Plan
+from vllm_mods.api.access import Access
+from vllm_mods.api.libraries import Chosen, choose, other_packages
+from vllm_mods.base.model import Plan
 from vllm_mods.base.tree import Tree
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.manner import option
-from vllm_mods.formats.pairing import Pairing, advice
-from vllm_mods.library.catalog import Library
+from vllm_mods.cli.options import LibraryArguments
+from vllm_mods.formats.pairing import advice
 
 
 class PlanArguments(NamedTuple):
@@ -40,45 +39,43 @@ declared = options.grouped(
 )
 
 
-def choose(library: Library, names: Sequence[str], pairing: Pairing | None) -> tuple[Mod, ...]:
-    """Read a pairing's mods and the named ones, or without either the default ones."""
-    if pairing is not None:
-        return library.select((*library.mods_of(pairing), *names))
-    chosen = tuple(names) or library.defaults()
-    if not chosen:
-        raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
-    return library.select(chosen)
+class ModsOnTree(NamedTuple):
+    """The mods that were named, on a tree that was named."""
+
+    chosen: Chosen
+    tree: Tree
 
 
-class AskedPlan(NamedTuple):
-    """What was asked of a tree, and the answer; ``paired`` is the pairing that was named."""
-
-    mods: tuple[Mod, ...]
-    paired: Pairing | None
-    planned: Plan
-
-
-def ask(library: Library, asked: PlanArguments, tree: Tree) -> AskedPlan:
-    """Plan the mods that were named, and say on stderr what is not in the plan."""
-    paired = None if asked.pairing is None else library.pairing(asked.pairing)
-    chosen = choose(library, asked.mods, paired)
-    options.beside(asked.others, chosen)
-    planned = plan(
-        chosen,
-        tree,
+def open_both(
+    asked: PlanArguments,
+    libraries: LibraryArguments,
+    access: Access,
+    target: str,
+    *,
+    verify: bool = False,
+    platform: str | None = None,
+    in_image: str | None = None,
+) -> ModsOnTree:
+    """Read the mods that were named, and open the tree."""
+    library = libraries.open()
+    tree = access.open(
+        target,
         workspace=asked.workspace,
-        strict_version=asked.strict_version,
-        only_supported=asked.only_supported,
+        verify=verify,
+        others=other_packages(asked.others),
+        platform=platform,
+        in_image=in_image,
     )
-    told(planned, chosen, paired)
-    return AskedPlan(chosen, paired, planned)
+    chosen = choose(library, asked.mods, asked.pairing)
+    other_packages(asked.others, chosen.mods)
+    return ModsOnTree(chosen, tree)
 
 
-def told(planned: Plan, mods: Sequence[Mod], pairing: Pairing | None) -> None:
-    """Say on stderr what is not in a plan."""
-    if pairing is not None and (text := advice(pairing, planned.version)):
+def announce(planned: Plan, chosen: Chosen) -> None:
+    """Print on stderr what is not in a plan."""
+    if chosen.pairing is not None and (text := advice(chosen.pairing, planned.version)):
         answers.note(text)
-    there = {one.mod.name for one in planned.mods}
-    for mod in mods:
-        if mod.name not in there:
+    names = {one.mod.name for one in planned.mods}
+    for mod in chosen.mods:
+        if mod.name not in names:
             click.echo(f"left out: {mod.name} is unsupported on this tree", err=True)

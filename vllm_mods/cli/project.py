@@ -28,7 +28,9 @@ from vllm_mods.sharing.changing import LibraryUpdate
     "signers",
 )
 @manner.json_output
-def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> int:
+def add(
+    source: str, owner: str | None, mods: tuple[str, ...], signers: str | None, *, as_json: bool
+) -> int:
     """Add somebody's library to the project, pinned; say what it may touch. No vLLM is changed.
 
     SOURCE is git+URL[@REV][#subdirectory=DIR], package:NAME of an installed distribution, or a
@@ -38,7 +40,7 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
     where = changing.place()
     found, suggested = changing.spelled(source, where, signers)
     done = changing.add(where, found, owner or suggested, mods)
-    if not manner.as_json():
+    if not as_json:
         lines = [f"{done.name}: {done.locked.source}{_at(done.locked)}"]
         lines += [line for mod in done.mods for line in _mod_lines(mod)] or ["  it has no mods"]
         click.echo("\n".join(lines))
@@ -55,13 +57,13 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
         "mods": [of_mod(mod) for mod in done.mods],
         "named": list(done.named),
     }
-    return answers.answer(data, words, next_step=next_step)
+    return answers.answer(data, words, as_json=as_json, next_step=next_step)
 
 
 @click.command(name="remove")
 @click.argument("library", metavar="LIBRARY")
 @manner.json_output
-def remove(library: str) -> int:
+def remove(library: str, *, as_json: bool) -> int:
     """Take a library out of the project, and its mods out of what targets hold. No vLLM is changed.
 
     `vllm-mods sync` takes them out of the target; `vllm-mods revert` takes one mod out of a vLLM.
@@ -73,6 +75,7 @@ def remove(library: str) -> int:
     return answers.answer(
         {"project": where, "removed": library, "no_longer_named": list(mods)},
         "\n".join(lines),
+        as_json=as_json,
         next_step="vllm-mods sync  # takes its mods out of the target",
     )
 
@@ -81,7 +84,7 @@ def remove(library: str) -> int:
 @click.argument("libraries", nargs=-1, metavar="[LIBRARY]...")
 @option("--dry-run", "Say what is newer, and write nothing.")
 @manner.json_output
-def update(libraries: tuple[str, ...], *, dry_run: bool) -> int:
+def update(libraries: tuple[str, ...], *, dry_run: bool, as_json: bool) -> int:
     """Look where the project's libraries are now, show what is new, and lock that. No vLLM is changed.
 
     Without LIBRARY, all of them. A tag that was moved shows here, and nowhere else: `sync` takes
@@ -94,7 +97,7 @@ def update(libraries: tuple[str, ...], *, dry_run: bool) -> int:
     if any(one.changed for one in found):
         next_step = "vllm-mods update  # takes it" if dry_run else "vllm-mods sync  # puts it in"
     data = {"project": where, "libraries": [_data(one) for one in found], "dry_run": dry_run}
-    return answers.answer(data, "\n".join(lines), next_step=next_step)
+    return answers.answer(data, "\n".join(lines), as_json=as_json, next_step=next_step)
 
 
 def _at(locked: LockedLibrary) -> str:

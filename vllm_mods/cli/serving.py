@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import click
 
-from vllm_mods.cli import options, pairing_arguments
+from vllm_mods.api import on_base
+from vllm_mods.cli import options
 from vllm_mods.cli.manner import option
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -56,12 +57,10 @@ def asked(library: Library, name: str, arguments: tuple[str, ...], given: StartO
     """Read a pairing and its lock, and return what is to be started."""
     named = library.pairing(name)
     wanted = taken_over(named, library.select(library.mods_of(named))).pairing
-    path = pairing_arguments.lock_path(library, name, given.lock_file)
-    beside = (
-        () if given.lock_file is not None else pairing_arguments.in_library(library, name, path)
-    )
+    path = on_base.lock_path(library, name, given.lock_file)
+    beside = () if given.lock_file is not None else on_base.in_library(library, name, path)
     trust.demand_pairing(library, name, *beside)
-    kept = pairing_arguments.read_lock(library, path, name)
+    kept = on_base.read_lock(library, path, name)
     own = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
     made = service(
         wanted,

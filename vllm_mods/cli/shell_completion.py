@@ -22,7 +22,7 @@ from click.shell_completion import (
 
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.cli import COMPLETE, main
-from vllm_mods.cli.options import open_library
+from vllm_mods.cli.options import LibraryArguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,7 +174,7 @@ def _releases() -> list[str]:
 
 
 def _labels() -> Iterator[str]:
-    library = open_library()
+    library = LibraryArguments().open()
     for name in library.names():
         try:
             raw = json.loads(library.load(name).lock or "{}")

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
+from vllm_mods.api.access import Access
+from vllm_mods.api.template_check import compare_templates, render_template, template_check
+from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.cli import answers, manner, named_files, options, shown
-from vllm_mods.cli.listing import readable, told
+from vllm_mods.cli.listing import print_faults, readable
 from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
-from vllm_mods.templates import check as checking
-from vllm_mods.templates import conversation, official, rendering
+from vllm_mods.templates import conversation, official
 from vllm_mods.templates.conversation import Conversation
-from vllm_mods.templates.parser_process import open_release
-from vllm_mods.templates.source import Template, conversations, open_in_tree, open_template
+from vllm_mods.templates.source import Template, open_template
 
-_IN_TREE = "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE"
 _complete = options.completer(Library.template_names)
 
 
@@ -49,13 +48,13 @@ def command() -> None:
 @command.command(name="list")
 @options.libraries
 @manner.json_output
-def list_() -> int:
+def list_(libraries: LibraryArguments, *, as_json: bool) -> int:
     """List the chat templates, bundled ones and those of --library."""
-    library = options.open_library()
+    library = libraries.open()
     faults: list[ManifestError] = []
     found = readable(library.template_names(), lambda name: open_template(library, name), faults)
-    answers.answer(report.list_data(found, faults), report.list_text(found))
-    return told(faults)
+    answers.answer(report.list_data(found, faults), report.list_text(found), as_json=as_json)
+    return print_faults(faults)
 
 
 @command.command(name="check")
@@ -73,17 +72,20 @@ def list_() -> int:
     "place",
 )
 @options.libraries
-@manner.offline
+@options.access
 @manner.json_output
 def check(
     templates: tuple[str, ...],
     others: str | None,
+    libraries: LibraryArguments,
+    access: Access,
     *,
     parsers: bool,
     target: str | None,
     tool: str | None,
     reasoner: str | None,
     place: str | None,
+    as_json: bool,
 ) -> int:
     """Tell whether templates make the prompts that they should; all of them without TEMPLATE.
 
@@ -95,23 +97,20 @@ def check(
             "--parsers runs code of --target: both or neither",
             hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
         )
-    library = options.open_library()
-    given = conversations(library, others) if others is not None else None
-    if place is not None and not templates:
-        raise UsageError("--in is for a TEMPLATE in it, and none is named", hint=_IN_TREE)
-    opened = [
-        open_template(library, name) if place is None else _in_tree(place, name)
-        for name in templates or library.template_names()
-    ]
-    release = open_release(options.open_tree(target)) if target else None
-    found = [
-        checking.check(
-            one, one.conversations if given is None else given, release, (tool, reasoner)
-        )
-        for one in opened
-    ]
+    results = template_check(
+        libraries.open(),
+        templates,
+        conversations_of=others,
+        parsers_of=target,
+        parsers=(tool, reasoner),
+        inside=place,
+        access=access,
+    )
     return answers.answer(
-        report.checked_data(found), report.checked_text(found), ok=all(one.ok for one in found)
+        report.checked_data(results),
+        report.checked_text(results),
+        as_json=as_json,
+        ok=all(one.ok for one in results),
     )
 
 
@@ -126,26 +125,31 @@ def check(
 @option("--no-generation-prompt", "Do not begin the answer.")
 @options.libraries
 @manner.json_output
-def render(template: str, messages: str, kwargs: str | None, *, no_generation_prompt: bool) -> int:
+def render(
+    template: str,
+    messages: str,
+    kwargs: str | None,
+    libraries: LibraryArguments,
+    *,
+    no_generation_prompt: bool,
+    as_json: bool,
+) -> int:
     """Print the prompt that a template makes of MESSAGES.
 
     MESSAGES is a file, or - for stdin: a list of messages, or the body of a request to
     /v1/chat/completions; or the name of a conversation beside the template. A message's
     content reaches the template as it stands there.
     """
-    opened = open_template(options.open_library(), template)
-    asked = _asked(opened, messages)
-    asked = asked._replace(
-        kwargs={**asked.kwargs, **_kwargs(kwargs)},
-        add_generation_prompt=asked.add_generation_prompt and not no_generation_prompt,
+    opened = open_template(libraries.open(), template)
+    prompt = render_template(
+        opened,
+        _conversation(opened, messages),
+        _kwargs(kwargs),
+        add_generation_prompt=not no_generation_prompt,
     )
-    answer = rendering.render(opened.data, opened.path, (asked,))
-    for name in sorted(asked.kwargs.keys() - set(answer.variables)):
+    for name in prompt.unread:
         answers.note(f"the template does not read `{name}`, and vLLM drops it without a word")
-    (found,) = answer.rendered
-    if found.prompt is None:
-        raise NotRendered(f"{rendering.place(opened.path, found.line)}: {found.error}")
-    return _print_text({"template": opened.name}, "prompt", found.prompt)
+    return _print_text({"template": opened.name}, "prompt", prompt.text, as_json=as_json)
 
 
 @command.command(name="diff")
@@ -154,28 +158,22 @@ def render(template: str, messages: str, kwargs: str | None, *, no_generation_pr
 @_conversations
 @options.libraries
 @manner.json_output
-def diff(old: str, new: str, others: str | None) -> int:
+def diff(
+    old: str, new: str, others: str | None, libraries: LibraryArguments, *, as_json: bool
+) -> int:
     """Show how the prompts of two templates differ, and what each keeps of the cache.
 
     For the conversations beside either of them, or those of --conversations; without any, for
     those that `template check` asks of every template. Exit code 1 if any differs.
     """
-    library = options.open_library()
-    sides = open_template(library, old), open_template(library, new)
-    if others is not None:
-        given = conversations(library, others)
-    else:
-        beside = {one.name: one for side in sides for one in side.conversations}
-        given = tuple(beside[name] for name in sorted(beside))
-    first, second = (_readable(checking.check(one, given)) for one in sides)
-    before, after = first.prompts, second.prompts
-    rows = [(name, before[name], after[name]) for name in before if name in after]
+    first, second, rows = compare_templates(libraries.open(), old, new, others)
     different = report.differences((old, new), rows)
     count = f"{len(rows)} conversation{'s' * (len(rows) != 1)}"
-    said = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
+    end = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
     return answers.answer(
         report.diff_data(first, second, rows),
-        "\n".join((*different, report.compared(first, second), said)),
+        "\n".join((*different, report.compared(first, second), end)),
+        as_json=as_json,
         ok=not different,
     )
 
@@ -184,53 +182,40 @@ def diff(old: str, new: str, others: str | None) -> int:
 @_argument("template")
 @options.libraries
 @manner.json_output
-def patch(template: str) -> int:
+def patch(template: str, libraries: LibraryArguments, *, as_json: bool) -> int:
     """Print a model's own template with its worst faults mended, and the rest of it as it was.
 
     For those who take no rewritten one: a few lines of Qwen3.5's, 3.6's and 3.8's own text are
     changed, each exactly where it stands, or nothing is. TEMPLATE is the model's folder or its file.
     """
-    library = options.open_library()
+    library = libraries.open()
     opened = open_template(library, template)
-    found = official.patched(library, opened)
-    if found.was_in:
-        answers.note(f"{opened.path} has {found.patch} already")
-    text = found.data.decode("utf-8", "surrogateescape")
-    said = {"template": opened.name, "patch": found.patch, "was_in": found.was_in}
-    return _print_text(said, "text", text)
+    patched = official.patched(library, opened)
+    if patched.was_in:
+        answers.note(f"{opened.path} has {patched.patch} already")
+    text = patched.data.decode("utf-8", "surrogateescape")
+    answer = {"template": opened.name, "patch": patched.patch, "was_in": patched.was_in}
+    return _print_text(answer, "text", text, as_json=as_json)
 
 
-def _print_text(said: dict[str, Any], key: str, text: str) -> int:
+def _print_text(answer: dict[str, Any], key: str, text: str, *, as_json: bool) -> int:
     """Print a text as the file that it is, or under a key of the answer."""
-    if not manner.as_json():
+    if not as_json:
         shown.file(text)
-    return answers.answer({**said, key: text}, None)
+    return answers.answer({**answer, key: text}, None, as_json=as_json)
 
 
-def _in_tree(place: str, named: str) -> Template:
-    """Read a template in a tree; an absolute path is one of an image."""
-    folder = os.path.dirname(named.rstrip("/"))
-    workspace = folder if os.path.isabs(named) else None
-    return open_in_tree(options.open_tree(place, workspace=workspace), named)
-
-
-def _readable(found: checking.Checked) -> checking.Checked:
-    if found.answer is None:
-        raise NotRendered(found.findings[0].message)
-    return found
-
-
-def _asked(template: Template, messages: str) -> Conversation:
-    for one in template.conversations:
-        if one.name == messages:
-            return one
+def _conversation(template: Template, messages: str) -> Conversation:
+    for beside in template.conversations:
+        if beside.name == messages:
+            return beside
     try:
         with named_files.opened(messages) as file:
             raw = file.read()
     except UsageError as error:
-        beside = " and no conversation beside the template" if template.conversations else ""
+        none = " and no conversation beside the template" if template.conversations else ""
         raise UsageError(
-            f"{error.message}{beside}", hint=f"vllm-mods template render {template.name} FILE"
+            f"{error.message}{none}", hint=f"vllm-mods template render {template.name} FILE"
         ) from error
     return conversation.request(raw, "stdin" if messages == "-" else messages)
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from vllm_mods.api import advice, ground
+from vllm_mods.applying import advice, ground
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree

@@ -46,7 +46,11 @@ class Pairing(NamedTuple):
 
     ``model`` is an id on the Hub or a path, ``revision`` a commit or tag of it, ``base`` an image
     reference, ``vllm`` a version or a specifier. ``mods`` are in their order; ``templates`` are
-    folders of ``templates/``. ``command`` is a template.
+    folders of ``templates/``. ``command`` is a template. ``Library.mods`` takes one for all that it needs.
+
+    >>> pairing = vm.Library().pairing("qwen3.5-122b-hybrid")
+    >>> pairing.templates, [mod.name for mod in vm.Library().mods(pairing)][-1]
+    (('qwen3.5-enhanced',), 'qwen3.5-enhanced')
     """
 
     name: str

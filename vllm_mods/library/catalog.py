@@ -112,6 +112,10 @@ class Library:
             }
         return found
 
+    def named_folders(self) -> tuple[str, ...]:
+        """Return the folders that were named, which are nobody's."""
+        return tuple(root for root in self.roots if root not in self._owners)
+
     def owner(self, path: str) -> str | None:
         """Return whose library something lies in, None for a folder that was only named."""
         return next(
@@ -163,15 +167,16 @@ class Library:
         """Tell whether there is a pairing of this name, with its owner's in front or without."""
         return name in self._pairing_files()
 
-    def mods(self, *names: str) -> tuple[Mod, ...]:
+    def mods(self, *wanted: str | Pairing) -> tuple[Mod, ...]:
         """Read the named mods and whatever they require, each once, requirements first.
 
-        Raises ``UsageError`` for a name that there is not and where none is given, ``ManifestError``
-        for a faulty mod.
+        A pairing stands for its mods, and for those that bring its templates. Raises ``UsageError`` for a name
+        that there is not and where none is given, ``ManifestError`` for a faulty mod.
         """
-        if not names:
+        if not wanted:
             raise UsageError("no mod is named", hint="library.mods(*library.defaults())")
-        return self.select(names)
+        names = ((one,) if isinstance(one, str) else self.mods_of(one) for one in wanted)
+        return self.select(name for group in names for name in group)
 
     def load(self, name: str) -> Mod:
         """Read one mod. Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty."""

@@ -72,6 +72,13 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
             _stage(files, staged, place)
 
 
+def write_mod(library: str, name: str, files: Mapping[str, bytes]) -> str:
+    """Write a mod into a library, whole or not at all, and return its folder. Raises ``Refused`` as ``folder``."""
+    place = os.path.join(library, "patches", name)
+    folder(place, files)
+    return place
+
+
 def _stage(files: Mapping[str, bytes], staged: str, place: str) -> None:
     """Lay files out in a folder, and give it its name when it is whole."""
     try:

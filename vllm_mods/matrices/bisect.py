@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.model import Finding
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import mod_lock
 from vllm_mods.matrices import choose
@@ -18,7 +19,7 @@ from vllm_mods.planning import patching, planner
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from vllm_mods.base.model import Finding, Mod, ModPlan
+    from vllm_mods.base.model import Mod, ModPlan
     from vllm_mods.base.tree import Tree
     from vllm_mods.trees.git import Commit, Repository
     from vllm_mods.trees.index import ReleaseFile
@@ -59,6 +60,11 @@ class BisectOutcome(NamedTuple):
     points: int = 0
     touching: int = 0
     planned: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the verdict changes between the ends."""
+        return self.after is not None
 
 
 def search(

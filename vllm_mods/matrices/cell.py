@@ -2,6 +2,7 @@
 
 # Without `from __future__ import annotations`: what is decoded to needs its types when it runs.
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.model import Finding, Mod, Verdict
@@ -15,6 +16,10 @@ class Cell(NamedTuple):
     each moved hunk is from its stated line, in order. Not ``computed`` means that nobody could
     compute it now (no network and nothing kept, a worker that died twice): the findings say why.
     ``packages`` are names and versions of what the mod was planned with beside vLLM.
+
+    >>> (cell,) = vm.matrix(vm.Library("library").mods("fast"), ["site-packages"]).cells
+    >>> cell.mod, cell.version, cell.variant, cell.meant
+    ('fast', '0.19.1', 'a', True)
     """
 
     mod: str
@@ -117,8 +122,14 @@ class CellChange(NamedTuple):
 class MatrixResult(NamedTuple):
     """A whole matrix: ``cells`` tree by tree in the order asked for, and what follows from them.
 
-    ``changes`` are the differences from an earlier one, None if it was held against none; ``mods`` are
-    what the cells are of, for reports that say what a mod is.
+    ``together`` is what is known of two mods on a tree, ``problems`` what is not as a manifest or a
+    committed lock says; ``changes`` are the differences from an earlier one, None if it was compared with
+    none; ``mods`` are what the cells are of. A ``strict`` one is not ``ok`` for a problem alone.
+    ``explanations`` show cells whole, by mod and tree, where they were asked for.
+
+    >>> grid = vm.matrix(vm.Library("library").mods("stale"), ["site-packages"])
+    >>> grid.ok, grid.cells[0].verdict.value
+    (False, 'conflict')
     """
 
     cells: tuple[Cell, ...]
@@ -126,3 +137,11 @@ class MatrixResult(NamedTuple):
     problems: tuple[CellProblem, ...] = ()
     changes: tuple[CellChange, ...] | None = None
     mods: tuple[Mod, ...] = ()
+    strict: bool = False
+    explanations: Mapping[tuple[str, str], Explanation] = {}
+
+    @property
+    def ok(self) -> bool:
+        """Whether every mod would end up in every tree that it is meant for."""
+        good = all(cell.verdict.ok for cell in self.cells if cell.meant)
+        return good and not (self.strict and self.problems)

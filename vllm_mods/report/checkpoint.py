@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
-from vllm_mods.checkpoints.fitting import ModFit, Suggestion
+from vllm_mods.checkpoints.fitting import Suggestion
+from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.report import data
 
 _MOST = 8
@@ -29,19 +30,18 @@ def suggestion_data(one: Checkpoint, found: Suggestion) -> dict[str, Any]:
     }
 
 
-def held_data(one: Checkpoint, fits: Sequence[ModFit]) -> dict[str, Any]:
+def fit_data(fit: ModelFit) -> dict[str, Any]:
     """Return what ``check --model`` found."""
     return {
-        **data.fields(one, "name", "commit"),
-        "ok": all(fit.meant for fit in fits),
-        "mods": [data.fields(fit, "name", "meant", "why") for fit in fits],
+        **data.fields(fit, "name", "commit", "ok"),
+        "mods": [data.fields(mod, "name", "meant", "why") for mod in fit.mods],
     }
 
 
-def held_text(one: Checkpoint, fits: Sequence[ModFit]) -> str:
+def fit_text(fit: ModelFit) -> str:
     """Say which mods are not for a model, or that all are."""
-    wrong = [f"  {fit.name} is not for it: {fit.why}" for fit in fits if not fit.meant]
-    return "\n".join([f"model {_name(one)}", *(wrong or ["  what the mods are for"])])
+    wrong = [f"  {mod.name} is not for it: {mod.why}" for mod in fit.mods if not mod.meant]
+    return "\n".join([f"model {_name(fit)}", *(wrong or ["  what the mods are for"])])
 
 
 def suggestion_text(one: Checkpoint, found: Suggestion) -> str:
@@ -68,7 +68,7 @@ def _needed(fit: ModFit) -> dict[str, Any]:
     return {"name": fit.name, "required": bool(fit.fails), "without": fit.fails or None}
 
 
-def _name(one: Checkpoint) -> str:
+def _name(one: Checkpoint | ModelFit) -> str:
     return f"{one.name} at {one.commit}" if one.commit else one.name
 
 

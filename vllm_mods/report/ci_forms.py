@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 from vllm_mods import __version__
 from vllm_mods.base.model import Level, Plan
-from vllm_mods.checkpoints.fitting import ModFit
+from vllm_mods.checkpoints.model_fit import ModFit
 from vllm_mods.library.mod_folder import MANIFEST
 from vllm_mods.linting.places import Linted
 from vllm_mods.report import junit

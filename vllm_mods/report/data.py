@@ -63,7 +63,7 @@ def plan(planned: Plan) -> dict[str, Any]:
     """Return the answer of ``check``."""
     return {
         "schema": SCHEMA,
-        "tree": fields(planned, "spec", "version"),
+        "tree": {"spec": planned.spec, "version": planned.version},
         "ok": planned.ok,
         "mods": [mod(one) for one in planned.mods],
     }

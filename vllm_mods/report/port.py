@@ -7,19 +7,35 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vllm_mods.base.model import Finding, Level, Mod
+from vllm_mods.api.port import PortResult
+from vllm_mods.base.model import Finding, Level
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.job import PortOutcome
-from vllm_mods.porting.span import PortSpan, SpanRow
+from vllm_mods.porting.span import SpanRow
 from vllm_mods.porting.variant import NewVariant
 from vllm_mods.porting.writing import Unfinished
 from vllm_mods.report.data import SCHEMA, fields
 
 
-def data(
+def data(result: PortResult) -> dict[str, Any]:
+    """Return a port as ``port --json`` prints it."""
+    if result.outcome is not None:
+        wrote = list(result.wrote) or None
+        return _outcome_data(result.outcome, result.unfinished, wrote)
+    span = result.span
+    assert span is not None  # noqa: S101  (one of the two is there)
+    return {
+        "schema": SCHEMA,
+        "mod": result.mod.name,
+        "releases": span.rows,
+        "wrote": list(result.wrote),
+        "stopped": span.stopped and _outcome_data(span.stopped, result.unfinished, None),
+    }
+
+
+def _outcome_data(
     outcome: PortOutcome, work: Unfinished | None, wrote: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Return a port as ``port --json`` prints it."""
     job, new = outcome.job, outcome.new
     return {
         "schema": SCHEMA,
@@ -40,36 +56,22 @@ def data(
         "variant": new and job.name,
         "verdict": new and new.planned.verdict,
         "findings": () if new is None else new.planned.findings,
-        "wrote": None if wrote is None else [os.path.join(job.mod.directory, one) for one in wrote],
+        "wrote": wrote,
         "unfinished": work and work.folder,
     }
 
 
-def text(
-    outcome: PortOutcome, work: Unfinished | None, wrote: Sequence[str] | None, notes: Sequence[str]
-) -> str:
+def text(result: PortResult) -> str:
     """Return a port as a person reads it."""
-    return "\n".join(_lines(outcome, work, wrote, notes))
-
-
-def span_data(mod: Mod, found: PortSpan, work: Unfinished | None) -> dict[str, Any]:
-    """Return a port over several releases as ``port --json`` prints it."""
-    return {
-        "schema": SCHEMA,
-        "mod": mod.name,
-        "releases": found.rows,
-        "wrote": [os.path.join(mod.directory, one) for one in sorted(found.files)],
-        "stopped": found.stopped and data(found.stopped, work, None),
-    }
-
-
-def span_text(mod: Mod, found: PortSpan, work: Unfinished | None) -> str:
-    """Return a port over several releases as a person reads it."""
-    rows = [f"{_release(row):14} {row.verdict} ({row.variant})" for row in found.rows]
-    rows += [f"wrote {os.path.join(mod.directory, one)}" for one in sorted(found.files)]
-    if found.stopped is not None:
-        rows.append(text(found.stopped, work, None, ()))
-    elif not found.files:
+    if result.outcome is not None:
+        return "\n".join(_lines(result.outcome, result.unfinished, result.wrote, result.notes))
+    span = result.span
+    assert span is not None  # noqa: S101  (one of the two is there)
+    rows = [f"{_release(row):14} {row.verdict} ({row.variant})" for row in span.rows]
+    rows += [f"wrote {path}" for path in result.wrote]
+    if span.stopped is not None:
+        rows += _lines(span.stopped, result.unfinished, (), ())
+    elif not result.wrote:
         rows.append("every release has its variant: nothing was written")
     return "\n".join(rows)
 
@@ -80,7 +82,7 @@ def _release(row: SpanRow) -> str:
 
 
 def _lines(
-    outcome: PortOutcome, work: Unfinished | None, wrote: Sequence[str] | None, notes: Sequence[str]
+    outcome: PortOutcome, work: Unfinished | None, wrote: Sequence[str], notes: Sequence[str]
 ) -> Iterator[str]:
     job, new = outcome.job, outcome.new
     target = job.target_version
@@ -100,8 +102,8 @@ def _lines(
         told = {one for found in left.values() for one in found}
         yield from (f"  {one.message}" for one in new.planned.findings if one not in told)
     yield from (f"note: {one}" for one in notes)
-    if wrote is not None:
-        yield from (f"wrote {os.path.join(job.mod.directory, one)}" for one in wrote)
+    if wrote:
+        yield from (f"wrote {path}" for path in wrote)
         again = f"vllm-mods matrix {job.mod.name} --update-lock{place}"
         yield f"hint: {again}  # on every release that it names"
     elif new is not None:

@@ -2,77 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from vllm_mods.api.serve_check import ServeChecked
 from vllm_mods.base.model import Level
-from vllm_mods.report import data, text
+from vllm_mods.report import data as reports
+from vllm_mods.report import text as words
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.releases import ServeCell
 
 
-def answer_data(
-    answer: ServeAnswer, *, pairing: str | None, argv: Sequence[str], spec: str, version: str | None
-) -> dict[str, Any]:
-    """Return the answer for one tree."""
-    return {
-        "schema": data.SCHEMA,
-        "pairing": pairing,
-        "command": argv,
-        "tree": {"spec": spec, "version": version},
-        **_held(answer),
-    }
+def data(result: ServeChecked) -> dict[str, Any]:
+    """Return it for scripts."""
+    head = {"schema": reports.SCHEMA, "pairing": result.pairing, "command": result.argv}
+    if result.over_releases:
+        cells = [
+            {**reports.fields(cell, "version", "tree"), **_answer(cell.answer)}
+            for cell in result.cells
+        ]
+        return {**head, "cells": cells}
+    (cell,) = result.cells
+    tree = {"spec": cell.tree, "version": cell.version or None}
+    return {**head, "tree": tree, **_answer(cell.answer)}
 
 
-def cells_data(
-    cells: Iterable[ServeCell], *, pairing: str | None, argv: Sequence[str]
-) -> dict[str, Any]:
-    """Return the answer for many trees."""
-    return {
-        "schema": data.SCHEMA,
-        "pairing": pairing,
-        "command": argv,
-        "cells": [{**data.fields(one, "version", "tree"), **_held(one.answer)} for one in cells],
-    }
-
-
-def _held(answer: ServeAnswer) -> dict[str, Any]:
+def _answer(answer: ServeAnswer) -> dict[str, Any]:
     findings = [
-        {**data.fields(one, "code", "level", "subject", "message"), "suggestion": one.near or None}
-        for one in answer.faults
+        {
+            **reports.fields(fault, "code", "level", "subject", "message"),
+            "suggestion": fault.near or None,
+        }
+        for fault in answer.faults
     ]
     return {"ok": answer.ok, "findings": findings}
 
 
-def answer_text(answer: ServeAnswer, *, head: str) -> str:
+def text(result: ServeChecked) -> str:
     """Return a line per finding, what is wrong first."""
-    wrong = [fault for fault in answer.faults if fault.level is Level.ERROR]
-    notes = [fault for fault in answer.faults if fault.level is Level.NOTE]
-    flags = f"{answer.used} flag{'s' * (answer.used != 1)}"
+    if result.over_releases:
+        return _cells_text(result.cells)
+    (cell,) = result.cells
+    wrong = [fault for fault in cell.answer.faults if fault.level is Level.ERROR]
+    notes = [fault for fault in cell.answer.faults if fault.level is Level.NOTE]
+    what = f"pairing {result.pairing}" if result.pairing else "vllm serve"
+    flags = f"{cell.answer.used} flag{'s' * (cell.answer.used != 1)}"
     verdict = f"{len(wrong)} wrong" if wrong else "nothing is wrong"
-    lines = [head, f"  {flags}: {verdict}"]
+    lines = [f"{what} on {words.tree_name(cell.version, cell.tree)}", f"  {flags}: {verdict}"]
     lines += [f"    {_line(fault)}" for fault in wrong]
     lines += [f"    note: {_line(fault)}" for fault in notes]
     return "\n".join(lines)
 
 
-def cells_text(cells: Sequence[ServeCell]) -> str:
+def _cells_text(cells: Sequence[ServeCell]) -> str:
     """Return a row per tree with what is wrong there, then each finding once with its releases."""
-    labels = {cell.tree: text.label(cell.tree, cell.version) for cell in cells}
+    labels = {cell.tree: words.label(cell.tree, cell.version) for cell in cells}
     width = max((len(label) for label in labels.values()), default=0)
     lines = [f"{'vLLM'.ljust(width)}  wrong"]
-    where: dict[tuple[str, str], list[tuple[str, ServeFault]]] = {}
+    places: dict[tuple[str, str], list[tuple[str, ServeFault]]] = {}
     for cell in cells:
         wrong = [fault for fault in cell.answer.faults if fault.level is Level.ERROR]
-        shown = ", ".join(dict.fromkeys(fault.subject for fault in wrong)) or "nothing"
-        lines.append(f"{labels[cell.tree].ljust(width)}  {shown}")
+        subjects = ", ".join(dict.fromkeys(fault.subject for fault in wrong)) or "nothing"
+        lines.append(f"{labels[cell.tree].ljust(width)}  {subjects}")
         for fault in wrong:
-            where.setdefault((fault.code, fault.subject), []).append((labels[cell.tree], fault))
-    for found in where.values():
-        first, last = found[0][0], found[-1][0]
-        trees = first if first == last else f"{first} to {last}, {len(found)} of {len(cells)}"
-        lines += ["", f"{_line(found[-1][1])}", f"  on {trees}"]
+            places.setdefault((fault.code, fault.subject), []).append((labels[cell.tree], fault))
+    for faults in places.values():
+        first, last = faults[0][0], faults[-1][0]
+        trees = first if first == last else f"{first} to {last}, {len(faults)} of {len(cells)}"
+        lines += ["", f"{_line(faults[-1][1])}", f"  on {trees}"]
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
-from vllm_mods.templates.check import CaseOutcome, Checked
+from vllm_mods.templates.check import CaseOutcome, TemplateChecked
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import Replayed
@@ -58,7 +58,7 @@ def list_text(templates: Sequence[Template]) -> str:
     return "\n".join(lines) or "there are no templates"
 
 
-def checked_data(found: Sequence[Checked]) -> dict[str, Any]:
+def checked_data(found: Sequence[TemplateChecked]) -> dict[str, Any]:
     """Return the answer of ``template check``."""
     return {
         "schema": data.SCHEMA,
@@ -84,7 +84,7 @@ def checked_data(found: Sequence[Checked]) -> dict[str, Any]:
     }
 
 
-def checked_text(found: Sequence[Checked]) -> str:
+def checked_text(found: Sequence[TemplateChecked]) -> str:
     """Return what was found of each template, and of each conversation that is not as it should be."""
     return "\n".join(line for one in found for line in _checked_lines(one))
 
@@ -108,7 +108,7 @@ def differences(
     )
 
 
-def compared(first: Checked, second: Checked) -> str:
+def compared(first: TemplateChecked, second: TemplateChecked) -> str:
     """Return a table: what two templates keep of the cache in each conversation, and what they lose."""
     rows = [("", first.template.name, second.template.name)]
     rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
@@ -118,7 +118,9 @@ def compared(first: Checked, second: Checked) -> str:
     return "\n".join(f"{a.ljust(widths[0])}  {b.ljust(widths[1])}  {c}" for a, b, c in rows)
 
 
-def _beside(first: Checked, second: Checked) -> list[tuple[str, Replayed | None, Replayed | None]]:
+def _beside(
+    first: TemplateChecked, second: TemplateChecked
+) -> list[tuple[str, Replayed | None, Replayed | None]]:
     sides = [{one.conversation.name: one for one in side.replays} for side in (first, second)]
     return [(name, sides[0].get(name), sides[1].get(name)) for name in sides[0] | sides[1]]
 
@@ -134,7 +136,7 @@ def _kept(one: Replayed | None) -> str:
 
 
 def diff_data(
-    first: Checked, second: Checked, rows: Sequence[tuple[str, Rendered, Rendered]]
+    first: TemplateChecked, second: TemplateChecked, rows: Sequence[tuple[str, Rendered, Rendered]]
 ) -> dict[str, Any]:
     """Return the answer of ``template diff``."""
     return {
@@ -163,7 +165,7 @@ def _same(before: Rendered, after: Rendered) -> bool:
     return _shown(before) == _shown(after)
 
 
-def _checked_lines(one: Checked) -> list[str]:
+def _checked_lines(one: TemplateChecked) -> list[str]:
     said = one.template.about
     wrong = [outcome for outcome in one.outcomes if not outcome.ok]
     lines = [f"{one.template.name} {said.version if said else ''}".rstrip()]
@@ -200,7 +202,7 @@ def _checked_lines(one: Checked) -> list[str]:
     return lines
 
 
-def _weights(one: Checked) -> str:
+def _weights(one: TemplateChecked) -> str:
     found = weighed(one.every)
     heavy = [f"{name} {count}" for name, count in found.items() if count and name != Weight.STYLE]
     light = [f"style {found[Weight.STYLE]}"] if found[Weight.STYLE] else []

@@ -33,7 +33,7 @@ class CaseOutcome(NamedTuple):
         return only_notes(self.findings)
 
 
-class Checked(NamedTuple):
+class TemplateChecked(NamedTuple):
     """What was found of a template; ``answer`` is ``None`` if it is none that can be read."""
 
     template: Template
@@ -67,7 +67,7 @@ def check(
     conversations: Sequence[Conversation],
     release: ReleaseParsers | None = None,
     parsers: ParserPair = (None, None),
-) -> Checked:
+) -> TemplateChecked:
     """Render conversations with a template, and hold everything against what is said of it.
 
     Those of ``replay`` too, which any template has to get right, and all again with minijinja. The
@@ -86,7 +86,7 @@ def check(
     try:
         answer = _render(template, jobs, tokens)
     except NotRendered as error:
-        return Checked(template, None, (Finding("template-unreadable", error.message),))
+        return TemplateChecked(template, None, (Finding("template-unreadable", error.message),))
     count = len(conversations)
     plain, again = answer.rendered[:count], answer.rendered[count:]
     findings = [*_unknown_tokens(template, answer), *(_own_words(about, answer) if about else ())]
@@ -121,7 +121,7 @@ def check(
         with_tools="tools" in answer.variables,
     )
     whole = answer._replace(rendered=plain)
-    return Checked(template, whole, tuple(findings), outcomes, replays, back)
+    return TemplateChecked(template, whole, tuple(findings), outcomes, replays, back)
 
 
 def _render(

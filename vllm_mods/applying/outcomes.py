@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.model import Finding, Level, Plan
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 
 
@@ -22,6 +23,16 @@ class Applied(NamedTuple):
     changed: tuple[str, ...]
     notes: tuple[str, ...]
     templates: str
+
+    def serve_script(self, pairing: Pairing) -> str:
+        """Return the serve command of a pairing, with what these mods bring and its template where it lies now."""
+        from vllm_mods.formats import pairing as pairings  # noqa: PLC0415  (where one is named)
+        from vllm_mods.formats.taken_over import taken_over  # noqa: PLC0415
+
+        variants = [planned.variant for planned in self.plan.mods if planned.variant is not None]
+        files = [template.file for variant in variants for template in variant.templates]
+        served = taken_over(pairing, [planned.mod for planned in self.plan.mods]).pairing
+        return pairings.serve_script(served, {file: f"{self.templates}/{file}" for file in files})
 
 
 class Reverted(NamedTuple):
@@ -45,7 +56,8 @@ class Status(NamedTuple):
     ``target`` is the site root, ``version`` vLLM's. ``unfinished`` says that an ``apply`` or
     ``revert`` was interrupted: the next one puts the tree back first. ``findings`` are those of
     ``verify``; ``undone`` are paths at which an installer has put its own files in place of what mods
-    had changed; ``hint`` is the command that puts things right, None where nothing is wrong.
+    had changed; ``hint`` is the command that puts things right, None where nothing is wrong; ``names`` are
+    the mods that were asked about, all of them if empty.
     """
 
     target: str
@@ -55,16 +67,23 @@ class Status(NamedTuple):
     findings: tuple[Finding, ...] = ()
     undone: frozenset[str] = frozenset()
     hint: str | None = None
+    names: tuple[str, ...] = ()
 
     @property
     def mods(self) -> tuple[ReceiptMod, ...]:
-        """The mods that went in, in the order they did."""
-        return () if self.receipt is None else self.receipt.mods
+        """The mods that went in, in the order they did, of these the ones that were asked about."""
+        mods = () if self.receipt is None else self.receipt.mods
+        return tuple(entry for entry in mods if not self.names or entry.name in self.names)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """The mods that were asked about and never went in."""
+        return tuple(name for name in self.names if name not in {mod.name for mod in self.mods})
 
     @property
     def ok(self) -> bool:
-        """Whether all that went in is in, as it was left."""
-        return all_well(self.findings)
+        """Whether all that went in is in, as it was left, and nothing that was asked about is absent."""
+        return all_well(self.findings) and not self.absent
 
     def standing(self, mod: ReceiptMod) -> str:
         """Tell of one of ``mods``: it is ``in``, an installer has ``undone`` it, or a file of it was ``changed``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
@@ -68,8 +69,9 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
     if ground.bare is None or ground.receipt is None:
         made = planner(mods, ground.tree, ground.receipt)
         gone = () if ground.receipt is None else ground.undone.mods(ground.receipt)
-        made = made._replace(
-            mods=tuple(_between(one, ground) if one.mod.name in gone else one for one in made.mods)
+        made = replace(
+            made,
+            mods=tuple(_between(one, ground) if one.mod.name in gone else one for one in made.mods),
         )
         return Planned(made, made)
     stay = {mod.name for mod in ground.stay}
@@ -81,7 +83,7 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
         ground.left._replace(mods=kept),
     )
     net = LayeredTree(ground.bare, (*first.changes, *second.changes)).changes()
-    whole = second._replace(mods=(*first.mods, *second.mods), changes=net)
+    whole = replace(second, mods=(*first.mods, *second.mods), changes=net)
     there = planner([mod for mod in mods if mod.name in stay], ground.tree, ground.receipt)
     named = {
         one.mod.name: one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok

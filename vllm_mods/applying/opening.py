@@ -5,7 +5,7 @@
 import os
 from collections.abc import Callable, Sequence
 
-from vllm_mods.api import claims
+from vllm_mods.applying import claims
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.formats import receipt
 from vllm_mods.site import state_folder, transaction

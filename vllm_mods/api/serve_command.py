@@ -9,7 +9,6 @@ from typing import NamedTuple
 from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
 from vllm_mods.base.model import Level, Mod, Plan
 from vllm_mods.base.tree import Tree
-from vllm_mods.cli import answers
 from vllm_mods.formats import pairing
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import environment, taken_over
@@ -17,9 +16,9 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.scripts import command_line
+from vllm_mods.serving import faults
 from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
-from vllm_mods.serving.faults import note
 from vllm_mods.serving.known import KnownFlags
 from vllm_mods.site.state_folder import receipt_of
 from vllm_mods.templates import check as template_check
@@ -47,14 +46,14 @@ class ServeArguments(NamedTuple):
     brought: tuple[tuple[str, str], ...] = ()
 
 
-def of_pairing(library: Library, found: Pairing) -> ServeArguments:
+def of_pairing(library: Library, named: Pairing) -> ServeArguments:
     """Return what a pairing serves, with what it takes over of its mods.
 
     Raises ``ManifestError`` for a mod that is there and faulty, and as ``taken_over`` does.
     """
     missing: list[tuple[str, str]] = []
 
-    def there(names: Sequence[str], read: Callable[[str], object]) -> Iterator[str]:
+    def readable(names: Sequence[str], read: Callable[[str], object]) -> Iterator[str]:
         for name in names:
             try:
                 read(name)
@@ -62,24 +61,24 @@ def of_pairing(library: Library, found: Pairing) -> ServeArguments:
             except UsageError as error:
                 missing.append((name, error.message))
 
-    whole = found._replace(templates=())
-    whole = whole._replace(mods=tuple(there(found.mods, lambda name: library.select([name]))))
-    templates = there(
-        found.templates, lambda name: library.mods_of(whole._replace(templates=(name,)))
+    whole = named._replace(templates=())
+    whole = whole._replace(mods=tuple(readable(named.mods, lambda name: library.select([name]))))
+    templates = readable(
+        named.templates, lambda name: library.mods_of(whole._replace(templates=(name,)))
     )
     mods = library.select(library.mods_of(whole._replace(templates=tuple(templates))))
-    served, said = taken_over(found, mods)
+    served, brought = taken_over(named, mods)
     serving, script = pairing.serve_command(served)
     return ServeArguments(
         argv=words(serving.argv),
         env=environment(served),
         unknown=tuple(one.text for one in script.unknown),
         mods=mods,
-        name=found.name,
-        vllm=found.vllm,
+        name=named.name,
+        vllm=named.vllm,
         missing=tuple(missing),
         library=library,
-        brought=said,
+        brought=brought,
     )
 
 
@@ -117,34 +116,40 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
         missing=tuple(name for name, _ in asked.missing),
         other_engine=lambda name, data: _with_minijinja(asked.library, name, data),
     )
-    found = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
+    result = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
     notes = [
-        note("mod-unread", name, f"was not looked at: {why}: what it adds is not known here")
+        faults.note("mod-unread", name, f"was not looked at: {why}: what it adds is not known here")
         for name, why in asked.missing
     ]
-    notes += [note("mod-brings", name, said) for name, said in asked.brought]
-    return found._replace(faults=(*notes, *found.faults))
+    notes += [faults.note("mod-brings", name, text) for name, text in asked.brought]
+    return result._replace(faults=(*notes, *result.faults))
 
 
-def demand(asked: ServeArguments, tree: Tree, planned: Plan | None = None) -> bool:
+def demand(
+    asked: ServeArguments,
+    tree: Tree,
+    planned: Plan | None = None,
+    *,
+    note: Callable[[str], None],
+) -> bool:
     """Raise ``Refused`` if vLLM in an image would not take the command of the pairing.
 
-    Returned is whether there was nothing to tell.
+    Returns whether there was nothing to ``note``.
     """
     try:
-        found = answer(asked, tree, planned)
+        result = answer(asked, tree, planned)
     except TreeError as error:
-        answers.note(f"the command is not checked: {error.message}")
+        note(f"the command is not checked: {error.message}")
         return False
-    for name, said in asked.brought:
-        answers.note(f"{name} {said}")
-    errors = [fault for fault in found.faults if fault.level is Level.ERROR]
+    for name, text in asked.brought:
+        note(f"{name} {text}")
+    errors = [fault for fault in result.faults if fault.level is Level.ERROR]
     wrong = [fault for fault in errors if fault.code != "mod-flag-absent"]
-    for one in errors:
-        if one not in wrong:  # vLLM serves, and the mod may do nothing
-            answers.note(f"{one.subject}: {one.message}")
+    for fault in errors:
+        if fault not in wrong:  # vLLM serves, and the mod may do nothing
+            note(f"{fault.subject}: {fault.message}")
     if wrong:
-        lines = "".join(f"\n  {one.subject}: {one.message} [{one.code}]" for one in wrong)
+        lines = "".join(f"\n  {fault.subject}: {fault.message} [{fault.code}]" for fault in wrong)
         of = asked.name
         if asked.library is None:
             of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.argv)))}"
@@ -163,5 +168,5 @@ def _with_minijinja(library: Library | None, name: str, data: bytes) -> str:
     except (UsageError, ManifestError):
         of_library = template
     cases = of_library.conversations if of_library.data == data else ()
-    found = template_check.check(template, cases).findings
-    return next((one.message for one in found if one.code in _ENGINE_FINDINGS), "")
+    findings = template_check.check(template, cases).findings
+    return next((one.message for one in findings if one.code in _ENGINE_FINDINGS), "")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from vllm_mods.api.access import Access
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Plan
@@ -16,7 +17,6 @@ from vllm_mods.building.building import Drafted
 from vllm_mods.building.layer import Node
 from vllm_mods.building.outputs import engine
 from vllm_mods.building.remembered_base import Remembered
-from vllm_mods.cli import answers
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
@@ -29,11 +29,21 @@ from vllm_mods.trees.image import ImageTree, find_site_root
 
 
 class ReadLock(NamedTuple):
-    """A lock as it lies on disk."""
+    """A pairing's ``lock`` as it lies on disk: its ``path``, and the bytes there."""
 
     path: str
     data: bytes
     lock: PairingLock
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the bytes, which names the image."""
+        return pairing_lock.digest(self.data)
+
+    @property
+    def tag(self) -> str:
+        """The name that ``build`` gives to the image."""
+        return pairing_lock.tag(self.lock, self.data)
 
 
 class OnBase(NamedTuple):
@@ -117,6 +127,7 @@ def on_base(
     beside: Sequence[str] = (),
     platform: str | None = None,
     in_image: str | None = None,
+    access: Access,
 ) -> Iterator[OnBase]:
     """Open a base and resolve a pairing on it; what a lock has of wheels and manifests is taken from there.
 
@@ -128,12 +139,12 @@ def on_base(
     base: Base
     base = open_base(
         ref,
-        progress=answers.progress(),
-        note=answers.note,
+        progress=access.progress,
+        note=access.note,
         platform=platform if locked is None else locked.base.platform,
     )
     if base.where in engine.PROGRAMS and not afresh:
-        base = Remembered(base, Cache(cache_folder(os.environ), note=answers.note))
+        base = Remembered(base, Cache(cache_folder(os.environ), note=access.note))
     try:
         if platform is not None:
             demand_platform(base, platform)
@@ -142,7 +153,7 @@ def on_base(
         site_root = find_site_root(base, in_image)
         tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
         if text := pairing.advice(wanted, tree.version):
-            answers.note(text)
+            access.note(text)
 
         def chosen(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
             from vllm_mods.building import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
@@ -171,15 +182,9 @@ def on_base(
         base.close()
 
 
-def write_file(path: str, data: bytes) -> None:
-    """Write a file in one step. Raises ``UsageError`` where that cannot be."""
-    with writing({path: data}, "--output FILE names another place"):
-        pass
-
-
 @contextmanager
-def writing(files: Mapping[str, bytes], hint: str) -> Iterator[None]:
-    """Write files when the block is done. Raises ``UsageError`` before it where that cannot be."""
+def writing(files: Mapping[str, bytes], hint: str, access: Access) -> Iterator[None]:
+    """Write files when the block is done, and note each. Raises ``UsageError`` before it where that cannot be."""
     with ExitStack() as stack:
         for path, data in files.items():
             try:
@@ -190,11 +195,4 @@ def writing(files: Mapping[str, bytes], hint: str) -> Iterator[None]:
                 ) from error
         yield
     for path in files:
-        answers.note(f"wrote {path}")
-
-
-def mod_lines(lock: PairingLock) -> list[str]:
-    """Return a line for each mod of a lock."""
-    return [
-        f"  {one.name} {one.version}  {one.verdict} (variant {one.variant})" for one in lock.mods
-    ]
+        access.note(f"wrote {path}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_mods.api import apply, claims, ground
-from vllm_mods.api.apply import Terms
-from vllm_mods.api.opening import Folder, check_finished, opened, templates_of
+from vllm_mods.applying import carry_out, claims, ground
+from vllm_mods.applying.carry_out import Terms
+from vllm_mods.applying.opening import Folder, check_finished, opened, templates_of
 from vllm_mods.base.errors import refusing
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.formats.receipt import ReceiptMod
@@ -49,8 +49,8 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
             left = ground.Ground(tree, left, gone).left if gone.paths else left
             claims.check(tree, left)
         bare = ground.Ground(state_folder.pristine(tree, left), None)
-        made = apply.planned_on(mods, bare, tree.workspace, terms).whole
-        notes += apply.agreed(made, tree, terms, notes)
+        made = carry_out.plan_on_ground(mods, bare, tree.workspace, terms).whole
+        notes += carry_out.check_agreement(made, tree, terms, notes)
         if left is None:
             wanted = transitions.forward(made, None)
         else:
@@ -58,7 +58,7 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
         settled = wanted.mods == there.mods and not wanted.writes
         changed: tuple[str, ...] = ()
         if not settled:
-            outcome = apply.brought(tree, there, wanted, terms)
+            outcome = carry_out.commit(tree, there, wanted, terms)
             changed, notes = outcome.changed, [*notes, *outcome.notes]
     was = {one.name: one for one in there.mods}
     now = {one.name: one for one in wanted.mods}

@@ -1,0 +1,140 @@
+"""How a call gets at vLLM's releases, revisions and images."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+import functools
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.tree import Tree
+from vllm_mods.trees.open import open_tree
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.image import ImageTree
+    from vllm_mods.trees.release import Releases
+
+Opened = TypeVar("Opened", bound=Tree)
+
+
+class Access:
+    """How a call gets at trees: from the cache alone or not, with which clone, and whom it tells.
+
+    ``offline`` opens no connection. ``commits`` is where builds are found whose version names a commit: a
+    clone of vLLM's repository, or the URL of an index that has a folder for each commit. ``note`` is called
+    with each line that a user should know, ``progress`` with what is being read, the bytes done and the
+    total (None if unknown).
+
+    Trees that it opened (containers and mounts among them) are given back by ``close``, or where its
+    ``with`` block ends.
+
+    >>> with vm.Access(offline=True) as access:
+    ...     access.open("site-packages").version
+    '0.19.1'
+    """
+
+    def __init__(
+        self,
+        *,
+        offline: bool = False,
+        commits: str | None = None,
+        note: Callable[[str], None] = lambda _text: None,
+        progress: Callable[[str, int, int | None], None] | None = None,
+    ) -> None:
+        self.offline = offline
+        self.commits = commits
+        self.note = note
+        self.progress = progress
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every tree that was opened."""
+        self._opened.close()
+
+    @functools.cached_property
+    def releases(self) -> "Releases":
+        """VLLM's releases; all that is read of them shares one pool of connections."""
+        from vllm_mods.trees.release import Releases  # noqa: PLC0415  (requests: 100 ms)
+
+        return Releases(
+            offline=self.offline, progress=self.progress, note=self.note, commits=self.commits
+        )
+
+    def open(
+        self,
+        spec: str,
+        *,
+        workspace: str | None = None,
+        verify: bool = False,
+        others: Mapping[str, str] | None = None,
+        platform: str | None = None,
+        in_image: str | None = None,
+    ) -> Tree:
+        """Open a tree; the arguments, and what is raised, are those of ``open_tree``.
+
+        ``platform`` and ``in_image`` are for images, and those of ``open_image``.
+        """
+        if platform is not None or in_image is not None:
+            return open_image(self, spec, platform=platform, in_image=in_image, workspace=workspace)
+        if spec.startswith("pypi:") and not workspace:
+            name = spec.removeprefix("pypi:")
+            if name:
+                return self.releases.open(name, verify=verify, named=others)  # nothing to close
+        return self.keep(
+            open_tree(
+                spec,
+                offline=self.offline,
+                workspace=workspace,
+                progress=self.progress,
+                note=self.note,
+                verify=verify,
+                commits=self.commits,
+                others=others,
+            )
+        )
+
+    def keep(self, tree: Opened) -> Opened:
+        """Have a tree closed with the others."""
+        self._opened.callback(tree.close)
+        return tree
+
+
+def open_image(
+    access: Access,
+    spec: str,
+    *,
+    platform: str | None = None,
+    in_image: str | None = None,
+    workspace: str | None = None,
+) -> "ImageTree":
+    """Open the vLLM in an image, ``image:REF``: that for a ``platform``, in the folder ``in_image``.
+
+    Raises ``UsageError`` for what is no image, and as ``open_tree``.
+    """
+    kind, _, reference = spec.partition(":")
+    if kind != "image" or not reference:
+        raise UsageError(
+            f"{spec} is no image, and --platform and --target-in-image are for these",
+            hint="--target image:REF",
+        )
+    from vllm_mods.trees import image  # noqa: PLC0415  (the engines' libraries)
+
+    return access.keep(
+        image.open_image(
+            reference,
+            spec=spec,
+            workspace=workspace,
+            offline=access.offline,
+            progress=access.progress,
+            note=access.note,
+            platform=platform,
+            named=in_image,
+        )
+    )

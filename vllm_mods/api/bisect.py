@@ -1,0 +1,44 @@
+"""The commit or release at which a mod's verdict changes."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+from vllm_mods.api.access import Access
+from vllm_mods.library.catalog import Library
+from vllm_mods.matrices import bisect as searching
+from vllm_mods.matrices.bisect import BisectOutcome
+
+
+def bisect(
+    library: Library,
+    mod: str,
+    good: str,
+    bad: str,
+    *,
+    repo: str | None = None,
+    variant: str | None = None,
+    access: Access | None = None,
+) -> BisectOutcome:
+    """Find the commit of a clone of vLLM's repository, or the release, at which a mod's verdict changes.
+
+    ``mod`` is the name of one of the ``library``; ``good`` is the older revision or release, ``bad`` the
+    newer one. With ``repo``, a clone's folder, commits along first parents are searched, else releases.
+    ``variant`` asks for that variant of the mod alone. Nothing is checked out.
+
+    Returns a ``BisectOutcome``: ``ok`` if the verdict changes between them, and the neighbours ``before``
+    and ``after`` the change. Raises ``UsageError`` for ends between which there is nothing, ``TreeError``
+    for a tree that cannot be read.
+
+    >>> vm.bisect(vm.Library("library"), "fast", "v1", "v2", repo="site-packages")
+    Traceback (most recent call last):
+    ...
+    vllm_mods.base.errors.UsageError: ...
+    """
+    access = access or Access()
+    mods = library.select((mod,))
+    if variant is not None:
+        mods = (*mods[:-1], searching.narrowed(mods[-1], variant))
+    if repo is not None:
+        from vllm_mods.trees.git import Repository  # noqa: PLC0415  (raises where there is no git)
+
+        return searching.over_commits(mods, Repository(repo), good, bad)
+    return searching.over_releases(mods, access.releases.files(), access.open, good, bad)

@@ -1,0 +1,94 @@
+"""Images of a lock, one for each platform, and the documents beside them: what ``build`` and ``upgrade`` share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.api.on_base import OnBase, ReadLock
+from vllm_mods.base.errors import UsageError
+from vllm_mods.building import building, documents, outputs
+from vllm_mods.building.oci import BuiltImage
+from vllm_mods.building.outputs import Output, Ready
+from vllm_mods.formats import pairing_lock
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.images.model import Base
+from vllm_mods.images.oci import platform_of
+
+if TYPE_CHECKING:
+    from vllm_mods.building.outputs.registry import Attached
+    from vllm_mods.building.signing import Signer
+
+
+class BuiltFor(NamedTuple):
+    """An image, what it is built on, and the lock as it is for its platform."""
+
+    lock: PairingLock
+    built: BuiltImage
+    base: Base
+
+
+def build_all(kept: ReadLock, opened: Sequence[OnBase]) -> list[BuiltFor]:
+    """Build the image of a lock for each platform whose base is open."""
+    parts = pairing_lock.by_platform(kept.lock)
+    images = []
+    for one in opened:
+        part = parts[one.drafted.lock.base.platform]
+        built = building.build(one.base, one.drafted._replace(lock=part), kept.data)
+        images.append(BuiltFor(part, built, one.base))
+    return images
+
+
+def check_room(
+    lock: PairingLock, opened: Sequence[OnBase], place: Output, platform: str | None
+) -> None:
+    """Raise ``UsageError`` where not all that a lock is of would be in one place, and nobody has said so."""
+    every, base = list(pairing_lock.by_platform(lock)), opened[0].base
+    if len(opened) > 1 and place.kind not in outputs.SEVERAL:
+        raise UsageError(
+            f"--output {place.kind} has room for one image, and the lock is of {' and '.join(every)}",
+            hint=f"--platform {every[0]}, or --output registry:REF or oci:DIR for an index of all",
+        )
+    if len(opened) < len(every) and platform is None and place.kind in outputs.SEVERAL:
+        raise UsageError(
+            f"the lock is of {' and '.join(every)}, and {base.where} has one of them of {base.reference}",
+            hint=f"--base registry:{lock.base.ref}, or --platform {platform_of(base.config)}",
+        )
+
+
+def documents_of(
+    kept: ReadLock, images: Sequence[BuiltFor], ready: Sequence[Ready], folder: str | None = None
+) -> list[dict[str, bytes]]:
+    """Return what lies beside each image, by where it goes: bill of materials and statement.
+
+    Of several images, each has its platform in the name.
+    """
+    beside = os.path.splitext(kept.path)[0]
+    if folder is not None:
+        beside = os.path.join(folder, os.path.basename(beside))
+    found = []
+    for image, one in zip(images, ready, strict=True):
+        platform = image.lock.base.platform.replace("/", "-")
+        name = f"{beside}.{platform}" if len(images) > 1 else beside
+        given = image.lock, kept.data, one.subject
+        bill, statement = documents.bill_of_materials(*given), documents.provenance(*given)
+        found.append({f"{name}.cdx.json": bill, f"{name}.intoto.json": statement})
+    return found
+
+
+def attached_of(
+    files: Sequence[Mapping[str, bytes]], ready: Sequence[Ready], signer: Signer | None = None
+) -> list[Attached]:
+    """Return what is attached in a registry to each image and, last, to an index of several."""
+    push = ready[0].push
+    if push is None:
+        return []
+    from vllm_mods.building import signing  # noqa: PLC0415  (only registries have use for it)
+
+    pairs = [tuple(one.values()) for one in files]
+    found = [signing.attached(statement, bill, signer) for bill, statement in pairs]
+    if len(pairs) > 1:
+        whole = documents.of_index([statement for _, statement in pairs], push.tagged.digest)
+        found.append(signing.attached(whole, None, signer))
+    return found

@@ -1,0 +1,57 @@
+"""A library kept up with vLLM's releases, on branches of its repository."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from vllm_mods.api.access import Access
+from vllm_mods.api.port import open_upstream
+from vllm_mods.base.errors import UsageError
+from vllm_mods.keeping import run
+from vllm_mods.keeping.keeping import KeptRelease
+from vllm_mods.keeping.run import Branch
+from vllm_mods.library.catalog import Library, root_of
+from vllm_mods.matrices.choose import choose_releases
+
+
+def keep(
+    folder: str,
+    mods: Sequence[str] = (),
+    *,
+    message: Callable[[KeptRelease], str],
+    since: str | None = None,
+    vllm: str | None = None,
+    pre: bool = False,
+    test: str | None = None,
+    history: str | None = None,
+    access: Access | None = None,
+) -> Iterator[Branch]:
+    """Bring the mods of a library in a git repository up to the releases that are new to them.
+
+    ``mods`` are names, without them all that the ``folder`` has; ``message`` returns the text of a commit.
+    Releases newer than ``since`` (without it, than all that ``mod.lock`` knows), or those in the range ``vllm``;
+    pre-releases with ``pre``; and the newest commit of the clone that ``access`` has for commits. ``test`` is a
+    command that is run in a copy for each branch, ``history`` a clone of vLLM's repository.
+
+    Yields a ``Branch`` for each mod and release as it is done. Raises ``UsageError`` for a mod that the library
+    does not have, and for a library in no repository.
+    """
+    access = access or Access()
+    library = Library(folder)
+    place = os.path.abspath(folder)
+    loaded = [library.load(name) for name in library.names()]
+    own = {mod.name: mod for mod in loaded if root_of(mod) == place}
+    if unknown := [name for name in mods if name not in own]:
+        raise UsageError(
+            f"{folder} has no mod {', '.join(unknown)}", hint=f"vllm-mods list --library {folder}"
+        )
+    specs = choose_releases((), access.releases.files(), ">=0" if vllm is None else vllm, pre=pre)
+    versions = [spec.removeprefix("pypi:") for spec in specs if not spec.endswith(".whl")]
+    upstream, builds = open_upstream(history), open_upstream(access.commits)
+    versions += [] if builds is None else filter(None, [builds.build()])
+    for name in mods or own:
+        wanted = run.new_to(own[name], versions, since)
+        yield from run.run(
+            folder, run.Keeping(name, message, test, upstream), wanted, access.releases
+        )

@@ -1,0 +1,169 @@
+"""The libraries that a call reads: the bundled one, the caller's folders, and those of the project here."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+import functools
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.model import Mod
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.library import checksums, project_file, trust
+from vllm_mods.library.catalog import Library
+
+if TYPE_CHECKING:
+    from vllm_mods.library.catalog import Shared
+    from vllm_mods.sharing.locking import NotFetched
+
+
+def open_library(
+    *folders: str | os.PathLike[str],
+    require_hashes: Sequence[str] = (),
+    allowed_signers: str | None = None,
+    note: Callable[[str], None] = lambda _text: None,
+) -> Library:
+    """Open the bundled library, ``folders`` and, as ``vllm-mods.lock`` has them, those of the project here.
+
+    ``require_hashes`` are files with the sha256 of every file that ``folders`` may have, or the sha256
+    of such a list in them (``sha256:HEX``); ``allowed_signers`` is a file of OpenSSH's form with those who
+    may have signed it. ``note`` is called with what one should know, such as a library that is not fetched.
+
+    Returns a ``Library``. Raises ``UsageError`` for a folder that is none, ``Refused`` for one that is
+    not as it is pinned.
+
+    >>> vm.open_library("library").mods("fast")
+    (<Mod fast 1.0.0>,)
+    """
+    shared, absent = _of_project(note)
+    pinned = bool(require_hashes) or allowed_signers is not None
+    if pinned and not folders:
+        raise UsageError(
+            "there is no library to pin: the mods that come with vllm-mods are its own",
+            hint="--library DIR, or take --require-hashes and --allowed-signers away",
+        )
+    pins = None
+    if pinned:
+        pins = functools.partial(checksums.sums, pins=require_hashes, signers=allowed_signers)
+    return Library(*folders, pins=pins, shared=shared, absent=absent)
+
+
+def _of_project(
+    note: Callable[[str], None],
+) -> tuple[tuple["Shared", ...], Callable[[bool], None]]:
+    """Return the project's libraries that are on this machine, and what a ``Library`` asks about the others.
+
+    A name that is found without them means the same with them, or is refused then as one of several: so
+    that is noted once, and a list of all names is refused. Raises as ``locking.shared`` does.
+    """
+    shared: tuple[Shared, ...] = ()
+    missing: list[NotFetched] = []
+    project = project_file.find()
+    if project is not None and project.libraries:
+        from vllm_mods.sharing import locking  # noqa: PLC0415  (where there are any)
+
+        shared = locking.shared(project, missing=missing)
+
+    @functools.cache
+    def absent(needed: bool) -> None:  # noqa: FBT001
+        if needed and missing:
+            raise missing[0]
+        for error in missing:
+            note(f"{error.message}: {error.hint}")
+
+    return shared, absent
+
+
+class Chosen(NamedTuple):
+    """The mods that a call is about, and the pairing that was named with them."""
+
+    mods: tuple[Mod, ...]
+    pairing: Pairing | None
+
+
+def choose(
+    library: Library, names: Sequence[str], pairing: str | None, *, target: str | None = None
+) -> Chosen:
+    """Read a pairing's mods and the named ones, or without either the default ones.
+
+    ``target`` is the folder that they are to go into. A name that no library has is looked up there, since
+    it keeps each mod as it went in; and the pairing has to be trusted. Raises ``UsageError`` where no
+    mod is left, ``Refused`` for a pairing that no policy vouches for.
+    """
+    paired = None if pairing is None else library.pairing(pairing)
+    kept: tuple[Mod, ...] = ()
+    unknown = [name for name in names if not library.has(name)]
+    if target is not None and unknown and not library.pinned:
+        kept = _kept_in(target, unknown)
+        names = [name for name in names if name not in {mod.name for mod in kept}]
+    if paired is not None:
+        if target is not None:
+            trust.demand_pairing(library, pairing or "")
+        return Chosen((*library.select((*library.mods_of(paired), *names)), *kept), paired)
+    chosen = tuple(names) if names or kept else library.defaults()
+    if not chosen and not kept:
+        raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
+    return Chosen((*library.select(chosen), *kept), None)
+
+
+def _kept_in(target: str, names: Sequence[str]) -> tuple[Mod, ...]:
+    """Return those of the named mods that went into a tree, as they were then; none where there is no tree."""
+    from vllm_mods.applying import ground  # noqa: PLC0415  (rarely asked for)
+    from vllm_mods.applying.opening import opened  # noqa: PLC0415
+
+    try:
+        tree, state = opened(target, None, recovering=None)
+    except UsageError:
+        return ()  # reported by whoever needs the tree
+    return tuple(ground.kept_mod(tree, entry.name) for entry in state.mods if entry.name in names)
+
+
+def other_packages(named: Sequence[str], mods: Iterable[Mod] | None = None) -> Mapping[str, str]:
+    """Read ``NAME==VERSION``; with ``mods``, raise ``UsageError`` for a package that none of them changes."""
+    if not named:
+        return {}
+    from vllm_mods.trees.other_packages import asked_for, chosen  # noqa: PLC0415
+
+    versions = chosen(tuple(named))
+    return versions if mods is None else asked_for(versions, tuple(mods))
+
+
+def open_own_library(folders: Sequence[str], open_all: Callable[[], Library]) -> Library:
+    """Undo what an earlier run left half written in the caller's ``folders``, then open the libraries."""
+    from vllm_mods.library import writing  # noqa: PLC0415  (apply has no use for it)
+
+    for folder in folders:
+        writing.recover(folder)
+    return open_all()
+
+
+def check_own_mod(library: Library, mod: Mod) -> None:
+    """Raise ``UsageError`` for a mod of the installation: another version of the tool has another."""
+    if library.is_writable(mod.directory):
+        return
+    mine = f"my-{mod.name}"
+    place, theirs = f"mods/patches/{mine}", shlex.quote(mod.directory)
+    raise UsageError(
+        f"{mod.name} came with vllm-mods, and {mod.directory} is a part of the installation: nothing was written",
+        hint=f"""make it a mod of your own:
+  mkdir -p mods/patches && cp -r {theirs} {place}
+  sed -i 's/^name = .*/name = "{mine}"/' {place}/mod.toml
+  vllm-mods matrix {mine} --update-lock --library mods""",
+    )
+
+
+def check_own_pairing(library: Library, name: str) -> None:
+    """Raise ``UsageError`` for a pairing of the installation, ``Refused`` for one that cannot be written."""
+    file = library.pairing_file(name)
+    if not library.is_writable(file):
+        raise UsageError(
+            f"{name} came with vllm-mods, and {file} is a part of the installation: nothing was written",
+            hint=f"""make it a pairing of your own:
+  mkdir -p mods/pairings
+  sed 's/^name = .*/name = "my-{name}"/' {file} >mods/pairings/my-{name}.toml
+  vllm-mods lock my-{name} --library mods""",
+        )
+    if not os.access(os.path.dirname(file), os.W_OK):
+        raise Refused(f"{file} cannot be written; nothing was changed", hint=f"ls -l {file}")

@@ -1,0 +1,257 @@
+"""Mods on many trees: a matrix, one cell of it whole, and the locks that follow from it."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from vllm_mods.api.access import Access
+from vllm_mods.api.libraries import check_own_mod
+from vllm_mods.base import versions
+from vllm_mods.base.cache import cache_folder
+from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Mod
+from vllm_mods.formats import mod_lock
+from vllm_mods.library.catalog import Library, root_of
+from vllm_mods.library.writing import replace
+from vllm_mods.matrices import choose, locks, ranges, run, spread, work
+from vllm_mods.matrices import since as earlier_matrix
+from vllm_mods.matrices.cell import Explanation, MatrixResult
+from vllm_mods.matrices.locks import Updated
+from vllm_mods.matrices.run import Computed
+from vllm_mods.trees.other_packages import asked_for
+
+Progress = Callable[[int, int], None]
+
+
+class MatrixTerms(NamedTuple):
+    """How a matrix is made: the keywords of ``matrix``; ``relock`` plans without what the locks say."""
+
+    vllm: str | None = None
+    pre: bool = False
+    jobs: int | None = None
+    executor: str | None = None
+    kept: bool = True
+    strict: bool = False
+    relock: bool = False
+    verify: bool = False
+    explain: bool = False
+    since: bytes | None = None
+    since_name: str = "FILE"
+    others: Mapping[str, str] = {}
+    progress: Progress | None = None
+
+
+class MatrixRun(NamedTuple):
+    """A matrix, and the answers that it was made of."""
+
+    result: MatrixResult
+    computed: tuple[Computed, ...]
+
+
+def matrix(
+    mods: Sequence[Mod],
+    trees: Sequence[str] = (),
+    *,
+    vllm: str | None = None,
+    pre: bool = False,
+    jobs: int | None = 1,
+    kept: bool = True,
+    strict: bool = False,
+    others: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+    access: Access | None = None,
+) -> MatrixResult:
+    """Plan each mod alone on each tree, and each two mods that meet there together.
+
+    ``mods`` are those of ``Library.mods``, ``trees`` what ``open_tree`` takes, and also folders of
+    wheels and ``git:REPO@REV1..REV2``. Without trees, the releases that ``vllm`` (a PEP 440
+    specifier) names, or else every one that a mod's ranges name and the newest three beyond;
+    pre-releases with ``pre``. ``kept`` says whether answers of earlier runs may be used and are kept;
+    ``strict`` plans without ``mod.lock`` and compares the locks. ``others`` are versions of other packages,
+    by name, to be read beside releases, wheels and sdists; without it, those that a release took.
+    ``progress`` is called with how many of how many cells are done. More than one of ``jobs`` (None: one per
+    processor) starts processes, and then a script has to stand behind ``if __name__ == "__main__"``.
+
+    Returns a ``MatrixResult``: ``ok``, and its ``cells`` tree by tree. A tree that cannot be read is a cell
+    ``unreadable``. Raises ``UsageError`` for a named tree that is none, a package that no mod changes and
+    a bad patch.
+
+    >>> grid = vm.matrix(vm.Library("library").mods("fast", "stale"), ["site-packages"])
+    >>> [(cell.mod, cell.version, cell.verdict.value) for cell in grid.cells]
+    [('fast', '0.19.1', 'applies'), ('stale', '0.19.1', 'conflict')]
+    """
+    terms = MatrixTerms(
+        vllm=vllm,
+        pre=pre,
+        jobs=jobs,
+        kept=kept,
+        strict=strict,
+        others=others or {},
+        progress=progress,
+    )
+    return run_matrix(mods, trees, terms, access or Access()).result
+
+
+def run_matrix(
+    mods: Sequence[Mod], trees: Sequence[str], terms: MatrixTerms, access: Access
+) -> MatrixRun:
+    """Make a matrix, and keep the answers that locks are made of. Raises as ``matrix`` does."""
+    before = None
+    if terms.since is not None:
+        before = earlier_matrix.earlier(terms.since, terms.since_name)
+    mods = tuple(mods)
+    grid, workshop = _prepare(mods, trees, terms, access)
+    specs = choose.specs(workshop.releases.files, mods, trees, terms.vllm, pre=terms.pre)
+    _verify(specs if terms.verify else (), access)
+    computed = grid.compute(specs)
+    cells = run.cells(mods, computed)
+    problems = ranges.range_problems(mods, cells)
+    if terms.strict:
+        problems += locks.against_committed(mods, computed)
+    result = MatrixResult(
+        cells,
+        grid.together(computed),
+        problems,
+        None if before is None else earlier_matrix.changes(before, cells),
+        mods,
+        terms.strict,
+        grid.explain(cells, cells) if terms.explain else {},
+    )
+    workshop.sweep()
+    return MatrixRun(result, computed)
+
+
+def explain_cell(
+    mods: Sequence[Mod], mod: str, tree: str, terms: MatrixTerms, access: Access
+) -> Explanation:
+    """Return one cell whole: every hunk beside the target, and what changed upstream since it was good.
+
+    ``mods`` are the mod and those that it requires; a bare version stands for that release.
+    """
+    if tree[:1].isdigit() and not os.path.exists(tree):
+        tree = f"pypi:{tree}"
+    mods = tuple(mods)
+    grid, workshop = _prepare(mods, (tree,), terms, access)
+    specs = choose.specs(workshop.releases.files, mods, (), terms.vllm, pre=terms.pre)
+    specs = _insert(specs, tree)
+    _verify(specs if terms.verify else (), access)
+    cells = run.cells(mods, grid.compute(specs))
+    cell = next(one for one in cells if (one.mod, one.tree) == (mod, tree))
+    return grid.explain(cells, [cell])[mod, tree]
+
+
+def _prepare(
+    mods: tuple[Mod, ...], named: Sequence[str], terms: MatrixTerms, access: Access
+) -> tuple[run.Matrix, work.Workshop]:
+    # what an old lock says must not lean on itself
+    unlocked = terms.relock or terms.strict
+    setting = work.Setting(
+        tuple(mod._replace(lock=None) for mod in mods) if unlocked else mods,
+        cache_folder(os.environ),
+        offline=access.offline,
+        store=terms.kept,
+        strict=terms.strict,
+        commits=access.commits,
+        others=asked_for(terms.others, mods),
+    )
+    workshop = work.Workshop(setting, note=access.note)
+    executor = _executor(terms, workshop)
+    grid = run.Matrix(workshop, setting, executor, named=frozenset(named), progress=terms.progress)
+    return grid, workshop
+
+
+def _executor(terms: MatrixTerms, workshop: work.Workshop) -> work.Executor:
+    where = terms.executor
+    if where is None:
+        return spread.local(terms.jobs or len(os.sched_getaffinity(0)), workshop)
+    if where != "ray" and not where.startswith("ray://"):
+        raise UsageError(f"there is no executor called {where!r}", hint="ray, or ray://HOST:10001")
+    from vllm_mods.matrices.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
+
+    return ray_executor(where)
+
+
+def _insert(specs: tuple[str, ...], tree: str) -> tuple[str, ...]:
+    """Put a tree behind the releases that come before it; one that is no release comes last."""
+    if tree in specs:
+        return specs
+    mine = versions.sort_key(run.named_version(tree))
+    place = sum(versions.sort_key(run.named_version(spec)) <= mine for spec in specs)
+    return (*specs[: place if mine[0] else len(specs)], tree)
+
+
+def _verify(specs: Iterable[str], access: Access, *, unstated: bool = False) -> None:
+    """Have the wheels of some releases as a whole, one after the other, each once. Raises ``TreeError``.
+
+    With ``unstated``, one of which the index states no hash is passed over with a note.
+    """
+    for spec in specs:
+        kind, _, name = spec.partition(":")
+        if kind == "pypi":
+            access.releases.verify(name, unstated=unstated)
+
+
+def choose_mods(library: Library, names: Sequence[str], pairing: str | None) -> tuple[Mod, ...]:
+    """Read a pairing's mods and the named ones, or without either all of them.
+
+    Raises ``UsageError`` where all would be two of one name: a tree holds one of them.
+    """
+    if pairing is not None:
+        return library.select((*library.mods_of(library.pairing(pairing)), *names))
+    if names:
+        return library.select(names)
+    every = library.names()
+    if twice := [name for name in every if "/" in name]:
+        owner = twice[0].partition("/")[0]
+        beside = [name for name in every if library.owner(library.load(name).directory) == owner]
+        raise UsageError(
+            f"{', '.join(twice)}: mods of several libraries have one name, and a tree holds one of them",
+            hint=f"vllm-mods matrix {shlex.join(beside)}  # those of one library",
+        )
+    return library.select(every)
+
+
+def choose_own_mods(
+    library: Library, mods: Sequence[Mod], named: Sequence[str], note: Callable[[str], None]
+) -> tuple[Mod, ...]:
+    """Return the mods whose lock may be written. Raises ``UsageError`` for a ``named`` one that may not."""
+    mine = tuple(mod for mod in mods if library.is_writable(mod.directory))
+    for mod in mods:
+        if mod not in mine:
+            if mod.name in named or not mine:
+                check_own_mod(library, mod)
+            note(f"{mod.name} came with vllm-mods: its mod.lock stays as it is")
+    return mine
+
+
+def write_locks(
+    mods: Sequence[Mod], computed: Sequence[Computed], access: Access
+) -> tuple[tuple[Mod, Updated], ...]:
+    """Write into each ``mod.lock`` what a matrix (of ``relock``) found; what it says of other releases stays.
+
+    A release that is new to a lock is downloaded whole first, and held to the hash that the index states.
+    Raises ``UsageError`` where a tree could not be read, and nothing is written then.
+    """
+    _verify(locks.news(mods, computed), access, unstated=True)
+    unread = [
+        one.spec for one in computed if not all(one.answers[mod.name].readable for mod in mods)
+    ]
+    if unread:
+        raise UsageError(
+            f"no mod.lock was written: {unread[0]} could not be read",
+            hint="run it again when every release can be read",
+        )
+    updates = tuple((mod, locks.updated(mod, computed)) for mod in mods)
+    for root in dict.fromkeys(map(root_of, mods)):
+        replace(
+            root,
+            {
+                f"patches/{mod.name}/mod.lock": mod_lock.dump(updated.lock)
+                for mod, updated in updates
+                if root_of(mod) == root
+            },
+        )
+    return updates

@@ -1,0 +1,318 @@
+"""A mod carried over to another vLLM, into its library or a copy of it."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from vllm_mods.api.access import Access
+from vllm_mods.api.libraries import check_own_mod
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.model import FileChange, Mod, Variant
+from vllm_mods.base.tree import Tree
+from vllm_mods.library import writing as library_writing
+from vllm_mods.library.catalog import Library
+from vllm_mods.library.mod_folder import load_mod
+from vllm_mods.matrices.choose import choose_releases
+from vllm_mods.planning import lock_entries, planner
+from vllm_mods.porting import job as porting
+from vllm_mods.porting import span, writing
+from vllm_mods.porting import variant as variants
+from vllm_mods.porting.job import Job, PortOutcome
+from vllm_mods.porting.span import PortSpan
+from vllm_mods.porting.writing import Unfinished
+
+if TYPE_CHECKING:
+    from vllm_mods.trees.history import Upstream
+
+_SPEC = re.compile(r"\s*(?:[<>=!~]=?|===)")
+
+
+class PortTerms(NamedTuple):
+    """How a mod is ported: keywords of ``port``."""
+
+    base: str | None = None
+    variant: str | None = None
+    name: str | None = None
+    vllm: str | None = None
+    repair: bool = True
+    history: str | None = None
+    others: Mapping[str, str] = {}
+
+
+class PortResult(NamedTuple):
+    """What ``port`` did to a ``mod``: ``outcome`` for one tree, ``span`` for a range of releases.
+
+    ``wrote`` are the paths of the files that were written; ``unfinished`` is what is left to a person, laid
+    out as git does it; ``notes`` are what one should know.
+    """
+
+    mod: Mod
+    outcome: PortOutcome | None
+    span: PortSpan | None = None
+    wrote: tuple[str, ...] = ()
+    unfinished: Unfinished | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether each tree has a variant that goes in, or needs none."""
+        if self.outcome is None:
+            return self.span is not None and self.span.stopped is None
+        return self.outcome.fits or (self.outcome.clean and self.outcome.new is None)
+
+
+def port(
+    library: Library,
+    mod: str,
+    to: str,
+    *,
+    base: str | None = None,
+    variant: str | None = None,
+    name: str | None = None,
+    vllm: str | None = None,
+    repair: bool = True,
+    history: str | None = None,
+    others: Mapping[str, str] | None = None,
+    output: str | None = None,
+    access: Access | None = None,
+) -> PortResult:
+    """Make a variant of a mod for another vLLM, or for each release of a range that no variant fits.
+
+    ``mod`` is the name of one of the ``library``, which has to be the caller's own, unless ``output`` names
+    another folder, to which a copy is written. ``to`` is a tree, or a range such as ``>=0.22,<0.26``.
+    ``base`` is the tree that the ``variant`` was written for (without these, what ``mod.lock`` says and the
+    nearest one); ``name`` and ``vllm`` are those of the new variant; ``repair`` puts right what would not
+    work; ``history`` is a clone of vLLM's repository that tells where definitions went; ``others`` are
+    versions of packages, by name, beside the target.
+
+    Returns ``PortResult``. What clashes is no error: it is laid out for a person, and ``continue_port`` takes it.
+    Raises ``UsageError`` for a variant or a release that there is not, ``Refused`` where a file that would
+    be written is there already.
+
+    >>> done = vm.port(vm.Library("library"), "fast", "newer", base="site-packages")
+    >>> done.ok, done.outcome.new.planned.verdict.value, [Path(path).name for path in done.wrote]
+    (True, 'applies', ['x.patch', 'mod.toml'])
+    """
+    access = access or Access()
+    terms = PortTerms(base, variant, name, vllm, repair, history, others or {})
+    copy = _own_copy(library, mod, output)
+    try:
+        if _SPEC.match(to):
+            return _port_range(copy, to, library, terms, access)
+        tree = access.open(to, others=terms.others)
+        job = _make_job(copy, copy, tree, library, terms=terms, access=access, name=name)
+        return _port_one(job, access)
+    finally:
+        if output is not None:
+            _remove_unchanged(library.load(mod), copy, library)
+
+
+def continue_port(
+    library: Library, mod: str, *, output: str | None = None, access: Access | None = None
+) -> PortResult:
+    """Make the variant of an unfinished port of which a person has edited the files.
+
+    ``mod`` and ``output`` are those of ``port``. Raises ``Refused`` where something is left to edit, and where
+    the target is not what it was; ``UsageError`` where no port is unfinished.
+    """
+    copy = _own_copy(library, mod, output, new=False)
+    work = writing.unfinished(copy)
+    edited = writing.resolved(work)
+    tree = (access or Access()).open(work.target, others=dict(work.others))
+    for path, (before, _) in edited.items():
+        if tree.read(path) != before:
+            raise Refused(
+                f"{work.target}: {path} is not what it was when the port was begun; nothing was written",
+                hint=f"vllm-mods port {copy.name} --abort, then port again",
+            )
+    variant = next((one for one in copy.variants if one.id == work.variant), None)
+    if variant is None:
+        raise UsageError(f"{copy.name} has no variant `{work.variant}` any more", hint="--abort")
+    job = Job(copy, variant, None, work.base, tree, work.name, work.vllm, library.roots)
+    cuts = [FileChange(path, before, after) for path, (before, after) in edited.items()]
+    new = porting.finish(job, cuts, work.homes)
+    outcome = PortOutcome(job, (), (), new, (), tuple(cuts))
+    if not outcome.fits:
+        return PortResult(copy, outcome, unfinished=work)
+    writing.write_files(copy, {**new.files, **_lock(copy, outcome)})
+    writing.remove(work)
+    return PortResult(copy, outcome, wrote=_paths(copy, new.files))
+
+
+def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfinished:
+    """Remove what an unfinished port laid out for a person, and return what it was."""
+    work = writing.unfinished(_own_copy(library, mod, output, new=False))
+    writing.remove(work)
+    return work
+
+
+def _port_one(job: Job, access: Access) -> PortResult:
+    outcome = porting.run(job, lambda: variants.between(access.releases, job.base, job.target))
+    notes: tuple[str, ...] = ()
+    wrote: tuple[str, ...] = ()
+    if outcome.fits and outcome.new is not None:
+        notes = _needless(job, outcome)
+        writing.write_files(job.mod, {**outcome.new.files, **_lock(job.mod, outcome)})
+        wrote = _paths(job.mod, outcome.new.files)
+    return PortResult(job.mod, outcome, None, wrote, writing.laid_out(outcome), notes)
+
+
+def _port_range(
+    mod: Mod, spec: str, library: Library, terms: PortTerms, access: Access
+) -> PortResult:
+    """Port to each release that no variant fits."""
+    specs = choose_releases((), access.releases.files(), spec)
+    if not specs:
+        raise UsageError(f"no release of vLLM is in {spec}", hint="such as --to '>=0.22,<0.26'")
+    if terms.name is not None or terms.vllm is not None:
+        raise UsageError(
+            "--as and --vllm are for one tree, and --to is a range", hint="leave them out"
+        )
+    result = span.run(
+        mod,
+        (access.open(one, others=terms.others) for one in specs),
+        library.roots,
+        lambda newer, tree, name: _make_job(
+            newer, mod, tree, library, terms=terms, access=access, name=name
+        ),
+    )
+    if result.files:
+        writing.write_files(mod, result.files)
+    work = None if result.stopped is None else writing.laid_out(result.stopped)
+    return PortResult(mod, None, result, _paths(mod, result.files), work)
+
+
+def _make_job(
+    mod: Mod,
+    on_disk: Mod,
+    tree: Tree,
+    library: Library,
+    *,
+    terms: PortTerms,
+    access: Access,
+    name: str | None,
+) -> Job:
+    """Return what is to be ported to a tree: ``mod`` may have variants that are not ``on_disk`` yet."""
+    # what the caller names is beside the target
+    source = None if terms.base is None else access.open(terms.base)
+    if terms.variant is None:
+        version = source.version if source is not None else tree.version
+        variant = variants.nearest(mod, version, lock_entries.current(on_disk))
+    else:
+        variant = _find_variant(mod, terms.variant)
+    _check_portable(mod, variant, tree)
+    if name is not None and any(one.id == name for one in mod.variants):
+        raise UsageError(f"{mod.name} has a variant `{name}` already", hint="--as ANOTHER")
+    if terms.vllm is None and tree.version is None:
+        raise UsageError(
+            f"{tree.spec} does not say its version, so nothing says what the variant is for",
+            hint="--vllm SPEC, such as --vllm '==0.23.0'",
+        )
+    base = source or variants.base_tree(on_disk, variant, tree.version, access.releases)
+    upstream = open_upstream(terms.history)
+    if upstream is not None:
+        upstream.between(base, tree)  # raises for a commit that the clone does not have
+    return Job(
+        mod=mod,
+        variant=variant,
+        base=base,
+        base_version=base.version or base.spec,
+        target=tree,
+        name=name or variants.default_name(mod, tree.version),
+        vllm=terms.vllm or f"=={tree.version}",
+        roots=library.roots,
+        repair=terms.repair,
+        upstream=upstream,
+        others=tuple(terms.others.items()),
+    )
+
+
+def open_upstream(folder: str | None) -> "Upstream | None":
+    """Open a clone of vLLM's repository, if one is named. Raises ``UsageError`` where there is none."""
+    if folder is None:
+        return None
+    from vllm_mods.trees.history import Upstream  # noqa: PLC0415  (GitPython: 100 ms)
+
+    return Upstream(folder)
+
+
+def _find_variant(mod: Mod, name: str) -> Variant:
+    for variant in mod.variants:
+        if variant.id == name:
+            return variant
+    known = ", ".join(variant.id for variant in mod.variants)
+    raise UsageError(f"{mod.name} has no variant `{name}`", hint=f"--variant {known}")
+
+
+def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:
+    """Raise ``UsageError`` for a variant that has no patches to port."""
+    check = f"vllm-mods check {mod.name} --target {tree.spec}"
+    if variant.replace:
+        raise UsageError(
+            f"variant `{variant.id}` of {mod.name} replaces text, and `port` carries patches only",
+            hint=check,
+        )
+    if not variant.patches:
+        raise UsageError(
+            f"variant `{variant.id}` of {mod.name} has no patches: there is nothing to port, its "
+            "files go into any vLLM",
+            hint=check,
+        )
+
+
+def _own_copy(library: Library, name: str, output: str | None, *, new: bool = True) -> Mod:
+    """Return a mod of the caller's own library, or its copy in ``output``, which is made if it is to be ``new``."""
+    mod = library.load(name)
+    if output is None:
+        check_own_mod(library, mod)
+        return mod
+    place = os.path.join(output, "patches", mod.name)
+    library_writing.recover(output)
+    if not new:
+        return load_mod(place, library.roots)
+    if os.path.lexists(place):
+        raise Refused(
+            f"{place} is there already: nothing was written",
+            hint="--output ANOTHER, or name that library: --library",
+        )
+    library_writing.folder(place, library.files(mod))
+    return load_mod(place, library.roots)
+
+
+def _remove_unchanged(mod: Mod, copy: Mod, library: Library) -> None:
+    """Remove a copy to which nothing was added: it would only stand in the way of the next try."""
+    files = {
+        os.path.relpath(os.path.join(above, name), copy.directory)
+        for above, _, names in os.walk(copy.directory)
+        for name in names
+    }
+    if files == library.files(mod).keys():
+        shutil.rmtree(copy.directory)
+
+
+def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
+    """Return mod.lock with the target in it, if it is of the mod as it was."""
+    locked = lock_entries.current(mod)
+    if locked is None or outcome.new is None:
+        return {}
+    version = outcome.job.target.version or ""
+    entries = [(version, outcome.new.planned)]
+    return {"mod.lock": lock_entries.extended(locked, outcome.new.mod, entries)}
+
+
+def _needless(job: Job, outcome: PortOutcome) -> tuple[str, ...]:
+    """Return a note if a variant of the mod would do as well."""
+    assert outcome.new is not None  # noqa: S101  (the caller has looked)
+    before = planner.plan_alone(job.mod, job.target)
+    if before.variant is None or before.changes != outcome.new.planned.changes:
+        return ()
+    text = f"variant `{before.variant.id}` goes in there too ({before.verdict}), and gives the same bytes"
+    return (f"{text}: the new one is not needed",)
+
+
+def _paths(mod: Mod, names: Mapping[str, bytes]) -> tuple[str, ...]:
+    return tuple(os.path.join(mod.directory, name) for name in sorted(names))

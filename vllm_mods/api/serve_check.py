@@ -1,0 +1,135 @@
+"""A serve command held against the vLLM that it will run on."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from packaging.version import Version
+
+from vllm_mods.api import serve_command
+from vllm_mods.api.access import Access
+from vllm_mods.api.serve_command import ServeArguments
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.tree import Tree
+from vllm_mods.library.catalog import Library
+from vllm_mods.matrices.choose import choose_releases
+from vllm_mods.serving import releases
+from vllm_mods.serving.check import ServeAnswer
+from vllm_mods.serving.known import names_among
+from vllm_mods.serving.releases import ServeCell
+
+_CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
+
+
+class ServeChecked(NamedTuple):
+    """The answers for a serve command, one of the ``cells`` per tree.
+
+    ``argv`` is the command behind ``vllm serve``, ``pairing`` the one that it is of. ``over_releases``
+    says that a range of releases was asked for.
+    """
+
+    argv: tuple[str, ...]
+    pairing: str | None
+    cells: tuple[ServeCell, ...]
+    over_releases: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong on any tree."""
+        return all(cell.answer.ok for cell in self.cells)
+
+
+def serve_check(
+    library: Library | None = None,
+    pairing: str | None = None,
+    *,
+    command: str | None = None,
+    target: str | None = None,
+    vllm: str | None = None,
+    access: Access | None = None,
+) -> ServeChecked:
+    """Hold the command of a pairing, or a ``command`` line, against a vLLM's source, which is not imported.
+
+    ``pairing`` is the name of one of the ``library``, with its environment, templates and mods. ``target`` is
+    what ``open_tree`` takes; without it, all releases in the range ``vllm``, or without that one too the newest
+    release that the pairing is for.
+
+    Returns ``ServeChecked``. Raises ``UsageError`` for a command that bash does not read, and where nothing says
+    which vLLM is meant.
+
+    >>> vm.serve_check(command="vllm serve m 'unended", target="site-packages")
+    Traceback (most recent call last):
+    ...
+    vllm_mods.base.errors.UsageError: --command is not one that bash reads: ...
+    """
+    access = access or Access()
+    if command is not None and pairing is None:
+        asked = serve_command.of_script(command, "--command", _CALL)
+    elif command is None and pairing is not None:
+        library = library or Library()
+        asked = serve_command.of_pairing(library, library.pairing(pairing))
+    else:
+        raise UsageError("name a pairing or give --command, one of them", hint=_CALL)
+    ask = serve_command.question(asked)
+    if vllm is not None and target is None:
+        cells = releases.cells(_releases(vllm, access), access.open, ask)
+        return ServeChecked(asked.argv, asked.name, cells, over_releases=True)
+    tree = access.open(target or _default_target(asked, access))
+    cell = ServeCell(tree.version or "", tree.spec, _ask(ask, tree, vllm, access))
+    return ServeChecked(asked.argv, asked.name, (cell,), over_releases=False)
+
+
+def _ask(
+    ask: Callable[[Tree], ServeAnswer], tree: Tree, vllm: str | None, access: Access
+) -> ServeAnswer:
+    """Hold the command against one tree; of a flag that it does not have, find the releases that do."""
+    answer = ask(tree)
+    if unknown := releases.unknown(answer.faults):
+        known = {**_known_flags(unknown, vllm, access), tree.version or tree.spec: answer.names}
+        answer = releases.told(answer, tree.version, known)
+    return answer
+
+
+def _default_target(asked: ServeArguments, access: Access) -> str:
+    """Return the newest release that the pairing is for."""
+    if asked.vllm is None:
+        what = f"pairing `{asked.name}` does not say its vLLM" if asked.name else "no tree is named"
+        raise UsageError(f"{what}: which one is it to be held against?", hint="--target TREE")
+    if re.fullmatch(r"\d[\w.+]*", asked.vllm):
+        return f"pypi:{asked.vllm}"
+    plain = [spec for spec in _releases(asked.vllm, access) if not spec.endswith(".whl")]
+    final = [spec for spec in plain if not Version(spec.removeprefix("pypi:")).is_prerelease]
+    if not final:
+        raise UsageError(
+            f"no release of vLLM is in {asked.vllm}, which pairing `{asked.name}` is for",
+            hint="--target TREE",
+        )
+    return final[-1]
+
+
+def _releases(spec: str, access: Access) -> Sequence[str]:
+    specs = choose_releases((), access.releases.files(), spec)
+    if not specs:
+        raise UsageError(f"no release of vLLM is in {spec}", hint="such as --vllm '>=0.19,<0.22'")
+    return specs
+
+
+def _known_flags(
+    wanted: frozenset[str], spec: str | None, access: Access
+) -> dict[str, frozenset[str]]:
+    """Return which releases in ``spec``, else of those in the cache, have flags; by version."""
+    index = Access(offline=access.offline or spec is None).releases
+    known: dict[str, frozenset[str]] = {}
+    try:
+        specs = choose_releases((), index.files(), spec or ">=0.9")
+    except TreeError:
+        return known  # it only adds to what is found already
+    for one in specs:
+        try:
+            tree = index.open(one.removeprefix("pypi:"))
+            known[tree.version or one] = names_among(tree, wanted)
+        except TreeError:
+            continue  # not in the cache
+    return known

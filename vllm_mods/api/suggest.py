@@ -1,0 +1,62 @@
+"""Which mods, chat template and pairing a model needs."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+from typing import NamedTuple
+
+from vllm_mods.api.plan import plan
+from vllm_mods.applying.opening import Folder
+from vllm_mods.base.model import Plan
+from vllm_mods.base.tree import Tree
+from vllm_mods.checkpoints import fitting
+from vllm_mods.checkpoints.checkpoint import Checkpoint
+from vllm_mods.checkpoints.fitting import Suggestion
+from vllm_mods.checkpoints.sources import open_checkpoint
+from vllm_mods.library.catalog import Library
+
+
+class Suggested(NamedTuple):
+    """What is for a ``checkpoint``, and the ``plan`` of it on a tree, None where none was named or nothing is for it."""
+
+    checkpoint: Checkpoint
+    suggestion: Suggestion
+    plan: Plan | None
+
+    @property
+    def mods(self) -> tuple[str, ...]:
+        """The names of the mods that are for it, and of the first that brings a template."""
+        fits = (*self.suggestion.mods, *self.suggestion.templates[:1])
+        return tuple(fit.name for fit in fits)
+
+    @property
+    def ok(self) -> bool:
+        """Whether all of these would go into the tree."""
+        return self.plan is None or self.plan.ok
+
+
+def suggest(
+    library: Library,
+    model: str,
+    *,
+    revision: str | None = None,
+    tree: Tree | Folder | None = None,
+) -> Suggested:
+    """Tell which mods, chat template and pairing of a library a checkpoint needs.
+
+    ``model`` is a folder, or an id on the Hub (``HF_ENDPOINT``) of the commit, tag or branch ``revision``. Its
+    ``config.json`` and the headers of its safetensors are read, no weights. With ``tree``, what is for it is
+    planned there. Returns ``Suggested``. Raises ``UsageError`` for a folder that is no checkpoint, and
+    ``TreeError`` for one that cannot be read.
+
+    >>> _ = Path("model").mkdir(), Path("model/config.json").write_text('{"model_type": "llama"}')
+    >>> vm.suggest(vm.Library("good"), "model").mods
+    ()
+    """
+    checkpoint = open_checkpoint(model, revision)
+    mods = {name: library.load(name) for name in library.names()}
+    pairings = [library.pairing(name) for name in library.pairing_names()]
+    own = ((pairing, library.select(library.mods_of(pairing))) for pairing in pairings)
+    result = Suggested(checkpoint, fitting.suggest(checkpoint, mods.values(), own), None)
+    if tree is None or not result.mods:
+        return result
+    return result._replace(plan=plan(library.select(result.mods), tree))

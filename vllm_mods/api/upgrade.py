@@ -1,0 +1,131 @@
+"""A pairing moved to another vLLM, or back: checked, locked and built, all of it or nothing."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+import os
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from vllm_mods.api import serve_command
+from vllm_mods.api.access import Access
+from vllm_mods.api.image_parts import BuiltFor, attached_of, build_all, check_room, documents_of
+from vllm_mods.api.libraries import check_own_pairing
+from vllm_mods.api.lock import look_at_model
+from vllm_mods.api.on_base import ReadLock, lock_path, on_base, read_lock
+from vllm_mods.base.errors import refusing
+from vllm_mods.building import outputs, upgrading
+from vllm_mods.building.outputs import Written
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats import pairing_lock
+from vllm_mods.formats.pairing_lock import LockDifference
+from vllm_mods.library.catalog import Library
+
+
+class Upgraded(NamedTuple):
+    """The lock of a pairing ``before`` and ``now``, and the ``images`` that were built and ``written``, if any."""
+
+    before: ReadLock
+    now: ReadLock
+    images: tuple[BuiltFor, ...] = ()
+    written: Written | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything moved."""
+        return self.now is not self.before
+
+    @property
+    def differences(self) -> tuple[LockDifference, ...]:
+        """What moved in the lock."""
+        return tuple(pairing_lock.differences(self.before.lock, self.now.lock))
+
+
+@refusing()
+def upgrade(
+    library: Library,
+    pairing: str,
+    *,
+    to: str | None = None,
+    base: str | None = None,
+    output: str | None = None,
+    source_date_epoch: int | None = None,
+    access: Access | None = None,
+) -> Upgraded:
+    """Move a pairing of one's own library to another vLLM: check, lock, serve-check and build, all of it or nothing.
+
+    ``to`` is a version; without it, a base that has another digest by now gets the pairing's layer anew. ``base`` is
+    the image to build on, without it the pairing's with that version in its tag; ``output`` is that of ``build``.
+    The old image stays, and the pairing's file and its lock are kept beside them for ``roll_back``. Raises ``Refused``
+    with nothing changed where a mod does not fit, with the commands that port it.
+    """
+    access = access or Access()
+    before = _read_own(library, pairing)
+    to = None if to is None else to.removeprefix("v")
+    wanted = upgrading.on_release(library.pairing(pairing), before.lock, to, base)
+    epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
+    with upgrading.naming_ports(pairing, to), ExitStack() as stack:
+        opened = [
+            stack.enter_context(
+                on_base(
+                    library,
+                    wanted,
+                    base or wanted.base,
+                    epoch=epoch,
+                    beside=(before.path,),
+                    platform=platform,
+                    access=access,
+                )
+            )
+            for platform in pairing_lock.by_platform(before.lock)
+        ]
+        place = outputs.parse(output, opened[0].base)
+        if base is not None:
+            wanted = wanted._replace(base=opened[0].drafted.lock.base.ref)
+        for one in opened:
+            upgrading.check_version(wanted, before.lock, to, one.tree.version)
+            asked = serve_command.of_pairing(library, wanted)
+            serve_command.demand(asked, one.tree, one.planned, note=access.note)
+        lock = pairing_lock.joined([one.drafted.lock for one in opened])._replace(
+            checkpoint=look_at_model(library, wanted, access),
+            pairing_digest=pairings.digest(wanted),
+        )
+        file = library.pairing_file(pairing)
+        text = library.read(file) or b""
+        edited = upgrading.edited(text, file, wanted)
+        if edited == text and not pairing_lock.moved(before.lock, lock):
+            return Upgraded(before, before)
+        now = ReadLock(before.path, pairing_lock.dump(lock), lock)
+        check_room(lock, opened, place, None)
+        lookup = stack.enter_context(outputs.looking_up(place, opened[0].base, now.tag))
+        images = build_all(now, opened)
+        ready = outputs.prepare(place, [image[1:] for image in images], now.tag, lookup)
+        documents = documents_of(now, images, ready)
+        written = outputs.write(ready, attached_of(documents, ready))
+        beside = os.path.splitext(before.path)[0]
+        files = {path.removeprefix(beside): data for one in documents for path, data in one.items()}
+        upgrading.put(library, pairing, {".toml": edited, ".lock": now.data, **files})
+    return Upgraded(before, now, tuple(images), written)
+
+
+@refusing()
+def roll_back(library: Library, pairing: str, *, access: Access | None = None) -> Upgraded:
+    """Put back a pairing's file and lock as they were before the last ``upgrade``. Raises ``UsageError`` where there is none."""
+    access = access or Access()
+    before = _read_own(library, pairing)
+    files = upgrading.previous(library, pairing)
+    lock = pairing_lock.parse(files[".lock"], f"{before.path}{upgrading.PREVIOUS}")
+    pairings.parse(files[".toml"], f"{library.pairing_file(pairing)}{upgrading.PREVIOUS}")
+    upgrading.put(library, pairing, files)
+    beside = os.path.splitext(before.path)[0]
+    names = (f".{name.replace('/', '-')}" for name in pairing_lock.by_platform(before.lock))
+    for start in ("", *names):
+        for ending in (".cdx.json", ".intoto.json"):  # of the other image
+            if os.path.exists(path := f"{beside}{start}{ending}"):
+                os.unlink(path)
+                access.note(f"removed {path}: `vllm-mods build {pairing}` writes it anew")
+    return Upgraded(before, ReadLock(before.path, files[".lock"], lock))
+
+
+def _read_own(library: Library, name: str) -> ReadLock:
+    check_own_pairing(library, name)
+    return read_lock(library, lock_path(library, name, None), name)
