@@ -72,8 +72,8 @@ while True:
 _ENGINES = "encodings.unicode_escape html jinja2.constants jinja2.debug minijinja._internal pprint"
 _PARSERS = "ijson openai_harmony partial_json_parser pydantic regex"
 _KNOWN = {
-    rendering._START: ("sandbox", _ENGINES),
-    parser_process._START: ("parser_sandbox", _PARSERS),
+    rendering.SANDBOX: ("sandbox", _ENGINES),
+    parser_process.SANDBOX: ("parser_sandbox", _PARSERS),
 }
 
 
@@ -105,7 +105,7 @@ def _server(start: str, places: Sequence[str]) -> _Server:
 def _run(
     command: Sequence[str], *, timeout: float, stdout: IO[bytes] | int, **how: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    start, places = command[3], command[4:]
+    start, places = command[4], command[5:]
     if start not in _KNOWN:
         return subprocess.run(command, timeout=timeout, stdout=stdout, **how)  # noqa: PLW1510
     server = _server(start, places)

@@ -205,7 +205,7 @@ def glance(where: Path) -> object:
 
 def tried(_: Path) -> object:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(concrete_syntax, "_TRIAL", "import time; time.sleep(60)")
+        patched.setattr(concrete_syntax, "_TRIAL", "slow_module")
         return scopes.read_scopes(b"print 'x'\n" + b"(" * 900)
 
 

@@ -25,7 +25,7 @@ _CHANGING = {
     "os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink",
     "os.truncate", "os.utime", "os.setxattr", "os.removexattr", "shutil.move", "shutil.rmtree",
 }  # fmt: skip
-_OURS = {concrete_syntax._TRIAL, rendering._START}
+_OURS = {concrete_syntax._TRIAL, rendering.SANDBOX}
 """What may be started: processes of our own, which are to break in our stead."""
 _STARTING = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn"}
 

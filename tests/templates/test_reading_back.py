@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 from doc_pages import ROOT
@@ -95,10 +96,12 @@ def test_what_only_a_rare_delta_loses_is_a_note() -> None:
 
 @pytest.mark.slow
 def test_a_parser_that_fails_or_never_ends_has_the_others_go_on(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    start = parser_process._START.replace("; parser_", "; parser_sandbox._SECONDS = 0.05; parser_")
-    monkeypatch.setattr(parser_process, "_START", start)
+    hasty = "from vllm_mods.templates import parser_sandbox\nparser_sandbox._SECONDS = 0.05\nmain = parser_sandbox.main\n"
+    (tmp_path / "hasty_sandbox.py").write_text(hasty)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(parser_process, "SANDBOX", "hasty_sandbox")
     reads = toy_release().files["vllm/tool_parsers/toy.py"].decode()
     bad = reads.replace(
         '        logger.info_once("read")\n',
@@ -142,11 +145,13 @@ def test_a_tree_whose_parsers_do_not_import_says_why() -> None:
         parser_process.open_release(toy_release("oh"))
 
 
-def test_what_is_not_installed_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "vllm_mods.templates.parser_process._START",
-        'import sys; print(\'{"missing": ["regex"]}\'); print(\'{"error": "x"}\')',
-    )
+def test_what_is_not_installed_is_named_with_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = "print('{\"missing\": [\"regex\"]}')\nprint('{\"error\": \"x\"}')\n"
+    (tmp_path / "lacking_sandbox.py").write_text(f"{lines}def main(): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(parser_process, "SANDBOX", "lacking_sandbox")
     with pytest.raises(UsageError, match="the parsers of vLLM need regex") as caught:
         parser_process.open_release(toy_release())
     assert caught.value.hint is not None

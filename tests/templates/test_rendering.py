@@ -242,8 +242,10 @@ raise SystemExit(os.system("/bin/true") == 0)
 
 
 def test_a_fault_of_the_sandbox_is_a_bug_and_not_the_templates(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(rendering, "_START", "raise SystemError('broken')")
+    (tmp_path / "broken_sandbox.py").write_text("raise SystemError('broken')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(rendering, "SANDBOX", "broken_sandbox")
     with pytest.raises(RuntimeError, match="broken"):
         _render("a")

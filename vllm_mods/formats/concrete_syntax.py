@@ -1,8 +1,7 @@
 """Python as LibCST reads it, whose grammar is not that of the interpreter. LibCST is imported here only.
 
 It is the second reader: of what this interpreter's ``ast`` cannot read, of what comes out of a
-patch, and under ``matrix --strict`` of every file. Its import takes a quarter of a second, and
-positions take it ten times as long as ``ast``.
+patch, and under ``matrix --strict`` of every file. Its import takes 145 ms, and take it ten times as long as ``ast``.
 """
 
 from __future__ import annotations
@@ -11,13 +10,9 @@ import re
 import sys
 from collections.abc import Container
 from functools import lru_cache
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
-from threading import Lock
-from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.base import limits
+from vllm_mods.base import limits, own_process
 from vllm_mods.formats import syntax_tree
 
 if TYPE_CHECKING:
@@ -38,8 +33,7 @@ class Place(NamedTuple):
     end: int
 
 
-# Reads what this interpreter cannot, to see whether LibCST gets out of it alive.
-_TRIAL = "import sys; sys.path[:] = sys.argv[1:]; import libcst; libcst.parse_module(sys.stdin.buffer.read())"
+_TRIAL = __name__
 # Whatever can stand in another: what has fewer of these in all is not nested deeply.
 _NESTS = re.compile(
     rb"[(\[{~+*/%@&|^<>=.:!-]|\b(?:not|lambda|await|if|else|elif|and|or|for|in|is|yield|from|while|with|try)\b"
@@ -69,62 +63,10 @@ def refusal(data: bytes, lines: Container[int]) -> str | None:
 def _refusal(data: bytes) -> str | None:
     try:
         _check_depth(data)
-        if "libcst" in sys.modules:
-            _parse(data)
-        else:
-            _parse_alone(data)
+        _parse(data)
     except (UnparsableError, RecursionError) as error:
         return str(error)
     return None
-
-
-class _RefusedSyntax(Exception):
-    def __init__(self, *, message: str, raw_line: int, **_: object) -> None:
-        super().__init__(f"line {raw_line}: {message}")
-
-
-class _Taken(Exception):
-    """The parser has read the file to its end, and asks for the first of its nodes."""
-
-
-def _node(**_: object) -> None:
-    raise _Taken
-
-
-class _Stand(ModuleType):
-    """Stands for LibCST while nothing but its parser is needed: it makes an error, and no nodes."""
-
-    def __getattr__(self, name: str) -> object:
-        return _RefusedSyntax if name == "ParserSyntaxError" else _node
-
-
-_STANDING = Lock()
-
-
-def _parse_alone(data: bytes) -> None:
-    """Ask LibCST's extension whether it takes a file, without the import of its 200 classes of nodes."""
-    with _STANDING:
-        parser = _parser()
-        sys.modules["libcst"] = _Stand("libcst")
-        try:
-            parser.parse_module(syntax_tree.decoded(data))
-        except _Taken:
-            pass
-        except (_RefusedSyntax, SyntaxError, UnicodeDecodeError, LookupError) as error:
-            raise UnparsableError(str(error)) from error
-        finally:
-            del sys.modules["libcst"]
-
-
-@lru_cache(maxsize=1)
-def _parser() -> ModuleType:
-    package = PathFinder.find_spec("libcst")
-    found = package and PathFinder.find_spec("libcst.native", package.submodule_search_locations)
-    if not found or not found.loader:
-        raise ModuleNotFoundError("LibCST has no libcst.native", name="libcst.native")
-    parser = module_from_spec(found)
-    found.loader.exec_module(parser)
-    return parser
 
 
 def _parse(data: bytes) -> libcst.Module:
@@ -212,7 +154,7 @@ def _check_depth(data: bytes) -> None:
 def _try_elsewhere(data: bytes) -> None:
     import subprocess  # noqa: PLC0415  (rarely needed)
 
-    command = [sys.executable, "-P", "-c", _TRIAL, *(place for place in sys.path if place)]
+    command = own_process.command(_TRIAL)
     try:
         done = subprocess.run(
             command, input=data, capture_output=True, timeout=limits.TRIAL_SECONDS, check=False
@@ -221,3 +163,10 @@ def _try_elsewhere(data: bytes) -> None:
         raise UnparsableError(f"LibCST has not read it after {limits.TRIAL_SECONDS}") from error
     if done.returncode < 0:
         raise UnparsableError("LibCST dies of it: it is nested too deeply")
+
+
+def main() -> None:
+    """Parse the standard input, in a process of its own: LibCST may not get out of it alive."""
+    import libcst  # noqa: PLC0415
+
+    libcst.parse_module(sys.stdin.buffer.read())

@@ -8,26 +8,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_mods.base import limits
+from vllm_mods.base import limits, own_process
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Mod
+from vllm_mods.running import log_search
 
 RAN, OTHER, SILENT, UNTOLD = "ran", "other", "silent", "untold"
-_MATCHING = """
-import json, re, sys
-head, _, text = sys.stdin.buffer.read().partition(b"\\n")
-most, patterns = json.loads(head)
-lines = [line[:most] for line in text.decode("utf-8", "replace").splitlines()]
-found = []
-for pattern in patterns:
-    search = re.compile(pattern).search
-    found.append(next((match[0] for line in lines if (match := search(line))), None))
-json.dump(found, sys.stdout)
-"""
 
 
 class Evidence(NamedTuple):
@@ -68,7 +57,7 @@ def _matches(mod: Mod, patterns: Sequence[str], log: bytes) -> list[str | None]:
     given = json.dumps([limits.LOG_LINE, patterns]).encode() + b"\n" + log
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-c", _MATCHING],
+            own_process.command(log_search.__name__),
             input=given,
             capture_output=True,
             timeout=limits.EVIDENCE_SECONDS,

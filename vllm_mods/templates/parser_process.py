@@ -34,10 +34,7 @@ _MODULES = (
 _HARMONY = "vllm/parser/harmony.py"
 _PATIENCE = 3
 """A machine may be busy: so many times the limit by the clock."""
-_START = (
-    "import sys; sys.path[:] = sys.argv[1:]; "
-    "from vllm_mods.templates import parser_sandbox; parser_sandbox.main()"
-)
+SANDBOX = "vllm_mods.templates.parser_sandbox"
 _INSTALL = (
     "pip install cohere_melody ijson oss-harmony partial-json-parser pydantic regex"
     "  # the extra `parsers` of vllm-mods"
@@ -155,7 +152,7 @@ def _run(
         "output": limits.PARSER_OUTPUT,
     }
     with tempfile.TemporaryFile() as out:
-        done = run_apart(_START, case, _PATIENCE * limits.PARSER_SECONDS, {}, out)
+        done = run_apart(SANDBOX, case, _PATIENCE * limits.PARSER_SECONDS, {}, out)
         out.seek(0)
         text = out.read()
     lines = []

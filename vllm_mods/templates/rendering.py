@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 
-from vllm_mods.base import limits
+from vllm_mods.base import limits, own_process
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.untrusted import DEEP, is_deep, json_of
 from vllm_mods.templates.conversation import Conversation
@@ -24,9 +24,7 @@ _PATIENCE = 10
 """A machine may be busy: so many times that by the clock, and then it hangs."""
 OUT_OF_TIME = {-signal.SIGXCPU, -signal.SIGKILL}
 """How a process ends that computes for too long."""
-_START = (
-    "import sys; sys.path[:] = sys.argv[1:]; from vllm_mods.templates import sandbox; sandbox.main()"
-)
+SANDBOX = "vllm_mods.templates.sandbox"
 
 
 class Rendered(NamedTuple):
@@ -125,7 +123,7 @@ def render(
 def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """Return the lines of the sandbox, and how it ended if it did before its time."""
     environ = {name: value for name, value in os.environ.items() if name == "TZ"}
-    done = run_apart(_START, case, _PATIENCE * limits.TEMPLATE_SECONDS, environ)
+    done = run_apart(SANDBOX, case, _PATIENCE * limits.TEMPLATE_SECONDS, environ)
     lines = [json_of(line) for line in done.stdout.split(b"\n")[:-1]]
     if done.returncode in OUT_OF_TIME:
         return lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
@@ -139,20 +137,20 @@ def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
 
 
 def run_apart(
-    start: str,
+    module: str,
     case: dict[str, Any],
     seconds: float,
     environ: Mapping[str, str],
     out: IO[bytes] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run Python in a process of its own that is given a case, and return what it wrote and its end.
+    """Run ``main`` of a module in a process of its own that is given a case, and return what it wrote and its end.
 
     ``out`` takes what it writes, if that is not to be held, and then its errors are dropped. One that has
     not ended within ``seconds`` is killed, and has computed for too long.
     """
     try:
         return subprocess.run(
-            [sys.executable, "-P", "-c", start, *(os.path.abspath(one) for one in sys.path if one)],
+            own_process.command(module),
             input=json.dumps(case).encode(),
             stdout=subprocess.PIPE if out is None else out,
             stderr=subprocess.PIPE if out is None else subprocess.DEVNULL,
