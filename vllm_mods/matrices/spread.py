@@ -17,6 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
 from multiprocessing import connection
+from typing import Protocol
 
 from vllm_mods.matrices.work import Executor, Setting, Task, TaskOutcome, Workshop, dead
 
@@ -54,29 +55,49 @@ def spread(
     """
     multiprocessing.set_forkserver_preload(_PRELOADED)
     others = set(multiprocessing.active_children())
-    lanes = _Lanes(_share(tasks, jobs), lambda: _pool(setting, make))
     try:
-        while lanes.running:
-            for future in wait(lanes.running, return_when=FIRST_COMPLETED).done:
-                outcome = lanes.finish(future)
-                if outcome is not None:
-                    yield outcome
-        lanes.shutdown()
+        yield from over_lanes(tasks, jobs, lambda: _ProcessLane(setting, make), _DIED)
     finally:
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
 
 
-class _Lanes:
-    """A queue of tasks and a pool of one process for each: when it dies, it is known what it was at."""
+class Lane(Protocol):
+    """One process somewhere that answers tasks, one after the other."""
 
-    def __init__(
-        self, queues: list[deque[Task]], new_pool: Callable[[], ProcessPoolExecutor]
-    ) -> None:
+    @property
+    def deaths(self) -> type[Exception]:
+        """What is raised where the process has died."""
+
+    def submit(self, task: Task) -> Future[TaskOutcome]:
+        """Have a task answered. The future, or this call, raises one of ``deaths`` if the process is dead."""
+
+    def end(self) -> None:
+        """Let the process end."""
+
+
+def over_lanes(
+    tasks: Sequence[Task], count: int, new_lane: Callable[[], Lane], died: str
+) -> Iterator[TaskOutcome]:
+    """Yield the outcome of each task, spread over ``count`` lanes. ``died`` is said of one that kills its process twice."""
+    lanes = _Lanes(_share(tasks, count), new_lane, died)
+    while lanes.running:
+        for future in wait(lanes.running, return_when=FIRST_COMPLETED).done:
+            outcome = lanes.finish(future)
+            if outcome is not None:
+                yield outcome
+    lanes.end()
+
+
+class _Lanes:
+    """A queue of tasks and a process for each: when it dies, it is known what it was at."""
+
+    def __init__(self, queues: list[deque[Task]], new_lane: Callable[[], Lane], died: str) -> None:
         self.running: dict[Future[TaskOutcome], tuple[int, Task]] = {}
         self._queues = queues
-        self._new_pool = new_pool
-        self._pools = [new_pool() for _ in queues]
+        self._new_lane = new_lane
+        self._died = died
+        self._lanes = [new_lane() for _ in queues]
         self._again: set[Task] = set()
         for lane in range(len(queues)):
             self._go_on(lane)
@@ -87,21 +108,21 @@ class _Lanes:
         outcome: TaskOutcome | None = None
         try:
             outcome = future.result()
-        except BrokenProcessPool:
-            self._pools[lane] = self._new_pool()
+        except self._lanes[lane].deaths:
+            self._lanes[lane] = self._new_lane()
             if task in self._again:
-                outcome = dead(task, _DIED)
+                outcome = dead(task, self._died)
             else:
-                parts = [task._replace(subjects=(one,)) for one in task.subjects]
+                parts = [task._replace(subjects=(subject,)) for subject in task.subjects]
                 self._again.update(parts)
                 self._queues[lane].extendleft(reversed(parts))
         self._go_on(lane)
         return outcome
 
-    def shutdown(self) -> None:
+    def end(self) -> None:
         """Let the processes end."""
-        for pool in self._pools:
-            pool.shutdown()
+        for lane in self._lanes:
+            lane.end()
 
     def _go_on(self, lane: int) -> None:
         """Give a process its next task, or the last one of whoever has the most left."""
@@ -110,10 +131,10 @@ class _Lanes:
             return
         task = mine.popleft() if mine else longest.pop()
         try:
-            future = self._pools[lane].submit(_run, task)
-        except BrokenProcessPool:  # it died with nothing to do
-            self._pools[lane] = self._new_pool()
-            future = self._pools[lane].submit(_run, task)
+            future = self._lanes[lane].submit(task)
+        except self._lanes[lane].deaths:  # it died with nothing to do
+            self._lanes[lane] = self._new_lane()
+            future = self._lanes[lane].submit(task)
         self.running[future] = (lane, task)
 
 
@@ -124,14 +145,27 @@ def _share(tasks: Sequence[Task], jobs: int) -> list[deque[Task]]:
     return [deque(tasks[start:end]) for start, end in pairwise(ends)]
 
 
-def _pool(setting: Setting, make: Callable[[Setting], Workshop]) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(
-        1,
-        mp_context=multiprocessing.get_context("forkserver"),
-        initializer=_start,
-        # the server that processes are made by keeps the environment of the day it was started
-        initargs=(setting, make, dict(os.environ)),
-    )
+class _ProcessLane:
+    """A process of this machine."""
+
+    deaths = BrokenProcessPool
+
+    def __init__(self, setting: Setting, make: Callable[[Setting], Workshop]) -> None:
+        self._pool = ProcessPoolExecutor(
+            1,
+            mp_context=multiprocessing.get_context("forkserver"),
+            initializer=_start,
+            # the server that processes are made by keeps the environment of the day it was started
+            initargs=(setting, make, dict(os.environ)),
+        )
+
+    def submit(self, task: Task) -> Future[TaskOutcome]:
+        """Have a task answered."""
+        return self._pool.submit(_run, task)
+
+    def end(self) -> None:
+        """Let the process end."""
+        self._pool.shutdown()
 
 
 def _start(setting: Setting, make: Callable[[Setting], Workshop], environ: dict[str, str]) -> None:
@@ -140,9 +174,9 @@ def _start(setting: Setting, make: Callable[[Setting], Workshop], environ: dict[
     os.environ.clear()
     os.environ.update(environ)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    gc.disable()  # it looks at every node of a syntax tree again and again
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     _workshop = make(setting)
+    collect_rarely()
 
 
 def _leave_with_parent() -> None:
@@ -154,6 +188,19 @@ def _leave_with_parent() -> None:
 
 def _run(task: Task) -> TaskOutcome:
     assert _workshop is not None  # noqa: S101  (made when the process started)
-    outcome = _workshop.run(task)
-    gc.collect()  # trees of syntax are full of cycles
+    return answer(_workshop, task)
+
+
+def collect_rarely() -> None:
+    """Leave the collection of garbage to ``answer``: Python's own looks at every node of a syntax tree again and again.
+
+    That takes 22 % of a cell that is computed anew.
+    """
+    gc.disable()
+
+
+def answer(workshop: Workshop, task: Task) -> TaskOutcome:
+    """Answer a task, and collect garbage behind it: trees of syntax are full of cycles."""
+    outcome = workshop.run(task)
+    gc.collect()
     return outcome
