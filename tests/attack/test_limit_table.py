@@ -35,7 +35,7 @@ from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.formats.project import LibrarySource
-from vllm_mods.images import docker, layer, names, oci, referrers, storage, streams
+from vllm_mods.images import docker, engine_command, layer, names, oci, referrers, streams
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
 from vllm_mods.linting import places
@@ -192,7 +192,7 @@ def tool(where: Path) -> object:
     (where / "podman").chmod(0o755)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PATH", f"{where}:{os.environ['PATH']}")
-        return storage._call("podman", "info")
+        return engine_command.call("podman", "info")
 
 
 def glance(where: Path) -> object:

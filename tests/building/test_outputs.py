@@ -165,7 +165,7 @@ def test_a_tag_of_another_image_is_not_moved(docker: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("mood", "error", "said"),
     [
-        ("no space left on device", TreeError, "docker failed: no space left on device; no tag"),
+        ("no space left on device", TreeError, "docker load: no space left on device; no tag"),
         ("open /x/layer.tar: no such file", Refused, "no longer has every layer of the base"),
     ],
 )

@@ -333,7 +333,7 @@ def test_an_engine_that_dies_in_the_middle(
         path = f"{wrapper.parent}:{os.environ['PATH']}"
         broken = Tool(tool.library, {**dying.environ, "PATH": path})
         refused = broken("build", "small", code=3)
-        assert "docker failed: " in refused.stderr
+        assert "docker load: " in refused.stderr
         assert "no tag was moved" in refused.stderr
         assert "hint: docker " in refused.stderr
         assert not tool.lock().with_suffix(".cdx.json").exists()

@@ -12,7 +12,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.images import oci, streams
+from vllm_mods.images import engine_command, oci, streams
 from vllm_mods.images.model import Descriptor, Opened, digest_of
 from vllm_mods.images.mounted import MountedFiles
 
@@ -52,13 +51,13 @@ class StoredImage(Opened):
         if self._files is None:
             if self._tool == PODMAN:
                 self._give_back = weakref.finalize(
-                    self, _call, PODMAN, "image", "unmount", self._identity
+                    self, engine_command.call, PODMAN, "image", "unmount", self._identity
                 )
-                place = _call(PODMAN, "image", "mount", self._identity)
+                place = engine_command.call(PODMAN, "image", "mount", self._identity)
             else:
-                made = _call(BUILDAH, "from", "--pull-never", self._identity)
-                self._give_back = weakref.finalize(self, _call, BUILDAH, "rm", made)
-                place = _call(BUILDAH, "mount", made)
+                made = engine_command.call(BUILDAH, "from", "--pull-never", self._identity)
+                self._give_back = weakref.finalize(self, engine_command.call, BUILDAH, "rm", made)
+                place = engine_command.call(BUILDAH, "mount", made)
             self._files = MountedFiles(place, self.reference)
         return self._files
 
@@ -88,7 +87,7 @@ def open_image(tool: str, name: str, *, reference: str) -> StoredImage:
 
 def _of_buildah(name: str, reference: str) -> tuple[str, _Kept]:
     """Return an image's ID and what is kept of it; ``inspect`` hands out both documents as they are."""
-    told = _told(BUILDAH, "inspect", "--type", "image", name, reference=reference)
+    told = _inspected(BUILDAH, "inspect", "--type", "image", name, reference=reference)
     try:
         config = told["Config"].encode()
         return told["FromImageID"], _Kept(told["Manifest"].encode(), lambda _: config)
@@ -102,12 +101,14 @@ def _of_podman(name: str, reference: str) -> tuple[str, _Kept]:
     Its ``info`` looks at all of the machine, and takes six times as long.
     """
     form = '{"id": "{{.Id}}", "data": {{json .GraphDriver.Data}}}'
-    told = _told(PODMAN, "image", "inspect", "--format", form, name, reference=reference)
+    told = _inspected(PODMAN, "image", "inspect", "--format", form, name, reference=reference)
     identity, driver = told["id"], told["data"] or {}
     places = (driver.get("UpperDir"), driver.get("dir"))
     roots = [re.split("/(?:overlay|vfs)/", place)[0] for place in places if place]
     if not roots:
-        store = _told(PODMAN, "info", "--format", "json", reference=reference).get("store") or {}
+        store = (
+            _inspected(PODMAN, "info", "--format", "json", reference=reference).get("store") or {}
+        )
         roots = [str(store.get("graphRoot"))]
     folder = f"{roots[0]}/overlay-images/{identity}"
     if not os.path.isdir(folder):
@@ -124,41 +125,19 @@ def _file(folder: str, key: str) -> bytes:
         raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
 
 
-def _told(tool: str, *arguments: str, reference: str) -> dict[str, Any]:
+def _inspected(tool: str, *arguments: str, reference: str) -> dict[str, Any]:
     """Run a command and read the JSON it prints. Raises ``UsageError`` where it knows no such image."""
-    try:
-        found: dict[str, Any] = json.loads(_call(tool, *arguments, missing=True) or "{}")
-    except ValueError as error:
-        raise TreeError(f"`{tool} {arguments[0]}` prints no JSON: {error}", hint=_AGAIN) from error
-    if not found:
+    done = engine_command.run(tool, *arguments)
+    if done.is_absent:
         name = arguments[-1]
         raise UsageError(f"{reference}: {tool} has no image {name}", hint=f"{tool} pull {name}")
-    return found
-
-
-def _call(tool: str, *arguments: str, missing: bool = False) -> str:
-    """Run a command and return what it printed. ``missing``: a failure means that there is none."""
+    if done.code:
+        raise engine_command.failure(tool, arguments[0], done)
     try:
-        done = subprocess.run(
-            [tool, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=limits.TOOL_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise TreeError(
-            f"`{tool} {' '.join(arguments)}` cannot be run: {error}", hint=_AGAIN
-        ) from error
-    if done.returncode == 0:
-        return done.stdout.strip()
-    said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-    if missing and any(word in said for word in ("image not known", "not find", "no such image")):
-        return ""
-    hint = _AGAIN
-    if "unshare" in done.stderr or "rootless" in done.stderr:
-        hint = "podman unshare vllm-mods …  # a rootless storage can be mounted in there only"
-    raise TreeError(f"`{tool} {' '.join(arguments)}` failed: {said}", hint=hint)
+        document: dict[str, Any] = json.loads(done.out)
+    except ValueError as error:
+        raise TreeError(f"`{tool} {arguments[0]}` prints no JSON: {error}", hint=_AGAIN) from error
+    return document
 
 
 _AGAIN = "podman info, buildah info  # is the storage well?"

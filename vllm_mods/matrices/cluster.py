@@ -49,10 +49,25 @@ def ray_executor(where: str) -> Executor:
                     f"--executor {where}: no Ray cluster answers: {error}",
                     hint="ray start --head  # then --executor ray",
                 ) from error
-        free = int(ray.available_resources().get("CPU", 1))
-        return spread.over_lanes(tasks, max(1, free), lambda: _ActorLane(ray, setting), _DIED)
+        return _spread(ray, tasks, setting)
 
     return run
+
+
+def _spread(ray: Any, tasks: Sequence[Task], setting: Setting) -> Iterator[TaskOutcome]:  # noqa: ANN401
+    """Yield outcomes as they come; no process is left behind."""
+    lanes: list[_ActorLane] = []
+
+    def new_lane() -> _ActorLane:
+        lanes.append(_ActorLane(ray, setting))
+        return lanes[-1]
+
+    free = int(ray.available_resources().get("CPU", 1))
+    try:
+        yield from spread.over_lanes(tasks, max(1, free), new_lane, _DIED)
+    finally:
+        for lane in lanes:
+            lane.end()
 
 
 class _ActorLane:

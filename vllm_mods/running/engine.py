@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.images import engine_command
 
 PROGRAMS = ("docker", "podman")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
@@ -74,8 +75,14 @@ def _serving(program: str, bases: Collection[str]) -> tuple[LocalImage, ...]:
 def _inspected(program: str, kind: str) -> list[dict[str, Any]]:
     """Return what an engine tells of all its images, or of the containers that run."""
     soon = limits.GLANCE_SECONDS
-    every = dict.fromkeys(call(program, kind, "ls", "--quiet", "--no-trunc", within=soon).split())
-    return json.loads(call(program, kind, "inspect", *every, within=soon)) if every else []
+    every = dict.fromkeys(
+        engine_command.call(program, kind, "ls", "--quiet", "--no-trunc", within=soon).split()
+    )
+    return (
+        json.loads(engine_command.call(program, kind, "inspect", *every, within=soon))
+        if every
+        else []
+    )
 
 
 def found() -> tuple[str, ...]:
@@ -105,10 +112,10 @@ def stop_command(program: str, name: str) -> str:
 
 def labels(program: str, image: str) -> Mapping[str, str] | None:
     """Return the labels of an image, None if the engine has none of that name."""
-    done = _run(program, "image", "inspect", "--", image)
-    if done.returncode:
+    done = engine_command.run(program, "image", "inspect", "--", image)
+    if done.code:
         return None
-    (raw, *_) = json.loads(done.stdout)
+    (raw, *_) = json.loads(done.out)
     found: Mapping[str, str] = (raw.get("Config") or {}).get("Labels") or {}
     return found
 
@@ -119,9 +126,9 @@ def container(name: str, wanted: str | None = None) -> EngineContainer:
         raise UsageError(f"{name!r} is no name of a container", hint="vllm-mods ps")
     programs = installed(wanted)
     for program in programs:
-        done = _run(program, "container", "inspect", name)
-        if not done.returncode:
-            (raw,) = json.loads(done.stdout)
+        done = engine_command.run(program, "container", "inspect", name)
+        if not done.code:
+            (raw,) = json.loads(done.out)
             return EngineContainer(
                 program,
                 name,
@@ -145,14 +152,6 @@ def log(one: EngineContainer) -> bytes:
     return data
 
 
-def call(program: str, *arguments: str, within: limits.Limit | None = None) -> str:
-    """Run a command of an engine. Raises ``TreeError`` with its own words if it fails."""
-    done = _run(program, *arguments, within=within)
-    if done.returncode:
-        raise TreeError(f"{program} {arguments[0]}: {done.stderr.strip()}", hint=f"{program} info")
-    return done.stdout
-
-
 def start(line: Sequence[str], name: str) -> str:
     """Run ``PROGRAM run --detach …`` and return the container's ID; one that does not start is removed again.
 
@@ -161,18 +160,18 @@ def start(line: Sequence[str], name: str) -> str:
     program = line[0]
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
         made = Path(folder, "id")
-        done = _run(*line[:3], "--cidfile", str(made), *line[3:])
+        done = engine_command.run(*line[:3], "--cidfile", str(made), *line[3:])
         identity = made.read_text().strip() if made.exists() else ""
-    if not done.returncode:
-        return done.stdout.strip()
+    if not done.code:
+        return done.out
     if identity:
-        _run(program, "rm", "--force", "--volumes", identity)
-    elif not _run(program, "container", "inspect", name).returncode:
+        engine_command.run(program, "rm", "--force", "--volumes", identity)
+    elif not engine_command.run(program, "container", "inspect", name).code:
         raise UsageError(
             f"{program} has a container {name}; nothing was started",
             hint=f"{stop_command(program, name)}; or --name ANOTHER",
         )
-    said = done.stderr.strip().partition("\n\nRun '")[0]
+    said = done.errors.partition("\n\nRun '")[0]
     no_gpu = any(word in said.lower() for word in ("gpu", "nvidia"))
     raise TreeError(
         f"{program} run: {said}; nothing is left of it",
@@ -183,23 +182,3 @@ def start(line: Sequence[str], name: str) -> str:
 def shown(program: str, arguments: Sequence[str]) -> int:
     """Run a command of an engine that answers for itself; return its exit status."""
     return subprocess.run([program, *arguments], check=False).returncode
-
-
-def _run(
-    program: str, *arguments: str, within: limits.Limit | None = None
-) -> subprocess.CompletedProcess[str]:
-    within = within or limits.TOOL_SECONDS
-    try:
-        return subprocess.run(
-            [program, *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=within,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TreeError(
-            f"{program} {arguments[0]} has not answered within {within}",
-            hint=f"{program} info",
-        ) from error

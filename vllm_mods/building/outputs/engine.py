@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Callable
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.building import archive
 from vllm_mods.building.oci import BuiltImage
-from vllm_mods.images import names
+from vllm_mods.images import engine_command, names
+from vllm_mods.images.engine_command import EngineOutcome
 
 # What opens an image store, by the place that a base lies in.
 PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman", "buildah": "buildah"}
@@ -32,14 +33,12 @@ def tagged(where: str, tag: str) -> str | None:
     Raises ``TreeError``.
     """
     program = PROGRAMS[where]
-    done = _run([program, *_WHOSE[program], _named(program, tag)])
-    if done.returncode:
-        said = _words(done.stderr)
-        if any(words in said.lower() for words in ("no such", "not known", "not found")):
-            return None
-        raise _failed(program, said)
-    found = _words(done.stdout)
-    return found if ":" in found else f"sha256:{found}"
+    done = engine_command.run(program, *_WHOSE[program], _named(program, tag))
+    if done.is_absent:
+        return None
+    if done.code:
+        raise _failed(program, done)
+    return done.out if ":" in done.out else f"sha256:{done.out}"
 
 
 def write(image: BuiltImage, where: str, tag: str, asked: TagLookup) -> str:
@@ -84,41 +83,33 @@ def moved(tag: str, there: str, ours: str) -> Refused:
 def _load(program: str, data: bytes, tag: str) -> str | None:
     """Hand an archive over, and return the ID that the engine says it has, if it says one."""
     if program == _DOCKER:
-        done = _run([program, "load", "--quiet"], data)
+        done = engine_command.run(
+            program, "load", "--quiet", given=data, within=limits.DOWNLOAD_SECONDS
+        )
     else:
         # Only from a file do they know that the base's layers need not be in it.
         with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
             place = os.path.join(folder, "image.tar")
             with open(place, "wb") as file:
                 file.write(data)
-            done = _run([program, "pull", "--quiet", f"oci-archive:{place}"])
-    if done.returncode == 0:
-        words = _words(done.stdout).split()
+            done = engine_command.run(
+                program, "pull", "--quiet", f"oci-archive:{place}", within=limits.DOWNLOAD_SECONDS
+            )
+    if done.code == 0:
+        words = done.out.split()
         return f"sha256:{words[-1]}" if words and _ID.fullmatch(words[-1]) else None
-    said = _words(done.stderr)
-    if program == _DOCKER and ("no such file" in said or "does not exist" in said):
+    gone = ("no such file", "does not exist")
+    if program == _DOCKER and any(word in done.errors for word in gone):
         raise Refused(
-            f"{tag}: docker no longer has every layer of the base ({said}); no tag was moved",
+            f"{tag}: docker no longer has every layer of the base ({done.errors}); no tag was moved",
             hint="pull or build the base again, then run the command again",
         )
-    raise _failed(program, said)
+    raise _failed(program, done)
 
 
-def _run(command: list[str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(command, input=data, capture_output=True, check=False)
-    except FileNotFoundError as error:
-        raise TreeError(f"{command[0]} is not installed here", hint="--output oci:DIR") from error
-
-
-def _words(said: bytes) -> str:
-    return said.decode("utf-8", "replace").strip()
-
-
-def _failed(program: str, said: str) -> TreeError:
-    return TreeError(
-        f"{program} failed: {said or 'without a word'}; no tag was moved", hint=f"{program} info"
-    )
+def _failed(program: str, done: EngineOutcome) -> TreeError:
+    error = engine_command.failure(program, "load", done)
+    return TreeError(f"{error.message}; no tag was moved", hint=error.hint)
 
 
 def _named(program: str, ref: str) -> str:

@@ -1,0 +1,64 @@
+"""The one way to run docker, podman and buildah: bounded in time, and what they say as an error of ours."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import NamedTuple
+
+from vllm_mods.base import limits
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.limits import Limit
+
+_ABSENT = ("no such", "not known", "not found", "not find")
+
+
+class EngineOutcome(NamedTuple):
+    """How a command of an engine ended: its exit code, what it printed, and its errors."""
+
+    code: int
+    out: str
+    errors: str
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it failed because the engine has nothing of that name."""
+        return bool(self.code) and any(word in self.errors.lower() for word in _ABSENT)
+
+
+def run(
+    program: str, *arguments: str, given: bytes = b"", within: Limit | None = None
+) -> EngineOutcome:
+    """Run a command with ``given`` on its standard input. Raises ``TreeError`` if it cannot run, or does not end in time."""
+    within = within or limits.TOOL_SECONDS
+    command = [program, *arguments]
+    try:
+        done = subprocess.run(
+            command, input=given, capture_output=True, check=False, timeout=float(within)
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TreeError(
+            f"{program} {arguments[0]} has not answered within {within}", hint=f"{program} info"
+        ) from error
+    except OSError as error:
+        raise TreeError(
+            f"{program} cannot be run: {error.strerror}", hint=f"apt install {program}"
+        ) from error
+    out, errors = (text.decode("utf-8", "replace").strip() for text in (done.stdout, done.stderr))
+    return EngineOutcome(done.returncode, out, errors)
+
+
+def call(program: str, *arguments: str, given: bytes = b"", within: Limit | None = None) -> str:
+    """Return what a command prints. Raises ``TreeError`` with the engine's own words if it fails."""
+    done = run(program, *arguments, given=given, within=within)
+    if done.code:
+        raise failure(program, arguments[0], done)
+    return done.out
+
+
+def failure(program: str, what: str, done: EngineOutcome) -> TreeError:
+    """Return the error that says what an engine said when it failed."""
+    last = done.errors or f"exit code {done.code}"
+    hint = f"{program} info"
+    if "unshare" in last or "rootless" in last:
+        hint = "podman unshare vllm-mods …  # a rootless storage can be mounted in there only"
+    return TreeError(f"{program} {what}: {last}", hint=hint)
