@@ -450,8 +450,8 @@ def test_what_the_rules_find_is_what_they_found() -> None:
     assert "hard-coded-root" in codes("cp x /usr/lib/python3.12/site-packages/vllm")
     assert "hard-coded-root" not in codes("cp x ${R:-/usr/lib/python3.12/site-packages}/vllm")
     assert "hard-coded-root" not in codes("cp x $R/python3/site-packages")
-    assert "moving-url" in codes("curl -O https://x.org/a/main/b.patch")
-    assert "moving-url" not in codes("curl -O https://x.org/a/b.patch /main/")
+    assert "live-diff" in codes("curl -O https://github.com/a/b/pull/1.diff")
+    assert "live-diff" not in codes("curl -O https://github.com/a/b/pull/x.diff")
     assert "lost-export" in codes("export A=1")
     assert "lost-export" not in codes("export A=1\necho $A")
 

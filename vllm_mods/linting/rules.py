@@ -1,7 +1,8 @@
 """Rules over a mod's ``run.sh``: what fails open, what the network decides, what ends with the process.
 
 A launcher runs the script in a process of its own, in each container, and goes on if it exits with 0.
-So whatever fails without ending the script is a mod that is not in, and nobody is told.
+So whatever fails without ending the script is a mod that is not in, and nobody is told. Each rule is
+here for mods that were found to fail so.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from vllm_mods.scripts.statements import (
     Chain,
     If,
     Not,
-    Other,
     Pipe,
     Script,
     Statement,
@@ -41,7 +41,6 @@ class Flaw(NamedTuple):
 _CHANGES = {"patch", "git", "cp", "mv", "install", "ln", "sed", "perl", "python", "python3"}
 _CHANGES |= {"bash", "sh"}  # another script of the mod
 _CHANGES |= {"pip", "pip3", "uv", "rm", "tar", "unzip", "rsync", "curl", "wget", "mkdir", "tee"}
-_ASKS = {"grep", "egrep", "fgrep", "diff", "cmp", "test", "[", "sha256sum"}
 _SAYS = {"true", ":", "echo", "printf"}
 _FETCHES = {"curl", "wget"}
 _PACKAGES = re.compile(r"/python3(?:\.\d+)?/(?:dist|site)-packages")
@@ -49,9 +48,6 @@ _PATH_LETTERS = f"{string.ascii_letters}{string.digits}_./-"
 _DEFAULT = re.compile(r"\$\{\w+:?-[^}]{0,2000}\}")
 _PULL = re.compile(r"github\.com/[\w.-]+/[\w.-]+/pull/\d+|patch-diff\.githubusercontent\.com")
 _WORD = re.compile(r"[^\s\"']+")
-_ADDRESS = re.compile(r"https?://")
-_MOVING = re.compile(r"/(?:main|master|HEAD)/|/refs/heads/")
-_COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
 _EXACT = re.compile(r"===?[\w.+!-]+$|@\s*\S+@[0-9a-f]{40}|#sha256=[0-9a-f]{64}|\.whl$")
 _IN_PLACE = re.compile(r"\s-\w*i|--in-place")
 _LONGEST_PATH = 4096
@@ -61,21 +57,22 @@ _TAKES_VALUE |= {"--prefix", "--root", "--python", "-p", "--platform", "--python
 
 def check(script: Script) -> tuple[Flaw, ...]:
     """Return what is wrong with a script, by line."""
-    found = [*_stops(script), *_lost_exports(script)]
-    for one in statements.walk(script.body):
-        for rule in _RULES.get(type(one), ()):
-            found += (Flaw(code, one.line, message) for code, message in rule(one, script))
+    found = [*_goes_on(script), *_lost_exports(script)]
+    for statement in statements.walk(script.body):
+        for rule in _RULES.get(type(statement), ()):
+            found += (
+                Flaw(code, statement.line, message) for code, message in rule(statement, script)
+            )
     return tuple(sorted(dict.fromkeys(found), key=lambda flaw: (flaw.line, flaw.code)))
 
 
 def check_run(script: Script) -> tuple[Flaw, ...]:
     """Return what is wrong with a ``RUN``: it is built into one image, and fails with its last command."""
-    here = {"hard-coded-root", "network"}
-    last = script.body[-1].line if script.body else 0
+    elsewhere = {"hard-coded-root", "network", "no-set-e"}
+    flaws = [flaw for flaw in check(script) if flaw.code not in elsewhere]
+    flaws += _goes_on(script._replace(body=script.body[:-1]))
     return tuple(
-        flaw._replace(message=flaw.message.replace("the recipe's `env`", "`ENV`"))
-        for flaw in check(script)
-        if flaw.code not in here and not (flaw.code == "no-set-e" and flaw.line >= last)
+        flaw._replace(message=flaw.message.replace("the recipe's `env`", "`ENV`")) for flaw in flaws
     )
 
 
@@ -99,102 +96,60 @@ def words_of(one: Call) -> list[str]:
 # --- does a failure end the script
 
 
-def _stops(script: Script) -> Iterator[Flaw]:
-    """Find a script that goes on whatever fails."""
-    flags = _shell_options(script)
-    if "e" in flags:
-        off = next((one for one in statements.walk(script.body) if _sets(one, "+") >= {"e"}), None)
-        if off is not None:
-            yield Flaw("set-e-off", off.line, "from here on a command that fails is passed over")
+def _goes_on(script: Script) -> Iterator[Flaw]:
+    """Find the first change of a script that goes on whatever fails."""
+    if "e" in _shell_options(script):
         return
-    for one in script.body:
-        if isinstance(one, Call | Pipe) and _changes(one):
+    for statement in script.body:
+        if isinstance(statement, Call | Pipe) and _changes(statement):
             why = "the script goes on and may still exit with 0: put `set -euo pipefail` at the top"
-            yield Flaw("no-set-e", one.line, f"if `{_short(one)}` fails, {why}")
+            yield Flaw("no-set-e", statement.line, f"if `{_short(statement)}` fails, {why}")
             return
 
 
 def _shell_options(script: Script) -> set[str]:
-    given = set(_letters(script.interpreter.split()[1:], "-"))
-    return given.union(*(_sets(one, "-") for one in script.body))
+    """Return the options that the first line or a ``set`` turns on."""
+    words = script.interpreter.split()[1:]
+    for statement in script.body:
+        if isinstance(statement, Call) and name_of(statement) == "set":
+            words += words_of(statement)[1:]
+    return set(_letters(words))
 
 
-def _sets(one: Statement, sign: str) -> set[str]:
-    """Return the options that a ``set`` turns on (``-``) or off (``+``)."""
-    if not isinstance(one, Call) or name_of(one) != "set":
-        return set()
-    return set(_letters(words_of(one)[1:], sign))
-
-
-def _letters(words: list[str], sign: str) -> Iterator[str]:
-    long = {"errexit": "e", "nounset": "u", "pipefail": "pipefail"}
+def _letters(words: list[str]) -> Iterator[str]:
     named = False
     for word in words:
-        if named and word in long:
-            yield long[word]
-        elif word.startswith(sign):
-            yield from word[1:].replace("o", "")
-        named = word.startswith(sign) and word.endswith("o")
+        if named and word == "errexit":
+            yield "e"
+        elif word.startswith("-"):
+            yield from word[1:]
+        named = word.startswith("-") and word.endswith("o")
 
 
-def _fails_open(one: Chain, _script: Script) -> _Flaws:
+def _fails_open(chain: Chain, _script: Script) -> _Flaws:
     """``… || true``: what failed counts as done."""
-    if one.operator != "||" or not _cannot_fail(one.right):
-        return
-    left, right = _short(one.left), _short(one.right)
-    if _changes(one.left):
+    if chain.operator == "||" and _cannot_fail(chain.right) and _changes(chain.left):
+        left, right = _short(chain.left), _short(chain.right)
         yield "fail-open", f"`{left}` may fail, and `{right}` makes that a success"
-    elif _asks(one.left):
-        yield "check-cannot-fail", f"whatever `{left}` finds, `{right}` makes it a success"
-
-
-def _passed_over(one: If, _script: Script) -> _Flaws:
-    """``if patch …; then … fi``: no branch for what happens if it fails, or one that goes on."""
-    condition, _body = one.branches[0]
-    tried = [part for part in condition if not isinstance(part, Not) and _changes(part)]
-    dry = any("--dry-run" in part.text or "--check" in part.text for part in tried)
-    otherwise = one.branches[-1][1] if not one.branches[-1][0] else ()
-    if tried and not dry and not _ends(otherwise):
-        why = "fails, the script goes on: nothing in the other branch ends it"
-        yield "failure-passed-over", f"if `{_short(tried[0])}` {why}"
-
-
-def _unwatched_pipe(one: Pipe, script: Script) -> _Flaws:
-    """``patch … | tee log``: the exit code is that of the last command."""
-    early = [stage for stage in one.stages[:-1] if _changes(stage)]
-    if early and "pipefail" not in _shell_options(script):
-        why = "fails, the pipe still succeeds when its last command does: `set -o pipefail`"
-        yield "pipe-unwatched", f"if `{_short(early[0])}` {why}"
-
-
-def _background(one: Other, _script: Script) -> _Flaws:
-    if one.kind == "background" and any(map(_changes, statements.walk(one.body))):
-        yield "background", f"nobody waits for `{_short(one)}`, or hears that it failed"
 
 
 # --- what decides that is not in the mod
 
 
-def _piped_from_network(one: Pipe, _script: Script) -> _Flaws:
-    last = name_of(one.stages[-1])
-    fetched = any(name_of(stage) in _FETCHES for stage in one.stages[:-1])
+def _piped_from_network(pipe: Pipe, _script: Script) -> _Flaws:
+    last = name_of(pipe.stages[-1])
+    fetched = any(name_of(stage) in _FETCHES for stage in pipe.stages[:-1])
     if fetched and last in {"patch", "git", "bash", "sh", "python3"}:
         why = "gets is whatever the server sends at that moment: keep it in the mod"
         yield "network-patch", f"what `{last}` {why}"
 
 
-def _network(one: Call, script: Script) -> _Flaws:
-    name, words = name_of(one), words_of(one)
-    clones = name == "git" and "clone" in words[1:3]
-    if clones and not any(_COMMIT.search(other.text) for other in script.body):
-        yield "moving-clone", "a branch of another repository: what is in it changes"
-    if name not in _FETCHES:
+def _network(call: Call, _script: Script) -> _Flaws:
+    if name_of(call) not in _FETCHES:
         return
-    if _PULL.search(one.text):
+    if _PULL.search(call.text):
         why = "the diff of a pull request changes with every push to it: keep a copy in the mod"
         yield "live-diff", why
-    elif any(_moves(word) for word in _WORD.findall(one.text)):
-        yield "moving-url", "this address names a branch: what it gives changes"
     else:
         yield "network", "no network, no mod; and nothing says what the server will send"
 
@@ -241,12 +196,6 @@ def _root_in(text: str) -> str:
         if "/" in path:
             return path[path.index("/") :] + match[0]
     return ""
-
-
-def _moves(word: str) -> bool:
-    """Tell whether a word has the address of a branch in it."""
-    address = _ADDRESS.search(word)
-    return address is not None and _MOVING.search(word, address.end()) is not None
 
 
 def _lost_exports(script: Script) -> Iterator[Flaw]:
@@ -310,12 +259,10 @@ def _python_edit(one: Call, _script: Script) -> _Flaws:
 
 
 def _fuzz(one: Call, _script: Script) -> _Flaws:
-    name, words = name_of(one), words_of(one)
-    if name == "patch" and not any(re.match(r"--fuzz=0|-F0?$|-\w*F0", word) for word in words):
+    given = any(re.match(r"--fuzz=0|-F0?$|-\w*F0", word) for word in words_of(one))
+    if name_of(one) == "patch" and not given:
         why = "leaves out context lines to find a place, and may take another function: `-F0`"
         yield "fuzz", f"`patch` {why}"
-    if name == "git" and "apply" in words and "--reject" in words:
-        yield "half-applied", "`--reject` puts in the hunks that fit and leaves the rest"
 
 
 _RULES: dict[type[Statement], tuple[Callable[[Any, Script], _Flaws], ...]] = {
@@ -323,9 +270,7 @@ _RULES: dict[type[Statement], tuple[Callable[[Any, Script], _Flaws], ...]] = {
     Assign: (_hard_coded,),
     Test: (_hard_coded,),
     Chain: (_fails_open,),
-    If: (_passed_over,),
-    Pipe: (_unwatched_pipe, _piped_from_network),
-    Other: (_background,),
+    Pipe: (_piped_from_network,),
 }
 
 
@@ -352,10 +297,6 @@ def _only_asks(one: Statement) -> bool:
     if name_of(one) == "sed":
         return not _IN_PLACE.search(one.text)
     return "--dry-run" in words_of(one)
-
-
-def _asks(one: Statement) -> bool:
-    return any(name_of(part) in _ASKS or _only_asks(part) for part in statements.walk((one,)))
 
 
 def _cannot_fail(one: Statement) -> bool:
