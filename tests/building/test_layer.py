@@ -18,7 +18,6 @@ from vllm_mods.building import layer, tarball
 from vllm_mods.building.content import content
 from vllm_mods.building.layer import Node
 from vllm_mods.formats import receipt
-from vllm_mods.formats.pairing_lock import LAYER_FORMAT
 from vllm_mods.site import transaction
 from vllm_mods.site.integrity import verify
 from vllm_mods.site.state_folder import Pristine, read_receipt
@@ -67,11 +66,9 @@ CHANGES = transition(
 KEPT = f"{SITE}/{receipt.original(small_site.RECORD)}"
 
 
-def layer_of(
-    base: FolderBase, wanted: Transition, site: str = SITE, layer_format: int = LAYER_FORMAT
-) -> bytes:
+def layer_of(base: FolderBase, wanted: Transition, site: str = SITE) -> bytes:
     there = read_receipt(str(base.root / site))
-    found = content(base, site, there, wanted, epoch=EPOCH, layer_format=layer_format)
+    found = content(base, site, there, wanted, epoch=EPOCH)
     return tarball.write(layer.entries(base, found.nodes, found.gone, epoch=EPOCH))
 
 
@@ -92,18 +89,16 @@ def members(archive: bytes) -> dict[str, tarfile.TarInfo]:
         return {one.name: one for one in opened}
 
 
-@pytest.mark.parametrize("layer_format", [1, 2])
-def test_it_is_what_apply_writes(image: FolderBase, tmp_path: Path, layer_format: int) -> None:
+def test_it_is_what_apply_writes(image: FolderBase, tmp_path: Path) -> None:
     applied = tmp_path / "applied"
     shutil.copytree(image.root, applied, symlinks=True)
     transaction.commit(str(applied / SITE), CHANGES, source_date_epoch=EPOCH)
     before = seen(image.root)
-    made = layer_of(image, CHANGES, layer_format=layer_format)
+    made = layer_of(image, CHANGES)
     assert seen(image.root) == before
     lay(made, image.root)
     found, wanted = seen(image.root), seen(applied)
-    if layer_format > 1:
-        assert found.pop(KEPT)[:2] == wanted.pop(KEPT)[:2]
+    assert found.pop(KEPT)[:2] == wanted.pop(KEPT)[:2]
     assert found == wanted
     assert not (image.root / SITE / small_site.PYC).exists()
 
@@ -114,9 +109,9 @@ def test_a_record_is_in_it_once_and_comes_back_as_it_was(image: FolderBase) -> N
     untouched.write_bytes(rows + untouched.read_bytes())
     os.utime(untouched, (EPOCH - 7, EPOCH - 7))
     before = seen(image.root)
-    whole, made = (len(layer_of(image, CHANGES, layer_format=n)) for n in (1, 2))
-    assert made < whole - len(rows)
-    lay(layer_of(image, CHANGES), image.root)
+    made = layer_of(image, CHANGES)
+    assert len(made) < 2 * len(rows)  # the new one alone
+    lay(made, image.root)
     assert verify(str(image.root / SITE)) == ()
     there = read_receipt(str(image.root / SITE))
     assert there is not None

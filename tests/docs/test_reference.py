@@ -133,6 +133,7 @@ def test_the_variables_that_matter_are_explained() -> None:
         "XDG_CONFIG_DIRS",
         "XDG_CONFIG_HOME",
         "XDG_RUNTIME_DIR",
+        "GIT_CEILING_DIRECTORIES",
         "GIT_CONFIG_COUNT",  # this and the next: between the parts of a recording's sandbox
         "VLLM_MODS_PATH",
     }  # other tools' files

@@ -82,11 +82,13 @@ def _pairing_lock_seeds() -> tuple[bytes, ...]:
                 "a",
                 "applies",
                 (FileHash("vllm/x.py", "6" * 64, "7" * 64),),
+                "name = 'm'\n",
             ),
         ),
         templates=(pairing_lock.LockedTemplate("/w/small.jinja", "3" * 64),),
         wheels=(pairing_lock.LockedWheel("x", "1", "x-1-py3-none-any.whl", "4" * 64),),
         command="vllm serve org/small",
+        image=pairing_lock.LockedImage({"os": "linux"}, ()),
     )
     return (pairing_lock.dump(lock),)
 

@@ -86,7 +86,6 @@ class FindingCode(StrEnum):
     LIVE_DIFF = "live-diff"
     LOCK_DIFFERS = "lock-differs"
     LOCK_MISSING = "lock-missing"
-    LOCK_SAYS_LESS = "lock-says-less"
     LOOK_ALIKE = "look-alike"
     LOST = "lost"
     LOST_EXPORT = "lost-export"

@@ -50,7 +50,6 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[Node] = ()) -> Drafte
             transitions.forward(resolved.planned, resolved.there),
             epoch=lock.epoch,
             tool=lock.tool,
-            layer_format=lock.layer_format,
         )
         nodes += written.nodes
         gone = written.gone
@@ -65,9 +64,7 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[Node] = ()) -> Drafte
 def build(base: Base, drafted: Drafted, data: bytes) -> BuiltImage:
     """Build the image of a lock, whose bytes are ``data``."""
     lock = drafted.lock
-    raw = json.loads(base.config)
-    if lock.image is not None:
-        raw = {**lock.image.config, "rootfs": {"diff_ids": lock.base.diff_ids}}
+    raw = {**lock.image.config, "rootfs": {"diff_ids": lock.base.diff_ids}}
     place = _place(lock)
     return oci.append(
         raw,
@@ -104,7 +101,7 @@ def labels(lock: PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str
     }
     if lock.base.manifest is not None:
         found[f"{_NAME}.base.digest"] = lock.base.manifest
-    if lock.image is not None and lock.revision is not None:
+    if lock.revision is not None:
         found["vllm-mods.revision"] = lock.revision
     return found
 

@@ -18,7 +18,6 @@ from typing import NamedTuple
 from vllm_mods.base.errors import Refused
 from vllm_mods.building.layer import Node
 from vllm_mods.formats import receipt, record
-from vllm_mods.formats.pairing_lock import LAYER_FORMAT
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import DIR, FILE, LINK, Base, children
 from vllm_mods.site import bytecode, site
@@ -45,12 +44,11 @@ def content(
     *,
     epoch: int,
     tool: str = receipt.TOOL,
-    layer_format: int = LAYER_FORMAT,
 ) -> Content:
     """Return what a transition of the tree at ``site_root`` (resolved, no slash in front) comes to.
 
     ``there`` is the receipt that the tree has, ``epoch`` the mtime of every file that is written, ``tool``
-    who the receipt says has written it, ``layer_format`` the one that a lock states.
+    who the receipt says has written it.
     Absolute paths of the transition are the image's, for chat templates in a workspace.
     Raises ``Refused`` as ``apply`` does, with places as the image has them.
     """
@@ -61,7 +59,7 @@ def content(
             root=f"{scratch}/{site_root}", workspaces=_workspaces(scratch, transition)
         )
         drafted = draft(where, _moved_in(there, scratch), _inside(transition, scratch))
-        return _LayerReading(base, scratch, site_root, epoch, tool, layer_format).content(drafted)
+        return _LayerReading(base, scratch, site_root, epoch, tool).content(drafted)
     except Refused as error:
         # Places in the scratch folder mean nothing to anybody.
         hint = error.hint and error.hint.replace(scratch, f"{base.reference}:")
@@ -161,7 +159,6 @@ class _LayerReading:
     site_root: str
     epoch: int
     tool: str
-    layer_format: int
 
     def content(self, drafted: Draft) -> Content:
         nodes = [Node(self.place(path), None, 0o755, self.epoch) for path in drafted.journal.made]
@@ -181,7 +178,7 @@ class _LayerReading:
 
         Half of a layer is hashes, which do not pack: of the original, what differs is kept.
         """
-        files = drafted.receipt.files if drafted.receipt and self.layer_format > 1 else ()
+        files = drafted.receipt.files if drafted.receipt else ()
         owners = {file.path for file in files if file.kind == receipt.RECORD}
         return {
             receipt.original(op.step.path): op.data

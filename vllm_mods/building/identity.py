@@ -11,7 +11,7 @@ import difflib
 import json
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Finding
@@ -36,7 +36,7 @@ def differences(
     ``known`` are paths from the site root, or absolute, that something was said of already. The lock has to
     have an ``image``. Every layer that can be read is read.
     """
-    image = cast("LockedImage", lock.image)
+    image = lock.image
     top = f"{lock.vllm.site_root}/"
     found = [
         Finding(code="lock-differs", message=said, path=_shown(one.path, top))
@@ -128,7 +128,7 @@ def _strange(layer: Layer | None, lock: PairingLock) -> str:
     """Say what a layer holds beside what the lock has in ours."""
     if layer is None:
         return "; what it holds: docker save IMAGE -o FILE, then verify archive:FILE"
-    listed = {one.path for one in cast("LockedImage", lock.image).layer}
+    listed = {one.path for one in lock.image.layer}
     hidden = {
         f"{posixpath.dirname(one)}/{WHITEOUT}{posixpath.basename(one)}": one for one in layer.gone
     }
@@ -143,7 +143,7 @@ def _strange(layer: Layer | None, lock: PairingLock) -> str:
 
 def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[Finding]:
     """Compare the configuration with the one that the lock makes."""
-    image = cast("LockedImage", lock.image)
+    image = lock.image
     settings = image.config.get("config") or {}
     labels = building.labels(lock, data, settings.get("Labels") or {})
     wanted = oci.configuration(

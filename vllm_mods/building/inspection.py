@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from vllm_mods.applying import ground
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import TreeError, VllmModsError
+from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.building import identity
 from vllm_mods.formats import pairing_lock, receipt, receipt_diff
@@ -67,7 +67,7 @@ def inspect(tree: ImageTree) -> Inspection:
     for variant in ground.variants_in(tree, there):
         found += requirements.conflicts(variant, tree)
     if lock is not None and written is not None:
-        found += _against(tree, there, lock, written, found)
+        found += _against(tree, lock, written, found)
     said = labels.get("vllm-mods.lock")
     if said is not None and said != f"sha256:{digest}":
         found.append(
@@ -101,12 +101,12 @@ def against(tree: ImageTree, found: Inspection, data: bytes, where: str) -> tupl
         )
         for one in pairing_lock.differences(wanted, found.lock)
     ] or [Finding("lock-differs", f"the lock in it is not {where}, byte for byte", LOCK)]
-    said += _against(tree, found.receipt, wanted, data, found.findings)
+    said += _against(tree, wanted, data, found.findings)
     return tuple(one for one in said if one not in found.findings)
 
 
 def _against(
-    tree: ImageTree, there: Receipt | None, lock: PairingLock, data: bytes, found: Sequence[Finding]
+    tree: ImageTree, lock: PairingLock, data: bytes, found: Sequence[Finding]
 ) -> tuple[Finding, ...]:
     """Compare an image with a lock, whose bytes are ``data``; ``found`` was found already."""
     platform, every = platform_of(tree.base.config), pairing_lock.by_platform(lock)
@@ -114,12 +114,8 @@ def _against(
         said = f"the image is for {platform}, and the lock is of {' and '.join(every)}"
         return (Finding(code="lock-differs", message=said, path=LOCK),)
     lock = every.get(platform, lock)
-    if lock.image is not None:
-        known = {one.path for one in found if one.path is not None and one.level is Level.ERROR}
-        return tuple(identity.differences(tree.base, lock, data, known))
-    message = "the lock is of an earlier version and does not say all of the image: only what it says was compared"
-    note = Finding(code="lock-says-less", message=message, path=LOCK, level=Level.NOTE)
-    return (*_against_lock(tree, there, lock), note)
+    known = {one.path for one in found if one.path is not None and one.level is Level.ERROR}
+    return tuple(identity.differences(tree.base, lock, data, known))
 
 
 def index_findings(found: Sequence[tuple[ImageTree, Inspection]]) -> Iterator[Finding]:
@@ -268,40 +264,3 @@ class InImage:
         if path.startswith("/"):
             return resolve(self._tree.base, path)
         return f"{self._tree.site_root}/{path}".lstrip("/")
-
-
-def _against_lock(tree: ImageTree, there: Receipt | None, lock: PairingLock) -> Iterator[Finding]:
-    """Compare the image with the lock inside it: what was to go in, and what is there."""
-
-    def differs(message: str, path: str | None = None) -> Finding:
-        return Finding(code="lock-differs", message=message, path=path)
-
-    if tree.base.diff_ids[: len(lock.base.diff_ids)] != lock.base.diff_ids:
-        yield differs(f"the lock was made for the base {lock.base.ref}, and the layers are others")
-    if len(tree.base.diff_ids) != len(lock.base.diff_ids) + 1:
-        yield differs(
-            f"it has {len(tree.base.diff_ids)} layers, and the lock makes one on top of {len(lock.base.diff_ids)}"
-        )
-    mods = [(mod.name, mod.version, mod.digest) for mod in there.mods] if there else []
-    if mods != [(mod.name, mod.version, mod.digest) for mod in lock.mods]:
-        listed = ", ".join(f"{mod.name} {mod.version}" for mod in lock.mods) or "no mods"
-        present = ", ".join(f"{name} {version}" for name, version, _ in mods) or "no mods"
-        yield differs(f"the lock lists {listed}, the receipt {present}", receipt.RECEIPT)
-    # What the last mod that touches a file leaves is what has to be there.
-    wanted = {file.path: file.after for mod in lock.mods for file in mod.files}
-    wanted |= {one.path: one.sha256 for one in lock.templates}
-    place = InImage(tree)
-    for path, expected in wanted.items():
-        try:
-            data = place.read(path)
-        except VllmModsError as error:
-            yield Finding(code="unreadable", message=error.message, path=path)
-            continue
-        digest = sha256(data)
-        if digest != expected:
-            yield differs(
-                "is not there, and the lock has it" if digest is None
-                else "is there, and the lock has it removed" if expected is None
-                else "has another content than the lock says",
-                path,
-            )  # fmt: skip

@@ -13,8 +13,8 @@ from vllm_mods.formats import container, pairing, receipt
 from vllm_mods.formats.container import Served
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import (
-    LAYER_FORMAT,
     LockedBase,
+    LockedImage,
     LockedMod,
     LockedTemplate,
     LockedVllm,
@@ -112,7 +112,7 @@ def resolve(
             command=pairing.serve_script(served, templates),
             epoch=epoch,
             tool=receipt.TOOL if locked is None else locked.tool,
-            layer_format=LAYER_FORMAT if locked is None else locked.layer_format,
+            image=LockedImage({}, ()),  # until the layer is drafted
         ),
         planned=planned,
         there=there,
@@ -138,12 +138,7 @@ def as_locked(mods: Sequence[Mod], lock: PairingLock) -> tuple[Mod, ...]:
 
 
 def _as_locked(mod: Mod, was: LockedMod | None) -> Mod:
-    if (
-        was is None
-        or was.manifest is None
-        or was.version != mod.version
-        or was.digest == mod.digest
-    ):
+    if was is None or was.version != mod.version or was.digest == mod.digest:
         return mod
     text = was.manifest.encode("utf-8", "surrogateescape")
     try:

@@ -20,10 +20,7 @@ from vllm_mods.formats.schema import DecodeError, decode, encode, matching
 
 SCHEMA = 1
 LAYER_FORMAT = 2
-"""Goes up whenever the same input would give other bytes of a layer.
-
-A lock keeps the one it was made with, and its image comes out as it did: in 1 the original of a RECORD lies whole.
-"""
+"""Goes up whenever the same input would give other bytes of a layer; a lock of another one is made anew."""
 PLACE = ".vllm-mods/pairing.lock"
 """Where an image keeps the lock that it was built from, in its site root."""
 
@@ -61,7 +58,7 @@ class LockedMod(NamedTuple):
     """A mod as it went in, in the order of ``PairingLock.mods``.
 
     ``manifest`` is the text of its mod.toml, which an image keeps: whoever changes a word in it later, the
-    image comes out as it was. Locks of earlier versions have none.
+    image comes out as it was.
     """
 
     name: Text
@@ -70,7 +67,7 @@ class LockedMod(NamedTuple):
     variant: str | None
     verdict: Text
     files: tuple[FileHash, ...]
-    manifest: str | None = None
+    manifest: str
 
 
 class LockedTemplate(NamedTuple):
@@ -133,15 +130,14 @@ class LockedPlatform(NamedTuple):
     templates: tuple[LockedTemplate, ...]
     wheels: tuple[LockedWheel, ...]
     command: Text
-    image: LockedImage | None = None
+    image: LockedImage
 
 
 class PairingLock(NamedTuple):
     """The whole file. ``epoch`` (seconds since 1970) is the time of everything that is written.
 
     ``pairing_digest`` is that of the pairing it was made from, ``command`` what serves in the image:
-    environment and command, defaults filled in, a chat template where it lies. Locks of earlier versions
-    have no ``image``: what is built of them has the base's settings, as it had then. ``platforms`` are there
+    environment and command, defaults filled in, a chat template where it lies. ``platforms`` are there
     where the base is an index and more than one image of it is built on.
     """
 
@@ -155,11 +151,11 @@ class PairingLock(NamedTuple):
     templates: tuple[LockedTemplate, ...]
     wheels: tuple[LockedWheel, ...]
     command: Text
+    image: LockedImage
     epoch: Number = 0
     tool: Text = TOOL
     layer_format: Number = LAYER_FORMAT
     checkpoint: LockedModel | None = None
-    image: LockedImage | None = None
     platforms: tuple[LockedPlatform, ...] = ()
 
 
@@ -216,7 +212,6 @@ def parse(data: bytes, where: str) -> PairingLock:
         raise _broken(where, [f"not JSON: {error}"]) from None
     top = raw if isinstance(raw, dict) else {}
     schema = top.pop("schema", None)
-    top.setdefault("layer_format", 1)
     if schema != SCHEMA:
         raise ManifestError(
             where,
@@ -227,6 +222,8 @@ def parse(data: bytes, where: str) -> PairingLock:
         lock = decode(PairingLock, top)
     except DecodeError as error:
         raise _broken(where, error.problems) from None
+    if lock.layer_format != LAYER_FORMAT:
+        raise _broken(where, [f"layer_format: {lock.layer_format}, and layers are {LAYER_FORMAT}"])
     if len(by_platform(lock)) <= len(lock.platforms):
         raise _broken(where, ["platforms: one is there twice"])
     return lock
@@ -247,18 +244,15 @@ def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
 
 
 def _as_before(old: PairingLock, new: PairingLock) -> PairingLock:
-    """Return a lock with what decides nothing as an older one has it."""
-    base = new.base._replace(ref=old.base.ref, manifest=old.base.manifest)
-    if old.image is not None:
-        base = base._replace(config=old.base.config)
+    """Return a lock with what decides nothing as another one has it."""
+    base = new.base._replace(ref=old.base.ref, manifest=old.base.manifest, config=old.base.config)
     texts = {mod.name: mod.manifest for mod in old.mods}
     return new._replace(
         base=base,
-        mods=tuple(mod._replace(manifest=texts.get(mod.name)) for mod in new.mods),
+        mods=tuple(mod._replace(manifest=texts.get(mod.name, mod.manifest)) for mod in new.mods),
         pairing_digest=old.pairing_digest,
         tool=old.tool,
         checkpoint=new.checkpoint if old.checkpoint and new.checkpoint else old.checkpoint,
-        image=new.image if old.image is not None else None,
     )
 
 
@@ -278,15 +272,10 @@ def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...
 
 
 def _encoded(lock: PairingLock) -> dict[str, Any]:
-    """Return a lock as JSON; what earlier versions did not know is left out where it is not there."""
+    """Return a lock as JSON, without what it has not got."""
     raw: dict[str, Any] = encode(lock)
-    for part in (raw, *raw["platforms"]):
-        for name in ("image", "checkpoint"):
-            if name in part and part[name] is None:
-                del part[name]
-        for mod in part["mods"]:
-            if mod["manifest"] is None:
-                del mod["manifest"]
+    if lock.checkpoint is None:
+        del raw["checkpoint"]
     if not lock.platforms:
         del raw["platforms"]
     return raw
