@@ -16,7 +16,7 @@ from small_site import write
 from vllm_mods.base.errors import Refused
 from vllm_mods.building import layer, tarball
 from vllm_mods.building.content import content
-from vllm_mods.building.layer import Node
+from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import receipt
 from vllm_mods.site import transaction
 from vllm_mods.site.integrity import verify
@@ -266,7 +266,7 @@ def test_a_path_through_a_link_of_the_base_goes_where_it_leads(image: FolderBase
     (image.root / "usr/lib").mkdir()
     (image.root / "srv").symlink_to("/var/srv")
     (image.root / "var/srv").mkdir(parents=True)
-    nodes = [Node("lib/a", b"1", 0o644, EPOCH), Node("srv/new/b", b"2", 0o644, EPOCH)]
+    nodes = [TarEntry("lib/a", b"1", 0o644, EPOCH), TarEntry("srv/new/b", b"2", 0o644, EPOCH)]
     found = members(tarball.write(layer.entries(image, nodes, ["lib/gone"], epoch=EPOCH)))
     assert set(found) == {
         "usr",
@@ -283,7 +283,7 @@ def test_a_path_through_a_link_of_the_base_goes_where_it_leads(image: FolderBase
 def test_a_file_in_the_way_is_refused(image: FolderBase) -> None:
     (image.root / "srv").write_bytes(b"")
     with pytest.raises(Refused, match="folder:base: /srv is a file, and a folder is needed"):
-        layer.entries(image, [Node("srv/a", b"", 0o644, 0)], [], epoch=0)
+        layer.entries(image, [TarEntry("srv/a", b"", 0o644, 0)], [], epoch=0)
 
 
 def test_a_template_in_a_workspace_is_recorded_where_the_image_has_it(image: FolderBase) -> None:

@@ -139,7 +139,7 @@ def test_where_two_images_differ() -> None:
         (entry._replace(data=b"x = 2\n"), "layer: usr/a.py: byte 4: b'1\\n' and b'2\\n'"),
         (entry._replace(mode=0o600), "layer: usr/a.py: mode 0644 and 0600"),
         (entry._replace(mtime=6), "layer: usr/a.py: time 5 and 6"),
-        (entry._replace(uid=1), "layer: usr/a.py: owner 0:0 and 1:0"),
+        (entry._replace(owner=(1, 0)), "layer: usr/a.py: owner 0:0 and 1:0"),
         (entry._replace(path="usr/b.py"), "layer: usr/a.py: only in the first"),
     ):
         other = archive.thin(image(layer=tarball.write([changed])), "p:1")

@@ -18,7 +18,7 @@ from vllm_mods.base.cache import Cache
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.building import wheels
-from vllm_mods.building.layer import Node
+from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.library.catalog import PARTS
 from vllm_mods.linting import places
@@ -91,7 +91,7 @@ def _sdist_seeds() -> tuple[bytes, ...]:
 def _unpacked_wheel(data: bytes, _folder: str) -> None:
     wheel = LockedWheel("x", "1", "x-1-py3-none-any.whl", sha256(data) or "")
     for node in wheels.unpack(data, wheel, "usr/lib/python3.12/site-packages", epoch=0):
-        assert isinstance(node, Node)
+        assert isinstance(node, TarEntry)
         assert os.path.normpath(node.path) == node.path, node.path
         assert node.path.startswith("usr/lib/python3.12/site-packages/"), node.path
 

@@ -57,7 +57,7 @@ def write(
     for machine, base in bases.items():
         site, _ = site_of(base)
         nodes = [
-            layer.Node(f"{site}/{path}", data, 0o644, epoch)
+            tarball.TarEntry(f"{site}/{path}", data, 0o644, epoch)
             for path, data in files(machine).items()
         ]
         found = json.loads(base.config)
@@ -80,7 +80,7 @@ def write(
             f"{_TITLE}.base.name": base.reference.removeprefix("registry:"),
             f"{_TITLE}.base.digest": base.manifest_digest or "",
         }
-        nodes.append(layer.Node("work", None, 0o755, epoch))
+        nodes.append(tarball.TarEntry("work", None, 0o755, epoch))
         image = oci.append(
             found,
             base.layers,

@@ -14,9 +14,9 @@ from vllm_mods.base.model import Plan
 from vllm_mods.base.output import staged
 from vllm_mods.building import building, resolving
 from vllm_mods.building.building import Drafted
-from vllm_mods.building.layer import Node
 from vllm_mods.building.outputs import engine
 from vllm_mods.building.remembered_base import Remembered
+from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel, PairingLock
@@ -165,7 +165,7 @@ def on_base(
         resolved = resolving.resolve(
             wanted, mods, base, tree, site_root, epoch=epoch, wheels=chosen, locked=locked
         )
-        nodes: list[Node] = []
+        nodes: list[TarEntry] = []
         for wheel in resolved.lock.wheels:
             from vllm_mods.building import wheels  # noqa: PLC0415
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.building import image_files, layer, oci, tarball
 from vllm_mods.building.content import content
-from vllm_mods.building.layer import Node
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.resolving import Resolved
 from vllm_mods.building.tarball import TarEntry
@@ -32,7 +31,7 @@ class Drafted(NamedTuple):
     entries: tuple[TarEntry, ...]
 
 
-def draft(base: Base, resolved: Resolved, wheels: Iterable[Node] = ()) -> Drafted:
+def draft(base: Base, resolved: Resolved, wheels: Iterable[TarEntry] = ()) -> Drafted:
     """Draft the image of what was resolved; ``wheels`` are the unpacked packages.
 
     Nothing in it depends on this machine, this moment or the place the base was read from. Raises
@@ -40,7 +39,7 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[Node] = ()) -> Drafte
     """
     lock = resolved.lock
     site_root = lock.vllm.site_root
-    nodes = [Node(path=_place(lock), data=b"", mode=0o644, mtime=lock.epoch), *wheels]
+    nodes = [TarEntry(path=_place(lock), data=b"", mode=0o644, mtime=lock.epoch), *wheels]
     gone: tuple[str, ...] = ()
     if any(one.verdict.writes for one in resolved.planned.mods):
         written = content(
@@ -122,7 +121,8 @@ def _listed(one: TarEntry, lock: PairingLock) -> LockedEntry:
     is_lock = one.path == _place(lock)
     kind = pairing_lock.FOLDER if one.data is None else pairing_lock.FILE
     kind, digest = (pairing_lock.LOCK, None) if is_lock else (kind, sha256(one.data))
-    return LockedEntry(one.path, kind, one.mode, one.uid, one.gid, one.mtime, digest)
+    uid, gid = one.owner or (0, 0)
+    return LockedEntry(one.path, kind, one.mode, uid, gid, one.mtime, digest)
 
 
 def _place(lock: PairingLock) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
-from vllm_mods.building.layer import Node
+from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import DIR, FILE, LINK, Base, children
@@ -32,7 +32,7 @@ class Content(NamedTuple):
     of the base that a whiteout hides.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[TarEntry, ...]
     gone: tuple[str, ...]
 
 
@@ -161,7 +161,9 @@ class _LayerReading:
     tool: str
 
     def content(self, drafted: Draft) -> Content:
-        nodes = [Node(self.place(path), None, 0o755, self.epoch) for path in drafted.journal.made]
+        nodes = [
+            TarEntry(self.place(path), None, 0o755, self.epoch) for path in drafted.journal.made
+        ]
         gone = []
         records = self.records(drafted)
         for op in drafted.ops:
@@ -186,20 +188,20 @@ class _LayerReading:
             if op.step.path in owners and op.data is not None and op.source is None
         }
 
-    def node(self, path: str, op: Op, final: Receipt | None, now: bytes | None) -> Node:
+    def node(self, path: str, op: Op, final: Receipt | None, now: bytes | None) -> TarEntry:
         if op.step.path == receipt.RECEIPT and final is not None:
             data = receipt.dump(_moved_out(final, self.scratch)._replace(tool=self.tool))
-            return Node(path, data, NEW_FILE_MODE, self.epoch)
+            return TarEntry(path, data, NEW_FILE_MODE, self.epoch)
         if op.source is None:
             mode = NEW_FILE_MODE if op.mode is None else op.mode
-            return Node(path, op.data or b"", mode, self.epoch)
+            return TarEntry(path, op.data or b"", mode, self.epoch)
         # An original: the file itself, with its mode, owner and time.
         info = os.lstat(op.source)
         source = self.base.entry(self.place(op.source))
         data = site.read(op.source) or b"" if op.data is None else op.data
         data = data if now is None else record.reversal(data, now)
         owner = None if source is None else (source.uid, source.gid)
-        return Node(path, data, stat.S_IMODE(info.st_mode), int(info.st_mtime), owner)
+        return TarEntry(path, data, stat.S_IMODE(info.st_mode), int(info.st_mtime), owner)
 
     def place(self, path: str) -> str:
         """Return where a path of the draft is in the image."""

@@ -79,7 +79,7 @@ def _entry(base: Base, one: LockedEntry, data: bytes) -> Iterator[str]:
 def _tar(base: Base, image: LockedImage, data: bytes) -> bytes:
     """Write our layer again, of files that are as the lock says."""
     return tarball.write(
-        TarEntry(one.path, _content(base, one, data), one.mode, one.uid, one.gid, one.mtime)
+        TarEntry(one.path, _content(base, one, data), one.mode, one.mtime, (one.uid, one.gid))
         for one in image.layer
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import ImageFile, ModPlan, Verdict
-from vllm_mods.building.layer import Node
+from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import image_paths
 from vllm_mods.formats.toml_writer import value
 from vllm_mods.images.model import DIR, FILE, Base, environment, resolve, settings
@@ -17,7 +17,9 @@ _LIBRARIES = ("lib", "lib64", "usr/lib", "usr/lib64", "usr/local/lib", "usr/loca
 _TRIPLETS = ("x86_64-linux-gnu", "aarch64-linux-gnu")
 
 
-def nodes(base: Base, site_root: str, mods: Sequence[ModPlan], *, epoch: int) -> tuple[Node, ...]:
+def nodes(
+    base: Base, site_root: str, mods: Sequence[ModPlan], *, epoch: int
+) -> tuple[TarEntry, ...]:
     """Return the files of the mods that are in as a layer has them.
 
     Raises ``Refused`` for one that takes the place of a file of the base that its mod does not name, at its path or
@@ -36,7 +38,7 @@ def nodes(base: Base, site_root: str, mods: Sequence[ModPlan], *, epoch: int) ->
                     hint="take one of the two out of the pairing",
                 )
     return tuple(
-        Node(path=path, data=file.data, mode=file.mode, mtime=epoch)
+        TarEntry(path=path, data=file.data, mode=file.mode, mtime=epoch)
         for path, (_, file) in found.items()
     )
 

@@ -15,7 +15,7 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.building import identity
 from vllm_mods.formats import pairing_lock, receipt, receipt_diff
 from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
-from vllm_mods.formats.receipt import Receipt
+from vllm_mods.formats.receipt import FileHash, Receipt
 from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.images.model import DIR, FILE, LINK, children, environment, resolve, settings
 from vllm_mods.images.oci import platform_of
@@ -131,17 +131,7 @@ def index_findings(found: Sequence[tuple[ImageTree, Inspection]]) -> Iterator[Fi
         yield Finding("image-differs", f"the index has an image for {name}, and its lock has none")
 
 
-class FileDifference(NamedTuple):
-    """A file of ``vllm/`` that two images do not share; None stands for "not there"."""
-
-    path: str
-    before: str | None
-    after: str | None
-
-
-def diff(
-    old: ImageTree, new: ImageTree
-) -> tuple[tuple[Disagreement, ...], tuple[FileDifference, ...]]:
+def diff(old: ImageTree, new: ImageTree) -> tuple[tuple[Disagreement, ...], tuple[FileHash, ...]]:
     """Return what differs in the mods of two images, and which files of ``vllm/`` do.
 
     Bytecode is left out: it follows from the sources. What the images leave on disk counts, whatever
@@ -157,7 +147,7 @@ def diff(
         first = _digest(old, path) if path in before else None
         second = _digest(new, path) if path in after else None
         if first != second:
-            found.append(FileDifference(path, first, second))
+            found.append(FileHash(path, first, second))
     return receipt_diff.disagreements(receipts), tuple(found)
 
 

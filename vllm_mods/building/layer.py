@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.building.tarball import TarEntry
@@ -20,26 +19,13 @@ from vllm_mods.images.model import DIR, Base, resolve
 WHITEOUT = ".wh."
 
 
-class Node(NamedTuple):
-    """A new file, or with ``data`` None a folder, at a path from the image's root.
-
-    ``mode`` is permission bits, ``mtime`` seconds since 1970. Without an ``owner`` (uid, gid) it is
-    the one of what lies there in the base, else of the folder around it.
-    """
-
-    path: str
-    data: bytes | None
-    mode: int
-    mtime: int
-    owner: tuple[int, int] | None = None
-
-
 def entries(
-    base: Base, nodes: Iterable[Node], gone: Iterable[str], *, epoch: int
+    base: Base, nodes: Iterable[TarEntry], gone: Iterable[str], *, epoch: int
 ) -> tuple[TarEntry, ...]:
     """Return what a layer on ``base`` holds, sorted by path.
 
-    ``gone`` are paths of the base to be hidden. ``epoch`` is the time of the whiteouts, and of
+    ``nodes`` are new files and folders; one without an owner gets that of what lies there in the base, else of
+    the folder around it. ``gone`` are paths of the base to be hidden. ``epoch`` is the time of the whiteouts, and of
     folders that ``nodes`` need and nobody has. Raises ``Refused`` for a path that leads through a file.
     """
     builder = _LayerTar(base, epoch)
@@ -57,7 +43,7 @@ class _LayerTar:
     epoch: int
     entries: dict[str, TarEntry] = field(default_factory=dict)
 
-    def add(self, node: Node) -> None:
+    def add(self, node: TarEntry) -> None:
         if any(part.startswith(WHITEOUT) for part in node.path.split("/")):
             raise Refused(
                 f"/{node.path} is how a layer takes files away, and no file can have that name in an image; "
@@ -68,8 +54,8 @@ class _LayerTar:
         folder = self.folder(resolve(self.base, folder))
         path = f"{folder}/{name}" if folder else name
         there = self.base.entry(path)
-        uid, gid = node.owner or ((there.uid, there.gid) if there else self.owner(folder))
-        self.entries[path] = TarEntry(path, node.data, node.mode, uid, gid, node.mtime)
+        owner = node.owner or ((there.uid, there.gid) if there else self.owner(folder))
+        self.entries[path] = node._replace(path=path, owner=owner)
 
     def hide(self, path: str) -> None:
         folder, name = os.path.split(path)
@@ -84,22 +70,22 @@ class _LayerTar:
         parent = self.folder(os.path.dirname(path))
         there = self.base.entry(path)
         if there is None:
-            uid, gid = self.owner(parent)
-            mode, mtime = 0o755, self.epoch
+            entry = TarEntry(path, None, 0o755, self.epoch, self.owner(parent))
         elif there.kind == DIR:
-            uid, gid, mode, mtime = there.uid, there.gid, there.mode, there.mtime
+            owner = (there.uid, there.gid)
+            entry = TarEntry(path, None, there.mode, there.mtime, owner)
         else:
             raise Refused(
                 f"{self.base.reference}: /{path} is a {there.kind}, and a folder is needed there; "
                 "nothing was built",
                 hint="take the path out of the mod, or build on another base",
             )
-        self.entries[path] = TarEntry(path, None, mode, uid, gid, mtime)
+        self.entries[path] = entry
         return path
 
     def owner(self, folder: str) -> tuple[int, int]:
         entry = self.entries.get(folder)
-        return (entry.uid, entry.gid) if entry is not None else (0, 0)
+        return (entry and entry.owner) or (0, 0)
 
 
 def _order(path: str) -> list[str]:

@@ -18,15 +18,15 @@ _DIGITS = {"mode": 7, "uid": 7, "gid": 7, "size": 11, "mtime": 11}
 class TarEntry(NamedTuple):
     """A file (``data``) or a folder (None) at a relative path, without a slash at its end.
 
-    ``mode`` is permission bits, ``mtime`` whole seconds since 1970.
+    ``mode`` is permission bits, ``mtime`` whole seconds since 1970, ``owner`` its uid and gid: root's where
+    nothing says another.
     """
 
     path: str
     data: bytes | None
     mode: int
-    uid: int = 0
-    gid: int = 0
     mtime: int = 0
+    owner: tuple[int, int] | None = None
 
 
 def write(entries: Iterable[TarEntry]) -> bytes:
@@ -49,7 +49,8 @@ def _head(entry: TarEntry, size: int) -> Iterator[bytes]:
     name = entry.path.encode("utf-8", "surrogateescape") + (b"/" if entry.data is None else b"")
     prefix, short = _split(name)
     extended = {"path": name} if short is None else {}
-    numbers = {"uid": entry.uid, "gid": entry.gid, "size": size, "mtime": entry.mtime}
+    uid, gid = entry.owner or (0, 0)
+    numbers = {"uid": uid, "gid": gid, "size": size, "mtime": entry.mtime}
     for key, number in numbers.items():
         numbers[key] = min(max(number, 0), 8 ** _DIGITS[key] - 1)
         if numbers[key] != number:

@@ -27,7 +27,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError
-from vllm_mods.building.layer import Node
+from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import record, tree_names, zips
 from vllm_mods.formats.pairing_lock import LockedWheel
 
@@ -115,7 +115,7 @@ def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
     return data
 
 
-def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tuple[Node, ...]:
+def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tuple[TarEntry, ...]:
     """Return the files that installing a wheel leaves, RECORD and INSTALLER among them.
 
     Raises ``Refused`` for a wheel that would put files outside the site root.
@@ -140,7 +140,7 @@ def unpack(data: bytes, wheel: LockedWheel, site_root: str, *, epoch: int) -> tu
     added = {f"{folder}/INSTALLER": (sha256(_INSTALLER), len(_INSTALLER))}
     files[recorded[0]] = (record.edit(own, added), mode)
     return tuple(
-        Node(path=f"{site_root}/{path}", data=content, mode=mode, mtime=epoch)
+        TarEntry(path=f"{site_root}/{path}", data=content, mode=mode, mtime=epoch)
         for path, (content, mode) in sorted(files.items())
     )
 
