@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from mod_making import diff_of, variant
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Mod, TemplateFile, Variant, Verdict, When
 from vllm_mods.matrices.cell import (
     Cell,
@@ -86,7 +87,9 @@ def example() -> Made:
         ),
     )
     problems = (
-        CellProblem("range-too-wide", "bad", "pypi:0.21.0", "says `>=0.20`, and is conflict"),
+        CellProblem(
+            FindingCode.RANGE_TOO_WIDE, "bad", "pypi:0.21.0", "says `>=0.20`, and is conflict"
+        ),
     )
     lost = hunk(
         "     def load(self):", "         c = 1", "-        b = 2", "+        b = 3", proof=None
@@ -119,7 +122,10 @@ def hostile() -> Made:
     result = MatrixResult(
         cells=(one._replace(mod_version=EVIL),),
         together=(Together((EVIL, EVIL), EVIL, (EVIL,), (EVIL,), EVIL),),
-        problems=(CellProblem(EVIL, EVIL, EVIL, EVIL), CellProblem("needless", EVIL, None, EVIL)),
+        problems=(
+            CellProblem(cast("FindingCode", EVIL), EVIL, EVIL, EVIL),
+            CellProblem(FindingCode.NEEDLESS, EVIL, None, EVIL),
+        ),
     )
     view = HunkView(EVIL, EVIL, 1, EVIL, 1, 0, EVIL, (f" {EVIL}",), ((1, EVIL),))
     return result, {(EVIL, EVIL): Explanation(one, (view,), (History(EVIL, EVIL, (EVIL,)),))}

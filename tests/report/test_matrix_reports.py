@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from matrix_making import EVIL, about, cell, example, hostile, large
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Verdict
 from vllm_mods.matrices.cell import CellProblem, MatrixResult, Together
 from vllm_mods.report import badge, html, junit, matrix_grid, matrix_markdown, matrix_text
@@ -203,9 +204,12 @@ def test_problems_that_differ_in_the_tree_only_are_one() -> None:
     said = "a range of m names vLLM {0} (pypi:{0}), where it is `conflict`"
     versions = ("0.9.0", "0.10.0", "0.12.0")
     found = [
-        CellProblem("range-too-wide", "m", f"pypi:{one}", said.format(one)) for one in versions
+        CellProblem(FindingCode.RANGE_TOO_WIDE, "m", f"pypi:{one}", said.format(one))
+        for one in versions
     ]
-    found += [CellProblem("needless", "m", None, f"it can go {number}") for number in (1, 2)]
+    found += [
+        CellProblem(FindingCode.NEEDLESS, "m", None, f"it can go {number}") for number in (1, 2)
+    ]
     cells = tuple(cell("m", f"0.{minor}.0") for minor in range(9, 13))
     result = MatrixResult(cells, (), tuple(found))
     of = matrix_grid.grid(result)

@@ -12,6 +12,7 @@ from mod_making import mod, variant
 from serve_tree import FILES, LATER
 
 from vllm_mods.base.errors import UsageError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, TemplateFile, Verdict
 from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
@@ -291,7 +292,7 @@ def test_a_flag_is_told_when_it_came_or_went() -> None:
     }
 
     def when(flag: str, version: str) -> str:
-        answer = ServeAnswer((ServeFault("flag-unknown", flag, "no"),), frozenset(), 0)
+        answer = ServeAnswer((ServeFault(FindingCode.FLAG_UNKNOWN, flag, "no"),), frozenset(), 0)
         return only(told(answer, version, known)).message
 
     assert when("--a", "0.20.0") == "no; --a went after 0.19.1"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import vllm_mods
 from reference.markdown import code, plain, table
 from vllm_mods.base import errors as error_classes
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.report.words import code_groups
 
 if TYPE_CHECKING:
@@ -179,6 +180,8 @@ def _nth(call: ast.Call, number: int) -> ast.expr | None:
 
 def _text(node: ast.expr | None, function: ast.AST) -> str | None:
     """Return a text as the code has it, ``‹name›`` for what is filled in; None where it is computed."""
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "FindingCode":
+        node = ast.Constant(FindingCode[node.attr].value)
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):

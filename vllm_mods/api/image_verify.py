@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from vllm_mods.api.access import Access, open_image
 from vllm_mods.base.errors import UsageError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.building import inspection
-from vllm_mods.building.inspection import FileDifference, Inspection
+from vllm_mods.building.inspection import Inspection
 from vllm_mods.formats.pairing_lock import LockDifference
+from vllm_mods.formats.receipt import FileHash
 from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.images import names, oci
 from vllm_mods.images.open import platforms_of
@@ -48,7 +50,7 @@ class ImageDiff(NamedTuple):
     new: ImageTree
     pairing: Sequence[LockDifference]
     mods: Sequence[Disagreement]
-    files: Sequence[FileDifference]
+    files: Sequence[FileHash]
 
     @property
     def ok(self) -> bool:
@@ -103,7 +105,9 @@ def image_verify(
         except UsageError as error:
             if len(several) < 2:
                 raise
-            wrong.append(Finding("image-differs", f"the index's image for {one}: {error.message}"))
+            wrong.append(
+                Finding(FindingCode.IMAGE_DIFFERS, f"the index's image for {one}: {error.message}")
+            )
             continue
         result = inspection.inspect(tree)
         more = _signature(tree, signers, key)
@@ -152,7 +156,7 @@ def _index_signature(
     for tree in images:
         if tree.base.manifest_digest not in listed:
             gone = f"{reference} is {index.digest} by now, which has no {tree.base.manifest_digest}"
-            return [Finding("signature", f"{gone}: it was moved while it was looked at")]
+            return [Finding(FindingCode.SIGNATURE, f"{gone}: it was moved while it was looked at")]
     return _check_signature(str(name._replace(digest=index.digest)), signers, key)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, Mod, Plan
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import pairing
@@ -118,10 +119,14 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
     )
     result = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
     notes = [
-        faults.note("mod-unread", name, f"was not looked at: {why}: what it adds is not known here")
+        faults.note(
+            FindingCode.MOD_UNREAD,
+            name,
+            f"was not looked at: {why}: what it adds is not known here",
+        )
         for name, why in asked.missing
     ]
-    notes += [faults.note("mod-brings", name, text) for name, text in asked.brought]
+    notes += [faults.note(FindingCode.MOD_BRINGS, name, text) for name, text in asked.brought]
     return result._replace(faults=(*notes, *result.faults))
 
 
@@ -144,7 +149,7 @@ def demand(
     for name, text in asked.brought:
         note(f"{name} {text}")
     errors = [fault for fault in result.faults if fault.level is Level.ERROR]
-    wrong = [fault for fault in errors if fault.code != "mod-flag-absent"]
+    wrong = [fault for fault in errors if fault.code != FindingCode.MOD_FLAG_ABSENT]
     for fault in errors:
         if fault not in wrong:  # vLLM serves, and the mod may do nothing
             note(f"{fault.subject}: {fault.message}")

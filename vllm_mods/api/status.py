@@ -5,6 +5,7 @@
 from vllm_mods.applying.advice import next_command
 from vllm_mods.applying.opening import Folder, opened
 from vllm_mods.applying.outcomes import Status, all_well, of_mods
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.site import integrity
 
 
@@ -33,7 +34,7 @@ def status(target: Folder, *names: str) -> Status:
     findings = integrity.findings(state, undone.paths)
     if names:
         of_names = of_mods(findings, [entry for entry in state.mods if entry.name in names])
-        findings = (*(one for one in findings if one.code == "unfinished"), *of_names)
+        findings = (*(one for one in findings if one.code == FindingCode.UNFINISHED), *of_names)
     return Status(
         target=tree.root,
         version=tree.version,

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Plan
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import receipt
@@ -25,7 +26,7 @@ def next_command(
     apply_again = f"vllm-mods apply {names} --target {place}{space}"
     errors = [one for one in found if one.level is Level.ERROR]
     codes = {one.code for one in errors}
-    lost = {one.path for one in errors if one.code == "missing"} - undone.paths
+    lost = {one.path for one in errors if one.code == FindingCode.MISSING} - undone.paths
     records = {one.path for one in there.files if one.kind == receipt.RECORD} if there else set()
     if "unfinished" in codes:  # each of these undoes it first, and then has nothing to do
         return apply_again if names else f"vllm-mods revert --target {place}"

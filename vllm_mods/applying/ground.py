@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import receipt
@@ -92,7 +93,7 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
     for name in ground.undone.mods(ground.receipt):
         if name in named:
             message = f"{name} was in, and another installation of vLLM has undone that"
-            found = (*named[name].findings, Finding("undone", message, level=Level.NOTE))
+            found = (*named[name].findings, Finding(FindingCode.UNDONE, message, level=Level.NOTE))
             named[name] = named[name]._replace(findings=found)
     changes = tuple(
         change for change in whole.changes if ground.tree.read(change.path) != change.after
@@ -176,5 +177,5 @@ def _between(one: ModPlan, ground: Ground) -> ModPlan:
     """Return the plan of a mod that was undone, beside files that were edited: one or the other has to be given up."""
     message = f"{one.mod.name} was undone by another installation of vLLM, and since the mods went in somebody changed "
     edited = ground.undone.edited
-    found = Finding("changed-since", message + ", ".join(edited), path=edited[0])
+    found = Finding(FindingCode.CHANGED_SINCE, message + ", ".join(edited), path=edited[0])
     return one._replace(verdict=Verdict.PARTIAL, findings=(found,)) if one.verdict.ok else one

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from vllm_mods.base.digest import sha256
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.building import building, oci, tarball
 from vllm_mods.building.layer import WHITEOUT
@@ -39,7 +40,7 @@ def differences(
     image = lock.image
     top = f"{lock.vllm.site_root}/"
     found = [
-        Finding(code="lock-differs", message=said, path=_shown(one.path, top))
+        Finding(code=FindingCode.LOCK_DIFFERS, message=said, path=_shown(one.path, top))
         for one in image.layer
         for said in _entry(base, one, data)
     ]
@@ -196,7 +197,7 @@ def _filled(values: Mapping[str, Any], *but: str) -> dict[str, Any]:
 
 
 def _differs(message: str) -> Finding:
-    return Finding(code="image-differs", message=message)
+    return Finding(code=FindingCode.IMAGE_DIFFERS, message=message)
 
 
 def _said(values: Mapping[str, Any], key: str) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from vllm_mods.applying import ground
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.building import identity
 from vllm_mods.formats import pairing_lock, receipt, receipt_diff
@@ -72,7 +73,7 @@ def inspect(tree: ImageTree) -> Inspection:
     if said is not None and said != f"sha256:{digest}":
         found.append(
             Finding(
-                code="label-disagrees",
+                code=FindingCode.LABEL_DISAGREES,
                 message=f"the label vllm-mods.lock says {said}, and the lock inside "
                 + (f"is sha256:{digest}" if digest else "is not there"),
                 path=LOCK,
@@ -89,18 +90,18 @@ def against(tree: ImageTree, found: Inspection, data: bytes, where: str) -> tupl
     wanted = pairing_lock.parse(data, where)
     if found.lock is None:
         message = "the image has no lock of a pairing in it"
-        return (Finding(code="lock-missing", message=message, path=LOCK),)
+        return (Finding(code=FindingCode.LOCK_MISSING, message=message, path=LOCK),)
     if found.lock_digest == sha256(data):
         return ()
     said = [
         Finding(
-            code="lock-differs",
+            code=FindingCode.LOCK_DIFFERS,
             message=f"{one.path} is {one.after or 'not there'} in the image and "
             f"{one.before or 'not there'} in {where}",
             path=LOCK,
         )
         for one in pairing_lock.differences(wanted, found.lock)
-    ] or [Finding("lock-differs", f"the lock in it is not {where}, byte for byte", LOCK)]
+    ] or [Finding(FindingCode.LOCK_DIFFERS, f"the lock in it is not {where}, byte for byte", LOCK)]
     said += _against(tree, wanted, data, found.findings)
     return tuple(one for one in said if one not in found.findings)
 
@@ -112,7 +113,7 @@ def _against(
     platform, every = platform_of(tree.base.config), pairing_lock.by_platform(lock)
     if len(every) > 1 and platform not in every:
         said = f"the image is for {platform}, and the lock is of {' and '.join(every)}"
-        return (Finding(code="lock-differs", message=said, path=LOCK),)
+        return (Finding(code=FindingCode.LOCK_DIFFERS, message=said, path=LOCK),)
     lock = every.get(platform, lock)
     known = {one.path for one in found if one.path is not None and one.level is Level.ERROR}
     return tuple(identity.differences(tree.base, lock, data, known))
@@ -124,11 +125,15 @@ def index_findings(found: Sequence[tuple[ImageTree, Inspection]]) -> Iterator[Fi
     wanted = {name for lock in locks for name in pairing_lock.by_platform(lock)}
     there = {platform_of(tree.base.config) for tree, _ in found}
     if wanted and len({one.lock_digest for _, one in found}) > 1:
-        yield Finding("image-differs", "the images of the index are of different locks")
+        yield Finding(FindingCode.IMAGE_DIFFERS, "the images of the index are of different locks")
     for name in sorted(wanted - there):
-        yield Finding("image-differs", f"the index has no image for {name}, and its lock has one")
+        yield Finding(
+            FindingCode.IMAGE_DIFFERS, f"the index has no image for {name}, and its lock has one"
+        )
     for name in sorted(there - wanted if wanted else ()):
-        yield Finding("image-differs", f"the index has an image for {name}, and its lock has none")
+        yield Finding(
+            FindingCode.IMAGE_DIFFERS, f"the index has an image for {name}, and its lock has none"
+        )
 
 
 def diff(old: ImageTree, new: ImageTree) -> tuple[tuple[Disagreement, ...], tuple[FileHash, ...]]:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import ssh_signatures
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.building.outputs.registry import Attached, Attachment
@@ -144,7 +145,7 @@ def _why_not(statement: bytes, signature: bytes, signers: str, digest: str) -> s
 
 
 def _finding(why: str) -> Finding:
-    return Finding(code="signature", message=why)
+    return Finding(code=FindingCode.SIGNATURE, message=why)
 
 
 def _over_http(image: str) -> Sequence[str]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from vllm_mods.applying import advice, ground
 from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
@@ -41,7 +42,11 @@ _SHOWN = 3
 _ENOUGH = (
     4 << 20
 )  # bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB
-_BROKEN = frozenset({Verdict.PARTIAL, Verdict.UNREADABLE})
+_BROKEN = {
+    Verdict.PARTIAL: FindingCode.MOD_PARTIAL,
+    Verdict.UNREADABLE: FindingCode.MOD_UNREADABLE,
+    Verdict.MISSING: FindingCode.MOD_MISSING,
+}
 """Verdicts that say that the tree is not in order; every other is an answer."""
 
 
@@ -68,7 +73,7 @@ def examine(
         more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
         message = f"the active environment has {'several vLLMs' if active else 'no vLLM'}{more}"
         hint = f"vllm-mods doctor --target {place}"
-        found.append(Trouble("no-target", message, hint, Level.NOTE))
+        found.append(Trouble(FindingCode.NO_TARGET, message, hint, Level.NOTE))
         return Diagnosis(mine, None, elsewhere, tuple(found))
     tree = opener(spec)
     library = Library()
@@ -91,7 +96,7 @@ def _telling(found: list[Trouble]) -> Iterator[None]:
     try:
         yield
     except VllmModsError as error:
-        found.append(Trouble("unreadable", error.message, error.hint))
+        found.append(Trouble(FindingCode.UNREADABLE, error.message, error.hint))
 
 
 def _look(
@@ -126,7 +131,7 @@ def _packages(mine: Tool) -> Iterator[Trouble]:
     for one in mine.packages:
         if one.fault is not None:
             yield Trouble(
-                "package",
+                FindingCode.PACKAGE,
                 f"{one.name} {one.version or ''}".strip() + f": {one.fault}",
                 f"{shlex.quote(mine.executable)} -m pip install --force-reinstall "
                 f"{shlex.quote(one.name + one.needs)}",
@@ -164,10 +169,10 @@ def _changed(
         hint = advice.next_command(tree, there, gone, findings)
     for one in findings:
         mine: str | None = hint if one.level is Level.ERROR else None
-        if one.code == "stale-bytecode" and tree.root is not None:
+        if one.code == FindingCode.STALE_BYTECODE and tree.root is not None:
             mine = f"rm {shlex.quote(f'{tree.root}/{one.path}')}"
         where = f"{one.path}: " if one.path else ""
-        yield Trouble(one.code, f"{where}{one.message}", mine, one.level)
+        yield Trouble(FindingCode(one.code), f"{where}{one.message}", mine, one.level)
 
 
 def _distributions(tree: Tree) -> Iterator[Trouble]:
@@ -176,7 +181,7 @@ def _distributions(tree: Tree) -> Iterator[Trouble]:
         return
     stale = [folder for folder, said in found.items() if said != ("vllm", tree.version)]
     yield Trouble(
-        "two-distributions",
+        FindingCode.TWO_DISTRIBUTIONS,
         f"several distributions say that vllm/ is theirs: {', '.join(found)}; an upgrade was not clean",
         # The metadata alone: to uninstall it would take the files of the other too.
         f"rm -r {' '.join(shlex.quote(f'{tree.root}/{one}') for one in stale)}"
@@ -190,15 +195,17 @@ def _files(
 ) -> Iterator[Trouble]:
     if (listed is None or len(listed.rows) == 1) and not tree.read("vllm/__init__.py"):
         yield Trouble(
-            "no-vllm", "vllm/__init__.py is empty: this is no vLLM, or what is left of one", again
+            FindingCode.NO_VLLM,
+            "vllm/__init__.py is empty: this is no vLLM, or what is left of one",
+            again,
         )
     if listed is None and not tree.remote:
         lost = unresolved(tree)
         if lost:
             message = f"{_some(lost)}: imported by several files of vllm/, and not there"
-            yield Trouble("lost", message, again)
+            yield Trouble(FindingCode.LOST, message, again)
         yield Trouble(
-            "no-list",
+            FindingCode.NO_LIST,
             "nothing lists the files of this tree: whether one is missing or edited cannot be told",
             level=Level.NOTE,
         )
@@ -206,19 +213,27 @@ def _files(
         return
     touched = {file.path for file in there.files} if there else set()  # of those `verify` has told
     for code, paths, what in (
-        ("edited", held.differs, f"not as {listed.name} lists: edited, or of another tool"),
-        ("lost", held.gone, f"listed in {listed.name} and not there"),
-        ("links", held.links, "a symbolic link, which is not followed: others may share the file"),
         (
-            "unlisted",
+            FindingCode.EDITED,
+            held.differs,
+            f"not as {listed.name} lists: edited, or of another tool",
+        ),
+        (FindingCode.LOST, held.gone, f"listed in {listed.name} and not there"),
+        (
+            FindingCode.LINKS,
+            held.links,
+            "a symbolic link, which is not followed: others may share the file",
+        ),
+        (
+            FindingCode.UNLISTED,
             held.extra,
             f"not in {listed.name}: added, left by `patch`, or of another version",
         ),
     ):
         some = [path for path in paths if path not in touched]
         if some:
-            level = Level.NOTE if code == "unlisted" else Level.ERROR
-            hint = None if code == "unlisted" else again
+            level = Level.NOTE if code is FindingCode.UNLISTED else Level.ERROR
+            hint = None if code is FindingCode.UNLISTED else again
             yield Trouble(code, f"{_some(some)}: {what}", hint, level)
 
 
@@ -259,14 +274,14 @@ def _fits(
 
 
 def _refused(fits: Iterable[ModOnTree]) -> Iterator[Trouble]:
-    refused: dict[tuple[str, Refusal], list[str]] = {}
+    refused: dict[tuple[FindingCode, Refusal], list[str]] = {}
     for one in fits:
         if one.refusal is not None:
-            code = "unreadable" if one.planned is None else "not-writable"
+            code = FindingCode.UNREADABLE if one.planned is None else FindingCode.NOT_WRITABLE
             refused.setdefault((code, one.refusal), []).append(one.name)
     for (code, why), names in refused.items():
         said = why.message
-        if code == "not-writable":
+        if code is FindingCode.NOT_WRITABLE:
             said = f"apply would refuse {', '.join(names)}: {said}"
         yield Trouble(code, said, why.hint)
 
@@ -280,17 +295,17 @@ def _mods(
         if name in known:
             continue  # `verify` has told
         # What this version should have; where a list has the files, that says what is lost.
-        lost = verdict is Verdict.MISSING and one.in_range and not listed
-        if lost or verdict in _BROKEN:
+        expected = verdict is not Verdict.MISSING or (one.in_range and not listed)
+        if expected and verdict in _BROKEN:
             said = [found.message for found in one.findings if found.level is Level.ERROR]
             yield Trouble(
-                f"mod-{verdict.value}",
+                _BROKEN[verdict],
                 f"{name} is {verdict.value}: {said[0] if said else 'no reason given'}",
                 f"vllm-mods check {name} --target {shlex.quote(tree.spec)}",
             )
         elif verdict is Verdict.APPLIED:
             yield Trouble(
-                "no-receipt",
+                FindingCode.NO_RECEIPT,
                 f"{name} is in, and no receipt says so: something else put it there, and `revert` "
                 "cannot take it out",
                 f"{again}  # then apply it",
@@ -305,19 +320,19 @@ def _around(root: str) -> Iterator[Trouble]:
     if free < _ENOUGH or (disk.f_files > 0 and disk.f_favail == 0):
         place = shlex.quote(root)
         yield Trouble(
-            "disk-full",
+            FindingCode.DISK_FULL,
             f"{root} lies on a disk with {free / 1e6:.1f} MB left, or no room for more files",
             f"df -h {place}; df -i {place}",
         )
     if (other := search.ahead_of(root, os.environ, sys.path)) is not None:
         yield Trouble(
-            "shadowed",
+            FindingCode.SHADOWED,
             f"Python would take the vLLM in {other} for the one in {root}",
             f"vllm-mods doctor --target {shlex.quote(other)}, or take that one away",
         )
     for process in search.stale_processes(root):
         yield Trouble(
-            "old-code-runs",
+            FindingCode.OLD_CODE_RUNS,
             f"process {process.pid} ({process.name}) started before the mods went in and has loaded "
             f"{process.file}: it runs the old code",
             "start it again",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis.listing import Listed
@@ -14,7 +15,7 @@ from vllm_mods.formats.receipt import Receipt
 class Trouble(NamedTuple):
     """One thing that is wrong (``ERROR``) or good to know (``NOTE``), and what to do about it."""
 
-    code: str
+    code: FindingCode
     message: str
     hint: str | None = None
     level: Level = Level.ERROR

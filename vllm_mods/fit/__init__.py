@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Allowance, Expectation, FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 
@@ -85,7 +86,12 @@ def fit(
     allowed = (_allowed(finding, allowances) for finding in found)
     ranked = sorted(
         allowed,
-        key=lambda f: (f.level is Level.NOTE, f.code != "fit-dead", f.path or "", f.line or 0),
+        key=lambda f: (
+            f.level is Level.NOTE,
+            f.code != FindingCode.FIT_DEAD,
+            f.path or "",
+            f.line or 0,
+        ),
     )
     changed = {change.path for change in changes}
     # What is in no package that is changed is the environment: it differs from one installation to the next.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.found import Lineage, Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
@@ -100,7 +101,9 @@ def _more(world: World, line: Lineage, name: str) -> str:
 def _problem(inference: Inference, site: CodeSite, node: ast.Attribute, text: str) -> Problem:
     message = f"{ast.unparse(node)[:60]} is read, and {text}"
     key = text.partition(" ")[0], node.attr
-    return at_site(inference.path, site, "fit-attribute", Misuse(message, node.attr), *key)
+    return at_site(
+        inference.path, site, FindingCode.FIT_ATTRIBUTE, Misuse(message, node.attr), *key
+    )
 
 
 def narrowed(scope: CodeScope, value: ast.expr) -> bool:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.constructors import constructor
@@ -81,7 +82,7 @@ def _judge(inference: Inference, node: ast.Call, site: CodeSite) -> Problem | Do
     token = text.rpartition(".")[2].rstrip("()")
     message = f"the call of {text} {no.why}: {no.where} defines {no.what}"
     key = site.scope.name, text, no.why
-    return at_site(inference.path, site, "fit-call", Misuse(message, token), *key)
+    return at_site(inference.path, site, FindingCode.FIT_CALL, Misuse(message, token), *key)
 
 
 def _of_thing(  # noqa: PLR0911 - an answer per kind of thing
@@ -129,9 +130,11 @@ def _of_class(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
 def value_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge what some sites pass to functions of the tree, and what they do with results."""
     for site in sites:
-        found = [("fit-call", misuse) for misuse in _arguments(inference, site)]
+        found = [(FindingCode.FIT_CALL, misuse) for misuse in _arguments(inference, site)]
         for value in _used(site.node):
-            found += (("fit-kind", misuse) for misuse in _optional(inference, value, site.scope))
+            found += (
+                (FindingCode.FIT_KIND, misuse) for misuse in _optional(inference, value, site.scope)
+            )
         for code, misuse in found:
             yield at_site(inference.path, site, code, misuse, site.scope.name, lasting(misuse.text))
 

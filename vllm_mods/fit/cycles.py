@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.world import World, absolute
@@ -59,7 +60,7 @@ def cycle_problems(
     always = all(_Loading(after).load(other) is not None for other in way)
     asked = f"{stuck.path}:{stuck.line} asks {stuck.module} for {stuck.name}"
     yield Problem(
-        "fit-import",
+        FindingCode.FIT_IMPORT,
         path,
         data.count(b"\n", 0, step.start) + 1,
         scope="",

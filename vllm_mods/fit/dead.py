@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Expectation, Level
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
@@ -80,7 +81,7 @@ def _unnamed(before: World, after: World, path: str, asked: set[str]) -> Iterato
         message = f"nobody calls {one.scope}, and no base defines it{near}"
         level = Level.ERROR if one.scope in asked else Level.NOTE
         key, at = (one.scope,), one.function.line
-        yield Problem("fit-dead", path, at, one.scope, message, key, method, level)
+        yield Problem(FindingCode.FIT_DEAD, path, at, one.scope, message, key, method, level)
 
 
 def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Problem]:
@@ -105,7 +106,9 @@ def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Pro
         )
         message = f"{text} here{'' if called else ': nobody calls it'}{instead}"
         key = (one.scope, base.cls.name)
-        yield Problem("fit-dead", path, one.function.line, one.scope, message, key, token=method)
+        yield Problem(
+            FindingCode.FIT_DEAD, path, one.function.line, one.scope, message, key, token=method
+        )
 
 
 def _named(world: World, word: str, path: str) -> bool:
@@ -130,4 +133,4 @@ def _file(world: World, path: str) -> Iterator[Problem]:
     files = files_mentioning(world, (stem,), (path,))
     if not any(other != path and word.search(data) for other, data in files):
         message = "the patch brings this file, and nothing of the tree imports it"
-        yield Problem("fit-dead", path, 1, "", message, (path,), level=Level.NOTE)
+        yield Problem(FindingCode.FIT_DEAD, path, 1, "", message, (path,), level=Level.NOTE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.flow import rows
 from vllm_mods.fit.problems import Problem
@@ -91,4 +92,6 @@ def _problem(path: str, scope: str, node: ast.stmt, other: ast.stmt, level: Leve
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     where = f"{scope or 'the module'} already has at line {other.lineno}"
     message, key = f"the patch adds `{shown}`, which {where}", (scope, text)
-    return Problem("fit-duplicate", path, node.lineno, scope, message, key, text[:20], level)
+    return Problem(
+        FindingCode.FIT_DUPLICATE, path, node.lineno, scope, message, key, text[:20], level
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Expectation
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import lineage
@@ -22,7 +23,7 @@ def expectation_problems(world: World, expects: Iterable[Expectation]) -> Iterat
         if why:
             path, symbol = expect.path, expect.symbol
             message, key = f"the mod expects {symbol}, {why}", (path, symbol, why)
-            yield Problem("fit-expects", path, line, symbol, message, key, token=symbol)
+            yield Problem(FindingCode.FIT_EXPECTS, path, line, symbol, message, key, token=symbol)
 
 
 def _judge(world: World, expect: Expectation) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.bodies import own
 from vllm_mods.fit.problems import Problem
@@ -63,7 +64,7 @@ def _unbound(path: str, tree: ast.Module, node: DefNode, scope: str) -> Iterator
         later = flow.later(node, name, line)
         message = f"{name} is read, and nothing has set it by then: {later}"
         key = (scope, name, "unbound")
-        yield Problem("fit-undefined-name", path, line, scope, message, key, token=name)
+        yield Problem(FindingCode.FIT_UNDEFINED_NAME, path, line, scope, message, key, token=name)
 
 
 def _early(inside: list[ast.AST]) -> bool:
@@ -274,7 +275,9 @@ def _on_one_path(path: str, node: DefNode, scope: str, lines: frozenset[int]) ->
                 text = f"{name} is read whatever `if {ast.unparse(branch.test)[:60]}` says"
                 text += f", and not every path from line {branch.lineno} sets it"
                 key = (scope, name, "one path")
-                yield Problem("fit-undefined-name", path, read, scope, text, key, name, Level.NOTE)
+                yield Problem(
+                    FindingCode.FIT_UNDEFINED_NAME, path, read, scope, text, key, name, Level.NOTE
+                )
 
 
 def _sometimes(node: ast.If) -> set[str]:

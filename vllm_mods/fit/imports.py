@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site
 from vllm_mods.fit.shapes import Import, words
@@ -56,7 +57,7 @@ def _import(inference: Inference, site: CodeSite, found: Import) -> Iterator[Pro
     what = module if name is None else f"{name} from {module}"
     token = (name or module).rpartition(".")[2]
     message, key = f"cannot import {what}: {why}", (module, name or "")
-    yield Problem("fit-import", path, found.line, scope.name, message, key, token)
+    yield Problem(FindingCode.FIT_IMPORT, path, found.line, scope.name, message, key, token)
 
 
 def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
@@ -153,4 +154,4 @@ def _module_attribute(
     if answer.exists is False:
         text = f"{ast.unparse(node)} is read, and {where} does not define {node.attr}"
         misuse = Misuse(text, node.attr)
-        yield at_site(inference.path, site, "fit-import", misuse, where, node.attr)
+        yield at_site(inference.path, site, FindingCode.FIT_IMPORT, misuse, where, node.attr)

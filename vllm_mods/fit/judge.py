@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Expectation, FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.attributes import attribute_problems
@@ -90,7 +91,7 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
     found: dict[tuple[object, ...], Problem] = {}
     for answer in answers:
         if isinstance(answer, Problem):
-            place = () if answer.code == "fit-override" else (answer.path, answer.line)
+            place = () if answer.code == FindingCode.FIT_OVERRIDE else (answer.path, answer.line)
             found.setdefault((answer.code, *answer.key, *place), answer)
     return tuple(found.values())
 
@@ -113,7 +114,11 @@ def _honoured(after: World, problem: Problem) -> Problem:
     """Make a note of what the author has told a type checker to let be."""
     rows = (after.glance(problem.path) or b"").splitlines()
     row = rows[problem.line - 1] if 0 < problem.line <= len(rows) else b""
-    if problem.level is Level.NOTE or problem.code == "fit-syntax" or not _IGNORED.search(row):
+    if (
+        problem.level is Level.NOTE
+        or problem.code == FindingCode.FIT_SYNTAX
+        or not _IGNORED.search(row)
+    ):
         return problem
     message = f"{problem.message} (its line says `type: ignore`)"
     return problem._replace(level=Level.NOTE, message=message)

@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Iterable, Iterator
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing, narrowed
 from vllm_mods.fit.bodies import arities, definition, is_generator
@@ -35,7 +36,7 @@ def kind_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[P
     for site in sites:
         for misuse in _wrong(inference, site.node, site.scope):
             key = site.scope.name, lasting(misuse.text)
-            yield at_site(inference.path, site, "fit-kind", misuse, *key)
+            yield at_site(inference.path, site, FindingCode.FIT_KIND, misuse, *key)
 
 
 def _wrong(  # noqa: C901, PLR0912 - one kind of use per branch

@@ -8,6 +8,7 @@ import symtable
 import warnings
 from collections.abc import Iterator
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.shapes import Import, Value, words
 from vllm_mods.fit.signatures import DefNode, ScopeNode
@@ -61,7 +62,7 @@ def name_problems(
         if name in typing:
             why = "is imported for type checkers only, and used at run time"
         message, key = f"the name {name} {why}", (scope, name, why)
-        yield Problem("fit-undefined-name", path, line, scope, message, key, token=name)
+        yield Problem(FindingCode.FIT_UNDEFINED_NAME, path, line, scope, message, key, token=name)
 
 
 def _defined(table: symtable.SymbolTable) -> frozenset[str]:

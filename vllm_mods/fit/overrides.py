@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.infer import Inference
@@ -110,7 +111,7 @@ def _problem(override: Override, place: tuple[str, int], caller: str, why: str) 
     if override.owner.path != place[0]:
         message = f"{override.owner.path}:{mine.line}: {message}"
     key = (override.owner.path, owner.name, mine.name)
-    return Problem("fit-override", *place, scope, message, key, token=mine.name)
+    return Problem(FindingCode.FIT_OVERRIDE, *place, scope, message, key, token=mine.name)
 
 
 def _reaches(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.fit.walk import CodeSite
 
@@ -20,7 +21,7 @@ class Problem(NamedTuple):
     ``token`` is a word on the line of the problem, by which the old file is searched for it.
     """
 
-    code: str
+    code: FindingCode
     path: str
     line: int
     scope: str
@@ -41,7 +42,7 @@ class Misuse(NamedTuple):
 Misuses = Iterator[Misuse]
 
 
-def at_site(path: str, site: CodeSite, code: str, misuse: Misuse, *key: str) -> Problem:
+def at_site(path: str, site: CodeSite, code: FindingCode, misuse: Misuse, *key: str) -> Problem:
     """Return the problem of a site; ``key`` tells it from others of its kind."""
     line, scope = site.node.lineno, site.scope.name
     return Problem(code, path, line, scope, misuse.text, key, misuse.token, misuse.level)
@@ -90,7 +91,7 @@ def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
         for path, kinds in sorted(files.items())
     }
     return tuple(
-        Finding("fit-unknown", message, path, scope="", level=Level.NOTE)
+        Finding(FindingCode.FIT_UNKNOWN, message, path, scope="", level=Level.NOTE)
         for path, message in told.items()
     )
 

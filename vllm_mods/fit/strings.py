@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing
 from vllm_mods.fit.hierarchy import attributes, lineage
@@ -60,7 +61,9 @@ def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator
         for misuse in _wrong(inference, site.node, site.scope):
             sure = misuse.level if candidates(world, (inference.path,))[1] else Level.NOTE
             told = misuse._replace(level=sure)
-            yield at_site(inference.path, site, "fit-string", told, misuse.token, misuse.text)
+            yield at_site(
+                inference.path, site, FindingCode.FIT_STRING, told, misuse.token, misuse.text
+            )
 
 
 def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch

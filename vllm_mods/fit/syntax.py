@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.lines import touched_lines
 from vllm_mods.fit.problems import Doubt, Problem
@@ -86,7 +87,9 @@ def _elsewhere(path: str, data: bytes, lowest: tuple[int, int] | None) -> Iterat
 
 def _problem(path: str, line: int, why: str, lowest: tuple[int, int] | None) -> Problem:
     which = f" {lowest[0]}.{lowest[1]}" if lowest else ""
-    return Problem("fit-syntax", path, line, "", f"this is not valid Python{which}: {why}", (why,))
+    return Problem(
+        FindingCode.FIT_SYNTAX, path, line, "", f"this is not valid Python{which}: {why}", (why,)
+    )
 
 
 def _nested_quotes(data: bytes) -> int:

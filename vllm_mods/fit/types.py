@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.lines import added_lines
@@ -281,7 +282,7 @@ def _problem(
     path: str, line: int, message: str, level: Level, scopes: Mapping[str, bytes]
 ) -> Problem:
     scope = scope_at(scopes.get(path, b""), line)
-    return Problem("fit-types", path, line, scope, message, key=(message,), level=level)
+    return Problem(FindingCode.FIT_TYPES, path, line, scope, message, key=(message,), level=level)
 
 
 def _changed_names(changes: Iterable[FileChange]) -> set[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError, VllmModsError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.formats import diff, zips
 from vllm_mods.library import mod_folder, reading
 from vllm_mods.linting import licence, rules
@@ -52,7 +53,7 @@ def script(text: str) -> tuple[Flaw, ...]:
                 found += rules.check_run(read)
         return tuple(found)
     except statements.BashError as error:
-        return (Flaw("not-bash", error.line, error.why),)
+        return (Flaw(FindingCode.NOT_BASH, error.line, error.why),)
 
 
 def _looked(path: str, named: str) -> Iterator[Linted]:
@@ -100,13 +101,13 @@ def _mod(folder: str, named: str) -> Linted:
             for patch in variant.patches:
                 diff.parse(patch.data, patch.source, root=patch.root)
     except VllmModsError as error:
-        return Linted(place, (Flaw("broken-mod", 1, error.message),))
+        return Linted(place, (Flaw(FindingCode.BROKEN_MOD, 1, error.message),))
     if licence.is_stated(mod.license):
         return Linted(place, ())
     why = "does not say under which terms it may be passed on: name them by SPDX, such as Apache-2.0, your own as LicenseRef-NAME"
     rows = enumerate(_text(place, named).splitlines(), 1)
     line = next((at for at, row in rows if row.lstrip().startswith("license")), 1)
-    return Linted(place, (Flaw("license-unstated", line, f"`{mod.license}` {why}"),))
+    return Linted(place, (Flaw(FindingCode.LICENSE_UNSTATED, line, f"`{mod.license}` {why}"),))
 
 
 def _zipped(path: str) -> Linted:

@@ -12,6 +12,7 @@ import string
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.scripts import statements
 from vllm_mods.scripts.statements import (
     Assign,
@@ -27,13 +28,13 @@ from vllm_mods.scripts.statements import (
     Test,
 )
 
-_Flaws = Iterator[tuple[str, str]]
+_Flaws = Iterator[tuple[FindingCode, str]]
 
 
 class Flaw(NamedTuple):
     """One finding: a stable ``code``, the 1-based line, and what comes of it."""
 
-    code: str
+    code: FindingCode
     line: int
     message: str
 
@@ -103,7 +104,9 @@ def _goes_on(script: Script) -> Iterator[Flaw]:
     for statement in script.body:
         if isinstance(statement, Call | Pipe) and _changes(statement):
             why = "the script goes on and may still exit with 0: put `set -euo pipefail` at the top"
-            yield Flaw("no-set-e", statement.line, f"if `{_short(statement)}` fails, {why}")
+            yield Flaw(
+                FindingCode.NO_SET_E, statement.line, f"if `{_short(statement)}` fails, {why}"
+            )
             return
 
 
@@ -130,7 +133,7 @@ def _fails_open(chain: Chain, _script: Script) -> _Flaws:
     """``… || true``: what failed counts as done."""
     if chain.operator == "||" and _cannot_fail(chain.right) and _changes(chain.left):
         left, right = _short(chain.left), _short(chain.right)
-        yield "fail-open", f"`{left}` may fail, and `{right}` makes that a success"
+        yield FindingCode.FAIL_OPEN, f"`{left}` may fail, and `{right}` makes that a success"
 
 
 # --- what decides that is not in the mod
@@ -141,7 +144,7 @@ def _piped_from_network(pipe: Pipe, _script: Script) -> _Flaws:
     fetched = any(name_of(stage) in _FETCHES for stage in pipe.stages[:-1])
     if fetched and last in {"patch", "git", "bash", "sh", "python3"}:
         why = "gets is whatever the server sends at that moment: keep it in the mod"
-        yield "network-patch", f"what `{last}` {why}"
+        yield FindingCode.NETWORK_PATCH, f"what `{last}` {why}"
 
 
 def _network(call: Call, _script: Script) -> _Flaws:
@@ -149,9 +152,9 @@ def _network(call: Call, _script: Script) -> _Flaws:
         return
     if _PULL.search(call.text):
         why = "the diff of a pull request changes with every push to it: keep a copy in the mod"
-        yield "live-diff", why
+        yield FindingCode.LIVE_DIFF, why
     else:
-        yield "network", "no network, no mod; and nothing says what the server will send"
+        yield FindingCode.NETWORK, "no network, no mod; and nothing says what the server will send"
 
 
 def _unpinned(one: Call, _script: Script) -> _Flaws:
@@ -174,7 +177,7 @@ def _unpinned(one: Call, _script: Script) -> _Flaws:
             loose.append(word)
     if loose:
         why = "comes in depends on the day: name the version (`==`) or a wheel"
-        yield "unpinned-install", f"which {', '.join(loose)} {why}"
+        yield FindingCode.UNPINNED_INSTALL, f"which {', '.join(loose)} {why}"
 
 
 # --- what holds here only
@@ -185,7 +188,7 @@ def _hard_coded(one: Call | Assign | Test, _script: Script) -> _Flaws:
     places = [redirect.target.text for redirect in redirects if redirect.operator != "<<"]
     if root := _root_in(_DEFAULT.sub("", "\n".join([one.text, *places]))):
         why = "is where vLLM lies in some images: take it from a variable, or ask Python"
-        yield "hard-coded-root", f"{root} {why}"
+        yield FindingCode.HARD_CODED_ROOT, f"{root} {why}"
 
 
 def _root_in(text: str) -> str:
@@ -210,7 +213,9 @@ def _lost_exports(script: Script) -> Iterator[Flaw]:
         used = last.get(one.name, 0) > one.line
         if not used and not statements.OWN.fullmatch(one.name):
             why = "vLLM is started by another one. Put it into the recipe's `env`"
-            yield Flaw("lost-export", one.line, f"{one.name} ends with this process: {why}")
+            yield Flaw(
+                FindingCode.LOST_EXPORT, one.line, f"{one.name} ends with this process: {why}"
+            )
 
 
 # --- changes that succeed without changing anything
@@ -219,7 +224,10 @@ def _lost_exports(script: Script) -> Iterator[Flaw]:
 def _in_place(one: Call, script: Script) -> _Flaws:
     name = name_of(one)
     if name in {"sed", "perl"} and _IN_PLACE.search(one.text) and not _guarded(one, script):
-        yield "edit-unchecked", f"`{name}` succeeds also where its pattern matches nothing"
+        yield (
+            FindingCode.EDIT_UNCHECKED,
+            f"`{name}` succeeds also where its pattern matches nothing",
+        )
 
 
 def _guarded(one: Call, script: Script) -> bool:
@@ -255,14 +263,14 @@ def _python_edit(one: Call, _script: Script) -> _Flaws:
     edits = re.search(r"\.replace\(|re\.sub\(|\.sub\(", code) and re.search(r"write", code)
     if edits and not re.search(r"\b(?:raise|assert|sys\.exit|exit\()", code):
         why = "this Python succeeds also where the text that it replaces is not there"
-        yield "edit-unchecked", why
+        yield FindingCode.EDIT_UNCHECKED, why
 
 
 def _fuzz(one: Call, _script: Script) -> _Flaws:
     given = any(re.match(r"--fuzz=0|-F0?$|-\w*F0", word) for word in words_of(one))
     if name_of(one) == "patch" and not given:
         why = "leaves out context lines to find a place, and may take another function: `-F0`"
-        yield "fuzz", f"`patch` {why}"
+        yield FindingCode.FUZZ, f"`patch` {why}"
 
 
 _RULES: dict[type[Statement], tuple[Callable[[Any, Script], _Flaws], ...]] = {

@@ -4,6 +4,7 @@
 
 from typing import Any, NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.formats.schema import decode, encode
@@ -86,7 +87,7 @@ def retold(answer: Said, old: str | None, new: str | None) -> Said:
     return answer._replace(findings=tuple(map(again, answer.findings)))
 
 
-def failed(code: str, message: str, *, computed: bool) -> Answer:
+def failed(code: FindingCode, message: str, *, computed: bool) -> Answer:
     """Return the answer of a tree that could not be read, or that nobody could look at."""
     finding = Finding(code=code, message=message)
     return Answer(verdict=Verdict.UNREADABLE, findings=(finding,), computed=computed)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import mod_lock
@@ -201,7 +202,7 @@ class _TreeLine:
         name = mods[-1].name
         one = next(one for one in planned.mods if one.mod.name == name)
         for finding in one.findings:
-            if finding.code == "unreadable":
+            if finding.code == FindingCode.UNREADABLE:
                 raise TreeError(f"{planned.spec}: {finding.message}")
         return Judged(point, planned.spec, planned.version, one)
 

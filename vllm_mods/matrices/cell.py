@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, Verdict
 
 
@@ -101,7 +102,7 @@ class CellProblem(NamedTuple):
     or ``needless``.
     """
 
-    code: str
+    code: FindingCode
     mod: str
     tree: str | None
     message: str

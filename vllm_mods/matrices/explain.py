@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Mod, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.concrete_syntax import UnparsableError
@@ -103,7 +104,7 @@ def _spots(
     try:
         return locate.place(file, target, back=back)
     except UnparsableError as error:
-        lost = locate.Lost(code="unparsable", message=str(error), scope=None)
+        lost = locate.Lost(code=FindingCode.UNPARSABLE, message=str(error), scope=None)
         return (lost,) * len(file.hunks)
 
 
@@ -116,7 +117,7 @@ def _view(of: _ExplainedHunk, target: Target, spot: locate.Located | locate.Lost
         first = line
     else:
         line = first = spot.lines[0] if spot.lines else None
-        if line is None and spot.code == "absent":
+        if line is None and spot.code == FindingCode.ABSENT:
             near = nearest(of.hunk, target, spot.scope)
             line, first = (near.line, near.start) if near is not None else (None, None)
         if of.file.old_path is None and not target.data:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedTree
@@ -177,7 +178,7 @@ def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
 
 
 def _stale(mod: Mod, why: str) -> CellProblem:
-    return CellProblem("stale-lock", mod.name, None, f"{why} {_UPDATE}")
+    return CellProblem(FindingCode.STALE_LOCK, mod.name, None, f"{why} {_UPDATE}")
 
 
 def _worse(
@@ -194,7 +195,7 @@ def _worse(
         before, now = _good(committed, one.version), _good(fresh, one.version)
         if now < before:
             message = f"{mod.name} went in there by mod.lock, and now it is `{answer.verdict}`"
-            yield CellProblem("worse-than-baseline", mod.name, one.spec, message)
+            yield CellProblem(FindingCode.WORSE_THAN_BASELINE, mod.name, one.spec, message)
 
 
 def _good(of: Lock, version: str) -> int:

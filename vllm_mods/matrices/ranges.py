@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Mod, Verdict
 from vllm_mods.matrices.cell import Cell, CellProblem
 
@@ -35,9 +36,9 @@ def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
                 f"no range of {mod.name} names {where}, where its variant `{cell.variant}` fits: "
                 "widen the range, if it behaves there too"
             )
-        code = "range-too-wide" if cell.meant else "range-too-narrow"
+        code = FindingCode.RANGE_TOO_WIDE if cell.meant else FindingCode.RANGE_TOO_NARROW
         yield CellProblem(code, mod.name, cell.tree, message)
     meant = [cell for cell in told if cell.meant]
     if meant and all(cell.verdict is Verdict.UPSTREAM for cell in meant):
         message = f"every release that {mod.name} is meant for carries its change itself: it can go"
-        yield CellProblem("needless", mod.name, None, message)
+        yield CellProblem(FindingCode.NEEDLESS, mod.name, None, message)

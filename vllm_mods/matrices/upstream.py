@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, HunkState, Mod, ModPlan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
@@ -83,7 +84,7 @@ def rows(
             below = LayeredTree(tree, [change for one in others for change in one.changes])
             hunks = planner.hunk_states(planned, below, origin)
         except TreeError as error:
-            finding = Finding(code="unreadable", message=error.message)
+            finding = Finding(code=FindingCode.UNREADABLE, message=error.message)
             planned = ModPlan(mod, None, Verdict.UNREADABLE, in_range=False, findings=(finding,))
             hunks = ()
         yield UpstreamRow(version, spec, planned, meant, hunks)

@@ -14,6 +14,7 @@ from typing import NamedTuple, cast
 from vllm_mods.base import versions
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
@@ -278,7 +279,7 @@ def second_reading(planned: ModPlan) -> ModPlan:
     """Return a plan as it is, or unreadable where LibCST finds other scopes in a file of it than ``ast``."""
     differ = "the two readers of Python find other classes and functions in what"
     found = [
-        Finding("scopes-differ", f"{change.path}: {differ} {what}", path=change.path)
+        Finding(FindingCode.SCOPES_DIFFER, f"{change.path}: {differ} {what}", path=change.path)
         for change in planned.changes
         if change.path.endswith((".py", ".pyi"))
         for data, what in ((change.before, "is there"), (change.after, "the mod makes of it"))
@@ -302,7 +303,7 @@ def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, 
 
 def dead(task: Task, why: str) -> TaskOutcome:
     """Return the outcome of a task whose worker died with it."""
-    return _all(task, failed("not-computed", why, computed=False))
+    return _all(task, failed(FindingCode.NOT_COMPUTED, why, computed=False))
 
 
 def is_meant(mod: Mod, version: str | None) -> bool:
@@ -356,4 +357,6 @@ def _of(subject: Subject, answer: Answer) -> Said:
 def _failed(error: VllmModsError) -> Answer:
     words = f"{error.message}; {error.hint}" if error.hint else error.message
     computed = not isinstance(error, Unreachable)
-    return failed("unreadable" if computed else "not-computed", words, computed=computed)
+    return failed(
+        FindingCode.UNREADABLE if computed else FindingCode.NOT_COMPUTED, words, computed=computed
+    )

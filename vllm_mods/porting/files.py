@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.porting import follow, outline, splitting, structure, text
@@ -57,14 +58,14 @@ def _file(
     stay: set[str] = set()
     if there is not None:
         done = _port(change, there, path)
-        lost = [problem for problem in done.ported.problems if problem.code == "gone"]
+        lost = [problem for problem in done.ported.problems if problem.code == FindingCode.GONE]
         if not lost:
             return [done]
         gone = {problem.scope.split(".")[0] for problem in lost}
         names, stay = gone, names - gone
     else:
         message = f"the target has no {path}, and nothing says what became of it"
-        problem = MergeProblem("file-gone", "", message)
+        problem = MergeProblem(FindingCode.FILE_GONE, "", message)
         done = FilePort(path, path, None, Ported(None, [], (problem,)))
     homes = (
         follow.homes(tree, path, change.before, names, (base, history)) if names or history else {}
@@ -102,7 +103,7 @@ def _whole(change: FileChange, there: bytes | None) -> FilePort:
     elif there == change.after:
         ported = Ported(there or b"", [], proof="file")
     else:
-        code = "both-add" if change.before is None else "removed"
+        code = FindingCode.BOTH_ADD if change.before is None else FindingCode.REMOVED
         what = "makes" if change.before is None else "removes"
         message = f"the mod {what} {path}, and the target has it with other bytes"
         ported = Ported(None, [], (MergeProblem(code, "", message),))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.overrides import Override, overrides_of
@@ -46,7 +47,7 @@ def overrides(
     for cut in cuts:
         data = cut.after
         for finding in findings:
-            if finding.path != cut.path or finding.code != "fit-override" or data is None:
+            if finding.path != cut.path or finding.code != FindingCode.FIT_OVERRIDE or data is None:
                 continue
             for one in _overridden(after, cut.path, finding.scope or ""):
                 new = _new_parameters(before, after, one)

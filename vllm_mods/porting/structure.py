@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.porting import outline
 from vllm_mods.porting.outline import Outline
 
@@ -29,7 +30,7 @@ class MergeProblem(NamedTuple):
     written in.
     """
 
-    code: str
+    code: FindingCode
     scope: str
     message: str
 
@@ -87,10 +88,10 @@ class _Merger:
             self.touched.append(scope)
         merged = self.lines(base.lines, ours.lines, theirs.lines)
         if any(isinstance(one, Clash) for one in merged):
-            self.problem("clash", scope, "the target changed the same lines")
+            self.problem(FindingCode.CLASH, scope, "the target changed the same lines")
         elif self.twice(base, ours, theirs, merged):
             why = "the target has these lines already, at another place: nothing is added twice"
-            self.problem("twice", scope, why)
+            self.problem(FindingCode.TWICE, scope, why)
         sides = _Sides(base.marked, ours.marked, theirs.marked)
         self.lost(sides, scope)
         out: list[Lines | Clash] = []
@@ -121,7 +122,7 @@ class _Merger:
             return [tuple(one.flat())]
         if not _same(ours, theirs):
             why = "the mod and the target both add it, each in its own way"
-            self.problem("both-add", outline.within(scope, ours.name), why)
+            self.problem(FindingCode.BOTH_ADD, outline.within(scope, ours.name), why)
             return [Clash(tuple(ours.flat()), (), tuple(theirs.flat()))]
         return [tuple(theirs.flat())]
 
@@ -132,15 +133,17 @@ class _Merger:
             ours, theirs = sides.ours.get(line), sides.theirs.get(line)
             if ours is None:
                 if theirs is not None and not _same(one, theirs):
-                    self.problem("removed", name, "the mod removes it, and the target changed it")
+                    self.problem(
+                        FindingCode.REMOVED, name, "the mod removes it, and the target changed it"
+                    )
             elif not _same(one, ours):
                 there = sum(other.name == one.name for other in sides.theirs.values())
                 before = sum(other.name == one.name for other in sides.base.values())
                 if not there:
-                    self.problem("gone", name, "the target has not got it any more")
+                    self.problem(FindingCode.GONE, name, "the target has not got it any more")
                 elif there != before or theirs is None:
                     message = f"the target has {there} of that name, the base {before}"
-                    self.problem("ambiguous", name, message)
+                    self.problem(FindingCode.AMBIGUOUS, name, message)
 
     def twice(
         self, base: Outline, ours: Outline, theirs: Outline, merged: Sequence[Lines | Clash]
@@ -156,7 +159,7 @@ class _Merger:
                 return True
         return False
 
-    def problem(self, code: str, scope: str, message: str) -> None:
+    def problem(self, code: FindingCode, scope: str, message: str) -> None:
         self.problems.append(MergeProblem(code, scope, message))
 
 

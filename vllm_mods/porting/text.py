@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.porting import follow, independence, layout, outline, statements, structure, textual
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.outline import Outline
@@ -45,7 +46,7 @@ def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
         return done
     problems = tuple(
         MergeProblem(
-            "skips",
+            FindingCode.SKIPS,
             one.scope,
             f"line {one.line}, the mod's, leaves before what the target does there since: {', '.join(one.names)}",
         )
@@ -87,7 +88,7 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
             return done._replace(text=by_statement, proof="statements")
         return done._replace(stretches=worst.stretches, problems=worst.problems)
     message = "a merge of the whole file and one by scopes do not give the same bytes"
-    problem = MergeProblem("disagree", ", ".join(found[0].touched), message)
+    problem = MergeProblem(FindingCode.DISAGREE, ", ".join(found[0].touched), message)
     first, second = by_scope
     both = _both(first or b"", (second if by_text is None else by_text) or b"")
     return done._replace(stretches=both, problems=(problem,))
@@ -152,8 +153,11 @@ def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:
     text = diff3.clean(whole)
     if text is not None and text == diff3.clean(diff3.merge(*texts)):
         return Ported(text, whole, proof="file")
-    code, message = "clash", "the target changed the same lines"
+    code, message = FindingCode.CLASH, "the target changed the same lines"
     if text is not None:
         why = "it cannot be read as Python, and " if python else ""
-        code, message = "disagree", f"{why}two ways to merge it do not give the same bytes"
+        code, message = (
+            FindingCode.DISAGREE,
+            f"{why}two ways to merge it do not give the same bytes",
+        )
     return Ported(None, whole, (MergeProblem(code, "", message),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
@@ -30,14 +31,19 @@ class RecipeFindings:
         self.problems.append(f"{at}: {f'line {there}: ' if there else ''}{why}")
 
     def error(
-        self, code: str, at: str, why: str, line: int | None = None, level: Level = Level.ERROR
+        self,
+        code: FindingCode,
+        at: str,
+        why: str,
+        line: int | None = None,
+        level: Level = Level.ERROR,
     ) -> None:
         """Say what the pairing does not do, or what would not work."""
         there = self.line(at) if line is None else line
         found = Finding(code, f"{at}: {why}", self.where, there, scope=at, level=level)
         self.findings.append(found)
 
-    def note(self, code: str, at: str, why: str, line: int | None = None) -> None:
+    def note(self, code: FindingCode, at: str, why: str, line: int | None = None) -> None:
         """Say what is to be known."""
         self.error(code, at, why, line, Level.NOTE)
 
@@ -53,7 +59,7 @@ def check(said: RecipeFindings, made: Pairing) -> None:
     used = {name for _, name in pairings.placeholders(made.command)}
     for key in made.defaults:
         if key not in used:
-            said.note("unused-default", f"defaults.{key}", "no {placeholder} uses it")
+            said.note(FindingCode.UNUSED_DEFAULT, f"defaults.{key}", "no {placeholder} uses it")
     wrong = pairings.faults(made)
     for fault in wrong:
         match = re.match(r"line (\d+): (.*)", fault, re.DOTALL)
@@ -68,13 +74,13 @@ def check(said: RecipeFindings, made: Pairing) -> None:
         if i > serving:
             why = "is a command of its own, run when vLLM has ended"
             cut = _why_cut(command, script)
-            said.error("cut-off", "command", f"`{_short(command)}` {why}: {cut}", line)
+            said.error(FindingCode.CUT_OFF, "command", f"`{_short(command)}` {why}: {cut}", line)
         elif i < serving:
             why = "runs before the server; a pairing does nothing of the kind"
-            said.error("not-done", "command", f"`{_short(command)}` {why}", line)
+            said.error(FindingCode.NOT_DONE, "command", f"`{_short(command)}` {why}", line)
     for unknown in script.unknown:
         why = f"`{unknown.text}` is filled in by the shell that serves"
-        said.note("shell", "command", why, _line(said, unknown.line))
+        said.note(FindingCode.SHELL, "command", why, _line(said, unknown.line))
 
 
 def with_model(said: RecipeFindings, made: Pairing) -> Pairing:
@@ -86,10 +92,10 @@ def with_model(said: RecipeFindings, made: Pairing) -> Pairing:
     if not made.model and not named:
         said.problem("model", "is required: the command names none either")
     elif not made.model:
-        said.note("model", "model", f"is {named[0]}, as the command has it")
+        said.note(FindingCode.MODEL, "model", f"is {named[0]}, as the command has it")
         return made._replace(model=named[0])
     elif named and named[0] != made.model:
-        said.note("model", "model", f"is {made.model}; the command serves {named[0]}")
+        said.note(FindingCode.MODEL, "model", f"is {made.model}; the command serves {named[0]}")
     return made
 
 

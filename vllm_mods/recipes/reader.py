@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing, Recipe
@@ -130,7 +131,7 @@ class _RecipeReader(command.RecipeFindings):
             made = command.with_model(self, made)
         if version not in {"1", "2", ""}:
             why = f"is {version!r}; this version of vllm-mods reads '1' and '2'"
-            self.error("recipe-version", "recipe_version", why)
+            self.error(FindingCode.RECIPE_VERSION, "recipe_version", why)
         if not re.match(NAME, made.name):
             self.problem(
                 "name", f"{made.name!r} cannot be the name of a pairing; give one with --name"
@@ -190,11 +191,11 @@ class _RecipeReader(command.RecipeFindings):
         name = self.paths.get(path) or self.paths.get(base) or slug(base)
         ours = _LAUNCHERS.get(name)
         if name not in self.known and ours is not None and ours in self.known:
-            self.note("launcher-mod", at, f"{path}: the mod `{ours}` stands for it here")
+            self.note(FindingCode.LAUNCHER_MOD, at, f"{path}: the mod `{ours}` stands for it here")
             return ours
         if name not in self.known:
             which = f"it is kept, and `--mod {path}=NAME` says which it is"
-            self.error("unknown-mod", at, f"{path}: there is no mod `{name}`; {which}")
+            self.error(FindingCode.UNKNOWN_MOD, at, f"{path}: there is no mod `{name}`; {which}")
         return name
 
     def _mapping(self, key: str) -> Mapping[str, Any]:
@@ -208,7 +209,7 @@ class _RecipeReader(command.RecipeFindings):
         if value not in (None, [], {}, ""):  # launchers take what is empty for none
             self.problem(key, f"expected a {word}, found {value!r}")
         elif key in self.raw:
-            self.note("empty", key, "has no entries")
+            self.note(FindingCode.EMPTY, key, "has no entries")
         return None
 
     def defaults(self) -> dict[str, Scalar]:
@@ -216,7 +217,7 @@ class _RecipeReader(command.RecipeFindings):
         for key, value in self._mapping("defaults").items():
             at = f"defaults.{key}"
             if value is None:
-                self.note("empty", at, "is empty and left out")
+                self.note(FindingCode.EMPTY, at, "is empty and left out")
             elif isinstance(value, _SCALARS):
                 found[key] = value
             elif isinstance(value, (dict, list)):
@@ -237,12 +238,12 @@ class _RecipeReader(command.RecipeFindings):
             found[key] = str(value)
             if isinstance(value, bool):
                 why = f"is {value}, as launchers export it; quote it for another case"
-                self.note("env-bool", at, why)
+                self.note(FindingCode.ENV_BOOL, at, why)
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
                 self.problem(at, "is not the name of an environment variable")
             elif re.search(r"[$`\"\\]", found[key]):
                 why = "is changed by the shell of a launcher, and taken as it is here"
-                self.error("env-shell", at, f"{found[key]!r} {why}")
+                self.error(FindingCode.ENV_SHELL, at, f"{found[key]!r} {why}")
         return found
 
     def topology(self) -> str:
@@ -274,16 +275,16 @@ class _RecipeReader(command.RecipeFindings):
             found[key] = kept
             if key in _UNDONE or (key == "runtime" and not str(value).startswith("vllm")):
                 why = "is kept, and a pairing does nothing of the kind: see to it yourself"
-                self.error("not-done", key, why)
+                self.error(FindingCode.NOT_DONE, key, why)
             elif version == "1" and key != "build_args":
-                self.note("kept", key, "is no key of version 1; it is kept")
+                self.note(FindingCode.KEPT, key, "is no key of version 1; it is kept")
             else:
-                self.note("kept", key, "is kept for launchers; it has no meaning here")
+                self.note(FindingCode.KEPT, key, "is kept for launchers; it has no meaning here")
         return found
 
     def kept(self, at: str, value: Any) -> Any:  # noqa: ANN401  (whatever YAML holds)
         if value is None:
-            self.note("empty", at, "is empty and left out")
+            self.note(FindingCode.EMPTY, at, "is empty and left out")
             return None
         if isinstance(value, dict):
             inside = {key: self.kept(f"{at}.{key}", one) for key, one in value.items()}

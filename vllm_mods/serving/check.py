@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.serving import command, envs, flags, refusals, registry, template, values
@@ -101,7 +102,7 @@ class _Checker:
             yield from self.mod(mod)
         yield from envs.faults(self.sources, self.serving.env, self.serving.mods, self.filled_in)
         for text in dict.fromkeys(self.serving.unknown):
-            yield note("shell", text, "a shell fills this in when it runs: not checked")
+            yield note(FindingCode.SHELL, text, "a shell fills this in when it runs: not checked")
 
     # --- flags
 
@@ -112,18 +113,18 @@ class _Checker:
         found = self.shape(use.flag)
         if use.shortened:
             message = f"is taken as the beginning of {use.shortened}: write it out"
-            yield note("flag-shortened", use.typed, message)
+            yield note(FindingCode.FLAG_SHORTENED, use.typed, message)
         yield from self.deprecated(use, use.flag, found)
         if use.keys:
             yield from self.key(use, found)
         elif not found.takes_value:
             if use.attached:
                 message = f"takes no value, and {use.values[0]!r} is attached to it"
-                yield ServeFault("value-unexpected", use.typed, message)
+                yield ServeFault(FindingCode.VALUE_UNEXPECTED, use.typed, message)
         elif len(use.values) < _least(found):
             follow = f"{len(use.values)} follow" if use.values else "none follows"
             message = f"takes {_how_many(found)}, and {follow} it"
-            yield ServeFault("value-missing", use.typed, message)
+            yield ServeFault(FindingCode.VALUE_MISSING, use.typed, message)
         else:
             for value in use.values:
                 if not self.filled_in(value):
@@ -134,7 +135,9 @@ class _Checker:
             names = " or ".join(use.candidates[:_SHOWN])
             if len(use.candidates) > _SHOWN:
                 names += f" or {len(use.candidates) - _SHOWN} others"
-            return ServeFault("flag-ambiguous", use.typed, f"may stand for {names}: write it out")
+            return ServeFault(
+                FindingCode.FLAG_AMBIGUOUS, use.typed, f"may stand for {names}: write it out"
+            )
         head = use.typed.partition(".")[0]
         there = list(self.flags.by_name)
         if head.startswith("--no-"):
@@ -142,14 +145,17 @@ class _Checker:
             if base in self.flags.by_name:
                 takes = _how_many(self.shape(self.flags.by_name[base]))
                 message = f"{base} takes {takes} and is no switch"
-                return ServeFault("flag-unknown", use.typed, message, base)
+                return ServeFault(FindingCode.FLAG_UNKNOWN, use.typed, message, base)
             there += [f"--no-{name[2:]}" for name in there if name.startswith("--")]
         near = values.nearest(head, there)
         meant = f"; did you mean {near}?" if near else ""
         if self.serving.missing:
             meant += f" (unless {', '.join(self.serving.missing)} adds it)"
         return ServeFault(
-            "flag-unknown", use.typed, f"vLLM {self.version} has no such flag{meant}", near
+            FindingCode.FLAG_UNKNOWN,
+            use.typed,
+            f"vLLM {self.version} has no such flag{meant}",
+            near,
         )
 
     def deprecated(self, use: Use, flag: Flag, found: FlagShape) -> Iterator[ServeFault]:
@@ -160,15 +166,17 @@ class _Checker:
         why = next((one for one in sentences if _DEPRECATED.search(one)), "")
         if why or flags.constant(self.sources, given.get("deprecated")) is True:
             message = f"is deprecated in vLLM {self.version}: {why}".rstrip(": ")
-            yield note("flag-deprecated", use.typed, message)
+            yield note(FindingCode.FLAG_DEPRECATED, use.typed, message)
 
     def key(self, use: Use, found: FlagShape) -> Iterator[ServeFault]:
         """Check ``--flag.key value``."""
         if found.kind not in {"json", "json-or-text"}:
             message = f"takes {_how_many(found)}, no keys behind a dot"
-            yield ServeFault("json-value", use.typed, message)
+            yield ServeFault(FindingCode.JSON_VALUE, use.typed, message)
         elif not use.values:
-            yield ServeFault("value-missing", use.typed, "takes a value, and none follows it")
+            yield ServeFault(
+                FindingCode.VALUE_MISSING, use.typed, "takes a value, and none follows it"
+            )
         elif found.config is not None and not self.filled_in(use.values[0]):
             wrong = values.object_problems(self.sources, found.config, command.nested(use))
             yield from of(use.typed, wrong)
@@ -179,7 +187,7 @@ class _Checker:
             wrong += values.adapter_problems(self.sources, found, value)
         perhaps = found.cls is not None and found.cls.node.name == _PERHAPS
         for one in of(use.typed, wrong):
-            if perhaps and one.code == "value-range":
+            if perhaps and one.code == FindingCode.VALUE_RANGE:
                 why = "refused for a model with images or sound: of another one nobody looks at it"
                 yield note(one.code, one.subject, f"{one.message}; {why}")
             else:
@@ -210,11 +218,11 @@ class _Checker:
             near = values.nearest(key, keys)
             if key in registry.request_keys(self.sources):
                 message = f"{key!r} has no effect here: vLLM takes {', '.join(keys)} out of it"
-                yield note("json-key-unused", use.typed, message)
+                yield note(FindingCode.JSON_KEY_UNUSED, use.typed, message)
             else:
                 meant = f"did you mean {near!r}? " if near else ""
                 message = f"vLLM does not read {key!r}: {meant}it takes {', '.join(keys)}"
-                yield ServeFault("json-key", use.typed, message, near)
+                yield ServeFault(FindingCode.JSON_KEY, use.typed, message, near)
 
     def filled_in(self, value: str) -> bool:
         return any(text in value for text in self.serving.unknown)
@@ -230,16 +238,20 @@ class _Checker:
                     "is given whole and by key: the keys make a JSON object of their own, which "
                     "comes last and takes the place of the whole one"
                 )
-                yield ServeFault("flag-shadowed", name, message)
+                yield ServeFault(FindingCode.FLAG_SHADOWED, name, message)
             elif count > 1 and not self.shape(self.flags.by_name[name]).append:
-                yield note("flag-twice", name, f"is given {count} times: the last one counts")
+                yield note(
+                    FindingCode.FLAG_TWICE, name, f"is given {count} times: the last one counts"
+                )
 
     def words(self) -> Iterator[ServeFault]:
         dashed: Use | str | None = ""  # the flag in front of the last word with a wrong dash
         for word, behind in self.parsed.loose:
             if command.looks_like_flag(word):
                 message = "begins with a typographic dash: to a parser it is no flag"
-                yield ServeFault("dash", word, message, f"--{word.lstrip(word[0]).lstrip('-')}")
+                yield ServeFault(
+                    FindingCode.DASH, word, message, f"--{word.lstrip(word[0]).lstrip('-')}"
+                )
                 dashed = behind
             elif dashed is behind or self.filled_in(word):
                 continue  # meant as the value of that one, or there is a note on it already
@@ -247,21 +259,25 @@ class _Checker:
                 message = (
                     "is a word of its own: a blank stands behind the backslash at a line's end"
                 )
-                yield ServeFault("argument-extra", repr(word), message)
+                yield ServeFault(FindingCode.ARGUMENT_EXTRA, repr(word), message)
             elif behind is None or behind.flag is None or self.shape(behind.flag).takes_value:
-                yield ServeFault("argument-extra", word, "is neither a flag nor the value of one")
+                yield ServeFault(
+                    FindingCode.ARGUMENT_EXTRA, word, "is neither a flag nor the value of one"
+                )
             else:
                 message = f"{word!r} follows it, and it takes no value"
-                yield ServeFault("value-unexpected", behind.typed, message)
+                yield ServeFault(FindingCode.VALUE_UNEXPECTED, behind.typed, message)
         model = any(u.name == "--model" for u in self.parsed.uses)
         if model and self.parsed.model is not None:
             message = f"the model is {self.parsed.model!r} already: vLLM takes one"
-            yield ServeFault("argument-extra", "--model", message)
+            yield ServeFault(FindingCode.ARGUMENT_EXTRA, "--model", message)
         elif model:
             message = "the model is the first word behind `vllm serve`"
-            yield note("flag-deprecated", "--model", message)
+            yield note(FindingCode.FLAG_DEPRECATED, "--model", message)
         if any(u.name == "--config" for u in self.parsed.uses):
-            yield note("config-file", "--config", "the flags in that file are not checked")
+            yield note(
+                FindingCode.CONFIG_FILE, "--config", "the flags in that file are not checked"
+            )
 
     def given(self, name: str) -> bool:
         """Tell whether a flag is in the command, and not to be turned off."""
@@ -279,7 +295,9 @@ class _Checker:
                 ):
                     first, second = _flag_of(one), _flag_of(other)
                     if first and second and self.given(first) and not self.given(second):
-                        yield ServeFault("flag-alone", first, f"needs {second}, which is not given")
+                        yield ServeFault(
+                            FindingCode.FLAG_ALONE, first, f"needs {second}, which is not given"
+                        )
                 case _:
                     pass
 
@@ -289,22 +307,28 @@ class _Checker:
         name = mod.mod.name
         if not mod.verdict.ok:
             why = f": {mod.findings[0].message}" if mod.findings else ""
-            yield ServeFault("mod-verdict", name, f"does not go in, it is {mod.verdict}{why}")
+            yield ServeFault(
+                FindingCode.MOD_VERDICT, name, f"does not go in, it is {mod.verdict}{why}"
+            )
             return
         wanted = command.parse(mod.mod.serve_args, self.known)
         for want in wanted.uses:
             shown = " ".join((want.typed, *want.values))
             if want.flag is None:
                 message = f"needs {shown}, and vLLM {self.version} has no such flag"
-                yield ServeFault("mod-flag-unknown", name, message)
+                yield ServeFault(FindingCode.MOD_FLAG_UNKNOWN, name, message)
                 continue
             same = [u for u in self.parsed.uses if u.flag is want.flag]
             if not same:
                 message = f"needs {shown}, which is not given"
-                yield ServeFault("mod-flag-absent", name, message, shown)
+                yield ServeFault(FindingCode.MOD_FLAG_ABSENT, name, message, shown)
             elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
                 given = " ".join((same[-1].typed, *same[-1].values))
-                yield note("mod-flag-differs", name, f"is meant for {shown}, and {given} is given")
+                yield note(
+                    FindingCode.MOD_FLAG_DIFFERS,
+                    name,
+                    f"is meant for {shown}, and {given} is given",
+                )
 
 
 def _flag_of(node: ast.AST) -> str:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import ModPlan
 from vllm_mods.serving import values
 from vllm_mods.serving.faults import ServeFault, note, of
@@ -39,7 +40,9 @@ def faults(
     named = {k: v for k, v in env.items() if k.startswith(_PREFIX)}
     table = variables(sources) if named else {}
     if table is None:
-        yield note("env-unclear", _PATH, "has no table of variables: they are not checked")
+        yield note(
+            FindingCode.ENV_UNCLEAR, _PATH, "has no table of variables: they are not checked"
+        )
         return
     for name, value in named.items():
         if name not in table:
@@ -64,11 +67,11 @@ def _no_variable(
     changed = frozenset(change.path for mod in mods for change in mod.changes)
     reader = _mentioning(sources, name, changed)
     if reader is not None:
-        return note("env-elsewhere", name, f"is not in {_PATH}, but {reader} mentions it")
+        return note(FindingCode.ENV_ELSEWHERE, name, f"is not in {_PATH}, but {reader} mentions it")
     near = values.nearest(name, table)
     meant = f"; did you mean {near}?" if near else ""
     message = f"vLLM {sources.tree.version or 'this version'} knows no such variable and ignores it{meant}"
-    return ServeFault("env-unknown", name, message, near)
+    return ServeFault(FindingCode.ENV_UNKNOWN, name, message, near)
 
 
 def _variable_problems(variable: EnvVariable, value: str) -> Iterator[ServeFault]:
@@ -77,13 +80,15 @@ def _variable_problems(variable: EnvVariable, value: str) -> Iterator[ServeFault
         if variable.any_case:
             value, offered = value.lower(), tuple(one.lower() for one in offered)
         for one in values.chosen(value, offered):
-            yield one._replace(code="env-value")
+            yield one._replace(code=FindingCode.ENV_VALUE)
     elif variable.number:
         try:
             (int if variable.number == "int" else float)(value)
         except ValueError:
             what = "a whole number" if variable.number == "int" else "a number"
-            yield ServeFault("env-value", "", f"{value!r} is not {what}, which vLLM makes of it")
+            yield ServeFault(
+                FindingCode.ENV_VALUE, "", f"{value!r} is not {what}, which vLLM makes of it"
+            )
 
 
 def variables(sources: ModuleSources) -> Mapping[str, EnvVariable] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 
 
@@ -14,7 +15,7 @@ class ServeFault(NamedTuple):
     What looks at a value only leaves the subject to those who know whose value it is.
     """
 
-    code: str
+    code: FindingCode
     subject: str
     message: str
     near: str = ""
@@ -26,6 +27,6 @@ def of(subject: str, found: Iterable[ServeFault]) -> Iterator[ServeFault]:
     return (one._replace(subject=subject) for one in found)
 
 
-def note(code: str, subject: str, message: str) -> ServeFault:
+def note(code: FindingCode, subject: str, message: str) -> ServeFault:
     """Return what is only to be known."""
     return ServeFault(code, subject, message, level=Level.NOTE)

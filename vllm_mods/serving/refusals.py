@@ -9,6 +9,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.serving import command, configs, flags, values
 from vllm_mods.serving.command import Parsed, Use
 from vllm_mods.serving.faults import ServeFault
@@ -50,7 +51,7 @@ def faults(
             _count(name, given[name])
         except RefusedError as error:
             refused = True
-            yield ServeFault("refused", uses[-1].typed, str(error))
+            yield ServeFault(FindingCode.REFUSED, uses[-1].typed, str(error))
     cls = known.sources.find_class(flags.ENGINE, _CLASS)
     if refused or cls is None:
         return
@@ -58,7 +59,7 @@ def faults(
         _run(known, running, cls, given)
     except RefusedError as error:
         subject = ", ".join(typed[n] for n in dict.fromkeys(error.names) if n in typed)
-        yield ServeFault("refused", subject or "vllm serve", str(error))
+        yield ServeFault(FindingCode.REFUSED, subject or "vllm serve", str(error))
 
 
 def _count(name: str, value: object) -> None:

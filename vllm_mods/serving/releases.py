@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.tree import Tree
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
@@ -34,7 +35,7 @@ def cells(
             version = tree.version or version
             answer = ask(tree)
         except TreeError as error:
-            fault = ServeFault("unreadable", spec, error.message)
+            fault = ServeFault(FindingCode.UNREADABLE, spec, error.message)
             answer = ServeAnswer((fault,), frozenset(), 0)
         found.append(ServeCell(version, spec, answer))
     known = {cell.version: cell.answer.names for cell in found if cell.answer.names}

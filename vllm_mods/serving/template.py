@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import ModPlan, TemplateFile
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.tree_names import is_plain
@@ -44,7 +45,7 @@ def faults(
     brought = sorted(file.file for _, file in _brought(mods))
     for mod, file in () if uses else _brought(mods):
         message = f"brings {file.file}, and no --chat-template uses it"
-        yield ServeFault("template-unused", mod, message, f"--chat-template {file.file}")
+        yield ServeFault(FindingCode.TEMPLATE_UNUSED, mod, message, f"--chat-template {file.file}")
     for use in uses:
         for value in use.values:
             if not filled_in(value):
@@ -62,10 +63,12 @@ def engine_faults(
     for file in files:
         why = differs(file.file, file.data) if differs is not None else ""
         if why:
-            yield ServeFault("template-engine", file.file, f"the Rust frontend renders it: {why}")
+            yield ServeFault(
+                FindingCode.TEMPLATE_ENGINE, file.file, f"the Rust frontend renders it: {why}"
+            )
     if uses and not files:
         message = "VLLM_USE_RUST_FRONTEND renders it with minijinja: whether it can is not known"
-        yield note("template-engine-unclear", "--chat-template", message)
+        yield note(FindingCode.TEMPLATE_ENGINE_UNCLEAR, "--chat-template", message)
 
 
 def _brought(mods: Sequence[ModPlan]) -> Iterator[tuple[str, TemplateFile]]:
@@ -100,24 +103,26 @@ def _at(
             f"a mod puts {name} into the workspace, by default {WORKSPACE} in the site root: as "
             "written it is found only if that is where it says; `apply` prints the place"
         )
-        yield note("template-place", use.typed, message)
+        yield note(FindingCode.TEMPLATE_PLACE, use.typed, message)
         return
     near = values.nearest(name, brought)
     if inside:
-        yield ServeFault("template-missing", use.typed, f"{inside} is not in the tree", near)
+        yield ServeFault(
+            FindingCode.TEMPLATE_MISSING, use.typed, f"{inside} is not in the tree", near
+        )
     elif brought and ("/" not in value or near):
         message = f"nothing brings {value!r}: the mods have {', '.join(brought)}"
-        yield ServeFault("template-missing", use.typed, message, near)
+        yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, message, near)
     elif container is not None:
         place = posixpath.join(container.directory, value)
-        yield ServeFault("template-missing", use.typed, f"the image has no {place}", near)
+        yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, f"the image has no {place}", near)
     elif has_mods and "/" not in value:
         message = (
             f"nothing brings {value!r}, which vLLM looks up in the working directory of the "
             "container: none of the mods has a template"
         )
-        yield ServeFault("template-missing", use.typed, message)
+        yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, message)
     else:
         where = "at that path" if value.startswith("/") else "in the working directory"
         message = f"whether {value!r} is {where} when vLLM starts can't be told from the tree"
-        yield note("template-unclear", use.typed, message)
+        yield note(FindingCode.TEMPLATE_UNCLEAR, use.typed, message)

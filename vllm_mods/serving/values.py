@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.untrusted import json_of, number_of
 from vllm_mods.serving import configs, hints, registry
 from vllm_mods.serving.configs import ConfigField
@@ -47,9 +48,9 @@ def problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[Se
         value = read(shape, text)
     except ValueError as error:
         if is_json:
-            yield ServeFault("json-invalid", "", f"not JSON: {_why_no_json(text, error)}")
+            yield ServeFault(FindingCode.JSON_INVALID, "", f"not JSON: {_why_no_json(text, error)}")
         else:
-            yield ServeFault("value-type", "", str(error))
+            yield ServeFault(FindingCode.VALUE_TYPE, "", str(error))
         return
     if value is None:
         return
@@ -58,7 +59,7 @@ def problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[Se
             yield from object_problems(sources, shape.config, value)
         elif shape.config is not None and shape.kind == "json":
             message = f"{text} is no JSON object, and {shape.config.node.name} is made of one"
-            yield ServeFault("json-value", "", message)
+            yield ServeFault(FindingCode.JSON_VALUE, "", message)
         return
     if shape.choices is not None or shape.open:
         yield from chosen(value, shape.choices or (), shape.open)
@@ -72,10 +73,14 @@ def chosen(value: object, choices: Iterable[object], open_: str = "") -> Iterato
     if str(value) in offered:
         return
     if open_:
-        yield note("value-unclear", "", f"whether {value!r} is offered can't be told: {open_}")
+        yield note(
+            FindingCode.VALUE_UNCLEAR, "", f"whether {value!r} is offered can't be told: {open_}"
+        )
         return
     near = nearest(str(value), offered)
-    yield ServeFault("value-choice", "", f"{value!r} is not offered: {listed(offered, near)}", near)
+    yield ServeFault(
+        FindingCode.VALUE_CHOICE, "", f"{value!r} is not offered: {listed(offered, near)}", near
+    )
 
 
 def nearest(word: str, there: Iterable[str]) -> str:
@@ -108,15 +113,17 @@ def object_problems(
             yield from _field_problems(sources, cls, fields[key], value, where)
         elif anything is not None:
             message = f"{cls.node.name} has no {where!r}, but it can't be told: {anything}"
-            yield note("json-unclear", "", message)
+            yield note(FindingCode.JSON_UNCLEAR, "", message)
         elif key in fields:
             yield ServeFault(
-                "json-key", "", f"{where!r} is set by {cls.node.name} itself, not given"
+                FindingCode.JSON_KEY, "", f"{where!r} is set by {cls.node.name} itself, not given"
             )
         else:
             near = nearest(key, settable)
             meant = f"; did you mean {near!r}?" if near else ""
-            yield ServeFault("json-key", "", f"{cls.node.name} has no {where!r}{meant}", near)
+            yield ServeFault(
+                FindingCode.JSON_KEY, "", f"{cls.node.name} has no {where!r}{meant}", near
+            )
 
 
 def _why_no_json(text: str, error: ValueError) -> str:
@@ -196,7 +203,9 @@ def bound_problems(field: ConfigField, value: float, at: str = "") -> Iterator[S
     if not all(getattr(operator, name)(value, bound) for name, bound in field.bounds):
         asked = " and ".join(f"{configs.BOUNDS[name]} {bound}" for name, bound in field.bounds)
         where = f"{at!r}: " if at else ""
-        yield ServeFault("value-range", "", f"{where}{value} is out of range: it has to be {asked}")
+        yield ServeFault(
+            FindingCode.VALUE_RANGE, "", f"{where}{value} is out of range: it has to be {asked}"
+        )
 
 
 def _field_problems(
@@ -240,7 +249,7 @@ def type_problems(
     if wrong is not None:
         near = nearest(str(value), wrong)
         yield ServeFault(
-            "json-value",
+            FindingCode.JSON_VALUE,
             "",
             f"{at!r}: {json.dumps(value)} is not offered: {listed(wrong, near)}",
             near,
@@ -260,7 +269,7 @@ def _early_problems(
     names = registry.named(sources, cls, field) if plain and isinstance(value, str) else None
     if names is not None and not names.has(str(value)):
         for one in chosen(value, names.names):
-            yield one._replace(code="json-value", message=f"{at!r}: {one.message}")
+            yield one._replace(code=FindingCode.JSON_VALUE, message=f"{at!r}: {one.message}")
 
 
 def _mismatch(  # noqa: C901 - one kind of type per branch
@@ -337,14 +346,16 @@ def adapter_problems(sources: ModuleSources, shape: FlagShape, text: str) -> Ite
     try:
         data = json_of(text)
     except ValueError:
-        yield ServeFault("json-invalid", "", f"{text} is neither name=path nor JSON")
+        yield ServeFault(FindingCode.JSON_INVALID, "", f"{text} is neither name=path nor JSON")
         return
     if not isinstance(data, dict):
-        yield ServeFault("json-value", "", f"{text} is no JSON object: give one for each adapter")
+        yield ServeFault(
+            FindingCode.JSON_VALUE, "", f"{text} is no JSON object: give one for each adapter"
+        )
     elif cls is not None:
         yield from object_problems(sources, cls, data)
         body = [one for one in cls.node.body if isinstance(one, ast.AnnAssign) and not one.value]
         asked = {getattr(one.target, "id", "") for one in body}
         for name in configs.fields(sources, cls):
             if name in asked and name not in data:
-                yield ServeFault("json-key", "", f"{name!r} is missing in {text}")
+                yield ServeFault(FindingCode.JSON_KEY, "", f"{name!r} is missing in {text}")

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
@@ -66,7 +67,7 @@ def findings(there: State, gone: Collection[str] = ()) -> tuple[Finding, ...]:
     found: tuple[Finding, ...] = ()
     if there.unfinished is not None:
         message = "a transaction was interrupted; the next apply or revert undoes it first"
-        found = (Finding("unfinished", message, os.path.basename(there.unfinished)),)
+        found = (Finding(FindingCode.UNFINISHED, message, os.path.basename(there.unfinished)),)
     if there.receipt is None:
         return found
     workspace = there.receipt.workspace
@@ -123,9 +124,11 @@ def _of_files(there: Receipt, place: ReceiptPlace, gone: Collection[str]) -> Ite
                 yield from _bytecode(place, file.path, there)
             yield from _leftovers(place, file.path)
         except VllmModsError as error:
-            yield Finding("unreadable", error.message.partition("; nothing")[0], file.path)
+            yield Finding(
+                FindingCode.UNREADABLE, error.message.partition("; nothing")[0], file.path
+            )
         except OSError as error:
-            yield Finding("unreadable", str(error), file.path)
+            yield Finding(FindingCode.UNREADABLE, str(error), file.path)
 
 
 def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
@@ -134,10 +137,10 @@ def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     kept = receipt.original(file.path)
     if place.read(kept) is None:
         message = f"its original {kept} is gone: a revert would fail"
-        yield Finding("original-missing", message, file.path)
+        yield Finding(FindingCode.ORIGINAL_MISSING, message, file.path)
     elif receipt.untouched(file, place.read) is None:
         message = f"its original {kept} is not what it was: a revert would fail"
-        yield Finding("original-damaged", message, file.path)
+        yield Finding(FindingCode.ORIGINAL_DAMAGED, message, file.path)
 
 
 def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
@@ -146,7 +149,7 @@ def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     if found == file.after:
         if mode is not None and file.mode is not None and mode != file.mode:
             message = f"its mode is {mode:04o} and was {file.mode:04o} after the mods went in"
-            yield Finding("mode-changed", message, file.path)
+            yield Finding(FindingCode.MODE_CHANGED, message, file.path)
         return
     if found is None:
         what = "is gone"
@@ -156,7 +159,9 @@ def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
         what = "is as it was before the mods went in, and what it belongs to is not"
     else:
         what = "was changed after the mods went in; by whom, nothing here can tell"
-    yield Finding("missing" if found is None else "changed-since", what, file.path)
+    yield Finding(
+        FindingCode.MISSING if found is None else FindingCode.CHANGED_SINCE, what, file.path
+    )
 
 
 def _undone(place: ReceiptPlace, file: ReceiptFile) -> Finding:
@@ -164,11 +169,11 @@ def _undone(place: ReceiptPlace, file: ReceiptFile) -> Finding:
     found = sha256(place.read(file.path))
     if found is None:
         what = "is gone, as it was before the mods went in: an installer took it away"
-        return Finding("missing", what, file.path)
+        return Finding(FindingCode.MISSING, what, file.path)
     what = "is that of another installation, which came after the mods went in"
     if found == file.before:
         what = "is as it was before the mods went in: something put the untouched file back"
-    return Finding("changed-since", what, file.path)
+    return Finding(FindingCode.CHANGED_SINCE, what, file.path)
 
 
 def _bytecode(place: ReceiptPlace, path: str, there: Receipt) -> Iterator[Finding]:
@@ -186,13 +191,13 @@ def _bytecode(place: ReceiptPlace, path: str, there: Receipt) -> Iterator[Findin
                 f"{name} is what was compiled from the untouched source, and was removed: "
                 "something put it back, and Python may run it in place of the patched code"
             )
-            yield Finding("stale-bytecode", message, compiled)
+            yield Finding(FindingCode.STALE_BYTECODE, message, compiled)
         elif _unchecked(data, source):
             message = (
                 f"{name} was compiled from another source and tells Python not to check: "
                 "it runs in place of the patched code"
             )
-            yield Finding("stale-bytecode", message, compiled)
+            yield Finding(FindingCode.STALE_BYTECODE, message, compiled)
 
 
 def _unchecked(compiled: bytes, source: bytes | None) -> bool:
@@ -209,7 +214,7 @@ def _leftovers(place: ReceiptPlace, path: str) -> Iterator[Finding]:
     for left in (f"{path}.rej", f"{path}.orig"):
         if place.is_there(left):
             message = f"{left} lies beside a patched file: left by `patch`, not by us"
-            yield Finding("leftover", message, left, level=Level.NOTE)
+            yield Finding(FindingCode.LEFTOVER, message, left, level=Level.NOTE)
 
 
 def _of_records(there: Receipt, place: ReceiptPlace) -> Iterator[Finding]:
@@ -234,4 +239,4 @@ def _of_records(there: Receipt, place: ReceiptPlace) -> Iterator[Finding]:
                 disagrees = record.agrees(rows, file.path, sha256(data), len(data)) is False
             if disagrees:
                 message = f"{owner.path} states another hash than the file has"
-                yield Finding("record-disagrees", message, file.path)
+                yield Finding(FindingCode.RECORD_DISAGREES, message, file.path)

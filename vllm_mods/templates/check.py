@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.templates import calls, reading_back, rendering, replay
@@ -86,7 +87,7 @@ def check(
     try:
         answer = _render(template, jobs, tokens)
     except NotRendered as error:
-        return TemplateChecked(template, None, (Finding("template-unreadable", error.message),))
+        return TemplateChecked(template, None, (Finding(FindingCode.TEMPLATE_UNREADABLE, error.message),))
     count = len(conversations)
     plain, again = answer.rendered[:count], answer.rendered[count:]
     findings = [*_unknown_tokens(template, answer), *(_own_words(about, answer) if about else ())]
@@ -97,7 +98,7 @@ def check(
         told.add(name)
         why = f"with it, {one.name}: {rendered.error or 'the prompt is another one'}"
         message = f"kwargs.{name}: {one.kwargs[name]!r} is not its default: {why}"
-        findings.append(Finding("kwarg-default", message))
+        findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(
         CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, template)))
         for one, rendered in zip(conversations, plain, strict=True)
@@ -105,7 +106,7 @@ def check(
     scenes = replay.scenes(answer.variables, answer.formats[-1][1], template.data)
     replays = replay.replayed(scenes, lambda parts: _render(template, parts, tokens).rendered)
     if no_chat := replay.why_no_chat(template.data, replays):
-        findings.append(Finding("no-chat", no_chat, level=Level.NOTE))
+        findings.append(Finding(FindingCode.NO_CHAT, no_chat, level=Level.NOTE))
         scenes, replays = (), ()
     every = (*conversations, *scenes)
     rust = _render(template, every, tokens, rust=True).rendered
@@ -145,7 +146,7 @@ def _unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Findin
             f"{', '.join(missing)}: the model's tokenizer says what they are, and it is not known here; "
             "the folder of the model as TEMPLATE tells"
         )
-        yield Finding("tokens-unknown", message, level=Level.NOTE)
+        yield Finding(FindingCode.TOKENS_UNKNOWN, message, level=Level.NOTE)
 
 
 def _other_engine(
@@ -163,18 +164,18 @@ def _other_engine(
             f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(jobs)} conversations are "
             f"not rendered so: {name}: {what}"
         )
-        yield Finding("rust-frontend", message, line=first.line, level=Level.NOTE)
+        yield Finding(FindingCode.RUST_FRONTEND, message, line=first.line, level=Level.NOTE)
 
 
 def _own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
     for since, detected in answer.formats:
         if detected != about.content_format:
             message = f"content_format: vLLM takes it for {detected!r} from {since} on, and not for {about.content_format!r}"
-            yield Finding("content-format", message)
+            yield Finding(FindingCode.CONTENT_FORMAT, message)
     for kwarg in about.kwargs:
         if kwarg.name not in answer.variables:
             message = f"kwargs.{kwarg.name}: the template does not read it, and vLLM drops it without a word"
-            yield Finding("kwarg-unread", message)
+            yield Finding(FindingCode.KWARG_UNREAD, message)
 
 
 def _findings(expect: Expected, rendered: Rendered, template: Template) -> Iterator[Finding]:
@@ -184,20 +185,20 @@ def _findings(expect: Expected, rendered: Rendered, template: Template) -> Itera
     error = rendered.error or ""
     if expect.error is None or expect.error not in error:
         wanted = f", and not {expect.error!r}" if expect.error is not None else ""
-        yield Finding("not-rendered", f"{error}{wanted}", line=rendered.line)
+        yield Finding(FindingCode.NOT_RENDERED, f"{error}{wanted}", line=rendered.line)
 
 
 def _of_prompt(expect: Expected, prompt: str, template: Template) -> Iterator[Finding]:
     if expect.error is not None:
-        yield Finding("rendered", f"there is a prompt, and not the error {expect.error!r}")
+        yield Finding(FindingCode.RENDERED, f"there is a prompt, and not the error {expect.error!r}")
     if expect.rendered is not None and prompt != expect.rendered:
-        yield Finding("prompt-differs", _first_difference(expect.rendered, prompt))
+        yield Finding(FindingCode.PROMPT_DIFFERS, _first_difference(expect.rendered, prompt))
     for text in expect.contains:
         if text not in prompt:
-            yield Finding("text-missing", f"{_cut(repr(text))} is not in the prompt")
+            yield Finding(FindingCode.TEXT_MISSING, f"{_cut(repr(text))} is not in the prompt")
     for text in expect.absent:
         if text in prompt:
-            yield Finding("text-present", f"{_cut(repr(text))} is in the prompt")
+            yield Finding(FindingCode.TEXT_PRESENT, f"{_cut(repr(text))} is in the prompt")
     if expect.tool_calls is not None:
         yield from _calls(prompt, expect.tool_calls, template)
 
@@ -208,17 +209,17 @@ def _calls(prompt: str, expected: tuple[ToolCall, ...], template: Template) -> I
     if parser not in calls.PARSERS and (parser or b"<function=" not in template.data):
         reads = repr(parser) if parser else "the parser of its model"
         message = f"its calls are not read back: nothing here reads what {reads} does"
-        yield Finding("calls-unread", message, level=Level.NOTE)
+        yield Finding(FindingCode.CALLS_UNREAD, message, level=Level.NOTE)
         return
     try:
         found = calls.read(prompt, expected)
     except ValueError as error:
-        yield Finding("calls-differ", f"its calls cannot be read back: {error}")
+        yield Finding(FindingCode.CALLS_DIFFER, f"its calls cannot be read back: {error}")
         return
     there, wanted = as_text(found), as_text(expected)
     if there != wanted:
         there, wanted = _cut(there), _cut(wanted)
-        yield Finding("calls-differ", f"its calls read back as {there}, and not as {wanted}")
+        yield Finding(FindingCode.CALLS_DIFFER, f"its calls read back as {there}, and not as {wanted}")
 
 
 def _cut(text: str) -> str:

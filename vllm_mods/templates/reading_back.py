@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from packaging.version import Version
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.templates import replay
 from vllm_mods.templates.conversation import Conversation, Message
@@ -141,7 +142,7 @@ def read_back(
         and any("tool_calls" in one.message for one in written)
     ):
         message = f"none of the {len(release.tools)} tool parsers reads the calls that it writes"
-        findings.append(Finding("calls-unread", message))
+        findings.append(Finding(FindingCode.CALLS_UNREAD, message))
     return ReadBack(release, any(named), read, tuple(findings))
 
 
@@ -166,7 +167,7 @@ def answers_of(
     for (name, message), prompt, told in zip(asked.items(), rendered, rendered, strict=True):
         if prompt.prompt is None or told.prompt is None:
             why = prompt.error or told.error or ""
-            findings.append(Finding("not-rendered", f"{name}: {why}", level=Level.NOTE))
+            findings.append(Finding(FindingCode.NOT_RENDERED, f"{name}: {why}", level=Level.NOTE))
             continue
         if not before and message["content"]:
             before, _, tail = told.prompt.rpartition(message["content"])
@@ -253,7 +254,7 @@ def _lost(
         level = Level.ERROR if named and set(ways) & set(_LIKELY) else Level.NOTE
         where = "" if len(ways) == len(WAYS) else f"{', '.join(map(way_name, ways))}: "
         message = f"{where}{len(whys)} of {asked} answers are read otherwise: {whys[0]}"
-        yield Finding("answer-differs", message, level=level)
+        yield Finding(FindingCode.ANSWER_DIFFERS, message, level=level)
 
 
 def way_name(way: str) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.templates.about import OPENAI
 from vllm_mods.templates.conversation import Conversation, Message
@@ -235,7 +236,7 @@ def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Rep
         # A refusal is heard by the client; only what everybody sends must not be refused.
         heard = failed.refused and conversation.name not in _PLAIN
         level = Level.NOTE if heard else Level.ERROR
-        refused = Finding("not-rendered", failed.error or "", line=failed.line, level=level)
+        refused = Finding(FindingCode.NOT_RENDERED, failed.error or "", line=failed.line, level=level)
         return Replayed(conversation, whole, 0, 0, 0, 0, (refused,))
     prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
     lost = [said for said in _said(conversation) if said[1] not in (whole.prompt or "")]
@@ -243,7 +244,7 @@ def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Rep
     if lost:
         what = " ".join((lost[0][0], repr(lost[0][1])))
         more = f" and {len(lost) - 1} more of its texts are" if lost[1:] else " is"
-        found.append(Finding("content-lost", f"{what}{more} not in the prompt"))
+        found.append(Finding(FindingCode.CONTENT_LOST, f"{what}{more} not in the prompt"))
     turns = kept_turns = total = kept = 0
     for at, after in _steps(conversation):
         wanted = _findable(
@@ -257,7 +258,7 @@ def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Rep
                 f"{wanted[same : same + _SHOWN]!r} is {then[same : same + _SHOWN]!r} in the next prompt"
             )
             level = Level.NOTE if conversation.name == _RARE else Level.ERROR
-            found.append(Finding("cache-lost", message, level=level))
+            found.append(Finding(FindingCode.CACHE_LOST, message, level=level))
         turns, kept_turns = turns + 1, kept_turns + (same == len(wanted))
         total, kept = total + len(wanted.encode()), kept + len(wanted[:same].encode())
     return Replayed(conversation, whole, turns, kept_turns, total, kept, tuple(found))
