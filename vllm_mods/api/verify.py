@@ -32,7 +32,7 @@ def verify(target: Folder, *names: str) -> Verified:
     >>> vm.verify("site-packages").ok
     True
     >>> Path("site-packages/vllm/loader.py").unlink()
-    >>> [(found.code, found.path) for found in vm.verify("site-packages").findings]
+    >>> [(str(found.code), found.path) for found in vm.verify("site-packages").findings]
     [('missing', 'vllm/loader.py'), ('record-disagrees', 'vllm/loader.py')]
     """
     tree, state = opened(target, None, recovering=None)

@@ -85,6 +85,13 @@ def add_variant(manifest: bytes, where: str, block: Mapping[str, Any], comment: 
     return edit(manifest, where, change, hint="write each variant as a [[variant]] table")
 
 
+def subtable(table: Any, key: str, *, header: bool = False) -> Any:  # noqa: ANN401
+    """Return the table below a key, in an edit; a new one has a ``header`` of its own, or only tables below it have."""
+    if key not in table:
+        table[key] = {} if type(table) is dict else tomlkit.table(is_super_table=not header)
+    return table[key]
+
+
 def _fill(table: Any, block: Mapping[str, Any]) -> Any:  # noqa: ANN401
     for key, value in block.items():
         # an array of tables stands on one line, as in a manifest written by hand

@@ -12,12 +12,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import tomlkit
-
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.output import staged
 from vllm_mods.formats import manifest_editor, project_lock
-from vllm_mods.formats.manifest_editor import Edit
+from vllm_mods.formats.manifest_editor import Edit, subtable
 from vllm_mods.formats.project import LibrarySource, ProjectFile
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.library import project_file, reading
@@ -31,9 +29,9 @@ def adding(name: str, source: LibrarySource, mods: Sequence[str]) -> Edit:
     """Return what puts a library into a project's table, and mods into what its target holds."""
 
     def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
-        _below(root, "libraries")[name] = source.keys
+        subtable(root, "libraries")[name] = source.keys
         if mods:
-            target = _below(_below(root, "targets"), DEFAULT)
+            target = subtable(subtable(root, "targets"), DEFAULT, header=True)
             if "mods" not in target:
                 target["mods"] = []
             for mod in mods:
@@ -106,9 +104,3 @@ def alone(where: str) -> Iterator[ProjectFile]:
         yield project_file.read(where) or ProjectFile(where, {})
     finally:
         os.close(descriptor)
-
-
-def _below(table: Any, key: str) -> Any:  # noqa: ANN401
-    if key not in table:
-        table[key] = {} if type(table) is dict else tomlkit.table(is_super_table=key != DEFAULT)
-    return table[key]
