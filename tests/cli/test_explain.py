@@ -51,17 +51,14 @@ def test_of_another_word_the_nearest_is_named(call: Call) -> None:
     assert "hint: vllm-mods explain conflict" in answer.err
 
 
-@pytest.mark.parametrize("code", FindingCode)
-def test_the_code_of_a_finding_is_explained(code: FindingCode) -> None:
-    ((entry, group),) = [
-        (entry, group)
-        for entry in findings()
-        for group in code_groups().values()
-        if entry.word == code and code in group.codes
-    ]
-    assert entry.meaning == group.codes[code]
-    assert entry.kind == f"finding of {group.commands}"
-    assert (ROOT / entry.follows).is_file()
+def test_the_code_of_every_finding_is_explained() -> None:
+    entries = {entry.word: entry for entry in findings()}
+    assert entries.keys() == set(FindingCode)
+    for group in code_groups().values():
+        for code, meaning in group.codes.items():
+            entry = entries[code]
+            assert (entry.meaning, entry.kind) == (meaning, f"finding of {group.commands}")
+            assert (ROOT / entry.follows).is_file()
 
 
 def test_a_code_is_printed_with_its_page_and_its_next_step(call: Call) -> None:
