@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from vllm_mods.base.errors import Refused
@@ -14,4 +16,6 @@ def sandboxed() -> None:
     try:
         sandbox.run(SandboxJob(["true"], "/tmp", {}, {}, ["/tmp"], "/tmp/bin", 20))  # noqa: S108
     except Refused as error:
+        if "CI" in os.environ:
+            raise
         pytest.skip(f"no command can be run apart from this machine: {error}")
