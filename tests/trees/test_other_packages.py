@@ -204,6 +204,7 @@ def test_no_release_that_is_allowed_is_said(server: PackageServer) -> None:
     assert server.requests
 
 
+@pytest.mark.usefixtures("sandboxed")
 def test_a_script_over_releases_states_the_versions_that_these_took(
     server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,7 +220,8 @@ def test_a_script_over_releases_states_the_versions_that_these_took(
     (tmp_path / "theirs/run.sh").write_text(
         "#!/bin/bash\nset -e\npatch -p1 -F0 -d $PYTHON_ROOT < x.patch\n"
     )
-    assert run(["import", str(tmp_path / "theirs"), "--record"]) == 0
+    given = ["import", str(tmp_path / "theirs"), "--vllm", ">=0.15"]
+    assert run([*given, "--also", "transformers"]) == 0
     out = capfd.readouterr().out
     assert 'vllm = ">=0.19.1,<=0.20.0"' in out
     assert 'package = "transformers"\nversion = ">=5.2.0,<=5.3.9"' in out
@@ -399,6 +401,7 @@ def test_a_port_over_releases_states_the_versions_that_these_took(
     assert matrix()["pypi:0.21.0"]["in_range"]
 
 
+@pytest.mark.usefixtures("sandboxed")
 def test_an_import_is_read_beside_another_version(
     server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -407,12 +410,13 @@ def test_an_import_is_read_beside_another_version(
     (theirs / "x.patch").write_bytes(diff_of(X, "Y = 1\n", "Y = 2\n"))
     script = "#!/bin/bash\nset -e\npatch -p1 -F0 -d $PYTHON_ROOT < x.patch\n"
     (theirs / "run.sh").write_text(script)
-    given = ("import", str(theirs), "--tree", "pypi:0.19.1")
+    given = ("import", str(theirs), "--tree", "pypi:0.19.1", "--also", "transformers")
     assert run((*given, "--with", "transformers==5.6.0")) == 0
     assert 'package = "transformers"\nversion = "==5.6.0"\n' in capfd.readouterr().out
     assert run((*given, "--with", "transformers==5.6.0", "--with", "torch==2.11.0")) == 2
     assert "--with torch==2.11.0: none of theirs changes it" in capfd.readouterr().err
-    assert run(("import", str(theirs), "--with", "transformers==5.6.0")) == 2
+    image = ("--image", "x", "--with", "transformers==5.6.0")
+    assert run(("import", str(theirs), *image)) == 2
     assert "--with says what is beside --tree" in capfd.readouterr().err
     assert server.requests
 

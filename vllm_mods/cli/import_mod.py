@@ -53,9 +53,11 @@ class ImportArguments(NamedTuple):
         return Wanted(self.name or slug, self.summary, self.terms, self.spec)
 
     def open_tree(self) -> Tree | None:
-        """Open the tree that the mod was written for, None where none is named."""
+        """Open the tree or image that the mod was written for, None where none is named."""
         if self.tree is None and self.others:
             raise UsageError("--with says what is beside --tree", hint="--tree pypi:VERSION")
+        if self.image is not None:
+            return open_image(self.access, f"image:{self.image}")
         if self.tree is None:
             return None
         return self.access.open(self.tree, others=other_packages(self.others))
@@ -139,10 +141,9 @@ def _taken(asked: ImportArguments, mod: Mod, files: dict[str, bytes]) -> Importe
 
 def _recorded(asked: ImportArguments, source: ModSource) -> ImportedMod:
     """Make a mod of what the script does when it is run on a tree, or in an image."""
-    image = asked.image
-    tree = open_image(asked.access, f"image:{image}") if image else asked.open_tree()
+    tree = asked.open_tree()
     assert tree is not None  # noqa: S101  (one of the two is named)
-    container = recording.container_of(tree) if image else None
+    container = None if asked.image is None else recording.container_of(tree)
     wanted = asked.wanted(source.name)
     done = recording.record(
         *([f"./{folder.SCRIPT}"], source.name, source.files, tree, asked.limits),

@@ -229,7 +229,7 @@ class _RecordedRun(NamedTuple):
             for path in sorted(after.keys() - owned)
         )
         changes = tuple(change for change in every if change.before != change.after)
-        if other := [one.path for one in changes if self.source.tree.read(one.path) != one.before]:
+        if other := [one.path for one in changes if self._laid_out_as(one.path) != one.before]:
             raise Refused(
                 f"{', '.join(other)}: the sdist that the command ran on has other bytes than {self.tree.spec}",
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
@@ -242,6 +242,10 @@ class _RecordedRun(NamedTuple):
             )
         installed = tuple(dict.fromkeys((*seen.installed, *python)))
         return Recording(changes, templates, installed, seen.exported, elsewhere, ran.output)
+
+    def _laid_out_as(self, path: str) -> bytes | None:
+        data = self.source.files.get(path)
+        return self.source.tree.read(path) if data is None else data
 
     def _is_in_site(self, path: str) -> bool:
         return path.startswith(f"{self.site}/")

@@ -27,10 +27,16 @@ def read(tree: Tree, also: Sequence[str]) -> Sources:
     whole = _whole(tree)
     files: dict[str, bytes] = {}
     for package in ("vllm", *also):
-        paths = [path for path in whole.paths(package) if not _COMPILED.match(path)]
-        if not paths:
+        for source in (
+            whole,
+            tree,
+        ):  # an sdist has vLLM alone, and a release the packages beside it
+            paths = [path for path in source.paths(package) if not _COMPILED.match(path)]
+            if paths:
+                files |= {path: data for path in paths if (data := source.read(path)) is not None}
+                break
+        else:
             raise UsageError(f"{tree.spec} has no package {package}", hint="--also PACKAGE")
-        files |= {path: data for path in paths if (data := whole.read(path)) is not None}
     return Sources(whole, files)
 
 
