@@ -83,13 +83,24 @@ def write_folder(place: str, files: Mapping[str, bytes]) -> None:
     """
     parent, name = os.path.split(os.path.abspath(place))
     staged = tempfile.mkdtemp(dir=parent, prefix=f".{name}-")
+    os.chmod(staged, 0o755)  # noqa: S103  (any other folder has it too)
+    fill_folder(staged, files, place)
+
+
+def fill_folder(staged: str, files: Mapping[str, bytes], place: str) -> None:
+    """Lay files out in a folder, and give it its name when it is whole; it is removed if that fails. Raises ``OSError``."""
     try:
-        for path, data in files.items():
-            os.makedirs(os.path.dirname(os.path.join(staged, path)), exist_ok=True)
-            with open(os.path.join(staged, path), "wb") as file:
-                file.write(data)
-        os.chmod(staged, 0o755)  # noqa: S103  (any other folder has it too)
+        for name, data in files.items():
+            write_below(staged, name, data)
         os.rename(staged, place)
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
         raise
+
+
+def write_below(folder: str, name: str, data: bytes) -> None:
+    """Write a new file below a folder, and the folders on the way to it. Raises ``OSError``."""
+    place = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    with open(place, "xb") as file:  # never through a link that somebody put there
+        file.write(data)

@@ -20,6 +20,7 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.schema import BUNDLED
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.report import data
+from vllm_mods.report.columns import columns
 
 
 @click.command(name="show")
@@ -235,24 +236,20 @@ def _mod_data(mod: Mod) -> dict[str, Any]:
 
 def _mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
     """Return two lines per mod, by the name that it has among all: what it is, and whose."""
-    width = max(map(len, mods), default=0)
-    lines = []
+    rows = []
     for name, mod in mods.items():
         ranges = "; ".join(joined(variant.vllm for variant in mod.variants))
         owner = library.owner(mod.directory)
         whose = f"library {owner or root_of(mod)}" if owner != BUNDLED else "comes with vllm-mods"
         mark = " [default]" if mod.default else ""
-        lines.append(f"{name.ljust(width)}  {mod.version}  {mod.summary}{mark}")
-        lines.append(f"{' ' * width}  vLLM {ranges}; {whose}")
-    return lines
+        rows += [(name, f"{mod.version}  {mod.summary}{mark}"), ("", f"vLLM {ranges}; {whose}")]
+    return columns(rows)
 
 
 def _pairing_lines(pairings: Sequence[Pairing]) -> list[str]:
     """Return two lines per pairing."""
-    width = max((len(pairing.name) for pairing in pairings), default=0)
-    lines = []
+    rows = []
     for pairing in pairings:
         parts = ", ".join((*pairing.mods, *pairing.templates)) or "no mods"
-        lines.append(f"{pairing.name.ljust(width)}  {pairing.summary}")
-        lines.append(f"{' ' * width}  {pairing.model} with {parts}")
-    return lines
+        rows += [(pairing.name, pairing.summary), ("", f"{pairing.model} with {parts}")]
+    return columns(rows)

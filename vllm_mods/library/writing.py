@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.output import fill_folder, write_below
 from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.library import catalog, mod_folder, reading
 
@@ -42,7 +43,7 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
                     hint=f"ls -l {root}/{name}",
                 )
         ready = os.path.join(root, READY)
-        _stage(files, os.path.join(root, LAID_OUT), ready)
+        fill_folder(os.path.join(root, LAID_OUT), files, ready)
         _move(root, ready)
 
 
@@ -69,7 +70,7 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
                 shutil.rmtree(staged)
         os.mkdir(staged)
         with _alone(staged):
-            _stage(files, staged, place)
+            fill_folder(staged, files, place)
 
 
 def write_mod(library: str, name: str, files: Mapping[str, bytes]) -> str:
@@ -77,17 +78,6 @@ def write_mod(library: str, name: str, files: Mapping[str, bytes]) -> str:
     place = os.path.join(library, "patches", name)
     folder(place, files)
     return place
-
-
-def _stage(files: Mapping[str, bytes], staged: str, place: str) -> None:
-    """Lay files out in a folder, and give it its name when it is whole."""
-    try:
-        for name, data in files.items():
-            _lay_out(os.path.join(staged, name), data)
-        os.rename(staged, place)
-    except BaseException:
-        shutil.rmtree(staged, ignore_errors=True)
-        raise
 
 
 def _recover(root: str) -> None:
@@ -121,7 +111,7 @@ def _move(root: str, ready: str) -> None:
             if os.path.lexists(os.path.join(ready, name)):
                 continue  # it was not moved
             if data is not None:
-                _lay_out(os.path.join(ready, name), data)
+                write_below(ready, name, data)
                 os.replace(os.path.join(ready, name), place)
             elif os.path.lexists(place):
                 os.unlink(place)
@@ -166,12 +156,6 @@ def _not_ours(place: str) -> Refused:
         f"{place} was not left by this tool: nothing was written",
         hint=f"ls -ld {place}  # whose is it?",
     )
-
-
-def _lay_out(place: str, data: bytes) -> None:
-    os.makedirs(os.path.dirname(place), exist_ok=True)
-    with open(place, "xb") as file:  # never through a link that somebody put there
-        file.write(data)
 
 
 @contextlib.contextmanager

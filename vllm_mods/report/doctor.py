@@ -8,6 +8,7 @@ from vllm_mods.base.model import Level
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, ModOnTree
 from vllm_mods.formats.schema import encode
 from vllm_mods.report import data, text
+from vllm_mods.report.columns import columns
 from vllm_mods.report.text import Paint
 
 
@@ -44,13 +45,9 @@ def _target(target: Examined, paint: Paint) -> list[str]:
     lines += [f"  {one.name} {one.version} (variant {one.variant}) is in" for one in entries]
     lines += [] if entries else ["  no mods are in"]
     planned = [one.planned for one in target.fits if one.planned is not None]
-    width = max((len(one.mod.name) for one in planned), default=0)
     lines += ["", "mods"] if planned else []
-    for one in planned:
-        variant = f" (variant {one.variant.id})" if one.variant and one.verdict.ok else ""
-        said = f"{paint(one.verdict)}: {text.meaning(one)}{variant}"
-        lines.append(f"  {one.mod.name.ljust(width)}  {said}")
-    return lines
+    rows = ((plan.mod.name, text.verdict_of(plan, paint)) for plan in planned)
+    return [*lines, *columns(rows, "  ")]
 
 
 def as_data(found: Diagnosis) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from vllm_mods.matrices.cell import Cell, MatrixResult, Together
 from vllm_mods.report import matrix_grid as view
+from vllm_mods.report.columns import columns
 from vllm_mods.report.text import Paint, folded
 
 _COLUMNS = 80
@@ -35,12 +36,11 @@ def render(result: MatrixResult, paint: Paint = str) -> str:
 
 def _mod(of: view.Grid, row: view.GridRow, paint: Paint) -> list[str]:
     found = view.runs(of, row)
-    width = max(len(run.trees) for run in found)
-    lines = [view.clean(f"{row.mod} {row.version}")]
+    rows = []
     for run in found:
         said = _painted(run.first, paint) + " " * (_WORD - len(_painted(run.first, str)))
-        lines.append(f"  {run.trees.ljust(width)}  {said}  {view.details(run.cells)}".rstrip())
-    return lines
+        rows.append((run.trees, f"{said}  {view.details(run.cells)}"))
+    return [view.clean(f"{row.mod} {row.version}"), *columns(rows, "  ")]
 
 
 def _painted(cell: Cell, paint: Paint) -> str:

@@ -9,6 +9,7 @@ from vllm_mods.api.serve_check import ServeChecked
 from vllm_mods.base.model import Level
 from vllm_mods.report import data as reports
 from vllm_mods.report import text as words
+from vllm_mods.report.columns import columns
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.releases import ServeCell
@@ -58,15 +59,15 @@ def text(result: ServeChecked) -> str:
 def _cells_text(cells: Sequence[ServeCell]) -> str:
     """Return a row per tree with what is wrong there, then each finding once with its releases."""
     labels = {cell.tree: words.label(cell.tree, cell.version) for cell in cells}
-    width = max((len(label) for label in labels.values()), default=0)
-    lines = [f"{'vLLM'.ljust(width)}  wrong"]
+    rows = [("vLLM", "wrong")]
     places: dict[tuple[str, str], list[tuple[str, ServeFault]]] = {}
     for cell in cells:
         wrong = [fault for fault in cell.answer.faults if fault.level is Level.ERROR]
         subjects = ", ".join(dict.fromkeys(fault.subject for fault in wrong)) or "nothing"
-        lines.append(f"{labels[cell.tree].ljust(width)}  {subjects}")
+        rows.append((labels[cell.tree], subjects))
         for fault in wrong:
             places.setdefault((fault.code, fault.subject), []).append((labels[cell.tree], fault))
+    lines = columns(rows)
     for faults in places.values():
         first, last = faults[0][0], faults[-1][0]
         trees = first if first == last else f"{first} to {last}, {len(faults)} of {len(cells)}"

@@ -9,6 +9,7 @@ from typing import Any
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
+from vllm_mods.report.columns import columns
 from vllm_mods.templates.check import CaseOutcome, TemplateChecked
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
@@ -40,22 +41,21 @@ def list_data(templates: Sequence[Template], faults: Sequence[ManifestError]) ->
 
 def list_text(templates: Sequence[Template]) -> str:
     """Return two lines per template: what it is, and what it goes with."""
-    lines = []
-    width = max((len(one.name) for one in templates), default=0)
-    for one in templates:
-        said = one.about
-        if said is None:
-            lines.append(f"{one.name.ljust(width)}  (it has no template.toml)")
+    rows: list[tuple[str, str]] = []
+    for template in templates:
+        about = template.about
+        if about is None:
+            rows.append((template.name, "(it has no template.toml)"))
             continue
-        lines.append(f"{one.name.ljust(width)}  {said.version}  {said.summary}")
         flags = (
-            ("--tool-call-parser", said.tool_call_parser),
-            ("--reasoning-parser", said.reasoning_parser),
+            ("--tool-call-parser", about.tool_call_parser),
+            ("--reasoning-parser", about.reasoning_parser),
         )
         needs = " ".join(f"{flag} {value}" for flag, value in flags if value)
-        goes = filter(None, (", ".join(said.families), needs))
-        lines.append(f"{' ' * width}  for {'; '.join(goes)}")
-    return "\n".join(lines) or "there are no templates"
+        goes = filter(None, (", ".join(about.families), needs))
+        rows.append((template.name, f"{about.version}  {about.summary}"))
+        rows.append(("", f"for {'; '.join(goes)}"))
+    return "\n".join(columns(rows)) or "there are no templates"
 
 
 def checked_data(found: Sequence[TemplateChecked]) -> dict[str, Any]:
@@ -114,8 +114,7 @@ def compared(first: TemplateChecked, second: TemplateChecked) -> str:
     rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
     before, after = weighed(first.every), weighed(second.every)
     rows += [(name, str(before[name]), str(after[name])) for name in Weight]
-    widths = [max(len(row[i]) for row in rows) for i in range(2)]
-    return "\n".join(f"{a.ljust(widths[0])}  {b.ljust(widths[1])}  {c}" for a, b, c in rows)
+    return "\n".join(columns(rows))
 
 
 def _beside(

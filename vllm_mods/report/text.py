@@ -11,6 +11,7 @@ from itertools import groupby
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.planning.outside import UNDECLARED
+from vllm_mods.report.columns import columns
 
 Paint = Callable[..., str]
 """Colours as a verdict is coloured: its word, or words that are given behind it."""
@@ -50,18 +51,22 @@ def plain(verdict: Verdict, words: str | None = None) -> str:
     return verdict.value if words is None else words
 
 
+def verdict_of(planned: ModPlan, paint: Paint = plain) -> str:
+    """Return the verdict of one mod, what it means, and the variant that goes in."""
+    variant = planned.variant.id if planned.variant and planned.verdict.ok else None
+    suffix = f" (variant {variant})" if variant is not None else ""
+    return f"{paint(planned.verdict)}: {meaning(planned)}{suffix}"
+
+
 def plan(planned: Plan, paint: Paint = plain, *, explain: bool = False) -> str:
     """Return the answer of ``check``: a verdict per mod, what it rests on, what it changes.
 
     ``explain`` lists the classes of faults that nobody looked for.
     """
     blocks = [tree_name(planned.version, planned.spec)]
-    width = max((len(f"{one.mod.name} {one.mod.version}") for one in planned.mods), default=0)
-    for one in planned.mods:
-        head = f"{one.mod.name} {one.mod.version}".ljust(width)
-        variant = f" (variant {one.variant.id})" if one.variant and one.verdict.ok else ""
-        lines = [f"  {head}  {paint(one.verdict)}: {meaning(one)}{variant}"]
-        lines += [f"    {line}" for line in changed(one)]
+    rows = ((f"{one.mod.name} {one.mod.version}", verdict_of(one, paint)) for one in planned.mods)
+    for one, head in zip(planned.mods, columns(rows, "  "), strict=True):
+        lines = [head, *(f"    {line}" for line in changed(one))]
         lines += _reasons(one, paint)
         if explain:
             lines += [f"    proof: {one.proof}"] if one.proof else []
@@ -195,11 +200,8 @@ def disagreements(found: Iterable[Disagreement], names: Sequence[str]) -> list[s
     lines = []
     for one in found:
         lines.append(f"{_DISAGREEMENTS[one.kind]} {one.name}".strip() + ":")
-        width = max(len(name) for name in names)
-        lines += [
-            f"  {name.ljust(width)}  {value or 'not there'}"
-            for name, value in zip(names, one.values, strict=True)
-        ]
+        values = (value or "not there" for value in one.values)
+        lines += columns(zip(names, values, strict=True), "  ")
     return lines
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.output import write_whole
 from vllm_mods.building import oci
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs.blobs import Blobs, open_blobs
@@ -47,7 +48,7 @@ def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> 
                 _fill(folder, image, blobs, made)
             _put(f"{folder}/{oci.blob_path(digest_of(top))}", (top,), made)
             _put(f"{folder}/oci-layout", (oci.LAYOUT,), made)
-            whole_or_nothing(f"{folder}/index.json", (index,), replace=True)
+            write_whole(f"{folder}/index.json", index)
         except BaseException:
             for path in reversed(made):
                 os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
@@ -64,34 +65,6 @@ def _fill(folder: str, image: BuiltImage, blobs: Blobs, made: list[str]) -> None
         if not os.path.exists(place) and blobs.link(blob, place):
             made.append(place)
         _put(place, blobs.pieces(blob), made)
-
-
-def whole_or_nothing(path: str, pieces: Iterable[bytes], *, replace: bool = False) -> None:
-    """Write a file under its name only when it is whole.
-
-    Raises ``Refused`` if there is another file of that name, unless it is to be replaced.
-    """
-    folder = os.path.dirname(path)
-    with refusing(path):
-        descriptor, staged = tempfile.mkstemp(dir=folder, prefix=".vllm-mods-")
-        try:
-            with open(descriptor, "wb") as file:
-                file.writelines(pieces)
-            os.chmod(staged, 0o644)
-            if replace:
-                os.replace(staged, path)
-                return
-            try:
-                os.link(staged, path)
-            except FileExistsError:
-                if not filecmp.cmp(staged, path, shallow=False):
-                    raise Refused(
-                        f"{path} is there already and is another file; nothing was changed",
-                        hint=f"rm {path}, or name another file",
-                    ) from None
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(staged)
 
 
 def _others(folder: str) -> list[dict[str, Any]]:
@@ -128,9 +101,28 @@ def _index(top: bytes, others: list[dict[str, Any]], tag: str) -> bytes | None:
 
 
 def _put(path: str, pieces: Iterable[bytes], made: list[str]) -> None:
-    if not os.path.exists(path):
-        whole_or_nothing(path, pieces)
-        made.append(path)
+    """Write a file under its name only when it is whole, unless it is there.
+
+    Raises ``Refused`` where somebody has put another file there in the meantime.
+    """
+    if os.path.exists(path):
+        return
+    with refusing(path):
+        descriptor, staged = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".vllm-mods-")
+        try:
+            with open(descriptor, "wb") as file:
+                file.writelines(pieces)
+            os.chmod(staged, 0o644)
+            os.link(staged, path)
+        except FileExistsError:
+            if not filecmp.cmp(staged, path, shallow=False):
+                raise Refused(
+                    f"{path} is there already and is another file; nothing was changed",
+                    hint=f"rm {path}, or name another file",
+                ) from None
+        finally:
+            os.unlink(staged)
+    made.append(path)
 
 
 @contextlib.contextmanager
