@@ -18,7 +18,7 @@ AROUND = 8
 
 
 class Target(NamedTuple):
-    """A file to plan on. ``is_in`` says that the patch is in it, ``never_in`` that it is not.
+    """A file to plan on. ``is_in`` says that the patch is in it, ``never_in`` that upstream had not made the change.
 
     In one of a ``later`` release it was, and may still be. ``expected`` is what the file becomes, where
     that is known: then the patch is not in it either.
@@ -34,17 +34,15 @@ class Target(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What a patch was written for: the ``chains`` of ``base``, the texts of its hunks before and after.
+    """What a patch was written for: the ``chains`` of ``base``, each with the lines around it that say something.
 
-    ``around`` are the lines of ``base`` near it that say something, ``brings`` those that it adds and
-    that ``base`` has nowhere.
+    ``before`` and ``after`` are the texts of its hunks, ``brings`` lines that it adds and ``base`` has nowhere.
     """
 
     base: Places
-    chains: frozenset[Chain]
+    chains: dict[Chain, frozenset[bytes]]
     before: tuple[bytes, ...]
     after: tuple[bytes, ...]
-    around: frozenset[bytes]
     brings: frozenset[bytes]
 
     @classmethod
@@ -57,9 +55,8 @@ class Truth(NamedTuple):
             tuple(window(base.lines, group, context, new=new) for group in groups)
             for new in (False, True)
         )
-        around = near(base, site.edits[site.main].at)
-        brings = said(result.lines) - said(base.lines)
-        return cls(base, frozenset(changed_in(base, result)), before, after, around, brings)
+        chains = {chain: near(base, at) for chain, at in changed_in(base, result).items()}
+        return cls(base, chains, before, after, said(result.lines) - said(base.lines))
 
     def where(self, target: Places, text: bytes) -> str:
         """Say where a text stands: ``own`` place, one that ``followed`` it, or ``elsewhere``."""
@@ -82,17 +79,30 @@ class Truth(NamedTuple):
         return min((self.where(target, text) for text in texts), key=ORDER.index)
 
     def followed(self, target: Places, chain: Chain, index: int) -> bool:
-        """Tell whether upstream carried the one into a place: it is new, and what was around is there."""
+        """Tell whether upstream carried the one into a place: it is new, and has what the one has lost.
+
+        A copy of the one is no such place: it has what the one still has, too.
+        """
         if chain in self.base.spans:
             return False
-        stayed = {
-            line.strip()
-            for n, line in enumerate(target.lines)
-            if any(target.at(n)[: len(one)] == one for one in self.chains)
-            and target.at(n)[: len(chain)] != chain
-        }
-        half = len(self.around) / 2
-        return len(self.around & near(target, index)) >= half > len(self.around & stayed)
+        if any(wraps(one, chain) or wraps(chain, one) for one in self.chains):
+            return True
+        here = near(target, index)
+        for one, around in self.chains.items():
+            own = (
+                line
+                for n, line in enumerate(target.lines)
+                if abs(n - index) > AROUND and home(target.at(n))[: len(home(one))] == home(one)
+            )
+            stayed = around & said(own)
+            lost = around - stayed
+            if len(lost & here) >= len(lost) / 2 > 0 and len(lost & here) > len(stayed & here):
+                return True
+        return False
+
+    def lacks(self, target: Places) -> bool:
+        """Tell whether a file has not got all that the patch adds."""
+        return not self.brings <= said(target.lines)
 
     def is_brought(self, target: Places) -> bool:
         """Tell whether nearly all that the patch adds is in a file already."""
@@ -107,8 +117,8 @@ class Truth(NamedTuple):
             return "elsewhere", wrong
         if other:
             return "followed", set(other)
-        missing = self.chains - set(changed)
-        return ("elsewhere", set(missing)) if missing else ("own", set())
+        missing = set(self.chains) - set(changed)
+        return ("elsewhere", missing) if missing else ("own", set())
 
 
 ORDER = ("elsewhere", "followed", "own")
@@ -117,6 +127,14 @@ ORDER = ("elsewhere", "followed", "own")
 def near(lines: Places, index: int) -> frozenset[bytes]:
     """Return the lines around one that say something."""
     return said(lines.lines[max(0, index - AROUND) : index + AROUND + 1])
+
+
+def wraps(inner: Chain, outer: Chain) -> bool:
+    """Tell whether a place is another one with more around it."""
+    labels = iter(outer)
+    return (
+        inner[-1:] == outer[-1:] and home(inner) == home(outer) and all(x in labels for x in inner)
+    )
 
 
 def said(lines: Iterable[bytes]) -> frozenset[bytes]:
@@ -134,8 +152,8 @@ def judged(answer: Answer, truth: Truth, target: Target) -> tuple[str, str]:  # 
         stays = new and truth.all_in(there, truth.before) == "own"
         return ("refused, text there" if stays else "refused"), ""
     if answer.text is None or answer.text == target.data:
-        unknown = target.expected is None and not target.never_in
-        seen = truth.all_in(there, truth.after) if unknown else "elsewhere"
+        absent = target.expected is not None or (target.never_in and truth.lacks(there))
+        seen = "elsewhere" if absent else truth.all_in(there, truth.after)
         return ("right" if target.is_in or target.later else IS_IN[seen]), ""
     if target.is_in or (target.later and truth.is_brought(there)):
         return "wrong", "a second time"
