@@ -7,8 +7,9 @@ FOLDER is that of ``placing.py``. ``lookalike_sites.py`` searches pairs of relea
 vLLM, and of ``OTHERS``, whose files stand below ``vllm/`` there) for sites and writes a patch for each.
 Each is planned, with the fit switched off, in the forms of ``FORMS`` on a tree of one file: its own base, its
 own result, the newer release, and that with the same change in the twin; one that is upstream's own also on
-a release before both, which has not got it, and on one after. ``git apply`` and ``patch -F0`` put in the same. ``--pairs`` names the older one of each
-pair to take, ``--sample`` says how many sites to replay. Told for each form:
+a release before both, which has not got it, and on one after. ``git apply`` and ``patch -F0`` put in the
+same. ``--pairs`` names the older one of each pair to take, ``--sample`` says how many sites to replay. Counted
+for each form:
 
 **right**          it goes into what it was written for; or it is in already, and that is so
 **followed**       it goes into what upstream made of that: a new definition or branch that has its lines now
@@ -126,16 +127,16 @@ def targets(site: Site, work: Work, made: Made, sides: Sides, trees: str) -> Ite
                 never, later = other in work.before, other in work.after
                 yield Target(f"{name}: {other}", other, data, never_in=never, later=later)
         return
-    there = [sides.moved(edit) for edit in site.edits]
+    moved = [sides.moved(edit) for edit in site.edits]
     stay = [
-        moved
-        for edit, moved in zip(site.edits, there, strict=True)
-        if moved is not None and sides.new.at(moved.at) == sides.old.at(edit.at)
+        after
+        for edit, after in zip(site.edits, moved, strict=True)
+        if after is not None and sides.new.at(after.at) == sides.old.at(edit.at)
     ]
-    expected = edited(sides.new.lines, stay) if len(stay) == len(there) else None
+    expected = edited(sides.new.lines, stay) if len(stay) == len(moved) else None
     yield Target("newer", work.new, new, expected=expected)
     main = site.edits[site.main]
-    rest = [edit for n, edit in enumerate(there) if n != site.main]
+    rest = [edit for n, edit in enumerate(moved) if n != site.main]
     edits = sorted([main._replace(at=site.twin_line), *(edit for edit in rest if edit)])
     apart = all(a.at + a.removed < b.at for a, b in itertools.pairwise(edits))
     if site.kind != "fixed twin" and None not in rest and apart:
@@ -147,8 +148,8 @@ def targets(site: Site, work: Work, made: Made, sides: Sides, trees: str) -> Ite
 # --- one file --------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
-    """What each tool made of one site on one target."""
+class Outcome(NamedTuple):
+    """What each tool did with one site on one target."""
 
     site: Site
     target: str
@@ -156,54 +157,70 @@ class Told(NamedTuple):
     wrongs: list[dict[str, object]]
 
 
-def replay(trees: str, work: Work) -> list[Told]:
+class Question(NamedTuple):
+    """A site on a target, with the mod and the truth for so many lines of context each."""
+
+    site: Site
+    mods: dict[int, Made]
+    truths: dict[int, Truth]
+    target: Target
+
+
+def replay(trees: str, work: Work) -> list[Outcome]:
+    """Ask every tool about the sites of a file."""
     placing.switch_fit_off()
     sides = Sides.read(*(placing.read(trees, name, work.path) or b"" for name in work[1:3]))
     assert sides is not None
-    cells: dict[str, list[Cell]] = defaultdict(list)
-    todo = []
+    questions = []
     for site in work.sites:
         head = BY_DRIVER if random.Random(f"{work.path} {site}").random() < 0.25 else BY_DEFAULT
-        made = {n: written(site, sides.old, n, head) for n in {site.context, 1}}
-        truths = {n: Truth.of(one, site, n) for n, one in made.items()}
-        for target in targets(site, work, made[1], sides, trees):
-            todo.append((site, made, truths, target))
-            for context, one in made.items():
-                cell = Cell(work.path, one, target.data, target.release, target.name)
-                cells["" if context == 3 else " -U1"].append(cell)
+        mods = {n: written(site, sides.old, n, head) for n in {site.context, 1}}
+        truths = {n: Truth.of(mod, site, n) for n, mod in mods.items()}
+        questions += [
+            Question(site, mods, truths, target)
+            for target in targets(site, work, mods[1], sides, trees)
+        ]
+    others = ask_others(questions)
+    return [ask(question, work, others) for question in questions]
+
+
+def ask_others(questions: Sequence[Question]) -> dict[str, Iterator[Answer]]:
+    """Return the answers of git and patch, for those questions that have so much context."""
     answers: dict[str, Iterator[Answer]] = {}
     with tempfile.TemporaryDirectory(dir=placing.shared_memory()) as scratch:
-        for more, some in cells.items():
-            answers[f"git apply{more}"] = iter(placing.by_git_apply(some, scratch))
-            answers[f"patch -F0{more}"] = iter(placing.by_patch(some, scratch))
-    found = []
-    for site, made, truths, target in todo:
-        told = Told(site, target.name.partition(":")[0], {}, [])
-        for tool in TOOLS:
-            form = FORMS.get(tool, Form(1 if tool.endswith("-U1") else 3))
-            if form.context not in made or (form.locked and record_origin is None):
-                continue
-            if tool not in FORMS:
-                answer = next(answers[tool])
-                told.judgements[tool], _ = judged(answer, truths[form.context], target)
-                continue
-            patch = patch_of(made[form.context], work.path, form)
-            answer = planned(work, form, patch, made[1], target)
-            judgement, landed = judged(answer, truths[form.context], target)
-            told.judgements[tool] = judgement
-            own_base = target.name == "own base" and judgement != "right"
-            if own_base or judgement.startswith(("wrong", "falsely")):
-                case = {"tool": tool, "judgement": judgement, "landed": landed}
-                case |= {"target": target.name, "words": answer.words, "patch": readable(patch)}
-                case["did"] = placing.short_diff(target.data, answer.text)
-                case |= work._replace(sites=())._asdict()
-                told.wrongs.append({**case, "site": site_as_json(site)})
-        found.append(told)
-    return found
+        for context, more in ((3, ""), (1, " -U1")):
+            cells = [
+                Cell("", mods[context], target.data, target.release, target.name)
+                for _, mods, _, target in questions
+                if context in mods
+            ]
+            if cells:
+                answers[f"git apply{more}"] = iter(placing.by_git_apply(cells, scratch))
+                answers[f"patch -F0{more}"] = iter(placing.by_patch(cells, scratch))
+    return answers
 
 
-def readable(data: bytes) -> str:
-    return data.decode(errors="replace")
+def ask(question: Question, work: Work, others: dict[str, Iterator[Answer]]) -> Outcome:
+    """Judge all answers to a question; ``others`` come in the order of the questions."""
+    site, mods, truths, target = question
+    outcome = Outcome(site, target.name.partition(":")[0], {}, [])
+    for tool in TOOLS:
+        form = FORMS.get(tool, Form(1 if tool.endswith("-U1") else 3))
+        if form.context not in mods or (form.locked and record_origin is None):
+            continue
+        patch = patch_of(mods[form.context], work.path, form)
+        ours = tool in FORMS
+        answer = planned(work, form, patch, mods[1], target) if ours else next(others[tool])
+        judgement, landed = judged(answer, truths[form.context], target)
+        outcome.judgements[tool] = judgement
+        own_base = target.name == "own base" and judgement != "right"
+        if ours and (own_base or judgement.startswith(("wrong", "falsely"))):
+            case = {"tool": tool, "judgement": judgement, "landed": landed, "target": target.name}
+            case |= {"words": answer.words, "patch": patch.decode(errors="replace")}
+            case["did"] = placing.short_diff(target.data, answer.text)
+            case |= work._replace(sites=())._asdict()
+            outcome.wrongs.append({**case, "site": site_as_json(site)})
+    return outcome
 
 
 def planned(work: Work, form: Form, patch: bytes, made: Made, target: Target) -> Answer:
@@ -246,51 +263,40 @@ def from_file(name: str) -> list[Work]:
 # --- the whole -------------------------------------------------------------------------------
 
 
+HEAD = (
+    f"{'cells':>7}{'right':>7}{'followed':>9}{'refused':>9}{'':8}{'wrong':>7}{'':7}{'falsely in':>12}"
+    f"{'base refused':>18}{'result unseen':>18}"
+)
+
+
 def table(title: str, rows: dict[str, Counter[tuple[str, str]]]) -> None:
-    """Print what each tool made of some targets: ``rows`` count target and judgement."""
-    columns = (
-        "right",
-        "followed",
-        "refused",
-        "",
-        "wrong",
-        "",
-        "falsely in",
-        "base refused",
-        "result unseen",
-    )
-    widths = (7, 9, 9, 8, 7, 7, 12, 18, 18)
-    print(
-        f"\n{title:24}{'cells':>7}"
-        + "".join(f"{c:>{n}}" for c, n in zip(columns, widths, strict=True))
-    )
+    """Print what each tool did with some targets: ``rows`` count target and judgement."""
+    print(f"\n{title:24}{HEAD}")
     for name, counts in rows.items():
-        own = {
-            target: sum(n for key, n in counts.items() if key[0] == target)
-            for target in ("own base", "own result")
-        }
+        own: Counter[str] = Counter()
         sums: Counter[str] = Counter()
+        refused = 0
         for (target, judgement), n in counts.items():
             short = judgement.partition(",")[0]
-            if target not in own or short in {"wrong", "falsely in"}:
+            own[target] += n
+            refused += n * (target == "own base" and short == "refused")
+            if not target.startswith("own") or short in {"wrong", "falsely in"}:
                 sums[short] += n
                 sums[judgement] += n * ("," in judgement)
-        refused = sum(
-            n for key, n in counts.items() if key[0] == "own base" and "refused" in key[1]
-        )
-        unseen = own["own result"] - counts["own result", "right"]
-        cells = sum(counts.values()) - sum(own.values())
-        shares = "".join(f"{n:10} {n / max(1, own['own base']):6.1%} " for n in (refused, unseen))
+        bases, results = own["own base"], own["own result"]
+        unseen = results - counts["own result", "right"]
+        shares = "".join(f"{n:10} {n / max(1, bases):6.1%} " for n in (refused, unseen))
         print(
-            f"{name:24}{cells:7}{sums['right']:7}{sums['followed']:9}{sums['refused']:9} ({sums['refused, text there']:5})"
-            f"{sums['wrong']:7} ({sums['wrong, another definition']:4}){sums['falsely in']:12}{shares}"
+            f"{name:24}{own.total() - bases - results:7}{sums['right']:7}{sums['followed']:9}{sums['refused']:9}"
+            f" ({sums['refused, text there']:5}){sums['wrong']:7} ({sums['wrong, another definition']:4})"
+            f"{sums['falsely in']:12}{shares}"
         )
 
 
 def searched(options: argparse.Namespace, pool: ProcessPoolExecutor) -> list[Work]:
     """Search files in an order by chance until there are enough sites of each project."""
     os.makedirs(options.trees, exist_ok=True)
-    found: list[Work] = []
+    chosen: list[Work] = []
     for project, names in releases(options.trees).items():
         works = changed_files(options.trees, project, names, options.pairs or ())
         random.Random(options.seed).shuffle(works)
@@ -303,13 +309,13 @@ def searched(options: argparse.Namespace, pool: ProcessPoolExecutor) -> list[Wor
             with_sites = [work for work in some if work.sites]
             files += 40
             sites += sum(len(work.sites) for work in with_sites)
-            found += with_sites
+            chosen += with_sites
         if works:
             print(
                 f"{project}: {sites} sites in {min(files, len(works))} of {len(works)} changed files",
                 flush=True,
             )
-    return found
+    return chosen
 
 
 def main() -> None:
@@ -329,25 +335,27 @@ def main() -> None:
     start = time.perf_counter()
     if record_origin is None:
         print("skipped: the forms with a lock, for lock_entries.record_origin is not there")
-    told: list[Told] = []
+    outcomes: list[Outcome] = []
     with ProcessPoolExecutor(options.jobs, initializer=os.nice, initargs=(10,)) as pool:
         works = from_file(options.replay) if options.replay else searched(options, pool)
         summary([site for work in works for site in work.sites])
         for some in pool.map(functools.partial(replay, options.trees), works, chunksize=4):
-            told += some
+            outcomes += some
     by_tool: dict[str, Counter[tuple[str, str]]] = {tool: Counter() for tool in TOOLS}
     by_kind: dict[str, Counter[tuple[str, str]]] = {kind: Counter() for kind in KINDS}
-    for one in told:
-        for tool, judgement in one.judgements.items():
-            by_tool[tool][one.target, judgement] += 1
+    for outcome in outcomes:
+        for tool, judgement in outcome.judgements.items():
+            by_tool[tool][outcome.target, judgement] += 1
             if tool in FORMS:
-                by_kind[one.site.kind][one.target, judgement] += 1
+                by_kind[outcome.site.kind][outcome.target, judgement] += 1
     table("", by_tool)
     table("all forms, by kind", by_kind)
     print(f"\n{time.perf_counter() - start:.0f} s")
     if options.wrong:
         with open(options.wrong, "w") as file:
-            file.writelines(json.dumps(case) + "\n" for one in told for case in one.wrongs)
+            file.writelines(
+                json.dumps(case) + "\n" for outcome in outcomes for case in outcome.wrongs
+            )
 
 
 def summary(sites: Sequence[Site]) -> None:

@@ -151,15 +151,15 @@ def changed_in(before: Places, after: Places) -> dict[Chain, int]:
 
     What the change adds counts by what was around it.
     """
-    found: dict[Chain, int] = {}
+    chains_at: dict[Chain, int] = {}
     for i, j, k, n in line_diff.changes(before.lines, after.lines):
         chains = [before.at(x) for x in range(i, j) if before.lines[x].strip()]
         chains += [after.at(x) for x in range(k, n) if after.lines[x].strip()]
         for chain in chains:
             while chain not in before.spans:
                 chain = chain[:-1]  # noqa: PLW2901
-            found.setdefault(chain, i)
-    return found
+            chains_at.setdefault(chain, i)
+    return chains_at
 
 
 def shape(chain: Chain) -> str:

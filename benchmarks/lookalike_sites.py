@@ -1,8 +1,7 @@
 """Places in real releases that look alike, and patches written for one of two: what ``lookalike.py`` replays.
 
-A site is a place of the older release (*the one*) and a patch for it whose text, at the newer release,
-stands in another definition, branch or table (*its twin*), so that a tool which goes by text alone could
-take the twin. What encloses a line is read here with ``ast``, by itself: it is what the planner is held to.
+A site is a place of the older release and a patch for it whose text, in the newer release, stands in
+another definition, branch or table (*its twin*), so that a tool that goes by text alone could take the twin. What encloses a line is read here with ``ast``, by itself: it is what the planner is held to.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 KINDS = {
-    "changed": "upstream changed the one and left its twin alone",
-    "moved": "upstream moved the one to another class",
-    "removed": "upstream removed the one",
-    "carried": "upstream put the lines of the one into something new",
-    "alike": "upstream gave the twin the lines of the one",
+    "changed": "upstream changed the place and left its twin alone",
+    "moved": "upstream moved the place to another class",
+    "removed": "upstream removed the place",
+    "carried": "upstream put its lines into something new",
+    "alike": "upstream gave the twin the same lines",
     "reordered": "upstream changed their order",
-    "shifted": "the twin stands where the one stood",
-    "renamed": "the twin has got the name of the one",
+    "shifted": "the twin stands where the place stood",
+    "renamed": "the twin has got its name",
     "both": "both stand as they did",
     "fixed twin": "the twin has already what the patch brings",
     "upstream": "upstream's own change",
@@ -58,38 +57,39 @@ PER_TWINS, PER_FILE = 2, 8
 AT_MOST = {"both": 1, "fixed twin": 1, "upstream": 2}
 ONE_IN = {"both": 3, "fixed twin": 2, "upstream": 6}
 MOST_TRIES, LONG = 32, 3000
+REWRITES = ("argument", "value", "remove")
 
 
 # --- edits -----------------------------------------------------------------------------------
 
 
-def draw(old: Places, at: int, chance: random.Random) -> tuple[str, Edit] | None:
-    """Return a small edit at a line, of a kind by chance, None where that kind does not go there."""
+def draw(old: Places, at: int, chance: random.Random) -> tuple[str, Edit | None]:
+    """Return a kind of small edit by chance, and the edit of a line, None where that kind does not go there."""
     line = old.lines[at]
     text = line.strip()
     indent = line[: len(line) - len(line.lstrip())]
     word = b"mod_%d" % chance.randrange(1000)
+    starts = at + 1 in old.statements
+    inner = not starts or text.startswith((b"elif", b"else", b"except", b"case"))
+    kind = chance.choice((*(("row", "row") if inner else ("call", "guard")), *REWRITES))
     if not text or text.startswith((b"#", b'"""', b"@")):
-        return None
-    if at + 1 in old.statements and not text.startswith((b"elif", b"else", b"except", b"case")):
-        kind = chance.choice(("call", "guard", "argument", "value", "remove"))
-        if kind == "call":
-            return kind, Edit(at, 0, (indent + b'logger.debug("%s")\n' % word,))
-        if kind == "guard":
-            raised = indent + b"    raise ValueError(%s)\n" % word
-            return kind, Edit(at, 0, (indent + b"if %s is None:\n" % word, raised))
-    else:
-        kind = chance.choice(("row", "row", "argument", "value", "remove"))
-        if kind == "row":
-            row = re.sub(rb"\w+", lambda match: match[0] + b"_" + word, text, count=1)
-            return (kind, Edit(at, 0, (indent + row + b"\n",))) if text.endswith(b",") else None
-    if kind == "remove":
-        return kind, Edit(at, 1, ())
-    if kind == "argument":
-        put = re.sub(rb"(\w\([^()]+)\)", rb"\1, %s=True)" % word, text, count=1)
-    else:
-        put = re.sub(rb"\b(\d+|None|True|False|self\.\w+)\b", word, text, count=1)
-    return None if put == text else (kind, Edit(at, 1, (indent + put + b"\n",)))
+        return kind, None
+    match kind:
+        case "call":
+            added = [b'logger.debug("%s")' % word]
+        case "guard":
+            added = [b"if %s is None:" % word, b"    raise ValueError(%s)" % word]
+        case "row":
+            added = [re.sub(rb"\w+", rb"\g<0>_" + word, text, count=1)]
+        case "remove":
+            added = []
+        case "argument":
+            added = [re.sub(rb"(\w\([^()]+)\)", rb"\1, %s=True)" % word, text, count=1)]
+        case _:
+            added = [re.sub(rb"\b(\d+|None|True|False|self\.\w+)\b", word, text, count=1)]
+    if added == [text] or (kind == "row" and not text.endswith(b",")):
+        return kind, None
+    return kind, Edit(at, int(kind in REWRITES), tuple(indent + row + b"\n" for row in added))
 
 
 # --- sites -----------------------------------------------------------------------------------
@@ -98,14 +98,14 @@ def draw(old: Places, at: int, chance: random.Random) -> tuple[str, Edit] | None
 class Site(NamedTuple):
     """A patch for one place of two that look alike; ``context`` is that at which they do.
 
-    ``edits`` are its hunks, in their order, of which that number ``main`` is at the place; ``twin_line`` is
+    ``edits`` are its hunks, in their order, of which that number ``main`` is at ``place``; ``twin_line`` is
     the index that it could be taken for, in the newer release.
     """
 
     kind: str
     edit_kind: str
     shape: str
-    one: str
+    place: str
     twin: str
     context: int
     edits: tuple[Edit, ...]
@@ -145,19 +145,19 @@ class Sides(NamedTuple):
         pairs = line_diff.matching(old.lines, new.lines)
         return cls(old, new, dict(pairs), {j: i for i, j in pairs})
 
-    def kind(self, i: int, j: int, there: Sequence[int]) -> str:
-        """Say what upstream did with the place at ``i``, whose text is that at ``j`` of its twin, and ``there``."""
-        one, twin = self.old.at(i), self.new.at(j)
-        if not any(self.new.at(k) == one for k in there):
+    def kind(self, i: int, j: int, matches: Sequence[int]) -> str:
+        """Say what upstream did with the place at ``i``, whose text is at ``matches``, and at ``j`` in its twin."""
+        place, twin = self.old.at(i), self.new.at(j)
+        if not any(self.new.at(k) == place for k in matches):
             names = {home(chain)[-1:] for chain in self.new.spans}
-            gone = "moved" if home(one)[-1:] in names else "removed"
-            left = "changed" if self.new.has(home(one)) else gone
+            gone = "moved" if home(place)[-1:] in names else "removed"
+            left = "changed" if self.new.has(home(place)) else gone
             return left if twin in self.old.spans else "carried"
         was = self.old.at(self.was[j]) if j in self.was else None
         if twin not in self.old.spans or (was not in {None, twin}):
             return "alike"
-        before = self.old.spans[one] < self.old.spans[twin]
-        if before != (self.new.spans[one] < self.new.spans[twin]):
+        before = self.old.spans[place] < self.old.spans[twin]
+        if before != (self.new.spans[place] < self.new.spans[twin]):
             return "reordered"
         return "shifted" if i == j else "both" if was else "alike"
 
@@ -182,32 +182,33 @@ def search(before: bytes, after: bytes, chance: random.Random) -> list[Site]:
     sides = Sides.read(before, after)
     if sides is None:
         return []
-    pairs = {
+    left = {
         kind: chance.sample(some, len(some))
         for kind, some in candidates(sides).items()
         if not chance.randrange(ONE_IN.get(kind, 1))
     }
     tries = MOST_TRIES if len(sides.old.lines) < LONG else MOST_TRIES // 4
     drawn: Counter[str] = Counter()
-    found: list[Site] = []
-    while pairs and tries > 0 and len(found) < PER_FILE:
-        for kind in sorted(pairs):
-            context, i, j, edit = pairs[kind].pop()
-            if not pairs[kind]:
-                del pairs[kind]
-            one, twin = shown(sides.old.at(i)), shown(sides.new.at(j))
-            made = ("the twin's line", edit) if edit else draw(sides.old, i, chance)
-            few = drawn[kind] < AT_MOST.get(kind, PER_FILE) and drawn[f"{one} {twin}"] < PER_TWINS
-            if made is None or not few:
+    sites: list[Site] = []
+    while left and tries > 0 and len(sites) < PER_FILE:
+        for kind in sorted(left):
+            context, i, j, edit = left[kind].pop()
+            if not left[kind]:
+                del left[kind]
+            place, twin = shown(sides.old.at(i)), shown(sides.new.at(j))
+            pair = f"{place} {twin}"
+            edit_kind, edit = ("the twin's line", edit) if edit else draw(sides.old, i, chance)
+            few = drawn[kind] < AT_MOST.get(kind, PER_FILE) and drawn[pair] < PER_TWINS
+            if edit is None or not few:
                 continue
             is_a = shape(sides.old.at(i))
-            site = Site(kind, made[0], is_a, one, twin, context, (made[1],), 0, j)
+            site = Site(kind, edit_kind, is_a, place, twin, context, (edit,), 0, j)
             if stands(sides, site):
                 tries -= 1
                 if is_whole(sides, site):
-                    drawn.update((kind, f"{one} {twin}"))
-                    found.append(beside(sides, site, chance))
-    return [*found, *upstream(sides, chance)]
+                    drawn.update((kind, pair))
+                    sites.append(beside(sides, site, chance))
+    return [*sites, *upstream(sides, chance)]
 
 
 def beside(sides: Sides, site: Site, chance: random.Random) -> Site:
@@ -221,14 +222,13 @@ def beside(sides: Sides, site: Site, chance: random.Random) -> Site:
     if chance.random() < 0.3 and (i := sides.was.get(site.twin_line)) is not None:
         edits.append(main._replace(at=i))
     for _ in range(30):
-        i = chance.randrange(3, max(4, len(old.lines) - 4))
-        made = draw(old, min(i, len(old.lines) - 1), chance)
-        if len(edits) <= wanted and made and sides.moved(made[1]):
-            edits.append(made[1])
+        _, edit = draw(old, chance.randrange(len(old.lines)), chance)
+        if len(edits) <= wanted and edit and sides.moved(edit):
+            edits.append(edit)
     edits.sort()
     apart = all(b.at - a.at > 10 for a, b in itertools.pairwise(edits))
-    more = site._replace(edits=tuple(edits), main=edits.index(main))
     result = places(edited(old.lines, edits)) if apart and len(edits) > 1 else None
+    more = site._replace(edits=tuple(edits), main=edits.index(main))
     return site if result is None else more
 
 
@@ -251,8 +251,8 @@ def upstream(sides: Sides, chance: random.Random) -> Iterator[Site]:
         chains = sorted(changed_in(old, result)) if result else []
         if chains:  # else of blank lines alone
             drawn += 1
-            one = " ".join(map(shown, chains))
-            yield Site("upstream", "upstream", shape(chains[0]), one, look, context, tuple(group))
+            place = " ".join(map(shown, chains))
+            yield Site("upstream", "upstream", shape(chains[0]), place, look, context, tuple(group))
 
 
 def alike(texts: tuple[bytes, bytes], old: Places, group: Sequence[Edit], context: int) -> str:
@@ -266,23 +266,24 @@ def alike(texts: tuple[bytes, bytes], old: Places, group: Sequence[Edit], contex
 def candidates(sides: Sides) -> dict[str, list[Candidate]]:
     """Return by kind the places of the older release whose text stands in another one of the newer."""
     old, new = sides.old, sides.new
-    found: dict[str, list[Candidate]] = defaultdict(list)
+    by_kind: dict[str, list[Candidate]] = defaultdict(list)
     for context, ahead in ((3, 3), (1, 2)):
         table = defaultdict(list)
         for j in range(context, len(new.lines) - ahead):
             table[new.lines[j - context : j + ahead]].append(j)
         for i in range(context, len(old.lines) - ahead):
             text = old.lines[i - context : i + ahead]
-            there = table.get(text, ())
-            if not 0 < len(there) <= 12 or sum(len(line.strip()) > 5 for line in text) < context:
+            matches = table.get(text, ())
+            filled = sum(len(line.strip()) > 5 for line in text)
+            if not 0 < len(matches) <= 12 or filled < context:
                 continue
-            for j in there:
+            for j in matches:
                 if new.at(j) != old.at(i) and sides.stays.get(i) != j:
-                    found[sides.kind(i, j, there)].append((context, i, j, None))
+                    by_kind[sides.kind(i, j, matches)].append((context, i, j, None))
                 elif new.at(j) == old.at(i) and sides.got_name(i, j):
-                    found["renamed"].append((context, i, j, None))
-    found["fixed twin"] = [*unlike(sides)]
-    return {kind: some for kind, some in found.items() if some}
+                    by_kind["renamed"].append((context, i, j, None))
+    by_kind["fixed twin"] = [*unlike(sides)]
+    return {kind: some for kind, some in by_kind.items() if some}
 
 
 def unlike(sides: Sides) -> Iterator[Candidate]:
@@ -296,8 +297,8 @@ def unlike(sides: Sides) -> Iterator[Candidate]:
             key = old.lines[i - 3 : i] + old.lines[i + removed : i + removed + 3]
             for j in table.get(key, ())[:3]:
                 put = new.lines[j : j + added]
-                told = put or old.lines[i : i + removed]
-                if new.at(j) == old.at(i) or len(told[0].strip()) < 6:
+                differs = put or old.lines[i : i + removed]
+                if new.at(j) == old.at(i) or len(differs[0].strip()) < 6:
                     continue
                 if put != old.lines[i : i + removed]:
                     yield 3, i, j, Edit(i, removed, put)
@@ -312,9 +313,9 @@ def stands(sides: Sides, site: Site) -> bool:
 
 
 def is_whole(sides: Sides, site: Site) -> bool:
-    """Tell whether a site's patch leaves Python, and changes the one alone."""
+    """Tell whether a site's patch leaves Python, and changes its place alone."""
     after = places(edited(sides.old.lines, site.edits))
-    return after is not None and set(map(shown, changed_in(sides.old, after))) == {site.one}
+    return after is not None and set(map(shown, changed_in(sides.old, after))) == {site.place}
 
 
 # --- the sources -----------------------------------------------------------------------------
@@ -339,8 +340,8 @@ def fetch(project: str, version: str, trees: str) -> None:
         return
     opened = Releases().of(project)
     sdist = f"{name}.tar.gz"
-    there = any(file.filename == sdist for file in opened.files())
-    archive = opened.archive(sdist if there else version)
+    has_sdist = any(file.filename == sdist for file in opened.files())
+    archive = opened.archive(sdist if has_sdist else version)
     with tempfile.TemporaryDirectory(dir=trees) as scratch:
         for path in archive.names:
             inner = re.fullmatch(rf"(?:src/|python/)?({project}/.*\.py)", path)
@@ -356,7 +357,7 @@ def changed_files(
     trees: str, project: str, names: Sequence[str], only: Sequence[str]
 ) -> list[Work]:
     """Return the files that differ between two releases, neighbours or two apart."""
-    found = []
+    works = []
     for old, new in (*itertools.pairwise(names), *zip(names, names[2:], strict=False)):
         if only and old not in only:
             continue
@@ -366,11 +367,12 @@ def changed_files(
             path = file.relative_to(Path(trees, old)).as_posix()
             other = Path(trees, new, path)
             if other.exists() and other.read_bytes() != file.read_bytes():
-                found.append(Work(project, old, new, path, before, after))
-    return found
+                works.append(Work(project, old, new, path, before, after))
+    return works
 
 
 def find(trees: str, seed: int, work: Work) -> Work:
+    """Return a work with its sites."""
     old, new = (placing.read(trees, name, work.path) for name in (work.old, work.new))
     chance = random.Random(f"{seed} {work.old} {work.new} {work.path}")
     return work._replace(sites=tuple(search(old or b"", new or b"", chance)))

@@ -5,23 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import placing
-from lookalike_places import Chain, Places, changed_in, grouped, home, places, shown, window
+from lookalike_places import Chain, Places, changed_in, grouped, home, places, shape, shown, window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lookalike_places import Edit
     from lookalike_sites import Site
     from placing import Answer, Made
 
 AROUND = 8
 """So many lines before and behind a place say what it is."""
+ORDER = ("elsewhere", "followed", "own")
+IS_IN = {"own": "right", "followed": "followed", "elsewhere": "falsely in"}
 
 
 class Target(NamedTuple):
-    """A file to plan on. ``is_in`` says that the patch is in it, ``never_in`` that upstream had not made the change.
+    """A file to plan on.
 
-    In one of a ``later`` release it was, and may still be. ``expected`` is what the file becomes, where
-    that is known: then the patch is not in it either.
+    ``is_in`` says that the patch is in it, ``never_in`` that upstream had not made the change yet; in a ``later``
+    release it had, and the change may be in. ``expected`` is what the file becomes, where that is
+    known: then the patch is not in it either.
     """
 
     name: str
@@ -33,86 +37,100 @@ class Target(NamedTuple):
     expected: bytes | None = None
 
 
-class Truth(NamedTuple):
-    """What a patch was written for: the ``chains`` of ``base``, each with the lines around it that say something.
+class Window(NamedTuple):
+    """The text of a hunk on one side; ``core`` are those of its lines that changed, or the two around a gap."""
 
-    ``before`` and ``after`` are the texts of its hunks, ``brings`` lines that it adds and ``base`` has nowhere.
+    text: bytes
+    core: range
+
+    @classmethod
+    def of(cls, base: Places, group: list[Edit], context: int, *, new: bool) -> Window:
+        text = window(base.lines, group, context, new=new)
+        above = min(context, group[0].at)
+        below = min(context, len(base.lines) - group[-1].at - group[-1].removed)
+        end = text.count(b"\n") - below
+        return cls(text, range(above, end) or range(max(0, above - 1), end + 1))
+
+
+class Truth(NamedTuple):
+    """What a patch was written for: the ``chains`` of ``base``, each with the lines around it.
+
+    ``before`` and ``after`` are its hunks, ``brings`` the lines that it adds and that ``base`` has nowhere.
     """
 
     base: Places
     chains: dict[Chain, frozenset[bytes]]
-    before: tuple[bytes, ...]
-    after: tuple[bytes, ...]
+    before: tuple[Window, ...]
+    after: tuple[Window, ...]
     brings: frozenset[bytes]
 
     @classmethod
-    def of(cls, made: Made, site: Site, context: int) -> Truth:
-        base, result = places(made.base), places(made.result)
+    def of(cls, mod: Made, site: Site, context: int) -> Truth:
+        base, result = places(mod.base), places(mod.result)
         assert base is not None
         assert result is not None
         groups = grouped(site.edits, context)
         before, after = (
-            tuple(window(base.lines, group, context, new=new) for group in groups)
+            tuple(Window.of(base, group, context, new=new) for group in groups)
             for new in (False, True)
         )
         chains = {chain: near(base, at) for chain, at in changed_in(base, result).items()}
-        return cls(base, chains, before, after, said(result.lines) - said(base.lines))
+        return cls(base, chains, before, after, long_lines(result.lines) - long_lines(base.lines))
 
-    def where(self, target: Places, text: bytes) -> str:
-        """Say where a text stands: ``own`` place, one that ``followed`` it, or ``elsewhere``."""
+    def where(self, target: Places, hunk: Window) -> str:
+        """Say where a hunk's text stands: in its ``own`` place, in one that ``followed`` it, or ``elsewhere``."""
         data = b"".join(target.lines)
-        found = "elsewhere"
-        at = data.find(text)
+        best = "elsewhere"
+        at = data.find(hunk.text)
         while at >= 0:
             first = data.count(b"\n", 0, at)
-            lines = range(first, min(first + text.count(b"\n"), len(target.lines)))
+            lines = [line for line in (first + n for n in hunk.core) if line < len(target.lines)]
             if not at or data[at - 1 : at] == b"\n":
-                if any(target.at(line) in self.chains for line in lines):
+                if any(self.known(target.at(line)) in self.chains for line in lines):
                     return "own"
-                if any(self.followed(target, target.at(line), line) for line in lines):
-                    found = "followed"
-            at = data.find(text, at + 1)
-        return found
+                if any(self.is_followed(target, target.at(line), line) for line in lines):
+                    best = "followed"
+            at = data.find(hunk.text, at + 1)
+        return best
 
-    def all_in(self, target: Places, texts: Iterable[bytes]) -> str:
-        """Say where the one of some texts is that is farthest away."""
-        return min((self.where(target, text) for text in texts), key=ORDER.index)
+    def where_all(self, target: Places, hunks: Iterable[Window]) -> str:
+        """Say where the hunk that is farthest away stands."""
+        return min((self.where(target, hunk) for hunk in hunks), key=ORDER.index)
 
-    def followed(self, target: Places, chain: Chain, index: int) -> bool:
-        """Tell whether upstream carried the one into a place: it is new, and has what the one has lost.
+    def known(self, chain: Chain) -> Chain:
+        """Return the innermost part of a chain that the base has too."""
+        while chain not in self.base.spans:
+            chain = chain[:-1]
+        return chain
 
-        A copy of the one is no such place: it has what the one still has, too.
+    def is_followed(self, target: Places, chain: Chain, index: int) -> bool:
+        """Tell whether upstream carried the code into a place: it is new, and has what the old place has lost.
+
+        A copy is no such place: it has what the old place still has, too.
         """
         if chain in self.base.spans:
             return False
-        if any(wraps(one, chain) or wraps(chain, one) for one in self.chains):
-            return True
         here = near(target, index)
-        for one, around in self.chains.items():
+        for old, around in self.chains.items():
+            gone = old not in target.spans
+            if wraps(old, chain) or wraps(chain, old) or (gone and renames(old, chain)):
+                return True
             own = (
                 line
                 for n, line in enumerate(target.lines)
-                if abs(n - index) > AROUND and home(target.at(n))[: len(home(one))] == home(one)
+                if abs(n - index) > AROUND and home(target.at(n))[: len(home(old))] == home(old)
             )
-            stayed = around & said(own)
+            stayed = around & long_lines(own)
             lost = around - stayed
             if len(lost & here) >= len(lost) / 2 > 0 and len(lost & here) > len(stayed & here):
                 return True
         return False
 
-    def lacks(self, target: Places) -> bool:
-        """Tell whether a file has not got all that the patch adds."""
-        return not self.brings <= said(target.lines)
-
-    def is_brought(self, target: Places) -> bool:
-        """Tell whether nearly all that the patch adds is in a file already."""
-        return len(self.brings & said(target.lines)) > 0.8 * len(self.brings) > 0
-
     def landed(self, target: Places, after: Places) -> tuple[str, set[Chain]]:
         """Say where a change went, with the places that are not those that it was written for."""
         changed = changed_in(target, after)
         other = {chain: at for chain, at in changed.items() if chain not in self.chains}
-        wrong = {chain for chain, at in other.items() if not self.followed(target, chain, at)}
+        wrong = {chain for chain, at in other.items() if not self.is_followed(target, chain, at)}
         if wrong:
             return "elsewhere", wrong
         if other:
@@ -121,53 +139,68 @@ class Truth(NamedTuple):
         return ("elsewhere", missing) if missing else ("own", set())
 
 
-ORDER = ("elsewhere", "followed", "own")
+def near(file: Places, index: int) -> frozenset[bytes]:
+    return long_lines(file.lines[max(0, index - AROUND) : index + AROUND + 1])
 
 
-def near(lines: Places, index: int) -> frozenset[bytes]:
-    """Return the lines around one that say something."""
-    return said(lines.lines[max(0, index - AROUND) : index + AROUND + 1])
+def long_lines(lines: Iterable[bytes]) -> frozenset[bytes]:
+    """Return the lines that are long enough to say something."""
+    return frozenset(line.strip() for line in lines if len(line.strip()) > 8)
 
 
 def wraps(inner: Chain, outer: Chain) -> bool:
     """Tell whether a place is another one with more around it."""
     labels = iter(outer)
-    return (
-        inner[-1:] == outer[-1:] and home(inner) == home(outer) and all(x in labels for x in inner)
-    )
+    within = all(label in labels for label in inner)
+    return within and inner[-1:] == outer[-1:] and home(inner) == home(outer)
 
 
-def said(lines: Iterable[bytes]) -> frozenset[bytes]:
-    return frozenset(line.strip() for line in lines if len(line.strip()) > 8)
+def renames(old: Chain, new: Chain) -> bool:
+    """Tell whether two branches, tables or calls in the same place are of a kind, with other words."""
+    kinds = {
+        shape(old),
+        shape(new),
+        *(chain[-1].split()[0] for chain in (old, new) if is_branch(chain)),
+    }
+    same = kinds == {"table or call"} or (is_branch(old) and is_branch(new) and len(kinds) == 2)
+    return same and old[:-1] == new[:-1]
 
 
-def judged(answer: Answer, truth: Truth, target: Target) -> tuple[str, str]:  # noqa: PLR0911
+def is_branch(chain: Chain) -> bool:
+    return shape(chain) == "branch"
+
+
+def judged(answer: Answer, truth: Truth, target: Target) -> tuple[str, str]:
     """Say what an answer is worth, in the words of ``lookalike.py``, and where the change went."""
-    there = places(target.data)
-    assert there is not None
+    file = places(target.data)
+    assert file is not None
     if answer.words.startswith(placing.CRASH):
         return "wrong", "crash"
     if answer.text is None and not answer.is_in:
-        new = not target.is_in and not target.later
-        stays = new and truth.all_in(there, truth.before) == "own"
-        return ("refused, text there" if stays else "refused"), ""
+        may_stand = not target.is_in and not target.later
+        stands = may_stand and truth.where_all(file, truth.before) == "own"
+        return ("refused, text there" if stands else "refused"), ""
     if answer.text is None or answer.text == target.data:
-        absent = target.expected is not None or (target.never_in and truth.lacks(there))
-        seen = "elsewhere" if absent else truth.all_in(there, truth.after)
-        return ("right" if target.is_in or target.later else IS_IN[seen]), ""
-    if target.is_in or (target.later and truth.is_brought(there)):
+        lacks = not truth.brings <= long_lines(file.lines)
+        absent = target.expected is not None or (target.never_in and lacks)
+        where = "elsewhere" if absent else truth.where_all(file, truth.after)
+        return ("right" if target.is_in or target.later else IS_IN[where]), ""
+    return judged_text(answer.text, file, truth, target)
+
+
+def judged_text(text: bytes, file: Places, truth: Truth, target: Target) -> tuple[str, str]:
+    """Say what the change that a tool made is worth."""
+    has = len(truth.brings & long_lines(file.lines))
+    if target.is_in or (target.later and has > 0.8 * len(truth.brings) > 0):
         return "wrong", "a second time"
-    after = places(answer.text)
+    after = places(text)
     if after is None:
         return "wrong", "no Python"
-    where, chains = truth.landed(there, after)
+    where, chains = truth.landed(file, after)
     landed = ", ".join(sorted(map(shown, chains)))
     if where == "elsewhere":
         far = {home(chain) for chain in chains} - {home(chain) for chain in truth.chains}
         return ("wrong, another definition" if far else "wrong"), landed
-    if where == "own" and target.expected not in (None, answer.text):
+    if where == "own" and target.expected not in (None, text):
         return "wrong", "another spot of the same place"
     return ("followed" if where == "followed" else "right"), landed
-
-
-IS_IN = {"own": "right", "followed": "followed", "elsewhere": "falsely in"}
