@@ -112,9 +112,13 @@ def test_the_import_or_the_assignment_that_a_hunk_is_part_of_is_a_proof() -> Non
     lines = (" X = [", "     1,", "-    2,", "+    20,", " ]")
     assert places(put(hunk(1, 4, 4, *lines), "X = [\n    1,\n    2,\n]\n"))[0][3] == "scope"
     planned = put(hunk(1, 3, 3, " int()", "-str()", "+set()", " list()"), "int()\nstr()\nlist()\n")
+    assert places(planned)[0][3] == "stated"
+    planned = put(
+        hunk(1, 3, 3, " int()", "-str()", "+set()", " list()"), "\nint()\nstr()\nlist()\n"
+    )
     assert places(planned)[0][3] == "unique"
     note = found(planned, "unique-only")
-    assert (note.path, note.line, note.hunk, note.level.value) == (PATH, 1, 1, "note")
+    assert (note.path, note.line, note.hunk, note.level.value) == (PATH, 2, 1, "note")
 
 
 def test_a_header_of_an_import_does_not_hold_in_the_class_that_a_file_begins_with() -> None:
@@ -159,7 +163,7 @@ def test_a_proven_hunk_before_and_one_behind_hold_the_one_at_its_stated_line() -
     changed = changed[:cut] + changed[cut:].replace("str()", "str(1)", 1)
     patch = diff_of(PATH, text, changed, context=1)
     planned = put(patch, text)
-    assert [proof for *_, proof in places(planned)] == ["unique", "stated", "unique"]
+    assert [proof for *_, proof in places(planned)] == ["stated", "stated", "stated"]
     assert after(planned) == changed
     # moved together they are at their stated lines no more
     assert codes(put(patch, f"# new\n{text}")) == {"ambiguous"}
@@ -236,8 +240,8 @@ def test_a_text_is_whole_lines() -> None:
 def test_what_a_hunk_looks_for_beside_what_it_leaves_is_told_by_nothing() -> None:
     lines = (" int()", "-str()", "+set()", " list()")
     finding = error(put(hunk(1, 3, 3, *lines), "int()\nstr()\nlist()\nint()\nset()\nlist()\n"))
-    assert (finding.code, finding.line) == ("both-ways", 1)
-    assert "nothing tells whether it is in" in finding.message
+    assert (finding.code, finding.line) == ("look-alike", 1)
+    assert "line 4, in the module itself, has 100% of what it leaves" in finding.message
     # what it leaves stands in another function than the one it was written for: that says nothing
     text = "def f():\n    int()\n    str()\n    list()\n\n\ndef g():\n    int()\n    set()\n    list()\n"
     inner = ("     int()", "-    str()", "+    set()", "     list()")

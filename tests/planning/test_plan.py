@@ -120,7 +120,7 @@ def test_a_module_level_hunk_is_anchored_on_the_import_it_is_part_of() -> None:
     )
     assert locked.verdict is Verdict.APPLIES
     assert locked.hunks[0].scope == "from p import"
-    assert locked.hunks[0].proof == "scope"
+    assert locked.hunks[0].proof == "stated"
 
 
 def test_a_hunk_without_context_proves_nothing() -> None:
@@ -133,8 +133,9 @@ def test_a_hunk_without_context_proves_nothing() -> None:
 def test_the_only_proof_being_uniqueness_is_said() -> None:
     base = "def f():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    e = 5\n    g = 6\n"
     patch = diff_of(PATH, base, base.replace("d = 4", "d = 9"), context=2)
-    planned = one(mod(variant(patch)), tree(base))
-    assert planned.verdict is Verdict.APPLIES
+    assert "unique-only" not in codes(one(mod(variant(patch)), tree(base)))
+    planned = one(mod(variant(patch)), tree(f"import os\n{base}"))
+    assert planned.verdict is Verdict.MOVED
     assert "unique-only" in codes(planned)
 
 
@@ -186,7 +187,7 @@ def test_an_indented_def_in_the_hunk_tells_no_class() -> None:
     base = "class A:\n    def f(self):\n        return 1\n\n"
     patch = diff_of(PATH, base, base.replace("1", "2"), context=1)
     other = base.replace("class A", "class B") + "\n\nclass A:\n    def g(self):\n        pass\n"
-    planned = one(mod(variant(patch)), tree(other))
+    planned = one(mod(variant(patch)), tree(f"import os\n{other}"))
     assert planned.hunks[0].proof == "unique"
     assert "unique-only" in codes(planned)
 
@@ -259,18 +260,20 @@ def test_git_s_first_lines_of_an_empty_file_make_none() -> None:
 # --- what is in already ------------------------------------------------------
 
 
-def test_danger_a_second_run_is_refused_although_the_text_still_matches() -> None:
+def test_danger_a_second_run_is_told_by_the_stated_lines_although_the_text_still_matches() -> None:
     base = "def f():\n    a()\n    b()\n"
     patch = diff_of(PATH, base, base.replace("    b()", "    a()\n    b()"), context=1)
     planned = one(mod(variant(patch)), tree(base))
     assert planned.verdict is Verdict.APPLIES
-    # `a()` and `b()` are neighbours again, so the patch would go in a second time; without a receipt
-    # that is neither done nor passed over in silence
-    for pristine in (False, True):
+    # `a()` and `b()` are neighbours again, so the patch would go in a second time
+    for pristine, verdict in ((False, Verdict.APPLIED), (True, Verdict.UPSTREAM)):
         again = one(mod(variant(patch)), tree(after(planned), pristine=pristine))
-        assert again.verdict is Verdict.MISPLACED
-        assert codes(again) == {"both-ways"}
+        assert again.verdict is verdict
         assert not again.changes
+    # where the lines have moved, nothing tells whether it is in
+    moved = one(mod(variant(patch)), tree(f"import os\n{after(planned)}"))
+    assert moved.verdict is Verdict.MISPLACED
+    assert codes(moved) == {"both-ways"}
 
 
 def test_danger_a_half_applied_file_is_partial_not_applied() -> None:

@@ -6,6 +6,7 @@ import bisect
 import re
 
 from vllm_mods.formats.diff import Hunk
+from vllm_mods.placing.chains import Block
 from vllm_mods.placing.target import Target, shown
 
 _DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
@@ -13,6 +14,8 @@ _DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
 _CODE = r"\s*((?:async\s+)?(?:def\s+\w+(?=\s*[(\[])|class\s+\w+(?=\s*[(:\[])))"
 # An indented one tells no class: every other class may have a method of that name.
 _TOP_LEVEL = rb"(?:async\s+)?(?:class|def)\s"
+# What a statement binds, imports from or calls; more of its first line may be another in the next release.
+_NAME = r"(?:from\s+|import\s+)?[\w.]+"
 _COLUMN_0 = rb"[A-Za-z_$]"
 
 
@@ -48,11 +51,29 @@ def header_holds(hunk: Hunk, target: Target, line: int) -> bool:
     before = bisect.bisect_left(target.tops, line)
     top = target.heads.get(target.tops[before - 1]) if before else None
     if definition is None:
-        return top is None
+        return top is None and _is_table(hunk.section, target, line)
     kind, name = definition[1], definition[2]
     above = target.scopes.above(line)
     candidates = {(scope.kind, scope.name.rsplit(".", 1)[-1]) for scope in (top, above) if scope}
     return (kind, name) in candidates or name in target.scopes.at(line).split(".")
+
+
+def names_block(section: str, block: Block, target: Target) -> bool:
+    """Tell whether the words behind ``@@`` are the first line of a block: git cuts them off at 80 bytes."""
+    if definition := re.match(_DEFINITION, section):
+        return (definition[1], definition[2]) == (block.kind, block.name)
+    return block.indent == 0 and _same_name(section, target, block)
+
+
+def _is_table(section: str, target: Target, line: int) -> bool:
+    """Tell whether a statement of the module that a line is inside of is the one that a header names."""
+    outer = next((block for block in target.blocks.around(line) if block.kind == "table"), None)
+    return outer is None or outer.head >= line or _same_name(section, target, outer)
+
+
+def _same_name(section: str, target: Target, block: Block) -> bool:
+    names = (re.match(_NAME, text) for text in (section, shown(target.lines[block.head - 1])))
+    return len({name and name[0] for name in names}) == 1 and bool(section)
 
 
 def written_in(hunk: Hunk) -> str | None:

@@ -19,24 +19,25 @@ statement of the same scope binds again proves nothing. Inside a string a hunk h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.formats.diff import FileDiff, Hunk
-from vllm_mods.placing.headers import (
-    defines,
-    definition_in,
-    header_holds,
-    is_below,
-    names_top,
-    written_in,
-)
-from vllm_mods.placing.scopes import ANCHORS
+from vllm_mods.placing import enclosure
+from vllm_mods.placing.enclosure import Identity
+from vllm_mods.placing.headers import defines, definition_in, header_holds, is_below, written_in
+from vllm_mods.placing.resemblance import look_alikes
 from vllm_mods.placing.target import Target, matches
 
+_NEAR = 40
+"""How many lines an upstream change may well have put in above; what stands further away was not there for that."""
 _BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
+
+
+Written = Mapping[int, tuple[str, ...]]
+"""What encloses the changes of each hunk, by its number, in the file that it was written for."""
 
 
 class Located(NamedTuple):
@@ -68,64 +69,252 @@ class Lost(NamedTuple):
     lines: tuple[int, ...] = ()
 
 
-def place(file: FileDiff, target: Target, *, back: bool = False) -> tuple[Located | Lost, ...]:
+def place(
+    file: FileDiff, target: Target, *, back: bool = False, written: Written | None = None
+) -> tuple[Located | Lost, ...]:
     """Place all hunks of a file, in their order: one answer for each.
 
     Only where every answer is ``Located`` does the file have a proven placement. ``back`` says that ``file``
-    is reversed, and the question whether it is in. Raises ``UnparsableError`` if the proof needs scopes that
-    cannot be read.
+    is reversed, and the question whether it is in; ``written`` is where the hunks were written, by number. Knowing
+    that never moves a hunk: it takes a place away, or gives one to a hunk that has none without it. Raises
+    ``UnparsableError`` if the proof needs scopes that cannot be read.
     """
-    if target.is_blob(file.old_blob) and (known := _stated(file.hunks, target)) is not None:
+    answers = _Placing(file, target, back, {}).answers()
+    if not written:
+        return answers
+    if any(isinstance(answer, Lost) for answer in answers):
+        answers = _Placing(file, target, back, written).answers()
+    return tuple(
+        _held_to(hunk, answer, target, written.get(hunk.number))
+        for hunk, answer in zip(file.hunks, answers, strict=True)
+    )
+
+
+def _held_to(
+    hunk: Hunk, answer: Located | Lost, target: Target, chains: tuple[str, ...] | None
+) -> Located | Lost:
+    """Take a place away from a hunk that was written inside of something else."""
+    if isinstance(answer, Lost) or answer.proof == "file" or chains is None:
+        return answer
+    there = enclosure.texts(enclosure.chains_at(hunk, target, answer.line))
+    if there == chains:
+        return answer
+    message = f"its text stands at line {answer.line}, in {_quoted(there)}, and it was written in {_quoted(chains)}"
+    return Lost("elsewhere", message, answer.scope or None, (answer.line,))
+
+
+def _quoted(chains: tuple[str, ...]) -> str:
+    return " and ".join(f"`{chain}`" if chain else "the module itself" for chain in chains)
+
+
+class _Rival(NamedTuple):
+    """A place at ``line`` that has ``score`` of one ``side`` of a hunk, beside its ``own``; ``chains`` is what encloses it.
+
+    ``agrees`` says that all that the patch names is named so there, too.
+    """
+
+    own: int
+    line: int
+    score: float
+    side: str
+    chains: tuple[str, ...]
+    agrees: bool
+
+
+class _Placing:
+    """One file's hunks on one target."""
+
+    def __init__(self, file: FileDiff, target: Target, back: bool, written: Written) -> None:  # noqa: FBT001
+        self.file = file
+        self.hunks = file.hunks
+        self.target = target
+        self.back = back
+        self.written = written
+        self.lost: dict[int, Lost] = {}
+        self.places: list[tuple[int, ...]] = []
+        self.rivals: dict[int, list[_Rival]] = {}
+
+    def answers(self) -> tuple[Located | Lost, ...]:
+        target = self.target
+        if target.is_blob(self.file.old_blob):
+            known = _stated(self.hunks, target)
+            if known is not None:
+                return tuple(
+                    Located(line, scope_of(hunk, target, line), "file")
+                    for hunk, line in zip(self.hunks, known, strict=True)
+                )
+        self.places = [self.fits(i, hunk) for i, hunk in enumerate(self.hunks)]
+        left = _in_order(self.places, self.hunks, self.lost)
+        proven = self.prove(left)
+        stated = not self.lost and self.hold_stated(proven)
         return tuple(
-            Located(line, scope_of(hunk, target, line), "file")
-            for hunk, line in zip(file.hunks, known, strict=True)
+            self.lost.get(i) or self.answer(i, proven.get(i), left[i], stated=stated)
+            for i in range(len(self.hunks))
         )
-    options = [_Options.of(hunk, target) for hunk in file.hunks]
-    lost = {i: one.lost for i, one in enumerate(options) if one.lost is not None}
-    left = _in_order([one.fits for one in options if one.lost is None], file.hunks, lost)
-    rest = iter(left)
-    places = [() if i in lost else next(rest) for i in range(len(file.hunks))]
-    # A repeated text that moved by its own length stands at the stated line too: between two proven
-    # hunks that did not move it has not.
-    stated = all(hunk.stated in lines for hunk, lines in zip(file.hunks, places, strict=True))
-    proven = [i for i, lines in enumerate(places) if len(lines) == 1]
-    answers: list[Located | Lost] = []
-    for i, (hunk, one) in enumerate(zip(file.hunks, options, strict=True)):
-        held = stated and bool(proven) and proven[0] < i < proven[-1]
-        found = lost[i] if i in lost else _answer(hunk, one, places[i], target, held=held)
-        if isinstance(found, Located) and (
-            why := _doubt(i, file, one, target, found.line, back=back)
+
+    def fits(self, i: int, hunk: Hunk) -> tuple[int, ...]:
+        """Return the lines at which a hunk's text stands where it may have been written; else say why not."""
+        lines = _matches(hunk, self.target)
+        if isinstance(lines, Lost):
+            self.lost[i] = lines
+            return ()
+        fits = tuple(line for line in lines if header_holds(hunk, self.target, line))
+        # The header tells what was above the hunk; upstream may have put something else in between.
+        fits = fits or tuple(line for line in lines if defines(hunk, self.target, line))
+        known = self.written.get(hunk.number)
+        wanted = fits and tuple(line for line in fits if known in {None, self.chains(hunk, line)})
+        if not wanted:
+            places = _listed(self.target, hunk, fits or lines)
+            where = (
+                f"for the part below `{hunk.section}`" if not fits else f"in {_quoted(known or ())}"
+            )
+            message = f"its text stands at {places}, but it was written {where}"
+            self.lost[i] = Lost("elsewhere", message, written_in(hunk), fits or lines)
+        return wanted
+
+    def chains(self, hunk: Hunk, line: int) -> tuple[str, ...]:
+        return enclosure.texts(enclosure.chains_at(hunk, self.target, line))
+
+    def prove(self, left: Sequence[tuple[int, ...]]) -> dict[int, Located]:
+        """Prove hunks one by one; each that has its place leaves the others less room."""
+        proven: dict[int, Located] = {}
+        before = -1
+        while before < len(proven):
+            before = len(proven)
+            for i, hunk in enumerate(self.hunks):
+                if i in proven or i in self.lost:
+                    continue
+                first = max(
+                    (at.line + len(self.hunks[j].old) for j, at in proven.items() if j < i),
+                    default=1,
+                )
+                end = min(
+                    (at.line for j, at in proven.items() if j > i),
+                    default=len(self.target.lines) + 1,
+                )
+                room = range(first, end)
+                lines = [line for line in left[i] if first <= line and line + len(hunk.old) <= end]
+                if len(lines) == 1:
+                    found = self.prove_one(i, hunk, lines[0], room)
+                    if found is not None:
+                        proven[i] = found
+        return proven
+
+    def prove_one(self, i: int, hunk: Hunk, line: int, room: range) -> Located | None:
+        """Prove the only place that a hunk has left, unless another one resembles what it expects."""
+        identity = Identity.read(hunk, self.target, line)
+        known = self.written.get(hunk.number)
+        rivals = list(self.find_rivals(hunk, line, identity, known))
+        self.rivals[i] = [rival for rival in rivals if rival.line in room]
+        if self.rivals[i]:
+            return None
+        scope = scope_of(hunk, self.target, line)
+        if known is not None or identity.whole:
+            proof = "scope"
+        else:
+            proof = "order" if rivals or len(self.places[i]) > 1 else "unique"
+        return Located(line, scope, proof)
+
+    def find_rivals(
+        self, hunk: Hunk, line: int, identity: Identity, known: tuple[str, ...] | None
+    ) -> Iterator[_Rival]:
+        """Yield the other places that resemble what the hunk expects, or leaves, and could be the one it was written for."""
+        own = range(line, line + len(hunk.old))
+        if (_belongs_at_end(hunk) or _belongs_at_start(hunk)) and identity.homes == ((),):
+            return  # the end of the file is a place of its own
+        for side, expected in ((hunk, "it"), (hunk.reversed(), "what it leaves")):
+            for match in look_alikes(side.old, self.target, own):
+                chains = enclosure.chains_like(side, self.target, match)
+                texts, homes = enclosure.texts(chains), tuple(map(enclosure.home_of, chains))
+                if known is not None:
+                    possible = texts == known
+                else:  # only text in a string has no blocks that could tell it apart
+                    possible = identity.admits(homes) or self.target.in_string(
+                        match.line, match.line
+                    )
+                if possible:
+                    yield _Rival(
+                        line, match.line, match.score, expected, texts, identity.agrees(homes)
+                    )
+
+    def look_alike(self, hunk: Hunk, rival: _Rival) -> Lost:
+        scope = scope_of(hunk, self.target, rival.own)
+        here = _quoted(self.chains(hunk, rival.own))
+        message = (
+            f"its text stands at line {rival.own}, in {here}, and line {rival.line}, in {_quoted(rival.chains)}, "
+            f"has {rival.score:.0%} of {rival.side}: nothing tells which of the two it was written for"
+        )
+        return Lost("look-alike", message, scope or None, (rival.own, rival.line))
+
+    def hold_stated(self, proven: Mapping[int, Located]) -> bool:
+        """Tell whether all hunks stand at their stated lines, and none of them could be there because something above grew.
+
+        Lines put in above shift a repeated text by its own length to where its neighbour stood. That is ruled out by proven
+        hunks before and behind that have not moved, or by all other places being far away. What undoes the patch must not
+        stand at its stated lines as well.
+        """
+        if any(
+            hunk.stated not in lines for hunk, lines in zip(self.hunks, self.places, strict=True)
         ):
-            found = Lost(*why, found.scope or None, (found.line,))
-        answers.append(found)
-    return tuple(answers)
+            return False
+        if any(place.line != self.hunks[i].stated for i, place in proven.items()):
+            return False
+        first, last = min(proven, default=len(self.hunks)), max(proven, default=-1)
+        return _stated(self.file.reversed().hunks, self.target) is None and all(
+            i in proven or first < i < last or self.is_apart(i) for i in range(len(self.hunks))
+        )
+
+    def is_apart(self, i: int) -> bool:
+        """Tell whether all other places of a hunk, and what resembles it, are far from its stated line."""
+        stated = self.hunks[i].stated
+        alike = (rival.line for rival in self.rivals.get(i, ()) if rival.agrees)
+        others = [*self.places[i], *alike]
+        return all(line == stated or abs(line - stated) > _NEAR for line in others)
+
+    def answer(
+        self, i: int, proven: Located | None, left: tuple[int, ...], *, stated: bool
+    ) -> Located | Lost:
+        hunk = self.hunks[i]
+        if stated and (proven is None or proven.proof == "unique"):
+            scope = scope_of(hunk, self.target, hunk.stated)
+            proven = Located(hunk.stated, scope, "stated")
+        if proven is None and self.rivals.get(i):
+            return self.look_alike(hunk, self.rivals[i][0])
+        if proven is None:
+            places = _listed(self.target, hunk, left)
+            message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
+            return Lost("ambiguous", message, written_in(hunk), left)
+        why = self.doubt(hunk, proven)
+        return Lost(*why, proven.scope or None, (proven.line,)) if why else proven
+
+    def doubt(self, hunk: Hunk, place: Located) -> tuple[str, str] | None:
+        """Return the code and the words for what is against a place that is the only one left, if anything."""
+        line = place.line
+        if fault := _fault(hunk, self.target, line):
+            return "elsewhere", fault
+        if not hunk.section and self.target.in_string(line, line + len(hunk.old) - 1):
+            message = f"its text stands in a string at line {line}, and nothing says that it was written for one"
+            return "elsewhere", message
+        slides = place.proof != "stated" and (
+            _overlaps(hunk, self.target, line) or (self.back and _slides(hunk))
+        )
+        if slides or (
+            self.back
+            and (
+                _still_there(hunk, self.target, line) or _moved(hunk, self.file, self.target, line)
+            )
+        ):
+            return "both-ways", _BOTH
+        return None
 
 
-def _doubt(
-    i: int, file: FileDiff, options: _Options, target: Target, line: int, *, back: bool
-) -> tuple[str, str] | None:
-    """Return the code and the words for what is against a place that is the only one left, if anything."""
-    hunk = file.hunks[i]
-    if fault := _fault(hunk, target, line):
-        return "elsewhere", fault
-    if not options.told and target.in_string(line, line + len(hunk.old) - 1):
-        message = f"its text stands in a string at line {line}, and nothing says that it was written for one"
-        return "elsewhere", message
-    if _is_in(hunk, target):
-        return "both-ways", _BOTH
-    if back and (
-        _slides(hunk) or _still_there(hunk, target, line) or _moved(hunk, file, target, line)
-    ):
-        return "both-ways", _BOTH
-    return None
-
-
-def _is_in(hunk: Hunk, target: Target) -> bool:
-    """Tell whether what a hunk would leave stands in the file too, where it may have been written for."""
+def _overlaps(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell whether what a hunk would leave stands where its text does, too."""
     other = hunk.reversed()
     return bool(other.old) and any(
-        _at_edges(other, target, there) and header_holds(hunk, target, there)
+        there < line + len(hunk.old) and line < there + len(other.old)
         for there in matches(target.data, other.old)
+        if _at_edges(other, target, there)
     )
 
 
@@ -193,36 +382,6 @@ def _removed(back: Hunk, line: int) -> Iterator[tuple[int, list[bytes]]]:
 
 def _ended(text: bytes) -> bytes:
     return text if text.endswith(b"\n") else text + b"\n"
-
-
-class _Options(NamedTuple):
-    """Where one hunk could go by itself: its text ``fits`` there, and so does its header.
-
-    ``told`` says that the hunk tells what it was written in.
-    """
-
-    fits: tuple[int, ...]
-    told: bool
-    lost: Lost | None
-
-    @classmethod
-    def of(cls, hunk: Hunk, target: Target) -> _Options:
-        """Look a hunk up. Raises ``UnparsableError``."""
-        text = _matches(hunk, target)
-        written = written_in(hunk)
-        if isinstance(text, Lost):
-            return cls((), told=False, lost=text)
-        fits = tuple(line for line in text if header_holds(hunk, target, line))
-        # The header tells what was above the hunk; upstream may have put something else in between.
-        below = tuple(line for line in text if defines(hunk, target, line))
-        if fits or below:
-            told = not fits or bool(below) or names_top(hunk, target)
-            return cls(fits or below, told=told, lost=None)
-        places = _listed(target, hunk, text)
-        message = (
-            f"its text stands at {places}, but it was written for the part below `{hunk.section}`"
-        )
-        return cls((), told=False, lost=Lost("elsewhere", message, written, text))
 
 
 def _matches(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
@@ -299,42 +458,25 @@ def _in_order(
 
     A hunk that has none left is put into ``lost``.
     """
-    kept = [i for i in range(len(hunks)) if i not in lost]
     left = list(options)
+    placed = [i for i in range(len(hunks)) if i not in lost]
     first = 0
-    for n, i in enumerate(kept):
-        left[n] = tuple(line for line in left[n] if line >= first)
-        if left[n]:
-            first = left[n][0] + len(hunks[i].old)
+    for i in placed:
+        left[i] = tuple(line for line in left[i] if line >= first)
+        if left[i]:
+            first = left[i][0] + len(hunks[i].old)
     last: int | None = None
-    for n, i in reversed(tuple(enumerate(kept))):
+    for i in reversed(placed):
         size = len(hunks[i].old)
-        left[n] = tuple(line for line in left[n] if last is None or line + size <= last)
-        if left[n]:
-            last = left[n][-1]
-    for n, i in enumerate(kept):
-        if not left[n]:
-            at = ", ".join(f"line {line}" for line in options[n][:5])
+        left[i] = tuple(line for line in left[i] if last is None or line + size <= last)
+        if left[i]:
+            last = left[i][-1]
+    for i in placed:
+        if not left[i]:
+            at = ", ".join(f"line {line}" for line in options[i][:5])
             message = f"its text stands at {at}, and the hunks before and behind it in the patch do not leave it that place"
-            lost[i] = Lost("order", message, written_in(hunks[i]), options[n])
-    return [one for one in left if one]
-
-
-def _answer(
-    hunk: Hunk, options: _Options, left: tuple[int, ...], target: Target, *, held: bool
-) -> Located | Lost:
-    line = left[0]
-    if len(left) > 1:
-        if not held:
-            places = _listed(target, hunk, left)
-            message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
-            return Lost("ambiguous", message, written_in(hunk), left)
-        return Located(hunk.stated, scope_of(hunk, target, hunk.stated), "stated")
-    scope = scope_of(hunk, target, line)
-    if len(options.fits) > 1:
-        return Located(line, scope, "order")
-    anchored = scope.endswith(ANCHORS)
-    return Located(line, scope, "scope" if options.told or anchored else "unique")
+            lost[i] = Lost("order", message, written_in(hunks[i]), options[i])
+    return left
 
 
 def _stated(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from vllm_mods.base import limits, line_diff
+from vllm_mods.placing.chains import Block, Blocks, read_blocks
 from vllm_mods.placing.scopes import ANCHORS, Scope, Scopes, long_strings
 
 _COLUMN_0 = rb"[A-Za-z_$]"
@@ -30,6 +31,30 @@ class Target:
     def scopes(self) -> Scopes | None:
         """The file's scopes; None where it has none."""
         return None if self.parse is None else self.parse(self.data)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """What encloses the lines of a file of Python; no blocks where this interpreter cannot read it."""
+        return (read_blocks(self.data) if self.parse else None) or Blocks(())
+
+    @cached_property
+    def stripped(self) -> tuple[bytes, ...]:
+        """The file's lines without the blanks around them."""
+        return tuple(text.strip() for text in self.lines)
+
+    @cached_property
+    def places(self) -> dict[bytes, list[int]]:
+        """The 1-based lines on which each text stands, blanks around it left out."""
+        places: dict[bytes, list[int]] = {}
+        for number, text in enumerate(self.stripped, 1):
+            places.setdefault(text, []).append(number)
+        return places
+
+    def open_blocks(self, above: int, indent: int) -> tuple[Block, ...]:
+        """Return the blocks that a line with this indent belongs to if it follows the line ``above``, or code above that."""
+        while above > 0 and (not self.stripped[above - 1] or self.stripped[above - 1][:1] == b"#"):
+            above -= 1
+        return tuple(block for block in self.blocks.around(above) if block.indent < indent)
 
     @cached_property
     def heads(self) -> dict[int, Scope]:

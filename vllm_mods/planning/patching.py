@@ -38,6 +38,7 @@ VERDICTS = {
     "scope-gone": Verdict.MISSING,
     "superseded": Verdict.MISSING,
     "ambiguous": Verdict.MISPLACED,
+    "look-alike": Verdict.MISPLACED,
     "both-ways": Verdict.MISPLACED,
     "elsewhere": Verdict.MISPLACED,
     "order": Verdict.MISPLACED,

@@ -1,0 +1,190 @@
+"""The blocks that enclose a line of a Python file: definitions, branches, tables, each by a name. Pure.
+
+A class or function has its own name. A branch has its keyword and condition, ``<if x is None>``, ``<else x is None>``,
+``<case 2>``; a statement over several lines that binds, imports or calls has what it binds, imports from or calls,
+``_EMBED =``, ``from os import``, ``add_argument("--port")``, and an entry of a dictionary its key, ``["qwen3"]``.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from vllm_mods.formats import syntax_tree
+
+_LONGEST = 72
+_LONE_RETURN = re.compile(rb"\r(?!\n)")
+_JOINED = re.compile(r"^\s*(else|finally)\b")
+
+
+class Block(NamedTuple):
+    """What stands from its ``head`` line to its ``end`` (1-based), both included.
+
+    ``kind`` is ``class``, ``def``, ``branch`` or ``table``; ``start`` is the line of the first decorator, or the head, ``indent``
+    the column of the head, ``chain`` the names of all that encloses it, its own the last.
+    """
+
+    kind: str
+    name: str
+    start: int
+    head: int
+    end: int
+    indent: int
+    chain: tuple[str, ...]
+
+    @property
+    def named(self) -> bool:
+        """Whether its name tells it from its neighbours: a branch's does not."""
+        return self.kind != "branch"
+
+
+class Blocks:
+    """All blocks of one file, outer ones before the ones inside them."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self.blocks = tuple(sorted(blocks, key=lambda block: (block.start, -block.end)))
+
+    def around(self, line: int) -> tuple[Block, ...]:
+        """Return the blocks that a line belongs to, the outermost first; their heads belong to them."""
+        return tuple(block for block in self.blocks if block.start <= line <= block.end)
+
+
+# Forwards and backwards, and for every variant, the same files are asked.
+@lru_cache(maxsize=32)
+def read_blocks(data: bytes) -> Blocks | None:
+    """Read a file; None where this interpreter's parser cannot."""
+    tree = syntax_tree.module(data)
+    if tree is None or _LONE_RETURN.search(
+        data
+    ):  # which ends a line to Python, and none in a patch
+        return None
+    return Blocks(list(_Reader(data).read(tree.body, ())))
+
+
+class _Reader:
+    """Walks statements, and of expressions only dictionaries."""
+
+    def __init__(self, data: bytes) -> None:
+        self.lines = syntax_tree.decoded(data).encode().splitlines()
+
+    def read(self, body: Sequence[ast.stmt], chain: tuple[str, ...]) -> Iterator[Block]:
+        for node in body:
+            match node:
+                case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                    kind = "class" if isinstance(node, ast.ClassDef) else "def"
+                    block = self._block(kind, node.name, node.lineno, node, chain)
+                    yield block._replace(start=syntax_tree.first_line(node))
+                    yield from self.read(node.body, block.chain)
+                case ast.If() | ast.For() | ast.AsyncFor() | ast.While():
+                    yield from self._branches(node, chain)
+                case ast.With() | ast.AsyncWith():
+                    text = ", ".join(self._text(item.context_expr) for item in node.items)
+                    yield from self._suite("with", text, node.lineno, node.body, chain)
+                case ast.Try() | ast.TryStar():
+                    yield from self._try(node, chain)
+                case ast.Match():
+                    for branch in node.cases:
+                        head = branch.pattern.lineno
+                        text = self._text(branch.pattern)
+                        yield from self._suite("case", text, head, branch.body, chain)
+                case _ if (node.end_lineno or node.lineno) > node.lineno:
+                    yield from self._table(node, chain)
+
+    def _branches(
+        self, node: ast.If | ast.For | ast.AsyncFor | ast.While, chain: tuple[str, ...]
+    ) -> Iterator[Block]:
+        word, text = "while", ""
+        if isinstance(node, ast.For | ast.AsyncFor):
+            word, text = "for", f"{self._text(node.target)} in {self._text(node.iter)}"
+        else:
+            word = "if" if isinstance(node, ast.If) else "while"
+            text = self._text(node.test)
+        yield from self._suite(word, text, node.lineno, node.body, chain)
+        if not node.orelse:
+            return
+        first = node.orelse[0]
+        if isinstance(first, ast.If) and self._starts(first, b"elif"):
+            yield from self._branches(first, chain)
+        else:
+            yield from self._suite("else", text, self._joined(first), node.orelse, chain)
+
+    def _try(self, node: ast.Try | ast.TryStar, chain: tuple[str, ...]) -> Iterator[Block]:
+        yield from self._suite("try", "", node.lineno, node.body, chain)
+        for handler in node.handlers:
+            text = self._text(handler.type) if handler.type else ""
+            yield from self._suite("except", text, handler.lineno, handler.body, chain)
+        for word, body in (("else", node.orelse), ("finally", node.finalbody)):
+            if body:
+                yield from self._suite(word, "", self._joined(body[0]), body, chain)
+
+    def _suite(
+        self, word: str, text: str, head: int, body: Sequence[ast.stmt], chain: tuple[str, ...]
+    ) -> Iterator[Block]:
+        block = self._block("branch", f"<{f'{word} {text}'.strip()}>", head, body[-1], chain)
+        yield block
+        yield from self.read(body, block.chain)
+
+    def _table(self, node: ast.stmt, chain: tuple[str, ...]) -> Iterator[Block]:
+        value: ast.expr | None = None
+        match node:
+            case ast.Assign():
+                name, value = f"{self._text(node.targets[0])} =", node.value
+            case ast.AnnAssign() | ast.AugAssign():
+                name, value = f"{self._text(node.target)} =", node.value
+            case ast.ImportFrom():
+                name = f"from {'.' * node.level}{node.module or ''} import"
+            case ast.Expr(value=ast.Call() as call):
+                first = call.args[0] if call.args else None
+                text = self._text(first) if isinstance(first, ast.Constant) else ""
+                name = f"{self._text(call.func)}({text})"
+            case ast.Return() if isinstance(node.value, ast.Dict | ast.List | ast.Tuple | ast.Set):
+                name, value = "return", node.value
+            case _:
+                return
+        block = self._block("table", name, node.lineno, node, chain)
+        yield block
+        yield from self._entries(value, block.chain)
+
+    def _entries(self, value: ast.expr | None, chain: tuple[str, ...]) -> Iterator[Block]:
+        """Yield the entries of a dictionary that take several lines and have a constant for a key."""
+        if not isinstance(value, ast.Dict):
+            return
+        for key, entry in zip(value.keys, value.values, strict=True):
+            if isinstance(key, ast.Constant) and (entry.end_lineno or 0) > key.lineno:
+                name = f"[{self._text(key)}]"
+                block = self._block("table", name, key.lineno, entry, chain)
+                yield block
+                yield from self._entries(entry, block.chain)
+
+    def _block(
+        self, kind: str, name: str, head: int, last: ast.stmt | ast.expr, chain: tuple[str, ...]
+    ) -> Block:
+        line = self.lines[head - 1]
+        indent = len(line) - len(line.lstrip())
+        return Block(kind, name, head, head, last.end_lineno or head, indent, (*chain, name))
+
+    def _starts(self, node: ast.stmt, word: bytes) -> bool:
+        return self.lines[node.lineno - 1][node.col_offset :].startswith(word)
+
+    def _joined(self, first: ast.stmt) -> int:
+        """Return the line of the ``else`` or ``finally`` above a suite's first statement."""
+        for line in range(syntax_tree.first_line(first), 0, -1):
+            if _JOINED.match(self.lines[line - 1].decode(errors="replace")):
+                return line
+        return first.lineno
+
+    def _text(self, node: ast.expr | ast.pattern) -> str:
+        """Return the source of a node on one line, a long one by its beginning and a hash."""
+        first, last = node.lineno, node.end_lineno or node.lineno
+        rows = self.lines[first - 1 : last]
+        rows[-1] = rows[-1][: node.end_col_offset]
+        rows[0] = rows[0][node.col_offset :]
+        text = b" ".join(b" ".join(rows).split()).decode(errors="replace")
+        if len(text) <= _LONGEST:
+            return text
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        return f"{text[: _LONGEST - 9]}…{digest}"

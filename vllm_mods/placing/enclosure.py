@@ -1,0 +1,159 @@
+"""What encloses the lines that a hunk changes, and how much of that the patch itself names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from vllm_mods.formats.diff import Hunk
+from vllm_mods.placing.chains import Block
+from vllm_mods.placing.headers import names_block
+from vllm_mods.placing.resemblance import LookAlike
+from vllm_mods.placing.target import Target
+
+Chain = tuple[Block, ...]
+Home = tuple[str, ...]
+
+# A run of blank lines alone belongs to whatever encloses the line above it.
+_DEEPEST = 1 << 30
+
+
+class Run(NamedTuple):
+    """Lines of a hunk that change together.
+
+    ``above`` is the index, in the hunk's old lines, of the kept line of code before them, -1 if the hunk has none;
+    ``indents`` are the columns at which the removed and the added ones begin.
+    """
+
+    above: int
+    indents: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def runs_of(hunk: Hunk) -> Iterator[Run]:
+    """Yield the runs of changed lines in their order."""
+    above, old = -1, 0
+    changed: dict[str, list[int]] = {}
+    for kind, text in (*hunk.lines, (" ", b"end")):
+        blank = not text.strip()
+        if kind != " ":
+            indents = changed.setdefault(kind, [])
+            indents += [] if blank else [len(text) - len(text.lstrip())]
+        elif changed:
+            yield Run(above, (tuple(changed.get("-", ())), tuple(changed.get("+", ()))))
+            changed = {}
+        if kind == " " and not blank:
+            above = old
+        old += kind != "+"
+
+
+def chains_at(hunk: Hunk, target: Target, line: int) -> tuple[Chain, ...]:
+    """Return the distinct chains of blocks around what a hunk at ``line`` changes; the same for the reversed hunk once it is in.
+
+    Blocks that the hunk itself opens or removes are no part of them.
+    """
+    return _chains(hunk, target, lambda above: (line + above, 0))
+
+
+def chains_like(side: Hunk, target: Target, match: LookAlike) -> tuple[Chain, ...]:
+    """Return the same for a place that resembles the old lines of a hunk, at whatever indent it stands there."""
+    expected = side.old
+
+    def above_line(above: int) -> tuple[int, int]:
+        line = (above >= 0 and match.above[above]) or match.line
+        mine = max(above, 0) if above >= 0 and match.above[above] else match.at
+        shift = _indent(target.lines[line - 1]) - _indent(expected[mine])
+        return (line if mine == above else line - 1), shift
+
+    return _chains(side, target, above_line)
+
+
+def _indent(line: bytes) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _chains(
+    hunk: Hunk, target: Target, above_line: Callable[[int], tuple[int, int]]
+) -> tuple[Chain, ...]:
+    chains: dict[Chain, None] = {}
+    for run in runs_of(hunk):
+        line, shift = above_line(run.above)
+        for indents in run.indents if any(run.indents) else ((_DEEPEST,),):
+            least = _DEEPEST
+            for indent in indents:
+                least = min(least, indent + shift)
+                chains[target.open_blocks(line, least)] = None
+    return tuple(chains)
+
+
+def texts(chains: tuple[Chain, ...]) -> tuple[str, ...]:
+    """Return chains as mod.lock has them: ``Loader._load_w2.<if x is None>``, ``""`` for the module itself."""
+    return tuple(".".join(block.name for block in chain) for chain in chains)
+
+
+def home_of(chain: Chain) -> Home:
+    """Return the names of the definitions and tables of a chain; branches have none that tells them apart."""
+    return tuple(block.name for block in chain if block.named)
+
+
+class Identity(NamedTuple):
+    """What the patch says of the place that a hunk was written for, read at one place where it could be.
+
+    ``homes`` are the definitions and tables around its changes there; ``known`` are the indexes in each of those that the patch
+    names, in the hunk's lines or in the words behind ``@@``.
+    """
+
+    homes: tuple[Home, ...]
+    known: tuple[frozenset[int], ...]
+    section: str
+
+    @classmethod
+    def read(cls, hunk: Hunk, target: Target, line: int) -> Identity:
+        """Read the identity of a hunk at a line."""
+        shown = range(line, line + len(hunk.old))
+        homes: dict[Home, frozenset[int]] = {}
+        for chain in chains_at(hunk, target, line):
+            blocks = [block for block in chain if block.named]
+            homes[home_of(chain)] = frozenset(
+                i
+                for i, block in enumerate(blocks)
+                if block.head in shown or names_block(hunk.section, block, target)
+            )
+        return cls(tuple(homes), tuple(homes.values()), hunk.section)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the patch names all that encloses the changes."""
+        return all(
+            len(known) == len(home) and (home or self.section)
+            for home, known in zip(self.homes, self.known, strict=True)
+        )
+
+    def admits(self, homes: tuple[Home, ...]) -> bool:
+        """Tell whether a place inside of these could be the one that the hunk was written for, too."""
+        return all(
+            _admits(mine, known, theirs)
+            for mine, known in zip(self.homes, self.known, strict=True)
+            for theirs in homes
+        )
+
+    def agrees(self, homes: tuple[Home, ...]) -> bool:
+        """Tell whether all that the patch names is named so in these, too."""
+        return all(
+            mine[i : i + 1] == theirs[i : i + 1]
+            for mine, known in zip(self.homes, self.known, strict=True)
+            for theirs in homes
+            for i in known
+        )
+
+
+def _admits(mine: Home, known: frozenset[int], theirs: Home) -> bool:
+    if not mine:
+        return not theirs  # what begins in column 0 was not written inside of a definition
+    if len(mine) - 1 in known:
+        if len(mine) != len(theirs):
+            return mine[-1:] == theirs[-1:]
+        return all(mine[i] == theirs[i] for i in known)
+    if len(mine) != len(theirs) or all(mine[i] == theirs[i] for i in known):
+        return True
+    # the name of the class tells ``A.forward`` from ``B.forward``, and not ``A.f1`` from a ``B.f2`` that has left A
+    return any(mine[i] != theirs[i] for i in range(len(mine)) if i not in known)

@@ -1,0 +1,85 @@
+"""Places of a file that resemble what a hunk expects, though its text does not stand there. Pure.
+
+Where upstream changed the method that a patch was written for and left its twin alone, the twin is the only exact match.
+What gives it away is the changed method itself: it still has most of the hunk's lines, in their order, close together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vllm_mods.placing.target import Target
+
+MARGIN = 0.6
+"""The share of a hunk's lines that another place may have, at most; benchmarks/lookalike.py has what other values cost."""
+
+_WORD = re.compile(rb"\w")
+# A line that stands everywhere tells no place; the others vote for where the rest of the hunk would begin.
+_COMMON = 48
+_CANDIDATES = 16
+
+
+class LookAlike(NamedTuple):
+    """A place that has ``score`` (0 to 1) of a hunk's telling lines.
+
+    ``line`` is the 1-based line of the first that it has, and ``at`` which of the expected ones that is; ``above`` is of each
+    expected line where it stands (1-based), or else 0.
+    """
+
+    score: float
+    line: int
+    at: int
+    above: tuple[int, ...]
+
+
+def look_alikes(expected: Sequence[bytes], target: Target, own: range) -> list[LookAlike]:
+    """Return the places beside ``own`` (1-based lines) that have more than ``MARGIN`` of the expected lines, best first."""
+    telling = [(i, text.strip()) for i, text in enumerate(expected) if _WORD.search(text)]
+    if not telling:
+        return []
+    where = target.places
+    votes: Counter[int] = Counter()
+    for i, text in telling:
+        lines = where.get(text, ())
+        if len(lines) <= _COMMON:
+            votes.update(line - i for line in lines if line not in own)
+    alike: dict[tuple[int, ...], LookAlike] = {}
+    for start, _ in votes.most_common(_CANDIDATES):
+        match = _align(telling, len(expected), target, start, own)
+        if match is not None and match.score > MARGIN:
+            alike[match.above] = match
+    return sorted(alike.values(), key=lambda match: (-match.score, match.line))
+
+
+def _align(
+    telling: Sequence[tuple[int, bytes]], size: int, target: Target, start: int, own: range
+) -> LookAlike | None:
+    """Find the longest common subsequence of the telling lines and those around ``start``."""
+    slack = max(size, 6)
+    first = max(1, start - slack)
+    last = min(len(target.stripped), start + size + slack)
+    window = [b"" if line in own else target.stripped[line - 1] for line in range(first, last + 1)]
+    table = [[0] * (len(window) + 1)]
+    for _, text in telling:
+        row, before = [0], table[-1]
+        for column, other in enumerate(window):
+            row.append(before[column] + 1 if text == other else max(row[-1], before[column + 1]))
+        table.append(row)
+    pairs: dict[int, int] = {}
+    row_at, column = len(telling), len(window)
+    while row_at and column:
+        if table[row_at][column] == table[row_at - 1][column]:
+            row_at -= 1
+        elif table[row_at][column] == table[row_at][column - 1]:
+            column -= 1
+        else:
+            row_at, column = row_at - 1, column - 1
+            pairs[telling[row_at][0]] = first + column
+    if not pairs:
+        return None
+    index = min(pairs)
+    above = tuple(pairs.get(i, 0) for i in range(size))
+    return LookAlike(len(pairs) / len(telling), pairs[index], index, above)
