@@ -279,23 +279,23 @@ class _Placing:
             scope = scope_of(hunk, self.target, hunk.stated)
             proven = Located(hunk.stated, scope, "stated")
         if proven is None and self.rivals.get(i):
-            return self.look_alike(hunk, self.rivals[i][0])
+            return self.look_alike(hunk, max(self.rivals[i], key=lambda rival: rival.score))
         if proven is None:
             places = _listed(self.target, hunk, left)
             message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
             return Lost("ambiguous", message, written_in(hunk), left)
-        why = self.doubt(hunk, proven)
+        why = self.doubt(hunk, proven, stated=stated)
         return Lost(*why, proven.scope or None, (proven.line,)) if why else proven
 
-    def doubt(self, hunk: Hunk, place: Located) -> tuple[str, str] | None:
+    def doubt(self, hunk: Hunk, place: Located, *, stated: bool) -> tuple[str, str] | None:
         """Return the code and the words for what is against a place that is the only one left, if anything."""
         line = place.line
         if fault := _fault(hunk, self.target, line):
             return "elsewhere", fault
-        if not hunk.section and self.target.in_string(line, line + len(hunk.old) - 1):
+        if not (stated or hunk.section) and self.target.in_string(line, line + len(hunk.old) - 1):
             message = f"its text stands in a string at line {line}, and nothing says that it was written for one"
             return "elsewhere", message
-        slides = place.proof != "stated" and (
+        slides = not stated and (
             _overlaps(hunk, self.target, line) or (self.back and _slides(hunk))
         )
         if slides or (
