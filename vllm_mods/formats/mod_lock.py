@@ -53,11 +53,42 @@ class LockedTree(NamedTuple):
     proof: str = _STATIC
 
 
+class WrittenFile(NamedTuple):
+    """A file as a patch found it and left it in the tree it was written for: the ids of the two blobs in full, as git has them."""
+
+    patch: str
+    path: str
+    before: str
+    after: str
+
+
+class WrittenHunk(NamedTuple):
+    """What encloses each change of a hunk in the tree it was written for: ``Loader._load_w2.<if x is None>``, ``""`` for the module."""
+
+    patch: str
+    path: str
+    number: int
+    chains: tuple[str, ...]
+
+
+class WrittenFor(NamedTuple):
+    """The tree that a variant's patches were written for, ``base`` its version or what it was called.
+
+    ``patches`` is a digest of the patches: of others it says nothing.
+    """
+
+    variant: str
+    base: str
+    patches: str
+    files: tuple[WrittenFile, ...]
+    hunks: tuple[WrittenHunk, ...]
+
+
 class Lock(NamedTuple):
     """The whole file. ``digest`` is that of the mod it was made from: any other makes it stale.
 
     ``manifest`` is its mod.toml as parsed: JSON is read in a tenth of the time. ``others`` are
-    releases that need no change, each with its verdict.
+    releases that need no change, each with its verdict; ``written`` is what each variant was written for, where that is known.
     """
 
     mod: str
@@ -67,6 +98,7 @@ class Lock(NamedTuple):
     manifest_sha256: str
     trees: tuple[LockedTree, ...]
     others: tuple[tuple[str, str], ...] = ()
+    written: tuple[WrittenFor, ...] = ()
 
 
 @lru_cache(maxsize=128)
@@ -82,7 +114,9 @@ def parse(data: bytes, where: str) -> Lock:
                 ),
             )
         trees = [{"proof": _STATIC, **tree} for tree in raw["trees"]]
-        return decode(Lock, {"others": [], **raw, "trees": trees}, more=True, whole=True)
+        return decode(
+            Lock, {"others": [], "written": [], **raw, "trees": trees}, more=True, whole=True
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise ManifestError(
             where,
@@ -119,6 +153,7 @@ def dump(lock: Lock) -> bytes:
     for tree in raw["trees"]:
         if tree["proof"] == _STATIC:
             del tree["proof"]
-    if not lock.others:
-        del raw["others"]
+    for name in ("others", "written"):
+        if not raw[name]:
+            del raw[name]
     return (json.dumps(raw, indent=1) + "\n").encode()

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from vllm_mods.base import limits
+from vllm_mods.base import limits, line_diff
 from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.placing import enclosure
 from vllm_mods.placing.enclosure import Identity
@@ -90,6 +90,55 @@ def place(
     )
 
 
+def place_through(
+    file: FileDiff,
+    answers: tuple[Located | Lost, ...],
+    below: tuple[Located | Lost, ...],
+    beneath: bytes,
+    target: Target,
+) -> tuple[Located | Lost, ...]:
+    """Place hunks in a file that other mods have changed by where they go in the file ``beneath``: ``below``, carried along.
+
+    Where they have places both ways, these have to be the same.
+    """
+    carried = _carry(file.hunks, below, beneath, target)
+    if carried is None:
+        return answers
+    here = [answer.line if isinstance(answer, Located) else None for answer in answers]
+    if None not in here:
+        differ = (i for i, line in enumerate(here) if line != carried[i].line)
+        wrong = next(differ, None)
+        if wrong is None:
+            return carried
+        message = f"its text stands at line {here[wrong]}, and what other mods of the plan have changed leads to line {carried[wrong].line}"
+        return _replaced(answers, wrong, Lost("elsewhere", message, carried[wrong].scope or None))
+    strong = all(place.proof in {"file", "scope", "stated"} for place in carried)
+    return carried if strong else answers
+
+
+def _replaced(
+    answers: tuple[Located | Lost, ...], i: int, lost: Lost
+) -> tuple[Located | Lost, ...]:
+    return (*answers[:i], lost, *answers[i + 1 :])
+
+
+def _carry(
+    hunks: Sequence[Hunk], below: tuple[Located | Lost, ...], beneath: bytes, target: Target
+) -> tuple[Located, ...] | None:
+    """Carry places along what changed since; None if one of them is none, or its lines have changed."""
+    pairs = dict(line_diff.matching(line_diff.split(beneath), target.lines))
+    carried: list[Located] = []
+    for hunk, place in zip(hunks, below, strict=True):
+        if isinstance(place, Lost):
+            return None
+        first = pairs.get(place.line - 1)
+        rows = range(len(hunk.old))
+        if first is None or any(pairs.get(place.line - 1 + n) != first + n for n in rows):
+            return None
+        carried.append(Located(first + 1, scope_of(hunk, target, first + 1), place.proof))
+    return tuple(carried)
+
+
 def _held_to(
     hunk: Hunk, answer: Located | Lost, target: Target, chains: tuple[str, ...] | None
 ) -> Located | Lost:
@@ -100,7 +149,7 @@ def _held_to(
     if there == chains:
         return answer
     message = f"its text stands at line {answer.line}, in {_quoted(there)}, and it was written in {_quoted(chains)}"
-    return Lost("elsewhere", message, answer.scope or None, (answer.line,))
+    return Lost("elsewhere", message, " | ".join(chains) or None, (answer.line,))
 
 
 def _quoted(chains: tuple[str, ...]) -> str:
@@ -137,7 +186,7 @@ class _Placing:
     def answers(self) -> tuple[Located | Lost, ...]:
         target = self.target
         if target.is_blob(self.file.old_blob):
-            known = _stated(self.hunks, target)
+            known = stated_lines(self.hunks, target)
             if known is not None:
                 return tuple(
                     Located(line, scope_of(hunk, target, line), "file")
@@ -260,7 +309,7 @@ class _Placing:
         if any(place.line != self.hunks[i].stated for i, place in proven.items()):
             return False
         first, last = min(proven, default=len(self.hunks)), max(proven, default=-1)
-        return _stated(self.file.reversed().hunks, self.target) is None and all(
+        return stated_lines(self.file.reversed().hunks, self.target) is None and all(
             i in proven or first < i < last or self.is_apart(i) for i in range(len(self.hunks))
         )
 
@@ -479,7 +528,7 @@ def _in_order(
     return left
 
 
-def _stated(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | None:
+def stated_lines(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | None:
     """Return the stated lines of all hunks if the text of each stands there; None otherwise."""
     lines = target.lines
     found = []

@@ -44,7 +44,7 @@ def conflicts(context: PlanContext) -> dict[str, tuple[str, ...]]:
 def carried(context: PlanContext, mod: Mod) -> ModPlan | None:
     """Return the plan of a mod that is in as the merge from where it comes from tells, else None."""
     for variant in context.nearest(mod):
-        parts, origin = context.parts(mod, variant), context.origin(mod, variant)
+        parts, origin = context.located(mod, variant), context.origin(mod, variant)
         inside = carried_parts.carried_parts(parts, origin, context.view) if origin else ()
         if len(inside) == len(parts) > 0:
             return _inside(context, mod, variant)
@@ -61,7 +61,7 @@ def _present(context: PlanContext, mod: Mod, bare: LayeredTree) -> ModPlan | Non
     if locked is not None and next(known_trees.states(locked, bare, context.workspace), None):
         return None
     for variant in context.by_range(mod):
-        back = patching.backward(variant, context.parts(mod, variant), bare)
+        back = patching.backward(variant, context.located(mod, variant), bare)
         if back.ok:
             bare.lay(back.changes)
             return _inside(context, mod, variant)

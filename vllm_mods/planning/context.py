@@ -10,7 +10,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.planning import patching, platforms
+from vllm_mods.planning import patching, platforms, written
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import note
@@ -35,6 +35,7 @@ class PlanContext:
         self.origin = origin or (lambda _mod, _variant: None)
         self.locks: dict[str, Lock] = {}
         self._parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
+        self._located: dict[tuple[str, str], tuple[Part, ...]] = {}
         self._packages: dict[str, str | None] = {}
 
     def take_lock(self, mod: Mod) -> bool:
@@ -56,6 +57,18 @@ class PlanContext:
                 mod, variant, self.workspace, vouched=vouched, platform=self.platform(variant)
             )
         return self._parsed[key]
+
+    def located(self, mod: Mod, variant: Variant) -> tuple[Part, ...]:
+        """Return a variant's parts, each with where it was written as far as mod.lock or the origin tells."""
+        key = (mod.name, variant.id)
+        if key not in self._located:
+            parts = self.parts(mod, variant)
+            locked = self.locks.get(mod.name)
+            known = locked and written.of_variant(locked.written, variant)
+            if not known and variant in self.nearest(mod) and (base := self.origin(mod, variant)):
+                known = written.record(variant, parts, base)
+            self._located[key] = written.attach(parts, known) if known else parts
+        return self._located[key]
 
     def says(
         self, mod: Mod, variant: Variant | None, verdict: Verdict, *findings: Finding

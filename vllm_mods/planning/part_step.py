@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -19,7 +21,8 @@ NEW_FILE_MODE = 0o644
 class Part(NamedTuple):
     """A variant's change to one file: a diff of a patch, a whole file (overlay, template), or other text.
 
-    ``whole`` is the file's content; ``replaces`` the sha256 of files it may replace; ``other`` is text for text.
+    ``whole`` is the file's content; ``replaces`` the sha256 of files it may replace; ``other`` is text for text; ``written``
+    is what encloses each hunk's changes, by its number, in the file that it was written for, where that is known.
     """
 
     source: str
@@ -29,6 +32,7 @@ class Part(NamedTuple):
     replaces: tuple[str, ...] = ()
     optional: bool = False
     other: TextReplacement | None = None
+    written: Mapping[int, tuple[str, ...]] = MappingProxyType({})
 
 
 def placed_hunk(part: Part, hunk: diff.Hunk, line: int, scope: str, proof: str) -> PlacedHunk:
@@ -47,12 +51,14 @@ def target_of(path: str, data: bytes) -> Target:
 class PatchingStep:
     """One part on one view: lays the change over the view, or has findings that say why not.
 
-    Unless it is to ``explain``, what is wrong is not looked into: only whether it would go in is asked.
+    ``beneath`` is its file without what other mods of the plan did to it. Unless it is to ``explain``, what is wrong is not
+    looked into: only whether it would go in is asked.
     """
 
     def __init__(self, part: Part, view: LayeredTree, *, explain: bool = False) -> None:
         self.part = part
         self.view = view
+        self.beneath: bytes | None = None
         self.explain = explain
         self.findings: list[Finding] = []
         self.hunks: list[PlacedHunk] = []
@@ -168,7 +174,12 @@ class PatchingStep:
         target = target_of(path, before)
         placed: list[tuple[int, diff.Hunk]] = []
         try:
-            for hunk, spot in zip(file.hunks, locate.place(file, target, back=back), strict=True):
+            written = self.part.written
+            spots = locate.place(file, target, back=back, written=written)
+            if self.beneath is not None and not back:
+                below = locate.place(file, target_of(path, self.beneath), written=written)
+                spots = locate.place_through(file, spots, below, self.beneath, target)
+            for hunk, spot in zip(file.hunks, spots, strict=True):
                 if isinstance(spot, locate.Lost):
                     self.lost(hunk, spot, path, target)
                     continue

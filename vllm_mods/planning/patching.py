@@ -120,9 +120,12 @@ def parts_of(
     return tuple(parts)
 
 
-def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
-    """Put the variant in."""
+def forward(
+    variant: Variant, parts: tuple[Part, ...], tree: Tree, *, beneath: Tree | None = None
+) -> Attempt:
+    """Put the variant in. ``beneath`` is the tree as it was before other mods of the plan changed it."""
     view = LayeredTree(tree)
+    below = LayeredTree(beneath or tree)
     findings: list[Finding] = []
     hunks: list[PlacedHunk] = []
     optional: list[OptionalPatch] = []
@@ -136,6 +139,7 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
             explain = len(findings) + len(wrong) < limits.EXPLAINED
             step = PatchingStep(part, trial, explain=explain)
             try:
+                step.beneath = _beneath(part, below, trial, tree)
                 step.put_in()
             except TreeError as error:
                 step.fail("unreadable", error.message, path=part.path)
@@ -159,6 +163,12 @@ def forward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
     changes = view.changes()
     said = (*notes(hunks, changes), *(_left_out(one) for one in optional if one.message))
     return Attempt(variant, as_placed(hunks), changes, said, tuple(hunks), optional=tuple(optional))
+
+
+def _beneath(part: Part, below: Tree, view: LayeredTree, tree: Tree) -> bytes | None:
+    """Return a file as it was before other mods changed it; None where none did, or this one has by now."""
+    now, before = view.read(part.path), below.read(part.path)
+    return before if before != now == tree.read(part.path) else None
 
 
 def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:

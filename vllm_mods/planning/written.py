@@ -1,0 +1,115 @@
+"""Where a variant's hunks were written, and what a plan makes of knowing it. Pure.
+
+Recorded once, on the tree that the patches were made for: there every hunk stands at its stated line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from vllm_mods.base.digest import sha256
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.model import FileChange, Variant
+from vllm_mods.base.tree import Tree
+from vllm_mods.formats.mod_lock import WrittenFile, WrittenFor, WrittenHunk
+from vllm_mods.placing import enclosure, locate
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.planning.part_step import Part, PatchingStep, target_of
+
+
+def record(
+    variant: Variant, parts: Sequence[Part], tree: Tree, base: str | None = None
+) -> WrittenFor | None:
+    """Record where a variant's hunks stand in the tree it was written for; None if it was written for another.
+
+    ``base`` is what to call the tree, its version by default.
+    """
+    view = LayeredTree(tree)
+    files: list[WrittenFile] = []
+    hunks: list[WrittenHunk] = []
+    try:
+        for part in parts:
+            written = _record_part(part, view)
+            if written is None:
+                return None
+            files += written.files
+            hunks += written.hunks
+    except TreeError:
+        return None  # the plan has the words for what cannot be read
+    name = base or tree.version or tree.spec
+    return WrittenFor(variant.id, name, digest(variant), tuple(files), tuple(hunks))
+
+
+class _Written(NamedTuple):
+    files: tuple[WrittenFile, ...] = ()
+    hunks: tuple[WrittenHunk, ...] = ()
+
+
+def _record_part(part: Part, view: LayeredTree) -> _Written | None:
+    """Record one part and put it in; None if it does not go in at its stated lines."""
+    file = part.diff
+    before = view.read(part.path)
+    if file is None or None in (file.old_path, file.new_path) or before is None or not file.hunks:
+        step = PatchingStep(part, view)
+        step.put_in()
+        return None if step.findings else _Written()
+    target = target_of(part.path, before)
+    lines = locate.stated_lines(file.hunks, target)
+    if lines is None:
+        return None
+    after = locate.splice(target.lines, [*zip(lines, file.hunks, strict=True)])
+    if after is None:
+        return None
+    if file.new_path != file.old_path:
+        view.lay([FileChange(part.path, before, None)])
+    view.lay([FileChange(file.new_path or part.path, None, after)])
+    chains = (
+        enclosure.texts(enclosure.chains_at(hunk, target, line))
+        for hunk, line in zip(file.hunks, lines, strict=True)
+    )
+    return _Written(
+        (WrittenFile(part.source, part.path, blob_id(before), blob_id(after)),),
+        tuple(
+            WrittenHunk(part.source, part.path, hunk.number, chain)
+            for hunk, chain in zip(file.hunks, chains, strict=True)
+        ),
+    )
+
+
+def digest(variant: Variant) -> str:
+    """Return one digest for a variant's patches and the folders they are for."""
+    lines = (f"{patch.source} {patch.root} {sha256(patch.data)}\n" for patch in variant.patches)
+    return sha256("".join(lines).encode()) or ""
+
+
+def blob_id(data: bytes) -> str:
+    """Return git's name of a content (gitformat-object: ``blob SIZE NUL`` and the bytes)."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def of_variant(written: Sequence[WrittenFor], variant: Variant) -> WrittenFor | None:
+    """Return what is recorded of a variant with these very patches."""
+    own = (place for place in written if place.variant == variant.id)
+    return next((place for place in own if place.patches == digest(variant)), None)
+
+
+def attach(parts: tuple[Part, ...], written: WrittenFor) -> tuple[Part, ...]:
+    """Return a variant's parts that know where they were written."""
+    files = {(file.patch, file.path): file for file in written.files}
+    chains: dict[tuple[str, str], dict[int, tuple[str, ...]]] = {}
+    for hunk in written.hunks:
+        chains.setdefault((hunk.patch, hunk.path), {})[hunk.number] = hunk.chains
+    return tuple(
+        part
+        if part.diff is None or (file := files.get((part.source, part.path))) is None
+        else part._replace(
+            diff=part.diff._replace(
+                old_blob=part.diff.old_blob or file.before,
+                new_blob=part.diff.new_blob or file.after,
+            ),
+            written=chains.get((part.source, part.path), {}),
+        )
+        for part in parts
+    )
