@@ -129,7 +129,7 @@ def _extended(mod: Mod, planned: Iterable[tuple[str, ModPlan]]) -> Lock:
                 hint=f"vllm-mods check {mod.name} --target TREE",
             )
         trees.append(entry._replace(vllm=(version,), witness=(one.witness,)))
-    return lock_entries.of(mod, trees)._replace(others=kept.others)
+    return lock_entries.of(mod, trees, others=kept.others, written=kept.written)
 
 
 def _state(mod: Mod, tree: LockedTree, files: dict[str, bytes]) -> dict[str, Any]:

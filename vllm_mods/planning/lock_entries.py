@@ -10,8 +10,10 @@ from vllm_mods.base.model import Mod, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import is_final
 from vllm_mods.formats import mod_lock
-from vllm_mods.formats.mod_lock import Lock, LockedHunk, LockedTree
+from vllm_mods.formats.mod_lock import Lock, LockedHunk, LockedTree, WrittenFor
 from vllm_mods.formats.receipt import hashes
+from vllm_mods.planning import known_trees, patching
+from vllm_mods.planning import written as written_places
 
 
 def entry(planned: ModPlan) -> LockedTree | None:
@@ -34,8 +36,16 @@ def entry(planned: ModPlan) -> LockedTree | None:
     )
 
 
-def of(mod: Mod, trees: Iterable[LockedTree]) -> Lock:
-    """Return a mod's lock with these trees."""
+def of(
+    mod: Mod,
+    trees: Iterable[LockedTree],
+    *,
+    others: Iterable[tuple[str, str]] = (),
+    written: Iterable[WrittenFor] = (),
+) -> Lock:
+    """Return a mod's lock with these trees, and of ``written`` what is of its variants with the patches that they have."""
+    places = tuple(written)
+    known = (written_places.of_variant(places, variant) for variant in mod.variants)
     return Lock(
         mod=mod.name,
         version=mod.version,
@@ -43,25 +53,64 @@ def of(mod: Mod, trees: Iterable[LockedTree]) -> Lock:
         manifest_sha256=sha256(mod.manifest) or "",
         manifest=tomllib.loads(mod.manifest.decode()),
         trees=tuple(trees),
+        others=tuple(others),
+        written=tuple(place for place in known if place is not None),
     )
 
 
 def first(mod: Mod, planned: ModPlan, tree: Tree) -> bytes | None:
-    """Return a new mod's lock with the tree that it was made on.
+    """Return a new mod's lock: where it was written, and the tree that it was made on, if that is a release as it was shipped.
 
-    None where nothing says that the files there are the release's, or it names none.
+    None if nothing would be written there.
     """
     known = entry(planned)
-    if known is None or tree.version is None or not is_final(tree.version):
+    if known is None:
         return None
-    for change in planned.changes:
-        shipped = (
-            change.before is None or tree.pristine or tree.is_released(change.path, change.before)
-        )
-        if not shipped:
-            return None
+    places = [place for place in [record(planned, tree.version or tree.spec)] if place is not None]
+    if tree.version is None or not is_final(tree.version) or not _is_shipped(planned, tree):
+        return mod_lock.dump(of(mod, (), written=places)) if places else None
     found = known._replace(vllm=(tree.version,), witness=(planned.witness,))
-    return mod_lock.dump(of(mod, [found]))
+    return mod_lock.dump(of(mod, [found], written=places))
+
+
+def _is_shipped(planned: ModPlan, tree: Tree) -> bool:
+    return all(
+        change.before is None or tree.pristine or tree.is_released(change.path, change.before)
+        for change in planned.changes
+    )
+
+
+def record(planned: ModPlan, base: str) -> WrittenFor | None:
+    """Return where the variant of a plan was written, if that was the tree of the plan: ``base`` is what to call it."""
+    variant = planned.variant
+    if variant is None:
+        return None
+    parts = patching.parts_of(planned.mod, variant, known_trees.WORKSPACE)
+    return written_places.record(variant, parts, _FilesBefore(planned), base)
+
+
+def record_origin(mod: Mod, tree: Tree) -> Mod:
+    """Return a mod whose lock says of each variant that was written for a tree where its hunks stand there, and nothing else."""
+    places = (
+        written_places.record(variant, patching.parts_of(mod, variant, known_trees.WORKSPACE), tree)
+        for variant in mod.variants
+    )
+    known = [place for place in places if place is not None]
+    return mod._replace(lock=mod_lock.dump(of(mod, (), written=known)))
+
+
+class _FilesBefore(Tree):
+    """The files that a plan changes, as they were."""
+
+    def __init__(self, planned: ModPlan) -> None:
+        self.spec = "before"
+        self._files = {change.path: change.before for change in planned.changes}
+
+    def read(self, path: str) -> bytes | None:
+        return self._files.get(path)
+
+    def paths(self, under: str = "vllm") -> Iterable[str]:
+        return [path for path in self._files if path.startswith(f"{under}/")]
 
 
 def merged(found: Iterable[tuple[LockedTree, str, str]]) -> tuple[LockedTree, ...]:
@@ -87,9 +136,13 @@ def extended(old: Lock, mod: Mod, plans: Iterable[tuple[str, ModPlan]]) -> bytes
 
     What the old lock says of the other variants holds: none of their files is another.
     """
-    more = [
-        found._replace(vllm=(version,), witness=(planned.witness,))
-        for version, planned in plans
-        if (found := entry(planned)) is not None
-    ]
-    return mod_lock.dump(of(mod, (*old.trees, *more))._replace(others=old.others))
+    more: list[LockedTree] = []
+    places = list(old.written)
+    for version, planned in plans:
+        found = entry(planned)
+        if found is None:
+            continue
+        more.append(found._replace(vllm=(version,), witness=(planned.witness,)))
+        if (place := record(planned, version)) is not None:
+            places.append(place)
+    return mod_lock.dump(of(mod, (*old.trees, *more), others=old.others, written=places))

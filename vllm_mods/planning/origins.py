@@ -6,13 +6,14 @@ from vllm_mods.base import versions
 from vllm_mods.base.errors import DiffError, VllmModsError
 from vllm_mods.base.model import Mod, Variant
 from vllm_mods.base.tree import Tree, TreeSource
-from vllm_mods.planning import carried_parts, patching
+from vllm_mods.formats import mod_lock
+from vllm_mods.planning import carried_parts, patching, written
 from vllm_mods.planning.context import Origin
 from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.trees.release import Releases
 
-_MOST = 6
+_MOST = 12
 """Releases to look at: what a range begins with is nearly always the one that its author had."""
 
 
@@ -35,10 +36,18 @@ def of_tree(tree: Tree) -> Origin:
     return origin
 
 
-class Origins:
-    """Gives the first release of a variant's range that takes all of its parts, None if there is none.
+def _recorded(mod: Mod, variant: Variant) -> str | None:
+    """Return the release that mod.lock says a variant was written for."""
+    locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock else None
+    place = locked and written.of_variant(locked.written, variant)
+    return place.base if place else None
 
-    What a lock says is not asked, so that no answer depends on it. ``missed`` tells that a release could
+
+class Origins:
+    """Gives the release that a variant was written for: the one which mod.lock names, or the first of its range.
+
+    Every hunk stands at its stated line there; where there is no such release, the first that takes all of them is given, and
+    None if none does. ``missed`` tells that a release could
     not be read, so that another time there may be an answer.
     """
 
@@ -60,20 +69,24 @@ class Origins:
         parts = tuple(
             part for part in patching.parts_of(mod, variant, WORKSPACE) if part.diff is not None
         )
+        nearly: Tree | None = None
         try:
             named = {
                 version
                 for version in self._releases.versions()
                 if versions.in_range(version, variant.vllm)
             }
-            for version in sorted(named, key=versions.sort_key)[:_MOST]:
+            known = _recorded(mod, variant)
+            for version in sorted(named, key=lambda v: (v != known, versions.sort_key(v)))[:_MOST]:
                 if version not in self._trees:
                     self._trees[version] = LayeredTree(self._releases.open(version))
                 tree = self._trees[version]
-                if carried_parts.changes_of(parts, tree) is not None:
+                if written.record(variant, parts, tree) is not None:
                     return tree
+                if nearly is None and carried_parts.changes_of(parts, tree) is not None:
+                    nearly = tree
         except DiffError:
             raise
         except VllmModsError:  # one that is none, or cannot be read, decides nothing
             self.missed = True
-        return None
+        return nearly

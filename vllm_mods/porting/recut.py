@@ -10,7 +10,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Variant
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff_writer, mod_lock
-from vllm_mods.formats.mod_lock import LockedTree
+from vllm_mods.formats.mod_lock import Lock, LockedTree, WrittenFor
 from vllm_mods.library import mod_folder, reading
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.porting import variant as making
@@ -53,7 +53,8 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
             others = [tree for tree in locked.trees if tree.variant != variant.id]
             order = {one.id: n for n, one in enumerate(mod.variants)}
             kept = sorted([*others, *entries], key=lambda tree: order[tree.variant])
-            made = lock_entries.of(new, kept)._replace(others=locked.others)
+            places = _written(new, variant, base, locked)
+            made = lock_entries.of(new, kept, others=locked.others, written=places)
             files[mod_folder.LOCK] = mod_lock.dump(made)
             return Recut(files, tuple(trees))
     raise Refused(
@@ -61,6 +62,13 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
         "the same on every release that mod.lock records; nothing was written",
         hint=f"vllm-mods matrix {mod.name}",
     )
+
+
+def _written(mod: Mod, variant: Variant, base: Tree, locked: Lock) -> tuple[WrittenFor, ...]:
+    """Return where all variants were written, the one that was cut anew in its base."""
+    new = next(one for one in mod.variants if one.id == variant.id)
+    place = lock_entries.record(planner.plan_alone(mod, base, new), base.version or base.spec)
+    return (*locked.written, *([place] if place else []))
 
 
 def _files(variant: Variant, cuts: Sequence[FileChange], context: int) -> dict[str, bytes]:
