@@ -322,3 +322,61 @@ def test_what_a_partial_search_does_not_find_is_not_called_missing() -> None:
     notes = findings(INC, patch, files=files, remote=True)
     assert [(n.code, n.level) for n in notes] == [("fit-unknown", Level.NOTE)]
     assert "only a part of this remote tree was searched" in notes[0].message
+
+
+SERVER = """\
+from fastapi import APIRouter
+
+router = APIRouter()
+TABLE = {
+    "a": 1,
+    "b": 2,
+}
+
+
+@router.post("/count_tokens", dependencies=[1])
+async def count_tokens(request):
+    return request.tokens
+
+
+@router.get("/count_tokens")
+async def count_of(request):
+    return request
+"""
+ROUTE = """
+
+@router.post("/count_tokens")
+async def {name}(request):
+    return 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        (
+            "    return request.tokens\n",
+            f"    return request.tokens\n{ROUTE.format(name='other')}",
+            "router.post",
+        ),
+        ('    "b": 2,\n', '    "b": 2,\n    "a": 3,\n', "the key 'a'"),
+        (
+            "router = APIRouter()\n",
+            "router = APIRouter()\nrouter.add_api_route('/x')\nrouter.add_api_route('/x')\n",
+            "add_api_route",
+        ),
+    ],
+)
+def test_what_one_scope_can_have_once_is_not_put_in_twice(old: str, new: str, text: str) -> None:
+    path = "vllm/server.py"
+    (problem, *_) = errors(path, (old, new), files=FILES | {path: SERVER})
+    assert problem.code == "fit-duplicate"
+    assert text in problem.message
+    assert problem.level.value == "error"
+
+
+def test_another_route_of_the_same_path_is_no_duplicate() -> None:
+    path = "vllm/server.py"
+    more = ROUTE.format(name="more").replace(".post", ".delete")
+    pair = ("    return request.tokens\n", f"    return request.tokens\n{more}")
+    assert errors(path, pair, files=FILES | {path: SERVER}) == []

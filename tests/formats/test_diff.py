@@ -455,3 +455,24 @@ def test_names_behind_a_head_belong_to_it_as_git_has_it(more: bytes) -> None:
     assert read(head)[0].path == "vllm/y.py"
     with pytest.raises(DiffError):
         read(head + more)
+
+
+@pytest.mark.parametrize(
+    "names", [(b"a/g.py", b"b/g.py"), (b"a/g.py", b"/dev/null"), (b"a/f.py", b"b/g.py")]
+)
+def test_a_git_part_whose_lines_name_another_file_is_inconsistent(
+    names: tuple[bytes, bytes],
+) -> None:
+    head = b"diff --git a/f.py b/f.py\n"
+    head += b"deleted file mode 100644\n" * (names[1] == b"/dev/null")
+    new = b"+1,0" if names[1] == b"/dev/null" else b"+1"
+    lines = b"-x\n" if names[1] == b"/dev/null" else b"-x\n+y\n"
+    text = head + b"--- %b\n+++ %b\n@@ -1 %b @@\n" % (*names, new.replace(b"1,0", b"0,0")) + lines
+    with pytest.raises(DiffError, match=r"the 'diff --git' line names f\.py"):
+        diff.parse(text, "x.patch")
+
+
+def test_a_tab_in_a_name_in_front_of_a_time_stamp_does_not_cut_the_name() -> None:
+    text = b"--- a/x\ty.py%b+++ b/x\ty.py%b@@ -1 +1 @@\n-a\n+b\n" % (TODAY, TODAY)
+    with pytest.raises(DiffError, match="is not a plain relative path"):
+        diff.parse(text, "x.patch")

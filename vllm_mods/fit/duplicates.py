@@ -1,8 +1,9 @@
-"""Statements that a patch adds and that its scope already holds."""
+"""What a patch adds although its scope already holds it: statements, definitions, routes, registrations, entries of tables."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -12,6 +13,11 @@ from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.signatures import ScopeNode, decorator_name, every
 
 _COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.AsyncFor, ast.AsyncWith)
+# Of FastAPI, argparse, and vLLM's registries of models, parsers and operators.
+_REGISTERS = re.compile(
+    r"get|post|put|patch|delete|head|options|websocket|route|add_api_route|add_argument|(?:lazy_)?register(?:_\w+)?"
+)
+_TAKEN = "taken: "
 # How many lines apart two equal statements are "nearby".
 _NEAR = 12
 
@@ -27,6 +33,9 @@ def duplicate_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> It
             body = getattr(node, block, None)
             if isinstance(body, list):
                 yield from _siblings(path, scope, body, lines)
+                for child in body:
+                    if not isinstance(child, (ScopeNode, *_COMPOUND)):
+                        yield from _entries(path, scope, child, lines)
                 stack.extend((child, scope) for child in body)
         stack.extend((handler, scope) for handler in getattr(node, "handlers", ()))
 
@@ -41,16 +50,73 @@ def _siblings(
     alike: dict[str, list[ast.stmt]] = {}
     for node in body:
         if lines.isdisjoint(rows(node)):
-            alike.setdefault(_key(node), []).append(node)
+            for key in _keys(node):
+                alike.setdefault(key, []).append(node)
     for node in added:
-        for other in alike.get(_key(node), ()):
-            level = _same(node, other)
+        pairs = ((other, key) for key in _keys(node) for other in alike.get(key, ()))
+        for other, key in pairs:
+            level = Level.ERROR if key.startswith(_TAKEN) else _same(node, other)
             if level is not None and not _rebound(node, other, body):
                 yield _problem(path, scope, node, other, level)
                 break
         # What the patch adds twice counts as well, where it is a definition.
-        if isinstance(node, ScopeNode):
-            alike.setdefault(_key(node), []).append(node)
+        for key in _keys(node):
+            if isinstance(node, ScopeNode) or key.startswith(_TAKEN):
+                alike.setdefault(key, []).append(node)
+
+
+def _entries(path: str, scope: str, node: ast.stmt, lines: frozenset[int]) -> Iterator[Problem]:
+    """Find keys that a patch adds to a dictionary which has them: the later entry wins without a word."""
+    if lines.isdisjoint(rows(node)):
+        return
+    for table in every(node):
+        if not isinstance(table, ast.Dict):
+            continue
+        keys: dict[object, int] = {}
+        for key in table.keys:
+            if not isinstance(key, ast.Constant):
+                continue
+            other = keys.setdefault((type(key.value), key.value), key.lineno)
+            if other != key.lineno and not lines.isdisjoint({key.lineno, other}):
+                text = ast.unparse(key)
+                message = f"the patch adds the key {text}, which the same table has at line {min(other, key.lineno)}"
+                yield Problem(
+                    "fit-duplicate",
+                    path,
+                    key.lineno,
+                    scope,
+                    message,
+                    (scope, text),
+                    text[:20],
+                    Level.ERROR,
+                )
+
+
+def _keys(node: ast.stmt) -> Iterator[str]:
+    """Yield what a statement shares with one that may be the same, and what it takes that only one can have."""
+    yield _key(node)
+    calls = [one for one in getattr(node, "decorator_list", ()) if isinstance(one, ast.Call)]
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        calls = [node.value]
+    for call in calls:
+        if taken := _taken(call):
+            yield taken
+
+
+def _taken(call: ast.Call) -> str | None:
+    """Return the route or the name that a call registers, with what it is registered in; None for another call."""
+    function = call.func
+    named = call.args[:1]
+    if (
+        not isinstance(function, ast.Attribute)
+        or not named
+        or not isinstance(named[0], ast.Constant)
+    ):
+        return None
+    if not isinstance(named[0].value, str) or not _REGISTERS.fullmatch(function.attr):
+        return None
+    methods = [ast.dump(word) for word in call.keywords if word.arg in {"methods", "dispatch_key"}]
+    return f"{_TAKEN}{ast.dump(function)} {named[0].value} {methods}"
 
 
 def _key(node: ast.stmt) -> str:
@@ -75,6 +141,12 @@ def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
     """Judge two statements with the same ``_key``."""
     if isinstance(node, ScopeNode) and isinstance(other, ScopeNode):
         decorated = {decorator_name(d) for d in (*node.decorator_list, *other.decorator_list)}
+        if (
+            decorated
+            and _decorators(node) == _decorators(other)
+            and not decorated & {"overload", "register", "dispatch"}
+        ):
+            return Level.ERROR
         # Overloads, setters and registrations define a name twice on purpose.
         return None if decorated - {"staticmethod", "classmethod", "property"} else Level.ERROR
     near = abs(node.lineno - other.lineno) <= _NEAR
@@ -85,6 +157,10 @@ def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return Level.NOTE if near else None
     return None
+
+
+def _decorators(node: ScopeNode) -> list[str]:
+    return [ast.dump(decorator) for decorator in node.decorator_list]
 
 
 def _problem(path: str, scope: str, node: ast.stmt, other: ast.stmt, level: Level) -> Problem:

@@ -44,7 +44,8 @@ def bare(raw: bytes) -> bytes:
     """Return a name without its quotes, or without the time stamp behind it."""
     if raw.startswith(b'"'):
         return _unquoted(raw)
-    return re.sub(_STAMP, b"", raw).split(b"\t", 1)[0]
+    name = re.sub(_STAMP, b"", raw)
+    return name if name != raw else raw.split(b"\t", 1)[0]
 
 
 def is_backup_of(name: str, other: str) -> bool:

@@ -177,6 +177,7 @@ class _DiffReader:
                     "the rename lines and the '---'/'+++' lines name different files",
                     line=start + 1,
                 )
+            self.check_head(header, {old, new} - {None}, renamed=bool(names))
             return old, new
         if names:
             return names.get(b"rename from"), names.get(b"rename to")
@@ -185,6 +186,21 @@ class _DiffReader:
             None if b"new file mode" in modes else path,
             None if b"deleted file mode" in modes and b"new file mode" not in modes else path,
         )
+
+    def check_head(self, header: bytes, named: set[str | None], *, renamed: bool) -> None:
+        """Refuse what ``git apply`` calls inconsistent: the first line of a part states another file than those below."""
+        try:
+            path = diff_names.in_git_head(header.removeprefix(b"diff --git "))
+        except diff_names.BadName:
+            return  # it does not state one name twice: the lines below it count, to git too
+        path = f"{self.root}/{path}" if self.root else path
+        if not renamed and named != {path}:
+            other = next(name for name in sorted(filter(None, named)) if name != path)
+            raise self.fail(
+                f"the 'diff --git' line names {path}, and the '---'/'+++' lines {other}",
+                line=self.at,
+                hint="make the patch again with `git diff`",
+            )
 
     def plain_file(self) -> FileDiff:
         """Read a part as `diff -u` writes it: time stamps may say that there is no file."""
