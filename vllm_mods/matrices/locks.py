@@ -10,7 +10,7 @@ from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
-from vllm_mods.formats.mod_lock import Lock, LockedTree
+from vllm_mods.formats.mod_lock import Lock, LockedTree, WrittenFor
 from vllm_mods.matrices.cell import CellProblem
 from vllm_mods.matrices.run import Computed
 from vllm_mods.planning import lock_entries
@@ -18,8 +18,8 @@ from vllm_mods.planning import lock_entries
 _UPDATE = "`vllm-mods matrix --update-lock` writes it anew"
 
 
-def lock_from(mod: Mod, computed: Iterable[Computed]) -> Lock:
-    """Make a mod's lock: one entry per distinct state of the touched files.
+def lock_from(mod: Mod, computed: Iterable[Computed], written: Iterable[WrittenFor] = ()) -> Lock:
+    """Make a mod's lock: one entry per distinct state of the touched files, and where its variants were written.
 
     The answers must be those of the mod without its old lock.
     """
@@ -32,7 +32,7 @@ def lock_from(mod: Mod, computed: Iterable[Computed]) -> Lock:
             found.append((answer.locked, version, answer.witness))
         elif answer.verdict.ok:
             others[version, answer.verdict.value] = None
-    return lock_entries.of(mod, lock_entries.merged(found))._replace(others=tuple(others))
+    return lock_entries.of(mod, lock_entries.merged(found), others=others, written=written)
 
 
 class Updated(NamedTuple):
@@ -48,18 +48,19 @@ class Updated(NamedTuple):
     why: str | None = None
 
 
-def updated(mod: Mod, computed: Sequence[Computed]) -> Updated:
+def updated(mod: Mod, computed: Sequence[Computed], written: Sequence[WrittenFor] = ()) -> Updated:
     """Make a mod's lock from answers, and keep what the one it has says of all other releases.
 
-    Nothing is kept of a lock that was made from another state of the mod, or that is none.
+    Nothing is kept of a lock that was made from another state of the mod, or that is none, but where patches were written
+    that are the same now; ``written`` is what was found of that now.
     """
-    fresh = lock_from(mod, computed)
     if mod.lock is None:
-        return Updated(fresh)
+        return Updated(lock_from(mod, computed, written))
     try:
         before = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
     except ManifestError:
-        return Updated(fresh, why="was no lock file")
+        return Updated(lock_from(mod, computed, written), why="was no lock file")
+    fresh = lock_from(mod, computed, (*before.written, *written))
     looked_at = {one.version or "unknown" for one in computed}
     if before.digest != mod.digest:
         gone = _in_order(_labels(before) - looked_at)

@@ -7,6 +7,7 @@ from vllm_mods.base.errors import DiffError, VllmModsError
 from vllm_mods.base.model import Mod, Variant
 from vllm_mods.base.tree import Tree, TreeSource
 from vllm_mods.formats import mod_lock
+from vllm_mods.formats.mod_lock import WrittenFor
 from vllm_mods.planning import carried_parts, patching, written
 from vllm_mods.planning.context import Origin
 from vllm_mods.planning.known_trees import WORKSPACE
@@ -64,6 +65,16 @@ class Origins:
         if key not in self._known:
             self._known[key] = self._find(mod, variant) if own else None
         return self._known[key]
+
+    def places(self, mod: Mod) -> tuple[WrittenFor, ...]:
+        """Return where the hunks of a mod's variants stand in the releases that they were written for, as far as there are such."""
+        found = []
+        for variant in mod.variants:
+            tree = self(mod, variant)
+            parts = patching.parts_of(mod, variant, WORKSPACE)
+            place = written.record(variant, parts, tree) if tree else None
+            found += [place] if place else []
+        return tuple(found)
 
     def _find(self, mod: Mod, variant: Variant) -> Tree | None:
         parts = tuple(
