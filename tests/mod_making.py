@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.base.digest import sha256
@@ -114,3 +115,10 @@ def write_mod(
         f'[[variant]]\nid = "a"\nvllm = "{vllm}"\npatches = ["x.patch"]\n'
     )
     return folder
+
+
+def indexed(patch: bytes, before: str, now: str, path: str = "vllm/x.py") -> bytes:
+    """Put git's headers in front of a patch of one file, with both blobs' abbreviated names."""
+    blobs = (hashlib.sha1(b"blob %d\0" % len(t.encode()) + t.encode()) for t in (before, now))  # noqa: S324
+    old, new = (blob.hexdigest()[:12] for blob in blobs)
+    return f"diff --git a/{path} b/{path}\nindex {old}..{new} 100644\n".encode() + patch

@@ -244,13 +244,16 @@ def test_a_mod_made_on_a_release_knows_it(call: Call, mine: Path, tmp_path: Path
     assert call("check", "swift", "--library", mine, "--target", target).code == 0
 
 
-def test_a_mod_made_on_a_folder_that_nothing_vouches_for_has_no_lock(
+def test_the_lock_of_a_mod_made_on_a_folder_that_nothing_vouches_for_says_only_where_it_was_written(
     call: Call, base: Path, mine: Path, tmp_path: Path
 ) -> None:
     patch = tmp_path / "x.diff"
     patch.write_bytes(named("a/vllm/loader.py", "b/vllm/loader.py"))
     assert call("new", "swift", "--from-diff", patch, "--tree", base, "--library", mine).code == 0
-    assert not (mine / "patches/swift/mod.lock").exists()
+    locked = lock_entries.current(Library(mine).load("swift"))
+    assert locked is not None
+    assert locked.trees == ()
+    assert [(place.variant, place.base) for place in locked.written] == [("0.19", "0.19.1")]
 
 
 def test_a_diff_without_context_is_refused_for_that(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from memory_tree import MemoryTree
-from mod_making import diff_of, lock_of, lock_with, mod, variant
+from mod_making import diff_of, indexed, lock_of, lock_with, mod, variant
 from sampling import examples
 
 from vllm_mods.base.digest import sha256
@@ -51,13 +50,6 @@ def proofs(planned: ModPlan) -> list[str]:
 def bare(patch: bytes) -> bytes:
     """Take away what stands behind ``@@``."""
     return re.sub(rb"(?m)^(@@ [^@]* @@).*$", rb"\1", patch)
-
-
-def indexed(patch: bytes, before: str, now: str) -> bytes:
-    """Put git's headers in front of a patch of one file, with both blobs' abbreviated names."""
-    blobs = (hashlib.sha1(b"blob %d\0" % len(t.encode()) + t.encode()) for t in (before, now))  # noqa: S324
-    old, new = (blob.hexdigest()[:12] for blob in blobs)
-    return f"diff --git a/{PATH} b/{PATH}\nindex {old}..{new} 100644\n".encode() + patch
 
 
 def function(name: str, *body: str) -> str:

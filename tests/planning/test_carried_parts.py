@@ -289,7 +289,7 @@ def test_a_text_that_stood_in_another_class_where_the_mod_comes_from_is_no_place
     assert not planned.changes
     finding = found(planned, "elsewhere")
     assert (finding.path, finding.line, finding.hunk, finding.scope) == (PATH, 26, 1, "B.f")
-    assert "its text stands at line 26 (`A.f`), and in vLLM 0.18.0 in `B.f`" in finding.message
+    assert "its text stands at line 26, in `A.f`, and it was written in `B.f`" in finding.message
 
 
 def test_a_variant_that_the_merge_contradicts_does_not_stand_in_the_way_of_another() -> None:

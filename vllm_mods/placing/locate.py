@@ -218,7 +218,8 @@ class _Placing:
                 f"for the part below `{hunk.section}`" if not fits else f"in {_quoted(known or ())}"
             )
             message = f"its text stands at {places}, but it was written {where}"
-            self.lost[i] = Lost("elsewhere", message, written_in(hunk), fits or lines)
+            scope = " | ".join(known) if known else written_in(hunk)
+            self.lost[i] = Lost("elsewhere", message, scope, fits or lines)
         return wanted
 
     def chains(self, hunk: Hunk, line: int) -> tuple[str, ...]:

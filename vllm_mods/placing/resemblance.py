@@ -9,14 +9,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from vllm_mods.placing.target import Target
 
-MARGIN = 0.6
+MARGIN = 0.7
 """The share of a hunk's lines that another place may have, at most; benchmarks/lookalike.py has what other values cost."""
 
 _WORD = re.compile(rb"\w")
+_TOKEN = re.compile(rb"\w+|[^\w\s]")
+# A changed line still has so much of what it was.
+_MOSTLY = 0.6
 # A line that stands everywhere tells no place; the others vote for where the rest of the hunk would begin.
 _COMMON = 48
 _CANDIDATES = 16
@@ -57,29 +61,51 @@ def look_alikes(expected: Sequence[bytes], target: Target, own: range) -> list[L
 def _align(
     telling: Sequence[tuple[int, bytes]], size: int, target: Target, start: int, own: range
 ) -> LookAlike | None:
-    """Find the longest common subsequence of the telling lines and those around ``start``."""
+    """Align the telling lines with those around ``start``, in order, so that they have the most in common."""
     slack = max(size, 6)
     first = max(1, start - slack)
     last = min(len(target.stripped), start + size + slack)
     window = [b"" if line in own else target.stripped[line - 1] for line in range(first, last + 1)]
-    table = [[0] * (len(window) + 1)]
+    if not any(text in window for _, text in telling):
+        return None
+    table = [[0.0] * (len(window) + 1)]
     for _, text in telling:
-        row, before = [0], table[-1]
+        row, before = [0.0], table[-1]
         for column, other in enumerate(window):
-            row.append(before[column] + 1 if text == other else max(row[-1], before[column + 1]))
+            best = max(row[-1], before[column + 1])
+            shared = _shared(text, other)
+            row.append(max(best, before[column] + shared) if shared else best)
         table.append(row)
     pairs: dict[int, int] = {}
-    row_at, column = len(telling), len(window)
-    while row_at and column:
-        if table[row_at][column] == table[row_at - 1][column]:
-            row_at -= 1
-        elif table[row_at][column] == table[row_at][column - 1]:
+    n, column = len(telling), len(window)
+    while n and column:
+        if table[n][column] == table[n - 1][column]:
+            n -= 1
+        elif table[n][column] == table[n][column - 1]:
             column -= 1
         else:
-            row_at, column = row_at - 1, column - 1
-            pairs[telling[row_at][0]] = first + column
+            n, column = n - 1, column - 1
+            pairs[telling[n][0]] = first + column
     if not pairs:
         return None
-    index = min(pairs)
+    at = min(pairs)
     above = tuple(pairs.get(i, 0) for i in range(size))
-    return LookAlike(len(pairs) / len(telling), pairs[index], index, above)
+    return LookAlike(table[-1][-1] / len(telling), pairs[at], at, above)
+
+
+@lru_cache(maxsize=8192)
+def _shared(line: bytes, other: bytes) -> float:
+    """Return how much of two lines is the same, from 0 to 1; 0 for less than most of them."""
+    if line == other:
+        return 1.0
+    if not 0.4 < len(line) / (len(other) or 1) < 2.5:
+        return 0.0
+    mine, theirs = _tokens(line), _tokens(other)
+    total = sum(mine.values()) + sum(theirs.values())
+    share = 2 * sum((mine & theirs).values()) / total if total else 0.0
+    return share if share >= _MOSTLY else 0.0
+
+
+@lru_cache(maxsize=8192)
+def _tokens(line: bytes) -> Counter[bytes]:
+    return Counter(_TOKEN.findall(line))

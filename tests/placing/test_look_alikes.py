@@ -1,0 +1,219 @@
+"""Where upstream changed what a patch was written for and left its twin alone, the patch goes nowhere."""
+
+from __future__ import annotations
+
+import pytest
+from memory_tree import MemoryTree
+from mod_making import diff_of, indexed, mod, variant
+from small_plans import PATH, after, found, one, plan, tree
+
+from vllm_mods.base.model import Mod, Verdict
+from vllm_mods.planning import lock_entries
+
+
+def body(*names: str, indent: int = 8) -> str:
+    lines = (
+        "shard = weight.narrow(0, start, size)",
+        "shard = shard.contiguous()",
+        "if shard.is_meta:",
+        "    return None",
+        "{0}.copy_(shard)",
+        "return {0}",
+    )
+    return "".join(f"{' ' * indent}{line.format(*names)}\n" for line in lines)
+
+
+def method(name: str, *, changed: bool = False) -> str:
+    text = f"    def {name}(self, weight, start, size, param):\n{body('param')}\n"
+    return text.replace("is_meta", "is_sparse") if changed else text
+
+
+def touched(text: str, where: str, old: str, new: str) -> str:
+    """Change one line behind the first ``where``."""
+    at = text.index(where)
+    return text[:at] + text[at:].replace(old, new, 1)
+
+
+def written(base: str, where: str, *, context: int = 2, header: str = "") -> Mod:
+    final = touched(base, where, "shard.contiguous()", "shard.clone()")
+    return mod(variant(diff_of(PATH, base, final, context=context, section=header)))
+
+
+CLASS = f"class Loader:\n{method('load_w13')}{method('load_w2')}"
+NEWER = f"import os\n\nclass Loader:\n{method('load_w13')}{method('load_w2', changed=True)}"
+
+
+@pytest.mark.parametrize("header", ["", "class Loader:"])
+def test_a_hunk_does_not_go_into_the_twin_of_its_method(header: str) -> None:
+    planned = one(written(CLASS, "load_w2", context=1, header=header), tree(NEWER))
+    assert planned.verdict is Verdict.MISPLACED
+    finding = found(planned, "look-alike")
+    assert "`Loader.load_w13`" in finding.message
+    assert "`Loader.load_w2`" in finding.message
+    assert finding.level.value == "error"
+
+
+def test_a_header_that_names_the_method_tells_it_from_its_twin() -> None:
+    by_name = written(
+        CLASS, "load_w2", context=1, header="def load_w2(self, weight, start, size, param):"
+    )
+    planned = one(by_name, tree(f"import os\n\n{CLASS}"))
+    assert planned.verdict is Verdict.MOVED
+    assert after(planned) == touched(f"import os\n\n{CLASS}", "load_w2", "contiguous", "clone")
+    assert not one(by_name, tree(NEWER)).verdict.ok
+
+
+def test_a_hunk_does_not_stay_in_the_class_that_its_method_has_left() -> None:
+    planned = one(
+        written(CLASS, "load_w2", context=1, header="class Loader:"),
+        tree(f"class Loader:\n{method('load_w13')}\nclass Other:\n{method('load_w2')}"),
+    )
+    assert planned.verdict is Verdict.MISPLACED
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("    if kind:\n", "    else:\n"),
+        ("    try:\n", "    except ValueError:\n"),
+        ("    match kind:\n        case 1:\n", "        case 2:\n"),
+    ],
+)
+def test_a_hunk_does_not_go_into_the_twin_of_its_branch(first: str, second: str) -> None:
+    deep = 12 if "match" in first else 8
+    branches = f"{first}{body('a', indent=deep)}{second}"
+    base = f"def load(kind, a):\n{branches}{body('a', indent=deep)}"
+    newer = (
+        f"def load(kind, a):\n{branches.replace('is_meta', 'is_sparse')}{body('a', indent=deep)}"
+    )
+    mine = written(base, "load", context=1, header="def load(kind, a):")
+    assert one(mine, tree(f"import os\n\n{newer}")).verdict is Verdict.MISPLACED
+
+
+TABLES = """\
+_TEXT = {
+    "Alpha": ("alpha", "Alpha"),
+    "Beta": ("beta", "Beta"),
+    "Gamma": ("gamma", "Gamma"),
+}
+
+_EMBED = {
+    "Alpha": ("alpha", "Alpha"),
+    "Beta": ("beta", "Beta"),
+    "Gamma": ("gamma", "Gamma"),
+}
+"""
+
+
+@pytest.mark.parametrize("header", ["", "_EMBED = {"])
+def test_a_row_does_not_go_into_another_table(header: str) -> None:
+    row = '    "New": ("new", "New"),\n'
+    at = TABLES.rindex('    "Gamma"')
+    final = TABLES[:at] + row + TABLES[at:]
+    mine = mod(variant(diff_of(PATH, TABLES, final, context=1, section=header)))
+    cut = TABLES.rindex('    "Beta"')
+    newer = "import os\n\n" + TABLES[:cut] + TABLES[cut:].replace('("beta", "Beta")', '("b", "B")')
+    assert not one(mine, tree(newer)).verdict.ok
+    moved = one(mine, tree(f"import os\n\n{TABLES}"))
+    if header:
+        assert after(moved) == f"import os\n\n{final}"
+    else:
+        assert moved.verdict is Verdict.MISPLACED
+
+
+@pytest.mark.parametrize("pristine", [False, True])
+def test_a_fix_in_the_twin_does_not_count_as_in(*, pristine: bool) -> None:
+    mine = written(CLASS, "load_w2", context=1, header="class Loader:")
+    only_twin = touched(f"import os\n\n{CLASS}", "load_w13", "contiguous", "clone")
+    assert not one(mine, tree(only_twin, pristine=pristine)).verdict.ok
+    both = touched(only_twin, "load_w2", "contiguous", "clone")
+    assert not one(mine, tree(both, pristine=pristine)).verdict.ok
+
+
+def test_a_change_that_is_in_does_not_go_in_once_more_at_a_place_like_it() -> None:
+    mine = written(CLASS, "load_w2", context=1)
+    there = touched(f"import os\n\n{CLASS}", "load_w2", "contiguous", "clone")
+    assert not one(mine, tree(there)).verdict.writes
+
+
+# --- what mod.lock knows ---------------------------------------------------------------------------
+
+
+def locked(mine: Mod, base: str) -> Mod:
+    return lock_entries.record_origin(mine, tree(base))
+
+
+def test_a_lock_tells_twins_apart_wherever_they_are() -> None:
+    mine = locked(written(CLASS, "load_w2", context=1), CLASS)
+    twice = f"import os\n\n{CLASS}"
+    planned = one(mine, tree(twice))
+    assert planned.verdict is Verdict.MOVED
+    assert planned.hunks[0].proof == "scope"
+    assert after(planned) == touched(twice, "load_w2", "contiguous", "clone")
+    refused = one(mine, tree(NEWER))
+    assert refused.verdict is Verdict.MISPLACED
+    assert found(refused, "elsewhere").scope == "Loader.load_w2"
+    fixed = touched(twice, "load_w13", "contiguous", "clone")
+    assert after(one(mine, tree(fixed))) == touched(fixed, "load_w2", "contiguous", "clone")
+    done = touched(twice, "load_w2", "contiguous", "clone")
+    assert one(mine, tree(done)).verdict is Verdict.APPLIED
+
+
+def test_a_lock_never_moves_a_hunk_that_has_a_place_without_it() -> None:
+    # the stated line is in load_w13 now, and load_w2 is far away
+    far = "".join(f"    v{i} = {i}\n" for i in range(60))
+    base = f"class Loader:\n{method('load_w2')}{far}{method('load_w13')}"
+    swapped = f"class Loader:\n{method('load_w13')}{far}{method('load_w2')}"
+    mine = written(base, "load_w2", context=1)
+    alone = one(mine, tree(swapped))
+    known = one(locked(mine, base), tree(swapped))
+    assert not known.verdict.writes or known.changes == alone.changes
+
+
+def test_the_lock_of_another_patch_says_nothing() -> None:
+    other = locked(written(CLASS, "load_w13", context=1), CLASS)
+    mine = written(CLASS, "load_w2", context=1)._replace(lock=other.lock)
+    planned = one(mine, tree(f"import os\n\n{CLASS}"))
+    assert planned.verdict is Verdict.MISPLACED
+    assert found(planned, "stale-lock")
+
+
+def test_a_branch_is_part_of_where_a_hunk_was_written() -> None:
+    base = f"def load(kind, a):\n    if kind:\n{body('a')}    else:\n{body('a')}"
+    mine = locked(written(base, "else"), base)
+    for text, verdict in (
+        (f"import os\n\n{base}", Verdict.MOVED),
+        (f"import os\n\n{base}".replace("if kind", "if not kind"), Verdict.MISPLACED),
+    ):
+        assert one(mine, tree(text)).verdict is verdict
+
+
+# --- several mods of one file ------------------------------------------------------------------------
+
+
+def test_a_mod_is_placed_through_what_another_one_did_to_its_file() -> None:
+    first = mod(variant(diff_of(PATH, CLASS, f"import json\n{CLASS}")), name="first")
+    final = touched(CLASS, "load_w2", "shard.contiguous()", "shard.clone()")
+    patch = indexed(diff_of(PATH, CLASS, final, context=1), CLASS, final)
+    second = mod(variant(patch), name="second")
+    planned = plan([first, second], tree(CLASS))
+    assert [each.verdict for each in planned.mods] == [Verdict.APPLIES, Verdict.MOVED]
+    assert planned.mods[1].hunks[0].proof == "file"
+    wanted = touched(f"import json\n{CLASS}", "load_w2", "contiguous", "clone")
+    assert planned.changes[0].after == wanted.encode()
+
+
+def test_a_mod_whose_lines_another_one_changed_is_in_conflict() -> None:
+    first = written(CLASS, "load_w2", header="class Loader:")._replace(name="first")
+    final = touched(CLASS, "load_w2", "shard.contiguous()", "shard.detach()")
+    second = mod(variant(diff_of(PATH, CLASS, final, context=3)), name="second")
+    planned = plan([first, second], tree(CLASS))
+    assert planned.mods[1].verdict is Verdict.CONFLICT
+
+
+def test_other_files_of_the_tree_tell_nothing() -> None:
+    planned = one(
+        written(CLASS, "load_w2", context=1),
+        MemoryTree({PATH: NEWER.encode(), "vllm/__init__.py": b"", "vllm/y.py": CLASS.encode()}),
+    )
+    assert planned.verdict is Verdict.MISPLACED
