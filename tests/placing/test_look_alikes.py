@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, indexed, mod, variant
-from small_plans import PATH, after, found, one, plan, tree
+from small_plans import PATH, after, found, one, tree
 
 from vllm_mods.base.model import Mod, Verdict
 from vllm_mods.planning import lock_entries
+from vllm_mods.planning.planner import plan
 
 
 def body(*names: str, indent: int = 8) -> str:
