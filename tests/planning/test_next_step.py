@@ -33,6 +33,10 @@ def told(made: Plan, *, edited: bool = False, bundled: str = "") -> str | None:
 
 
 PORT = "vllm-mods port mod --to pypi:0.22.0 --from pypi:0.20 --library /"
+BASE = (
+    "vllm-mods check mod --library / --target pypi:0.22.0 --base pypi:0.20"
+    "  # the release that the patch was made for"
+)
 SHOW = "vllm-mods show mod --library /"
 
 
@@ -43,6 +47,8 @@ SHOW = "vllm-mods show mod --library /"
         (plan(Verdict.CONFLICT, "edge"), PORT),
         (plan(Verdict.CONFLICT, "carried"), PORT),
         (plan(Verdict.MISPLACED, "elsewhere"), PORT),
+        (plan(Verdict.MISPLACED, "look-alike"), BASE),
+        (plan(Verdict.MISPLACED, "ambiguous"), BASE),
         (plan(Verdict.MISSING, "file-gone"), PORT),
         (plan(Verdict.UNSUPPORTED, "no-variant", in_range=False), PORT),
         (plan(Verdict.UNFIT, "import", in_range=False), PORT),

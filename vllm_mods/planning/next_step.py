@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
 from vllm_mods.planning import outside, requirements
@@ -13,6 +13,7 @@ from vllm_mods.planning import outside, requirements
 _INDEX_LINE = (
     "make the patch again with `git diff`: its `index` line tells which file it was made for"
 )
+_UNTOLD = frozenset({"look-alike", "ambiguous"})
 _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
 
@@ -64,8 +65,16 @@ def _of(
     elif one.verdict is Verdict.PARTIAL:
         said = again()
     else:
-        said = _INDEX_LINE if codes == {"both-ways"} else _port(one, made, bundled)
+        said = _place(one, made, bundled, codes)
     return said
+
+
+def _place(one: ModPlan, made: Plan, bundled: str, codes: Set[str]) -> str:
+    """Return how a mod that has no place gets one."""
+    if codes == {"both-ways"}:
+        return _INDEX_LINE
+    base = _base(one, made, bundled) if codes & _UNTOLD else None
+    return base or _port(one, made, bundled)
 
 
 def _elsewhere(one: ModPlan, made: Plan, bundled: str) -> str:
@@ -76,6 +85,16 @@ def _elsewhere(one: ModPlan, made: Plan, bundled: str) -> str:
         where = f"--target {shlex.quote(made.spec)} --with {named}==VERSION"
     words = ("vllm-mods check", one.mod.name, _library(one, bundled), where)
     return " ".join(filter(None, words))
+
+
+def _base(one: ModPlan, made: Plan, bundled: str) -> str | None:
+    """Return how to tell where a mod was written, which its lock does not; None where nothing names a release."""
+    start = one.variant and _START.search(one.variant.vllm)
+    if not start or one.mod.lock is not None:
+        return None
+    words = ("vllm-mods check", one.mod.name, _library(one, bundled))
+    target = f"--target {shlex.quote(made.spec)} --base pypi:{start[1]}"
+    return f"{' '.join(filter(None, words))} {target}  # the release that the patch was made for"
 
 
 def _port(one: ModPlan, made: Plan, bundled: str) -> str:

@@ -284,8 +284,8 @@ def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Fi
             notes.append(note("offset", message, **place))
         if hunk.proof == "unique" and hunk.path.endswith(".py"):
             message = (
-                f"all that places hunk {hunk.number} is that its text occurs once in the file: "
-                "the patch does not say which class or function it was written in"
+                f"hunk {hunk.number} matches once in the file; "
+                "the patch does not name what it was written in"
             )
             notes.append(note("unique-only", message, **place))
     return notes
