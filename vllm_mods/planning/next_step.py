@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Set
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
 from vllm_mods.planning import outside, requirements
@@ -69,7 +70,7 @@ def _of(
     return said
 
 
-def _place(one: ModPlan, made: Plan, bundled: str, codes: Set[str]) -> str:
+def _place(one: ModPlan, made: Plan, bundled: str, codes: AbstractSet[str]) -> str:
     """Return how a mod that has no place gets one."""
     if codes == {"both-ways"}:
         return _INDEX_LINE
