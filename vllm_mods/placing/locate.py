@@ -28,9 +28,11 @@ from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.placing import enclosure
 from vllm_mods.placing.enclosure import Identity
 from vllm_mods.placing.headers import defines, definition_in, header_holds, is_below, written_in
-from vllm_mods.placing.resemblance import look_alikes
+from vllm_mods.placing.resemblance import look_alikes, telling
 from vllm_mods.placing.target import Target, matches
 
+_FEW = 3
+"""Lines of code that a hunk needs for a place that nothing but its text proves."""
 _NEAR = 40
 """How many lines an upstream change may well have put in above; what stands further away was not there for that."""
 _BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
@@ -182,6 +184,7 @@ class _Placing:
         self.lost: dict[int, Lost] = {}
         self.places: list[tuple[int, ...]] = []
         self.rivals: dict[int, list[_Rival]] = {}
+        self.alone: set[int] = set()  # hunks with one place that nothing resembles
 
     def answers(self) -> tuple[Located | Lost, ...]:
         target = self.target
@@ -258,12 +261,13 @@ class _Placing:
         self.rivals[i] = [rival for rival in rivals if rival.line in room]
         if self.rivals[i]:
             return None
-        scope = scope_of(hunk, self.target, line)
-        if known is not None or identity.whole:
-            proof = "scope"
-        else:
-            proof = "order" if rivals or len(self.places[i]) > 1 else "unique"
-        return Located(line, scope, proof)
+        told = known is not None or identity.whole
+        bounded = room.start > 1 and room.stop <= len(self.target.lines)
+        self.alone.add(i)
+        if not (told or bounded) and _is_scant(hunk):
+            return None
+        proof = "order" if rivals or len(self.places[i]) > 1 else "unique"
+        return Located(line, scope_of(hunk, self.target, line), "scope" if told else proof)
 
     def find_rivals(
         self, hunk: Hunk, line: int, identity: Identity, known: tuple[str, ...] | None
@@ -309,9 +313,9 @@ class _Placing:
             return False
         if any(place.line != self.hunks[i].stated for i, place in proven.items()):
             return False
-        first, last = min(proven, default=len(self.hunks)), max(proven, default=-1)
+        first, last = min(self.alone, default=len(self.hunks)), max(self.alone, default=-1)
         return stated_lines(self.file.reversed().hunks, self.target) is None and all(
-            i in proven or first < i < last or self.is_apart(i) for i in range(len(self.hunks))
+            i in self.alone or first < i < last or self.is_apart(i) for i in range(len(self.hunks))
         )
 
     def is_apart(self, i: int) -> bool:
@@ -330,6 +334,9 @@ class _Placing:
             proven = Located(hunk.stated, scope, "stated")
         if proven is None and self.rivals.get(i):
             return self.look_alike(hunk, max(self.rivals[i], key=lambda rival: rival.score))
+        if proven is None and len(left) == 1:
+            message = f"its text stands at line {left[0]} only, and with so little context that proves nothing"
+            return Lost("unprovable", message, written_in(hunk), left)
         if proven is None:
             places = _listed(self.target, hunk, left)
             message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
@@ -356,6 +363,15 @@ class _Placing:
         ):
             return "both-ways", _BOTH
         return None
+
+
+def _is_scant(hunk: Hunk) -> bool:
+    """Tell whether a hunk has so few lines of code that the twin of what it was written for may well have the same.
+
+    The end of the file is a place of its own.
+    """
+    few = min(len(telling(side)) for side in (hunk.old, hunk.new)) < _FEW
+    return few and not _belongs_at_end(hunk) and not _belongs_at_start(hunk)
 
 
 def _overlaps(hunk: Hunk, target: Target, line: int) -> bool:

@@ -39,37 +39,42 @@ class LookAlike(NamedTuple):
     above: tuple[int, ...]
 
 
+def telling(expected: Sequence[bytes]) -> list[tuple[int, bytes]]:
+    """Return the lines that have a word, without the blanks around them, each with its index."""
+    return [(i, text.strip()) for i, text in enumerate(expected) if _WORD.search(text)]
+
+
 def look_alikes(expected: Sequence[bytes], target: Target, own: range) -> list[LookAlike]:
     """Return the places beside ``own`` (1-based lines) that have more than ``MARGIN`` of the expected lines, best first."""
-    telling = [(i, text.strip()) for i, text in enumerate(expected) if _WORD.search(text)]
-    if not telling:
+    code = telling(expected)
+    if not code:
         return []
     where = target.places
     votes: Counter[int] = Counter()
-    for i, text in telling:
+    for i, text in code:
         lines = where.get(text, ())
         if len(lines) <= _COMMON:
             votes.update(line - i for line in lines if line not in own)
     alike: dict[tuple[int, ...], LookAlike] = {}
     for start, _ in votes.most_common(_CANDIDATES):
-        match = _align(telling, len(expected), target, start, own)
+        match = _align(code, len(expected), target, start, own)
         if match is not None and match.score > MARGIN:
             alike[match.above] = match
     return sorted(alike.values(), key=lambda match: (-match.score, match.line))
 
 
 def _align(
-    telling: Sequence[tuple[int, bytes]], size: int, target: Target, start: int, own: range
+    code: Sequence[tuple[int, bytes]], size: int, target: Target, start: int, own: range
 ) -> LookAlike | None:
-    """Align the telling lines with those around ``start``, in order, so that they have the most in common."""
+    """Align lines with those around ``start``, in order, so that they have the most in common."""
     slack = max(size, 6)
     first = max(1, start - slack)
     last = min(len(target.stripped), start + size + slack)
     window = [b"" if line in own else target.stripped[line - 1] for line in range(first, last + 1)]
-    if not any(text in window for _, text in telling):
+    if not any(text in window for _, text in code):
         return None
     table = [[0.0] * (len(window) + 1)]
-    for _, text in telling:
+    for _, text in code:
         row, before = [0.0], table[-1]
         for column, other in enumerate(window):
             best = max(row[-1], before[column + 1])
@@ -77,7 +82,7 @@ def _align(
             row.append(max(best, before[column] + shared) if shared else best)
         table.append(row)
     pairs: dict[int, int] = {}
-    n, column = len(telling), len(window)
+    n, column = len(code), len(window)
     while n and column:
         if table[n][column] == table[n - 1][column]:
             n -= 1
@@ -85,12 +90,12 @@ def _align(
             column -= 1
         else:
             n, column = n - 1, column - 1
-            pairs[telling[n][0]] = first + column
+            pairs[code[n][0]] = first + column
     if not pairs:
         return None
     at = min(pairs)
     above = tuple(pairs.get(i, 0) for i in range(size))
-    return LookAlike(table[-1][-1] / len(telling), pairs[at], at, above)
+    return LookAlike(table[-1][-1] / len(code), pairs[at], at, above)
 
 
 @lru_cache(maxsize=8192)
