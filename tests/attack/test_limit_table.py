@@ -41,6 +41,7 @@ from vllm_mods.images.registry import Client
 from vllm_mods.linting import places
 from vllm_mods.making import folder, recording
 from vllm_mods.placing import locate, scopes, target
+from vllm_mods.placing.answers import Lost
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
 from vllm_mods.running import engine, evidence, waiting
@@ -169,7 +170,7 @@ def looked_for(_: Path) -> None:
 def in_many_places(_: Path) -> None:
     (file,) = diff.parse(b"--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n a\n", "x")
     (lost,) = locate.place(file, target.Target(b"a\nb\n" * 9 + b"a\n", None))
-    assert isinstance(lost, locate.Lost)
+    assert isinstance(lost, Lost)
     raise ValueError(lost.message)
 
 

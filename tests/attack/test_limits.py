@@ -40,6 +40,7 @@ from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.images import layer, oci
 from vllm_mods.linting import places
 from vllm_mods.placing import locate, scopes
+from vllm_mods.placing.answers import Lost
 from vllm_mods.placing.target import Target
 from vllm_mods.planning import planner
 from vllm_mods.porting import textual
@@ -389,7 +390,7 @@ def test_lines_without_an_anchor_are_matched_only_while_that_is_quick() -> None:
 def test_a_text_in_more_places_than_anybody_could_read_of_belongs_to_none() -> None:
     (file,) = diff.parse(b"--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n a\n", "x")
     (lost,) = locate.place(file, Target(b"a\nb\n" * 5_000 + b"a\n", None))
-    assert isinstance(lost, locate.Lost)
+    assert isinstance(lost, Lost)
     assert (lost.code, len(lost.lines)) == ("ambiguous", limits.PLACES + 1)
 
 

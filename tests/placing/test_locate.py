@@ -10,7 +10,8 @@ from mod_making import diff_of
 
 from vllm_mods.base import limits
 from vllm_mods.formats.diff import parse
-from vllm_mods.placing import headers, locate, nearest
+from vllm_mods.placing import doubts, headers, locate, nearest
+from vllm_mods.placing.answers import Lost
 from vllm_mods.placing.nearest import Near
 from vllm_mods.placing.scopes import read_scopes
 from vllm_mods.placing.target import Target, matches
@@ -70,14 +71,14 @@ def test_what_was_removed_slides_where_it_ends_or_begins_as_its_surroundings(
     count = removed.count("-") + 2
     patch = f"--- a/x.py\n+++ b/x.py\n@@ -1,{count} +1,2 @@\n x\n{removed} z\n"
     (file,) = parse(patch.encode(), "x.patch")
-    assert locate._slides(file.hunks[0].reversed()) == slides
+    assert doubts.slides(file.hunks[0].reversed()) == slides
 
 
 def test_in_a_file_without_scopes_no_definition_is_still_there() -> None:
     gone = hunk("a\ndef f():\n    pass\nb\n", "a\nb\n").reversed()
     text = "a\ndef f():\n    pass\nb\n"
-    assert not locate._still_there(gone, Target(text.encode(), None), 1)
-    assert locate._still_there(gone, Target(b"a\nb\n\ndef f():\n    pass\n", read_scopes), 1)
+    assert not doubts.still_there(gone, Target(text.encode(), None), 1)
+    assert doubts.still_there(gone, Target(b"a\nb\n\ndef f():\n    pass\n", read_scopes), 1)
 
 
 def test_nearest_is_where_most_lines_in_a_row_are_the_same() -> None:
@@ -177,8 +178,8 @@ def test_what_has_no_place_says_whether_its_text_is_nowhere_or_in_too_many_place
     (file,) = parse(diff_of("vllm/x.py", "a = 1\n", "a = 2\n"), "x.patch")
     (nowhere,) = locate.place(file, Target(b"b = 1\n", None))
     (everywhere,) = locate.place(file, Target(b"a = 1\n" * (limits.PLACES + 1), None))
-    assert isinstance(nowhere, locate.Lost)
-    assert isinstance(everywhere, locate.Lost)
+    assert isinstance(nowhere, Lost)
+    assert isinstance(everywhere, Lost)
     assert (nowhere.code, nowhere.message) == ("absent", "its text is not there")
     assert everywhere.code == "ambiguous"
     assert f"more than {limits.PLACES}" in everywhere.message

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
+from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site
@@ -86,7 +87,17 @@ def _defines(world: World, path: str, name: str) -> bool:
     return re.search(pattern, data, re.MULTILINE) is not None
 
 
-def _beside(  # noqa: PLR0911 - an answer per place
+def _beside(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
+    """Judge an import from outside vLLM; what of a package beside it cannot be told is not examined."""
+    try:
+        return _installed(world, module, name)
+    except Unreachable:
+        raise
+    except TreeError as error:
+        return None, error.message
+
+
+def _installed(  # noqa: PLR0911 - an answer per place
     world: World, module: str, name: str | None
 ) -> tuple[bool | None, str]:
     """Judge an import from outside vLLM by the standard library or what is installed beside it."""

@@ -194,8 +194,8 @@ class _DiffReader:
         except diff_names.BadName:
             return  # it does not state one name twice: the lines below it count, to git too
         path = f"{self.root}/{path}" if self.root else path
-        if not renamed and named != {path}:
-            other = next(name for name in sorted(filter(None, named)) if name != path)
+        other = next((name for name in named if name != path), None)
+        if not renamed and other:
             raise self.fail(
                 f"the 'diff --git' line names {path}, and the '---'/'+++' lines {other}",
                 line=self.at,

@@ -18,6 +18,7 @@ from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.matrices.answer import Shown
 from vllm_mods.matrices.cell import Cell, History, HunkView
 from vllm_mods.placing import locate, scopes
+from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.nearest import nearest
 from vllm_mods.placing.target import Target
 from vllm_mods.planning import known_trees, part_step, patching
@@ -90,7 +91,7 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
         for hunk, shown, spot in zip(
             file.hunks, part.diff.hunks, _spots(file, target, back=taken_out), strict=True
         ):
-            if isinstance(spot, locate.Located):
+            if isinstance(spot, Located):
                 spots.append((spot.line, hunk))
             yield _view(_ExplainedHunk(part.source, file, hunk, shown), target, spot)
         if data is not None and len(spots) == len(file.hunks):
@@ -98,21 +99,19 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
             view.lay([FileChange(path=file.path, before=data, after=after)])
 
 
-def _spots(
-    file: FileDiff, target: Target, *, back: bool
-) -> tuple[locate.Located | locate.Lost, ...]:
+def _spots(file: FileDiff, target: Target, *, back: bool) -> tuple[Located | Lost, ...]:
     try:
         return locate.place(file, target, back=back)
     except UnparsableError as error:
-        lost = locate.Lost(code=FindingCode.UNPARSABLE, message=str(error), scope=None)
+        lost = Lost(code=FindingCode.UNPARSABLE, message=str(error), scope=None)
         return (lost,) * len(file.hunks)
 
 
-def _view(of: _ExplainedHunk, target: Target, spot: locate.Located | locate.Lost) -> HunkView:
+def _view(of: _ExplainedHunk, target: Target, spot: Located | Lost) -> HunkView:
     line: int | None
     first: int | None  # where the hunk would begin; `line` is the first that differs
     proof: str | None = None
-    if isinstance(spot, locate.Located):
+    if isinstance(spot, Located):
         line, proof = spot.line, spot.proof
         first = line
     else:

@@ -21,7 +21,7 @@ _LONE_RETURN = re.compile(rb"\r(?!\n)")
 _JOINED = re.compile(r"^\s*(else|finally)\b")
 
 
-class Block(NamedTuple):
+class CodeBlock(NamedTuple):
     """What stands from its ``head`` line to its ``end`` (1-based), both included.
 
     ``kind`` is ``class``, ``def``, ``branch`` or ``table``; ``start`` is the line of the first decorator, or the head, ``indent``
@@ -45,10 +45,10 @@ class Block(NamedTuple):
 class Blocks:
     """All blocks of one file, outer ones before the ones inside them."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[CodeBlock]) -> None:
         self.blocks = tuple(sorted(blocks, key=lambda block: (block.start, -block.end)))
 
-    def around(self, line: int) -> tuple[Block, ...]:
+    def around(self, line: int) -> tuple[CodeBlock, ...]:
         """Return the blocks that a line belongs to, the outermost first; their heads belong to them."""
         return tuple(block for block in self.blocks if block.start <= line <= block.end)
 
@@ -62,16 +62,16 @@ def read_blocks(data: bytes) -> Blocks | None:
         data
     ):  # which ends a line to Python, and none in a patch
         return None
-    return Blocks(list(_Reader(data).read(tree.body, ())))
+    return Blocks(list(_BlockReader(data).read(tree.body, ())))
 
 
-class _Reader:
+class _BlockReader:
     """Walks statements, and of expressions only dictionaries."""
 
     def __init__(self, data: bytes) -> None:
         self.lines = syntax_tree.decoded(data).encode().splitlines()
 
-    def read(self, body: Sequence[ast.stmt], chain: tuple[str, ...]) -> Iterator[Block]:
+    def read(self, body: Sequence[ast.stmt], chain: tuple[str, ...]) -> Iterator[CodeBlock]:
         for node in body:
             match node:
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -96,7 +96,7 @@ class _Reader:
 
     def _branches(
         self, node: ast.If | ast.For | ast.AsyncFor | ast.While, chain: tuple[str, ...]
-    ) -> Iterator[Block]:
+    ) -> Iterator[CodeBlock]:
         word, text = "while", ""
         if isinstance(node, ast.For | ast.AsyncFor):
             word, text = "for", f"{self._text(node.target)} in {self._text(node.iter)}"
@@ -112,7 +112,7 @@ class _Reader:
         else:
             yield from self._suite("else", text, self._joined(first), node.orelse, chain)
 
-    def _try(self, node: ast.Try | ast.TryStar, chain: tuple[str, ...]) -> Iterator[Block]:
+    def _try(self, node: ast.Try | ast.TryStar, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
         yield from self._suite("try", "", node.lineno, node.body, chain)
         for handler in node.handlers:
             text = self._text(handler.type) if handler.type else ""
@@ -123,12 +123,12 @@ class _Reader:
 
     def _suite(
         self, word: str, text: str, head: int, body: Sequence[ast.stmt], chain: tuple[str, ...]
-    ) -> Iterator[Block]:
+    ) -> Iterator[CodeBlock]:
         block = self._block("branch", f"<{f'{word} {text}'.strip()}>", head, body[-1], chain)
         yield block
         yield from self.read(body, block.chain)
 
-    def _table(self, node: ast.stmt, chain: tuple[str, ...]) -> Iterator[Block]:
+    def _table(self, node: ast.stmt, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
         value: ast.expr | None = None
         match node:
             case ast.Assign():
@@ -149,7 +149,7 @@ class _Reader:
         yield block
         yield from self._entries(value, block.chain)
 
-    def _entries(self, value: ast.expr | None, chain: tuple[str, ...]) -> Iterator[Block]:
+    def _entries(self, value: ast.expr | None, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
         """Yield the entries of a dictionary that take several lines and have a constant for a key."""
         if not isinstance(value, ast.Dict):
             return
@@ -162,10 +162,10 @@ class _Reader:
 
     def _block(
         self, kind: str, name: str, head: int, last: ast.stmt | ast.expr, chain: tuple[str, ...]
-    ) -> Block:
+    ) -> CodeBlock:
         line = self.lines[head - 1]
         indent = len(line) - len(line.lstrip())
-        return Block(kind, name, head, head, last.end_lineno or head, indent, (*chain, name))
+        return CodeBlock(kind, name, head, head, last.end_lineno or head, indent, (*chain, name))
 
     def _starts(self, node: ast.stmt, word: bytes) -> bool:
         return self.lines[node.lineno - 1][node.col_offset :].startswith(word)

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.formats.diff import Hunk
-from vllm_mods.placing.chains import Block
+from vllm_mods.placing.chains import CodeBlock
 from vllm_mods.placing.headers import names_block
 from vllm_mods.placing.resemblance import LookAlike
 from vllm_mods.placing.target import Target
 
-Chain = tuple[Block, ...]
+Chain = tuple[CodeBlock, ...]
 Home = tuple[str, ...]
 
 # A run of blank lines alone belongs to whatever encloses the line above it.
 _DEEPEST = 1 << 30
 
 
-class Run(NamedTuple):
+class ChangedRun(NamedTuple):
     """Lines of a hunk that change together.
 
     ``above`` is the index, in the hunk's old lines, of the kept line of code before them, -1 if the hunk has none;
@@ -29,7 +29,7 @@ class Run(NamedTuple):
     indents: tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def runs_of(hunk: Hunk) -> Iterator[Run]:
+def runs_of(hunk: Hunk) -> Iterator[ChangedRun]:
     """Yield the runs of changed lines in their order."""
     above, old = -1, 0
     changed: dict[str, list[int]] = {}
@@ -39,7 +39,7 @@ def runs_of(hunk: Hunk) -> Iterator[Run]:
             indents = changed.setdefault(kind, [])
             indents += [] if blank else [len(text) - len(text.lstrip())]
         elif changed:
-            yield Run(above, (tuple(changed.get("-", ())), tuple(changed.get("+", ()))))
+            yield ChangedRun(above, (tuple(changed.get("-", ())), tuple(changed.get("+", ()))))
             changed = {}
         if kind == " " and not blank:
             above = old

@@ -6,7 +6,7 @@ import bisect
 import re
 
 from vllm_mods.formats.diff import Hunk
-from vllm_mods.placing.chains import Block
+from vllm_mods.placing.chains import CodeBlock
 from vllm_mods.placing.target import Target, shown
 
 _DEFINITION = r"\s*(?:async\s+)?(class|def)\s+(\w+)"
@@ -58,7 +58,7 @@ def header_holds(hunk: Hunk, target: Target, line: int) -> bool:
     return (kind, name) in candidates or name in target.scopes.at(line).split(".")
 
 
-def names_block(section: str, block: Block, target: Target) -> bool:
+def names_block(section: str, block: CodeBlock, target: Target) -> bool:
     """Tell whether the words behind ``@@`` are the first line of a block: git cuts them off at 80 bytes."""
     if definition := re.match(_DEFINITION, section):
         return (definition[1], definition[2]) == (block.kind, block.name)
@@ -71,7 +71,7 @@ def _is_table(section: str, target: Target, line: int) -> bool:
     return outer is None or outer.head >= line or _same_name(section, target, outer)
 
 
-def _same_name(section: str, target: Target, block: Block) -> bool:
+def _same_name(section: str, target: Target, block: CodeBlock) -> bool:
     names = (re.match(_NAME, text) for text in (section, shown(target.lines[block.head - 1])))
     return len({name and name[0] for name in names}) == 1 and bool(section)
 

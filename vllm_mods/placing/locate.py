@@ -5,70 +5,50 @@ overlapping, a hunk without trailing context only at the end of the file, one fo
 context only at its start (as in git's apply.c and GNU patch without fuzz). Of what is left exactly one
 placement has to be proven, by the strongest evidence there is:
 
-``file``    the file is byte for byte the one that the patch was written for (git's ``index`` line),
-``scope``   what encloses the hunk is what it was written in: by the section header behind ``@@`` (git
-            writes the nearest line above that starts in column 0, or the nearest definition), by
-            definitions in the hunk, or by the import or assignment of the module that it is part of,
-``order``   the hunks before and behind it leave it one place,
-``stated``  all hunks of the file stand at their stated lines, and proven ones before and behind it,
+``file``    the file is byte for byte the one that the patch was written for (git's ``index`` line, mod.lock),
+``scope``   all that encloses the hunk's changes is what they were written in: mod.lock says so, or the patch
+            names all of it, in the hunk or behind ``@@`` (git writes the nearest line above that starts in
+            column 0, or the nearest definition),
+``order``   proven hunks before and behind it leave it one place,
+``stated``  all hunks of the file stand at their stated lines,
 ``unique``  nothing but its being the only match in the file.
 
-Only the syntax tree tells what is a definition: text in a string is none, and one whose name a later
-statement of the same scope binds again proves nothing. Inside a string a hunk has a place only by its header.
+The last three, and what names only a part of what encloses a hunk, count only if no other place resembles what it
+expects or leaves: where upstream changed what the patch was written for, its twin is the only match. Only the syntax
+tree tells what is a definition: text in a string is none, and one whose name a later statement of the same scope binds
+again proves nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import NamedTuple
 
-from vllm_mods.base import limits, line_diff
 from vllm_mods.formats.diff import FileDiff, Hunk
-from vllm_mods.placing import enclosure
+from vllm_mods.placing import doubts, enclosure
+from vllm_mods.placing.answers import Located, Lost
+from vllm_mods.placing.candidates import (
+    at_edges,
+    belongs_at_end,
+    belongs_at_start,
+    candidates,
+    in_order,
+    is_scant,
+)
 from vllm_mods.placing.enclosure import Identity
-from vllm_mods.placing.headers import defines, definition_in, header_holds, is_below, written_in
-from vllm_mods.placing.resemblance import look_alikes, telling
+from vllm_mods.placing.headers import defines, header_holds, is_below, written_in
+from vllm_mods.placing.resemblance import look_alikes
 from vllm_mods.placing.target import Target, matches
 
-_FEW = 3
-"""Lines of code that a hunk needs for a place that nothing but its text proves."""
 _NEAR = 40
 """How many lines an upstream change may well have put in above; what stands further away was not there for that."""
+_NEAR_ALIKE = 12
+"""The same of what only resembles it: the patched text itself must then have come to stand at the very line, too."""
 _BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
 
 
 Written = Mapping[int, tuple[str, ...]]
 """What encloses the changes of each hunk, by its number, in the file that it was written for."""
-
-
-class Located(NamedTuple):
-    """A proven place: 1-based ``line`` of the hunk's first old line, and what proves it."""
-
-    line: int
-    scope: str
-    proof: str
-
-
-class Lost(NamedTuple):
-    """No proven place. ``code`` is one of these.
-
-    ``absent``      its text is not there,
-    ``edge``        its text is there, but not at the edge of the file that it belongs to,
-    ``elsewhere``   its text is there, but not in what it was written for,
-    ``ambiguous``   nothing tells several places apart,
-    ``order``       its places contradict the order of the hunks,
-    ``both-ways``   what it looks for is there, and what it leaves too,
-    ``unprovable``  it has no context, so that nothing could prove a place.
-
-    ``scope`` is where the hunk was written, as far as that is known, ``lines`` the
-    places where its text stands.
-    """
-
-    code: str
-    message: str
-    scope: str | None
-    lines: tuple[int, ...] = ()
 
 
 def place(
@@ -90,55 +70,6 @@ def place(
         _held_to(hunk, answer, target, written.get(hunk.number))
         for hunk, answer in zip(file.hunks, answers, strict=True)
     )
-
-
-def place_through(
-    file: FileDiff,
-    answers: tuple[Located | Lost, ...],
-    below: tuple[Located | Lost, ...],
-    beneath: bytes,
-    target: Target,
-) -> tuple[Located | Lost, ...]:
-    """Place hunks in a file that other mods have changed by where they go in the file ``beneath``: ``below``, carried along.
-
-    Where they have places both ways, these have to be the same.
-    """
-    carried = _carry(file.hunks, below, beneath, target)
-    if carried is None:
-        return answers
-    here = [answer.line if isinstance(answer, Located) else None for answer in answers]
-    if None not in here:
-        differ = (i for i, line in enumerate(here) if line != carried[i].line)
-        wrong = next(differ, None)
-        if wrong is None:
-            return carried
-        message = f"its text stands at line {here[wrong]}, and what other mods of the plan have changed leads to line {carried[wrong].line}"
-        return _replaced(answers, wrong, Lost("elsewhere", message, carried[wrong].scope or None))
-    strong = all(place.proof in {"file", "scope", "stated"} for place in carried)
-    return carried if strong else answers
-
-
-def _replaced(
-    answers: tuple[Located | Lost, ...], i: int, lost: Lost
-) -> tuple[Located | Lost, ...]:
-    return (*answers[:i], lost, *answers[i + 1 :])
-
-
-def _carry(
-    hunks: Sequence[Hunk], below: tuple[Located | Lost, ...], beneath: bytes, target: Target
-) -> tuple[Located, ...] | None:
-    """Carry places along what changed since; None if one of them is none, or its lines have changed."""
-    pairs = dict(line_diff.matching(line_diff.split(beneath), target.lines))
-    carried: list[Located] = []
-    for hunk, place in zip(hunks, below, strict=True):
-        if isinstance(place, Lost):
-            return None
-        first = pairs.get(place.line - 1)
-        rows = range(len(hunk.old))
-        if first is None or any(pairs.get(place.line - 1 + n) != first + n for n in rows):
-            return None
-        carried.append(Located(first + 1, scope_of(hunk, target, first + 1), place.proof))
-    return tuple(carried)
 
 
 def _held_to(
@@ -196,7 +127,7 @@ class _Placing:
                     for hunk, line in zip(self.hunks, known, strict=True)
                 )
         self.places = [self.fits(i, hunk) for i, hunk in enumerate(self.hunks)]
-        left = _in_order(self.places, self.hunks, self.lost)
+        left = in_order(self.places, self.hunks, self.lost)
         proven = self.prove(left)
         stated = not self.lost and self.hold_stated(proven)
         return tuple(
@@ -206,7 +137,7 @@ class _Placing:
 
     def fits(self, i: int, hunk: Hunk) -> tuple[int, ...]:
         """Return the lines at which a hunk's text stands where it may have been written; else say why not."""
-        lines = _matches(hunk, self.target)
+        lines = candidates(hunk, self.target)
         if isinstance(lines, Lost):
             self.lost[i] = lines
             return ()
@@ -264,7 +195,7 @@ class _Placing:
         told = known is not None or identity.whole
         bounded = room.start > 1 and room.stop <= len(self.target.lines)
         self.alone.add(i)
-        if not (told or bounded) and _is_scant(hunk):
+        if not (told or bounded) and is_scant(hunk):
             return None
         proof = "order" if rivals or len(self.places[i]) > 1 else "unique"
         return Located(line, scope_of(hunk, self.target, line), "scope" if told else proof)
@@ -274,7 +205,7 @@ class _Placing:
     ) -> Iterator[_Rival]:
         """Yield the other places that resemble what the hunk expects, or leaves, and could be the one it was written for."""
         own = range(line, line + len(hunk.old))
-        if (_belongs_at_end(hunk) or _belongs_at_start(hunk)) and identity.homes == ((),):
+        if (belongs_at_end(hunk) or belongs_at_start(hunk)) and identity.homes == ((),):
             return  # the end of the file is a place of its own
         for side, expected in ((hunk, "it"), (hunk.reversed(), "what it leaves")):
             for match in look_alikes(side.old, self.target, own):
@@ -321,9 +252,12 @@ class _Placing:
     def is_apart(self, i: int) -> bool:
         """Tell whether all other places of a hunk, and what resembles it, are far from its stated line."""
         stated = self.hunks[i].stated
-        alike = (rival.line for rival in self.rivals.get(i, ()) if rival.agrees)
-        others = [*self.places[i], *alike]
-        return all(line == stated or abs(line - stated) > _NEAR for line in others)
+        alike = [rival.line for rival in self.rivals.get(i, ()) if rival.agrees]
+        return all(
+            line == stated or abs(line - stated) > near
+            for lines, near in ((self.places[i], _NEAR), (alike, _NEAR_ALIKE))
+            for line in lines
+        )
 
     def answer(
         self, i: int, proven: Located | None, left: tuple[int, ...], *, stated: bool
@@ -347,202 +281,23 @@ class _Placing:
     def doubt(self, hunk: Hunk, place: Located, *, stated: bool) -> tuple[str, str] | None:
         """Return the code and the words for what is against a place that is the only one left, if anything."""
         line = place.line
-        if fault := _fault(hunk, self.target, line):
+        if fault := doubts.fault(hunk, self.target, line):
             return "elsewhere", fault
         if not (stated or hunk.section) and self.target.in_string(line, line + len(hunk.old) - 1):
             message = f"its text stands in a string at line {line}, and nothing says that it was written for one"
             return "elsewhere", message
-        slides = not stated and (
-            _overlaps(hunk, self.target, line) or (self.back and _slides(hunk))
+        either = not stated and (
+            doubts.overlaps(hunk, self.target, line) or (self.back and doubts.slides(hunk))
         )
-        if slides or (
+        if either or (
             self.back
             and (
-                _still_there(hunk, self.target, line) or _moved(hunk, self.file, self.target, line)
+                doubts.still_there(hunk, self.target, line)
+                or doubts.moved(hunk, self.file, self.target, line)
             )
         ):
             return "both-ways", _BOTH
         return None
-
-
-def _is_scant(hunk: Hunk) -> bool:
-    """Tell whether a hunk has so few lines of code that the twin of what it was written for may well have the same.
-
-    The end of the file is a place of its own.
-    """
-    few = min(len(telling(side)) for side in (hunk.old, hunk.new)) < _FEW
-    return few and not _belongs_at_end(hunk) and not _belongs_at_start(hunk)
-
-
-def _overlaps(hunk: Hunk, target: Target, line: int) -> bool:
-    """Tell whether what a hunk would leave stands where its text does, too."""
-    other = hunk.reversed()
-    return bool(other.old) and any(
-        there < line + len(hunk.old) and line < there + len(other.old)
-        for there in matches(target.data, other.old)
-        if _at_edges(other, target, there)
-    )
-
-
-def _slides(back: Hunk) -> bool:
-    """Tell whether what a hunk removed begins or ends as what is around it.
-
-    What it kept then stands beside a removed text that became another one, too.
-    """
-    kinds = [kind for kind, _ in back.lines]
-    if "-" in kinds or "+" not in kinds:
-        return False
-    first, last = kinds.index("+"), len(kinds) - 1 - kinds[::-1].index("+")
-    texts = [text for _, text in back.lines]
-    before, removed, after = texts[:first], texts[first : last + 1], texts[last + 1 :]
-    ends = bool(before) and removed[-len(before) :] == before
-    return ends or (bool(after) and removed[: len(after)] == after)
-
-
-def _still_there(back: Hunk, target: Target, line: int) -> bool:
-    """Tell whether a class or function that a hunk removed, and did not put back, is in its place."""
-    if target.scopes is None:
-        return False
-    kept = {definition_in(text) for kind, text in back.lines if kind == "-"}
-    around = target.scopes.at(line).split(".")
-    homes = {".".join(around[:n]) for n in range(len(around) + 1)}
-    for kind, text in back.lines:
-        shown = definition_in(text)
-        if kind != "+" or shown is None or shown in kept:
-            continue
-        name = shown.split()[-1]
-        inner = text[:1].isspace()
-        for one in target.scopes.definitions():
-            home, _, last = one.name.rpartition(".")
-            if last == name and (home in homes if inner else not home):
-                return True
-    return False
-
-
-def _moved(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:
-    """Tell whether lines that a hunk removed, and no hunk put back, stand elsewhere in the same scope.
-
-    What was around them stands together in a file that only moved them, too.
-    """
-    put = b"".join(_ended(text) for hunk in file.hunks for kind, text in hunk.lines if kind == "-")
-    own = range(line, line + len(back.old))
-    for at, removed in _removed(back, line):
-        if b"".join(removed) in put:
-            continue
-        around = {target.home(max(at - 1, 1)), target.home(at)}
-        others = (one for one in matches(_ended(target.data), removed) if one not in own)
-        if any(not removed[0][:1].isspace() or target.home(one) in around for one in others):
-            return True
-    return False
-
-
-def _removed(back: Hunk, line: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield what a hunk, now at ``line``, removed without putting anything in its place, and where that was."""
-    for kept, group in groupby(back.lines, key=lambda one: one[0] == " "):
-        run = list(group)
-        if not kept and {kind for kind, _ in run} == {"+"}:
-            told = [i for i, (_, text) in enumerate(run) if text.strip()]
-            yield line, [_ended(text) for _, text in run[told[0] : told[-1] + 1]] if told else []
-        line += sum(kind != "+" for kind, _ in run)
-
-
-def _ended(text: bytes) -> bytes:
-    return text if text.endswith(b"\n") else text + b"\n"
-
-
-def _matches(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
-    """Return the lines at which a hunk's text stands, held to the edges that it belongs to."""
-    written = written_in(hunk)
-    if not hunk.old:
-        if not target.data:
-            return (1,)
-        if hunk.old_start == 0:
-            return Lost("edge", "it fills an empty file, and this one has lines", written)
-        message = "the hunk has no context lines, so nothing proves where it belongs"
-        return Lost("unprovable", message, written)
-    lines = matches(target.data, hunk.old)
-    if not lines or len(lines) > limits.PLACES:
-        many = f"its text stands in more than {limits.PLACES}"
-        code = "ambiguous" if lines else "absent"
-        message = many if lines else "its text is not there"
-        return Lost(code, message, written, lines)
-    held = tuple(line for line in lines if _at_edges(hunk, target, line))
-    if held:
-        return held
-    there = ", ".join(f"line {line}" for line in lines[:5])
-    message = f"it was written for the first line of the file, and its text is at {there}"
-    if _belongs_at_end(hunk):
-        message = f"nothing follows its change, so it belongs at the end of the file: its text is at {there}, and more follows"
-    return Lost("edge", message, written, lines)
-
-
-def _belongs_at_start(hunk: Hunk) -> bool:
-    return hunk.old_start <= 1 and hunk.lines[0][0] != " "
-
-
-def _belongs_at_end(hunk: Hunk) -> bool:
-    return hunk.lines[-1][0] != " " or not (hunk.new or hunk.old)[-1].endswith(b"\n")
-
-
-def _at_edges(hunk: Hunk, target: Target, line: int) -> bool:
-    ends = line - 1 + len(hunk.old) == len(target.lines)
-    return (line == 1 or not _belongs_at_start(hunk)) and (ends or not _belongs_at_end(hunk))
-
-
-def _fault(hunk: Hunk, target: Target, line: int) -> str | None:
-    """Say what is wrong with the definitions around and inside a hunk at a line, if anything.
-
-    Asked of the place that is left: one that is none by this leaves no other the only one.
-    """
-    if target.scopes is None:
-        return None
-    for number, text in enumerate(hunk.old, line):
-        shown = definition_in(text)
-        if shown and number not in target.heads:
-            return f"`{shown}` is text in a string at line {number}, and no definition"
-    for first, last in _changed(hunk, line):
-        dead = next((one for one in target.dead if one.start <= first and last <= one.end), None)
-        if dead is not None:
-            return f"its text stands in the `{dead.name}` of line {dead.head}, whose name a later statement binds again"
-    return None
-
-
-def _changed(hunk: Hunk, line: int) -> Iterator[tuple[int, int]]:
-    """Yield the lines that a hunk at ``line`` removes, and those around what it adds."""
-    for kind, _ in hunk.lines:
-        if kind == "+":
-            yield line - 1, line
-        elif kind == "-":
-            yield line, line
-        line += kind != "+"
-
-
-def _in_order(
-    options: list[tuple[int, ...]], hunks: Sequence[Hunk], lost: dict[int, Lost]
-) -> list[tuple[int, ...]]:
-    """Leave of each hunk's places those that go with places of the hunks before and behind it.
-
-    A hunk that has none left is put into ``lost``.
-    """
-    left = list(options)
-    placed = [i for i in range(len(hunks)) if i not in lost]
-    first = 0
-    for i in placed:
-        left[i] = tuple(line for line in left[i] if line >= first)
-        if left[i]:
-            first = left[i][0] + len(hunks[i].old)
-    last: int | None = None
-    for i in reversed(placed):
-        size = len(hunks[i].old)
-        left[i] = tuple(line for line in left[i] if last is None or line + size <= last)
-        if left[i]:
-            last = left[i][-1]
-    for i in placed:
-        if not left[i]:
-            at = ", ".join(f"line {line}" for line in options[i][:5])
-            message = f"its text stands at {at}, and the hunks before and behind it in the patch do not leave it that place"
-            lost[i] = Lost("order", message, written_in(hunks[i]), options[i])
-    return left
 
 
 def stated_lines(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | None:
@@ -562,7 +317,7 @@ def stands(hunk: Hunk, target: Target, line: int) -> bool:
 
     What a lock says of a place is believed only where the patch itself does not contradict it.
     """
-    at = (there for there in matches(target.data, hunk.old) if _at_edges(hunk, target, there))
+    at = (there for there in matches(target.data, hunk.old) if at_edges(hunk, target, there))
     return [there for there in at if is_below(hunk.section, target, there)] == [line]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from vllm_mods.base import limits, line_diff
-from vllm_mods.placing.chains import Block, Blocks, read_blocks
+from vllm_mods.placing.chains import Blocks, CodeBlock, read_blocks
 from vllm_mods.placing.scopes import ANCHORS, Scope, Scopes, long_strings
 
 _COLUMN_0 = rb"[A-Za-z_$]"
@@ -50,7 +50,7 @@ class Target:
             places.setdefault(text, []).append(number)
         return places
 
-    def open_blocks(self, above: int, indent: int) -> tuple[Block, ...]:
+    def open_blocks(self, above: int, indent: int) -> tuple[CodeBlock, ...]:
         """Return the blocks that a line with this indent belongs to if it follows the line ``above``, or code above that."""
         while above > 0 and (not self.stripped[above - 1] or self.stripped[above - 1][:1] == b"#"):
             above -= 1

@@ -11,7 +11,8 @@ from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacement
 from vllm_mods.formats import diff
-from vllm_mods.placing import locate, relocation
+from vllm_mods.placing import layers, locate, relocation
+from vllm_mods.placing.answers import Lost
 from vllm_mods.placing.target import Target
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -178,9 +179,9 @@ class PatchingStep:
             spots = locate.place(file, target, back=back, written=written)
             if self.beneath is not None and not back:
                 below = locate.place(file, target_of(path, self.beneath), written=written)
-                spots = locate.place_through(file, spots, below, self.beneath, target)
+                spots = layers.place_through(file, spots, below, self.beneath, target)
             for hunk, spot in zip(file.hunks, spots, strict=True):
-                if isinstance(spot, locate.Lost):
+                if isinstance(spot, Lost):
                     self.lost(hunk, spot, path, target)
                     continue
                 placed.append((spot.line, hunk))
@@ -192,7 +193,7 @@ class PatchingStep:
             self.fail("unparsable", message, path=path)
         return None if self.findings else locate.splice(target.lines, placed)
 
-    def lost(self, hunk: diff.Hunk, spot: locate.Lost, path: str, target: Target) -> None:
+    def lost(self, hunk: diff.Hunk, spot: Lost, path: str, target: Target) -> None:
         """Say why a hunk has no place."""
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
         label = f"{path}: hunk {hunk.number} of {self.part.source}"

@@ -42,19 +42,19 @@ def record(
     return WrittenFor(variant.id, name, digest(variant), tuple(files), tuple(hunks))
 
 
-class _Written(NamedTuple):
+class _PartPlaces(NamedTuple):
     files: tuple[WrittenFile, ...] = ()
     hunks: tuple[WrittenHunk, ...] = ()
 
 
-def _record_part(part: Part, view: LayeredTree) -> _Written | None:
+def _record_part(part: Part, view: LayeredTree) -> _PartPlaces | None:
     """Record one part and put it in; None if it does not go in at its stated lines."""
     file = part.diff
     before = view.read(part.path)
     if file is None or None in (file.old_path, file.new_path) or before is None or not file.hunks:
         step = PatchingStep(part, view)
         step.put_in()
-        return None if step.findings else _Written()
+        return None if step.findings else _PartPlaces()
     target = target_of(part.path, before)
     lines = locate.stated_lines(file.hunks, target)
     if lines is None:
@@ -69,7 +69,7 @@ def _record_part(part: Part, view: LayeredTree) -> _Written | None:
         enclosure.texts(enclosure.chains_at(hunk, target, line))
         for hunk, line in zip(file.hunks, lines, strict=True)
     )
-    return _Written(
+    return _PartPlaces(
         (WrittenFile(part.source, part.path, blob_id(before), blob_id(after)),),
         tuple(
             WrittenHunk(part.source, part.path, hunk.number, chain)

@@ -9,6 +9,7 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.formats import diff
 from vllm_mods.library.catalog import Library
 from vllm_mods.placing import locate
+from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.target import Target
 from vllm_mods.templates.source import Template
 
@@ -43,7 +44,7 @@ def patched(library: Library, template: Template) -> Patched:
             missing = [
                 f"hunk {hunk.number} (its line {hunk.patch_line}): {spot.message}"
                 for hunk, spot in zip(file.hunks, locate.place(file, target), strict=True)
-                if isinstance(spot, locate.Lost)
+                if isinstance(spot, Lost)
             ]
             lost.append(f"{path}: {len(missing)} of {len(file.hunks)} hunks: {missing[0]}")
     why = "; ".join(lost) or "no library has any"
@@ -58,6 +59,6 @@ def _placed(file: diff.FileDiff, target: Target, *, back: bool = False) -> bytes
     placed = [
         (spot.line, hunk)
         for hunk, spot in zip(file.hunks, spots, strict=True)
-        if isinstance(spot, locate.Located)
+        if isinstance(spot, Located)
     ]
     return locate.splice(target.lines, placed) if len(placed) == len(spots) else None
