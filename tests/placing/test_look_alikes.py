@@ -160,15 +160,15 @@ def test_a_lock_tells_twins_apart_wherever_they_are() -> None:
     assert one(mine, tree(done)).verdict is Verdict.APPLIED
 
 
-def test_a_lock_never_moves_a_hunk_that_has_a_place_without_it() -> None:
-    # the stated line is in load_w13 now, and load_w2 is far away
+def test_a_twin_at_the_stated_line_is_no_place_and_a_lock_leads_to_the_right_one() -> None:
     far = "".join(f"    v{i} = {i}\n" for i in range(60))
     base = f"class Loader:\n{method('load_w2')}{far}{method('load_w13')}"
     swapped = f"class Loader:\n{method('load_w13')}{far}{method('load_w2')}"
     mine = written(base, "load_w2", context=1)
-    alone = one(mine, tree(swapped))
-    known = one(locked(mine, base), tree(swapped))
-    assert not known.verdict.writes or known.changes == alone.changes
+    newer = tree(swapped, version="0.20.0")
+    assert not one(mine, newer).changes
+    planned = one(locked(mine, base), newer)
+    assert after(planned) == touched(swapped, "load_w2", "contiguous", "clone")
 
 
 def test_the_lock_of_another_patch_says_nothing() -> None:

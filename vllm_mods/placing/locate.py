@@ -52,20 +52,26 @@ Written = Mapping[int, tuple[str, ...]]
 
 
 def place(
-    file: FileDiff, target: Target, *, back: bool = False, written: Written | None = None
+    file: FileDiff,
+    target: Target,
+    *,
+    back: bool = False,
+    written: Written | None = None,
+    at_base: bool = False,
 ) -> tuple[Located | Lost, ...]:
     """Place all hunks of a file, in their order: one answer for each.
 
     Only where every answer is ``Located`` does the file have a proven placement. ``back`` says that ``file``
     is reversed, and the question whether it is in; ``written`` is where the hunks were written, by number. Knowing
-    that never moves a hunk: it takes a place away, or gives one to a hunk that has none without it. Raises
-    ``UnparsableError`` if the proof needs scopes that cannot be read.
+    that never moves a hunk: it takes a place away, or gives one to a hunk that has none without it. ``at_base`` says
+    that the tree has the version that the patch was written for. Raises ``UnparsableError`` if the proof needs scopes that cannot be read.
     """
-    answers = _Placing(file, target, back, {}).answers()
+    placing = _Placing(file, target, back=back, at_base=at_base)
+    answers = placing.answers({})
     if not written:
         return answers
     if any(isinstance(answer, Lost) for answer in answers):
-        answers = _Placing(file, target, back, written).answers()
+        answers = placing.answers(written)
     return tuple(
         _held_to(hunk, answer, target, written.get(hunk.number))
         for hunk, answer in zip(file.hunks, answers, strict=True)
@@ -106,18 +112,18 @@ class _Rival(NamedTuple):
 class _Placing:
     """One file's hunks on one target."""
 
-    def __init__(self, file: FileDiff, target: Target, back: bool, written: Written) -> None:  # noqa: FBT001
+    def __init__(self, file: FileDiff, target: Target, *, back: bool, at_base: bool) -> None:
         self.file = file
         self.hunks = file.hunks
         self.target = target
         self.back = back
+        self.at_base = at_base
+
+    def answers(self, written: Written) -> tuple[Located | Lost, ...]:
         self.written = written
         self.lost: dict[int, Lost] = {}
-        self.places: list[tuple[int, ...]] = []
         self.rivals: dict[int, list[_Rival]] = {}
         self.alone: set[int] = set()  # hunks with one place that nothing resembles
-
-    def answers(self) -> tuple[Located | Lost, ...]:
         target = self.target
         if target.is_blob(self.file.old_blob):
             known = stated_lines(self.hunks, target)
@@ -232,11 +238,11 @@ class _Placing:
         return Lost("look-alike", message, scope or None, (rival.own, rival.line))
 
     def hold_stated(self, proven: Mapping[int, Located]) -> bool:
-        """Tell whether all hunks stand at their stated lines, and none of them could be there because something above grew.
+        """Tell whether all hunks stand at their stated lines, and none of them could be there because something above changed.
 
-        Lines put in above shift a repeated text by its own length to where its neighbour stood. That is ruled out by proven
-        hunks before and behind that have not moved, or by all other places being far away. What undoes the patch must not
-        stand at its stated lines as well.
+        That shifts a twin to where the text stood. It is ruled out by hunks before and behind that nothing resembles and that
+        have not moved; in a tree of the version that the patch was written for, by all other places being far away. What
+        undoes the patch must not stand at its stated lines as well.
         """
         if any(
             hunk.stated not in lines for hunk, lines in zip(self.hunks, self.places, strict=True)
@@ -250,11 +256,11 @@ class _Placing:
         )
 
     def is_apart(self, i: int) -> bool:
-        """Tell whether all other places of a hunk, and what resembles it, are far from its stated line."""
+        """Tell whether all other places of a hunk, and what resembles it, are too far from its stated line to have come there."""
         stated = self.hunks[i].stated
         alike = [rival.line for rival in self.rivals.get(i, ()) if rival.agrees]
         return all(
-            line == stated or abs(line - stated) > near
+            line == stated or (self.at_base and abs(line - stated) > near)
             for lines, near in ((self.places[i], _NEAR), (alike, _NEAR_ALIKE))
             for line in lines
         )

@@ -50,7 +50,7 @@ def changes_of(parts: tuple[Part, ...], origin: Tree) -> tuple[tuple[FileChange,
     view = LayeredTree(origin)
     found = []
     for part in parts:
-        step = PatchingStep(part, view)
+        step = PatchingStep(part._replace(at_base=True), view)
         paths = dict.fromkeys((part.path, (part.diff and part.diff.new_path) or part.path))
         before = {path: view.read(path) for path in paths}
         step.put_in()
@@ -81,7 +81,8 @@ def disagreement(tried: Attempt, parts: tuple[Part, ...], origin: Tree) -> Findi
     Where the merge from there is clean, it has to give the same bytes; where it is not, each hunk has
     to be in the scope that it has there.
     """
-    there = forward(tried.variant, parts, origin)
+    at_base = tuple(part._replace(at_base=True) for part in parts)
+    there = forward(tried.variant, at_base, origin)
     before = {change.path: change for change in there.changes}
     scopes = {(hunk.patch, hunk.path, hunk.number): hunk.scope for hunk in there.hunks}
     for change in tried.changes:

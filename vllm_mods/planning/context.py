@@ -62,7 +62,9 @@ class PlanContext:
         """Return a variant's parts, each with where it was written as far as mod.lock or the origin tells."""
         key = (mod.name, variant.id)
         if key not in self._located:
-            parts = self.parts(mod, variant)
+            begins = f"=={first_named(variant)}"
+            at_base = bool(versions.in_range(self.tree.version, begins))
+            parts = tuple(part._replace(at_base=at_base) for part in self.parts(mod, variant))
             locked = self.locks.get(mod.name)
             known = locked and written.of_variant(locked.written, variant)
             if not known and variant in self.nearest(mod) and (base := self.origin(mod, variant)):

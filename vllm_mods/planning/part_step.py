@@ -23,7 +23,8 @@ class Part(NamedTuple):
     """A variant's change to one file: a diff of a patch, a whole file (overlay, template), or other text.
 
     ``whole`` is the file's content; ``replaces`` the sha256 of files it may replace; ``other`` is text for text; ``written``
-    is what encloses each hunk's changes, by its number, in the file that it was written for, where that is known.
+    is what encloses each hunk's changes, by its number, in the file that it was written for, where that is known; ``at_base``
+    says that the tree calls itself what the variant was written for.
     """
 
     source: str
@@ -34,6 +35,7 @@ class Part(NamedTuple):
     optional: bool = False
     other: TextReplacement | None = None
     written: Mapping[int, tuple[str, ...]] = MappingProxyType({})
+    at_base: bool = False
 
 
 def placed_hunk(part: Part, hunk: diff.Hunk, line: int, scope: str, proof: str) -> PlacedHunk:
@@ -175,10 +177,11 @@ class PatchingStep:
         target = target_of(path, before)
         placed: list[tuple[int, diff.Hunk]] = []
         try:
-            written = self.part.written
-            spots = locate.place(file, target, back=back, written=written)
+            written, at_base = self.part.written, self.part.at_base
+            spots = locate.place(file, target, back=back, written=written, at_base=at_base)
             if self.beneath is not None and not back:
-                below = locate.place(file, target_of(path, self.beneath), written=written)
+                beneath = target_of(path, self.beneath)
+                below = locate.place(file, beneath, written=written, at_base=at_base)
                 spots = layers.place_through(file, spots, below, self.beneath, target)
             for hunk, spot in zip(file.hunks, spots, strict=True):
                 if isinstance(spot, Lost):

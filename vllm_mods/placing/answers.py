@@ -1,0 +1,34 @@
+"""The answers of placing: a proven place, or why there is none. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Located(NamedTuple):
+    """A proven place: 1-based ``line`` of the hunk's first old line, and what proves it."""
+
+    line: int
+    scope: str
+    proof: str
+
+
+class Lost(NamedTuple):
+    """No proven place. ``code`` is one of these.
+
+    ``absent``      its text is not there,
+    ``edge``        its text is there, but not at the edge of the file that it belongs to,
+    ``elsewhere``   its text is there, but not in what it was written for,
+    ``ambiguous``   nothing tells several places apart,
+    ``order``       its places contradict the order of the hunks,
+    ``both-ways``   what it looks for is there, and what it leaves too,
+    ``unprovable``  it has no context, so that nothing could prove a place.
+
+    ``scope`` is where the hunk was written, as far as that is known, ``lines`` the
+    places where its text stands.
+    """
+
+    code: str
+    message: str
+    scope: str | None
+    lines: tuple[int, ...] = ()

@@ -1,0 +1,94 @@
+"""Where each hunk of a file could go by its text, the edges of the file, and the order of the hunks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vllm_mods.base import limits
+from vllm_mods.formats.diff import Hunk
+from vllm_mods.placing.answers import Lost
+from vllm_mods.placing.headers import written_in
+from vllm_mods.placing.resemblance import telling
+from vllm_mods.placing.target import Target, matches
+
+_FEW = 3
+"""Lines of code that a hunk needs for a place that nothing but its text proves."""
+
+
+def candidates(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
+    """Return the lines at which a hunk's text stands, held to the edges that it belongs to."""
+    written = written_in(hunk)
+    if not hunk.old:
+        if not target.data:
+            return (1,)
+        if hunk.old_start == 0:
+            return Lost("edge", "it fills an empty file, and this one has lines", written)
+        message = "the hunk has no context lines, so nothing proves where it belongs"
+        return Lost("unprovable", message, written)
+    lines = matches(target.data, hunk.old)
+    if not lines or len(lines) > limits.PLACES:
+        many = f"its text stands in more than {limits.PLACES}"
+        code = "ambiguous" if lines else "absent"
+        message = many if lines else "its text is not there"
+        return Lost(code, message, written, lines)
+    held = tuple(line for line in lines if at_edges(hunk, target, line))
+    if held:
+        return held
+    there = ", ".join(f"line {line}" for line in lines[:5])
+    message = f"it was written for the first line of the file, and its text is at {there}"
+    if belongs_at_end(hunk):
+        message = f"nothing follows its change, so it belongs at the end of the file: its text is at {there}, and more follows"
+    return Lost("edge", message, written, lines)
+
+
+def belongs_at_start(hunk: Hunk) -> bool:
+    """Tell whether a hunk is for the first line of its file."""
+    return hunk.old_start <= 1 and hunk.lines[0][0] != " "
+
+
+def belongs_at_end(hunk: Hunk) -> bool:
+    """Tell whether nothing follows what a hunk changes."""
+    return hunk.lines[-1][0] != " " or not (hunk.new or hunk.old)[-1].endswith(b"\n")
+
+
+def at_edges(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell whether a hunk that belongs at the start or the end of the file is there at this line."""
+    ends = line - 1 + len(hunk.old) == len(target.lines)
+    return (line == 1 or not belongs_at_start(hunk)) and (ends or not belongs_at_end(hunk))
+
+
+def is_scant(hunk: Hunk) -> bool:
+    """Tell whether a hunk has so few lines of code that the twin of what it was written for may well have the same.
+
+    The end of the file is a place of its own.
+    """
+    few = min(len(telling(side)) for side in (hunk.old, hunk.new)) < _FEW
+    return few and not belongs_at_end(hunk) and not belongs_at_start(hunk)
+
+
+def in_order(
+    options: list[tuple[int, ...]], hunks: Sequence[Hunk], lost: dict[int, Lost]
+) -> list[tuple[int, ...]]:
+    """Leave of each hunk's places those that go with places of the hunks before and behind it.
+
+    A hunk that has none left is put into ``lost``.
+    """
+    left = list(options)
+    placed = [i for i in range(len(hunks)) if i not in lost]
+    first = 0
+    for i in placed:
+        left[i] = tuple(line for line in left[i] if line >= first)
+        if left[i]:
+            first = left[i][0] + len(hunks[i].old)
+    last: int | None = None
+    for i in reversed(placed):
+        size = len(hunks[i].old)
+        left[i] = tuple(line for line in left[i] if last is None or line + size <= last)
+        if left[i]:
+            last = left[i][-1]
+    for i in placed:
+        if not left[i]:
+            at = ", ".join(f"line {line}" for line in options[i][:5])
+            message = f"its text stands at {at}, and the hunks before and behind it in the patch do not leave it that place"
+            lost[i] = Lost("order", message, written_in(hunks[i]), options[i])
+    return left

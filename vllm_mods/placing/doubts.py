@@ -1,0 +1,115 @@
+"""What is against a place although a hunk's text stands there and nowhere else. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from vllm_mods.formats.diff import FileDiff, Hunk
+from vllm_mods.placing.candidates import at_edges
+from vllm_mods.placing.headers import definition_in
+from vllm_mods.placing.target import Target, matches
+
+
+def overlaps(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell whether what a hunk would leave stands where its text does, too."""
+    other = hunk.reversed()
+    return bool(other.old) and any(
+        there < line + len(hunk.old) and line < there + len(other.old)
+        for there in matches(target.data, other.old)
+        if at_edges(other, target, there)
+    )
+
+
+def slides(back: Hunk) -> bool:
+    """Tell whether what a hunk removed begins or ends as what is around it.
+
+    What it kept then stands beside a removed text that became another one, too.
+    """
+    kinds = [kind for kind, _ in back.lines]
+    if "-" in kinds or "+" not in kinds:
+        return False
+    first, last = kinds.index("+"), len(kinds) - 1 - kinds[::-1].index("+")
+    texts = [text for _, text in back.lines]
+    before, removed, after = texts[:first], texts[first : last + 1], texts[last + 1 :]
+    ends = bool(before) and removed[-len(before) :] == before
+    return ends or (bool(after) and removed[: len(after)] == after)
+
+
+def still_there(back: Hunk, target: Target, line: int) -> bool:
+    """Tell whether a class or function that a hunk removed, and did not put back, is in its place."""
+    if target.scopes is None:
+        return False
+    kept = {definition_in(text) for kind, text in back.lines if kind == "-"}
+    around = target.scopes.at(line).split(".")
+    homes = {".".join(around[:n]) for n in range(len(around) + 1)}
+    for kind, text in back.lines:
+        shown = definition_in(text)
+        if kind != "+" or shown is None or shown in kept:
+            continue
+        name = shown.split()[-1]
+        inner = text[:1].isspace()
+        for one in target.scopes.definitions():
+            home, _, last = one.name.rpartition(".")
+            if last == name and (home in homes if inner else not home):
+                return True
+    return False
+
+
+def moved(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:
+    """Tell whether lines that a hunk removed, and no hunk put back, stand elsewhere in the same scope.
+
+    What was around them stands together in a file that only moved them, too.
+    """
+    put = b"".join(_ended(text) for hunk in file.hunks for kind, text in hunk.lines if kind == "-")
+    own = range(line, line + len(back.old))
+    for at, removed in _removed(back, line):
+        if b"".join(removed) in put:
+            continue
+        around = {target.home(max(at - 1, 1)), target.home(at)}
+        others = (one for one in matches(_ended(target.data), removed) if one not in own)
+        if any(not removed[0][:1].isspace() or target.home(one) in around for one in others):
+            return True
+    return False
+
+
+def _removed(back: Hunk, line: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield what a hunk, now at ``line``, removed without putting anything in its place, and where that was."""
+    for kept, group in groupby(back.lines, key=lambda one: one[0] == " "):
+        run = list(group)
+        if not kept and {kind for kind, _ in run} == {"+"}:
+            told = [i for i, (_, text) in enumerate(run) if text.strip()]
+            yield line, [_ended(text) for _, text in run[told[0] : told[-1] + 1]] if told else []
+        line += sum(kind != "+" for kind, _ in run)
+
+
+def _ended(text: bytes) -> bytes:
+    return text if text.endswith(b"\n") else text + b"\n"
+
+
+def fault(hunk: Hunk, target: Target, line: int) -> str | None:
+    """Say what is wrong with the definitions around and inside a hunk at a line, if anything.
+
+    Asked of the place that is left: one that is none by this leaves no other the only one.
+    """
+    if target.scopes is None:
+        return None
+    for number, text in enumerate(hunk.old, line):
+        shown = definition_in(text)
+        if shown and number not in target.heads:
+            return f"`{shown}` is text in a string at line {number}, and no definition"
+    for first, last in _changed(hunk, line):
+        dead = next((one for one in target.dead if one.start <= first and last <= one.end), None)
+        if dead is not None:
+            return f"its text stands in the `{dead.name}` of line {dead.head}, whose name a later statement binds again"
+    return None
+
+
+def _changed(hunk: Hunk, line: int) -> Iterator[tuple[int, int]]:
+    """Yield the lines that a hunk at ``line`` removes, and those around what it adds."""
+    for kind, _ in hunk.lines:
+        if kind == "+":
+            yield line - 1, line
+        elif kind == "-":
+            yield line, line
+        line += kind != "+"

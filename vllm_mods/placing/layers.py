@@ -1,0 +1,60 @@
+"""Hunks in a file that other mods of the same plan have changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vllm_mods.base import line_diff
+from vllm_mods.formats.diff import FileDiff, Hunk
+from vllm_mods.placing.answers import Located, Lost
+from vllm_mods.placing.locate import scope_of
+from vllm_mods.placing.target import Target
+
+
+def place_through(
+    file: FileDiff,
+    answers: tuple[Located | Lost, ...],
+    below: tuple[Located | Lost, ...],
+    beneath: bytes,
+    target: Target,
+) -> tuple[Located | Lost, ...]:
+    """Place hunks in a file that other mods have changed by where they go in the file ``beneath``: ``below``, carried along.
+
+    Where they have places both ways, these have to be the same.
+    """
+    carried = _carry(file.hunks, below, beneath, target)
+    if carried is None:
+        return answers
+    here = [answer.line if isinstance(answer, Located) else None for answer in answers]
+    if None not in here:
+        differ = (i for i, line in enumerate(here) if line != carried[i].line)
+        wrong = next(differ, None)
+        if wrong is None:
+            return carried
+        message = f"its text stands at line {here[wrong]}, and what other mods of the plan have changed leads to line {carried[wrong].line}"
+        return _replaced(answers, wrong, Lost("elsewhere", message, carried[wrong].scope or None))
+    strong = all(place.proof in {"file", "scope", "stated"} for place in carried)
+    return carried if strong else answers
+
+
+def _replaced(
+    answers: tuple[Located | Lost, ...], i: int, lost: Lost
+) -> tuple[Located | Lost, ...]:
+    return (*answers[:i], lost, *answers[i + 1 :])
+
+
+def _carry(
+    hunks: Sequence[Hunk], below: tuple[Located | Lost, ...], beneath: bytes, target: Target
+) -> tuple[Located, ...] | None:
+    """Carry places along what changed since; None if one of them is none, or its lines have changed."""
+    pairs = dict(line_diff.matching(line_diff.split(beneath), target.lines))
+    carried: list[Located] = []
+    for hunk, place in zip(hunks, below, strict=True):
+        if isinstance(place, Lost):
+            return None
+        first = pairs.get(place.line - 1)
+        rows = range(len(hunk.old))
+        if first is None or any(pairs.get(place.line - 1 + n) != first + n for n in rows):
+            return None
+        carried.append(Located(first + 1, scope_of(hunk, target, first + 1), place.proof))
+    return tuple(carried)
