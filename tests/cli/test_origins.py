@@ -1,4 +1,4 @@
-"""`check` and `apply` ask the merge from the release that a mod was written for, as far as it can be had."""
+"""`check` and `apply` ask the merge from the vLLM that `--base` names, and nothing by chance."""
 
 from __future__ import annotations
 
@@ -48,38 +48,45 @@ def verdict(answer: Answer) -> str:
     return str(answer.json["mods"][0]["verdict"])
 
 
-def test_a_fix_that_a_later_release_has_among_other_lines_is_upstream(
+def test_a_fix_that_a_later_release_has_among_other_lines_is_seen_from_its_base(
     call: Call, index: PackageServer, library: Path
 ) -> None:
+    later = ("check", "mine", "--target", "pypi:0.20.0", "--json")
     assert verdict(call("check", "mine", "--target", "pypi:0.19.0", "--json")) == "applies"
-    assert verdict(call("check", "mine", "--target", "pypi:0.20.0", "--json")) == "upstream"
+    # what the cache has by now decides nothing
+    assert verdict(call(*later)) == "conflict"
+    assert verdict(call(*later, "--offline")) == "conflict"
+    assert verdict(call(*later, "--base", "pypi:0.19.0")) == "upstream"
     asked = len(index.requests)
-    offline = call("check", "mine", "--target", "pypi:0.20.0", "--offline", "--json")
-    assert verdict(offline) == "upstream"
-    planned = vm.plan(vm.Library(library).mods("mine"), vm.open_tree("pypi:0.20.0", offline=True))
+    assert verdict(call(*later, "--offline", "--base", "pypi:0.19.0")) == "upstream"
+    mods = vm.Library(library).mods("mine")
+    with vm.open_tree("pypi:0.20.0", offline=True) as tree:
+        planned = vm.plan(mods, tree, base=vm.open_tree("pypi:0.19.0", offline=True))
     assert planned.mods[0].verdict is vm.Verdict.UPSTREAM
     assert len(index.requests) == asked
 
 
-def test_on_a_folder_only_what_is_kept_is_asked_and_no_connection_is_opened(
+def test_a_folder_is_planned_without_a_connection_and_from_the_base_that_is_named(
     call: Call, index: PackageServer, tmp_path: Path
 ) -> None:
     site = build(tmp_path / "later", {**FILES, "vllm/mine.py": LATER.encode()})
-    assert verdict(call("check", "mine", "--target", site, "--json")) == "conflict"
-    assert index.requests == []
+    base = build(tmp_path / "base", {**FILES, "vllm/mine.py": OLD.encode()})
     call("check", "mine", "--target", "pypi:0.19.0")
     asked = len(index.requests)
-    assert verdict(call("check", "mine", "--target", site, "--json")) == "applied"
-    done = call("apply", "mine", "--target", site)
+    assert verdict(call("check", "mine", "--target", site, "--json")) == "conflict"
+    assert verdict(call("check", "mine", "--target", site, "--base", base, "--json")) == "applied"
+    done = call("apply", "mine", "--target", site, "--base", base)
     assert (done.code, (site / "vllm/mine.py").read_text()) == (0, LATER)
     assert len(index.requests) == asked
 
 
-def test_an_origin_that_cannot_be_had_decides_nothing(
-    call: Call, index: PackageServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_a_base_that_a_mod_was_not_made_for_is_named(
+    call: Call, index: PackageServer, tmp_path: Path
 ) -> None:
     site = build(tmp_path / "old", {**FILES, "vllm/mine.py": OLD.encode()})
-    monkeypatch.setenv("PIP_INDEX_URL", "no address")
-    monkeypatch.setenv("PIP_CERT", str(tmp_path / "none"))
-    assert verdict(call("check", "mine", "--target", site, "--json")) == "applies"
+    other = build(tmp_path / "other", {**FILES, "vllm/mine.py": LATER.encode()})
+    for command in ("check", "apply", "diff"):
+        answer = call(command, "mine", "--target", site, "--base", other)
+        assert answer.code == 2
+        assert f"mine was not made for {other}" in answer.err
     assert index.requests == []

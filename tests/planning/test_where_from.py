@@ -9,8 +9,8 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 from small_plans import PATH
 
-from vllm_mods.base.errors import DiffError, TreeError, Unreachable
-from vllm_mods.planning.origins import Origins, of_tree
+from vllm_mods.base.errors import DiffError, Unreachable
+from vllm_mods.planning.origins import Origins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,26 +104,3 @@ def test_a_variant_without_patches_comes_from_nowhere() -> None:
 def test_a_bad_patch_is_an_error_here_too() -> None:
     with pytest.raises(DiffError):
         found(Shelf({"0.19.0": ""}), mod(variant(b"garbage")))
-
-
-def test_a_release_is_merged_from_releases_as_it_was_read_itself() -> None:
-    shelf = Shelf({"0.19.0": "a = 1\n"})
-    tree = MemoryTree({}, version="0.20.0")
-    tree.releases = shelf
-    origin = of_tree(tree)
-    assert shelf.opened == []
-    made = origin(mod(MADE), MADE)
-    assert made is not None
-    assert made.version == "0.19.0"
-    assert origin(mod(MADE), MADE) is made
-    assert shelf.opened == ["0.19.0"]
-
-
-def test_without_settings_that_can_be_read_nothing_is_said_to_be_the_origin(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def broken(**_more: object) -> None:
-        raise TreeError("pip.conf cannot be read")
-
-    monkeypatch.setattr("vllm_mods.planning.origins.Releases", broken)
-    assert of_tree(MemoryTree({}))(mod(MADE), MADE) is None

@@ -25,7 +25,6 @@ from small_site import sha
 
 import vllm_mods as vm
 from vllm_mods.formats import record
-from vllm_mods.planning import origins
 from vllm_mods.site import transaction
 from vllm_mods.site.journal import PREFIX
 
@@ -140,8 +139,6 @@ class Commands(RuleBasedStateMachine):
         super().__init__()
         shared = "/dev/shm"  # noqa: S108  (tempfile makes the folder in it)
         self.patched = pytest.MonkeyPatch()
-        # no release is where these mods come from
-        self.patched.setattr(origins, "of_tree", lambda _tree: lambda _mod, _variant: None)
         self.folder = tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None)
         self.root = Path(self.folder) / "site"
         self.library = vm.Library(make_library(Path(self.folder) / "library"))

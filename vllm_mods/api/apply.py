@@ -4,10 +4,12 @@
 
 from collections.abc import Callable, Sequence
 
+from vllm_mods.api.plan import as_tree
 from vllm_mods.applying.carry_out import Terms, carry_out
 from vllm_mods.applying.opening import Folder
 from vllm_mods.applying.outcomes import Applied
 from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.tree import Tree
 
 
 def apply(
@@ -21,12 +23,13 @@ def apply(
     source_date_epoch: int | None = None,
     planned: Callable[[Plan], object] | None = None,
     without_files: bool = False,
+    base: Tree | Folder | None = None,
 ) -> Applied:
     """Put mods into an installed vLLM, whole or not at all.
 
     ``target`` is the site root (``site-packages``), its ``vllm`` folder or one inside that. What an
-    earlier run left half done is undone first. ``workspace``, ``strict_version`` and
-    ``only_supported`` are those of ``plan``. A hard-linked file is replaced by one of this tree's own,
+    earlier run left half done is undone first. ``workspace``, ``strict_version``,
+    ``only_supported`` and ``base`` are those of ``plan``. A hard-linked file is replaced by one of this tree's own,
     its other names stay as they are, and a note says so: ``keep_links`` refuses that. ``source_date_epoch``
     (seconds since 1970) is the time of every file written, else now; ``planned`` is called with the plan
     before anything is written. A mod with files that only an image gets is refused, unless ``without_files``
@@ -52,5 +55,6 @@ def apply(
         planned=planned,
         without_files=without_files,
         source_date_epoch=source_date_epoch,
+        base=None if base is None else as_tree(base),
     )
     return carry_out(mods, target, terms)

@@ -43,6 +43,7 @@ def check(
     workspace: Folder | None = None,
     strict_version: bool = False,
     only_supported: bool = False,
+    base: Tree | Folder | None = None,
 ) -> CheckResult:
     """Plan mods on a tree, and hold them against a checkpoint. Nothing is written.
 
@@ -63,6 +64,7 @@ def check(
         workspace=workspace,
         strict_version=strict_version,
         only_supported=only_supported,
+        base=base,
     )
     if model is None:
         return CheckResult(opened, planned)

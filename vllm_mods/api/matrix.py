@@ -21,6 +21,7 @@ from vllm_mods.matrices import since as earlier_matrix
 from vllm_mods.matrices.cell import Explanation, MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Computed
+from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.other_packages import asked_for
 
 Progress = Callable[[int, int], None]
@@ -244,7 +245,8 @@ def write_locks(
             f"no mod.lock was written: {unread[0]} could not be read",
             hint="run it again when every release can be read",
         )
-    updates = tuple((mod, locks.updated(mod, computed)) for mod in mods)
+    origins = Origins(access.releases)
+    updates = tuple((mod, locks.updated(mod, computed, origins.places(mod))) for mod in mods)
     for root in dict.fromkeys(map(root_of, mods)):
         replace(
             root,

@@ -22,17 +22,19 @@ def plan(
     workspace: Folder | None = None,
     strict_version: bool = False,
     only_supported: bool = False,
+    base: Tree | Folder | None = None,
 ) -> Plan:
     """Return what mods would do to a tree, and whether they fit it. Nothing is written.
 
     ``mods`` are those of ``Library.mods``; ``tree`` is a path or whatever else ``open_tree`` takes
     (``pypi:0.21.0``), or an opened ``Tree``. ``workspace`` is the folder that chat templates go to; with
     ``strict_version`` a variant is taken only on the vLLM versions that it states; ``only_supported``
-    leaves out mods that have no variant for this tree.
+    leaves out mods that have no variant for this tree. ``base`` is the vLLM that the mods were made for, as ``tree`` is
+    named: it tells look-alike places apart, and a three-way merge from there has to agree.
 
     Returns a ``Plan``: a verdict and the findings for each mod, and the files that would change.
     A mod that does not fit is a verdict, not an error. Raises ``UsageError`` for mods that wait for
-    each other in a circle, ``DiffError`` for a patch that is no good, ``ManifestError`` for a bad
+    each other in a circle or were not made for the ``base``, ``DiffError`` for a patch that is no good, ``ManifestError`` for a bad
     ``mod.lock``, ``TreeError`` for a tree whose receipt cannot be read, and ``Refused`` for a
     receipt that is damaged.
 
@@ -46,7 +48,8 @@ def plan(
     space = os.path.realpath(workspace) if workspace else receipt.workspace if receipt else None
     if opened.root is not None and opened.workspace is None:
         opened = FolderTree(opened.root, spec=opened.spec, workspace=space)
-    terms = Terms(strict_version=strict_version, only_supported=only_supported)
+    made_for = None if base is None else as_tree(base)
+    terms = Terms(strict_version=strict_version, only_supported=only_supported, base=made_for)
     return plan_on_ground(mods, ground.of(opened, receipt), space, terms).shown
 
 

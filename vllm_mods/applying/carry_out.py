@@ -16,7 +16,7 @@ from vllm_mods.applying.ground import Ground, Planned
 from vllm_mods.applying.opening import Folder, check_finished, opened, templates_of
 from vllm_mods.applying.outcomes import Applied
 from vllm_mods.base.errors import UsageError, refusing
-from vllm_mods.base.model import Mod, Plan, Variant, Verdict
+from vllm_mods.base.model import Mod, Plan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import trust
@@ -38,6 +38,7 @@ class Terms(NamedTuple):
     without_files: bool = False
     source_date_epoch: int | None = None
     write: bool = True
+    base: Tree | None = None
 
 
 def carry_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
@@ -109,16 +110,11 @@ def check_agreement(plan: Plan, tree: FolderTree, terms: Terms, notes: Sequence[
 def plan_on_ground(
     mods: Sequence[Mod], base: Ground, workspace: str | None, terms: Terms
 ) -> Planned:
-    """Plan mods on a tree as it stands. A release that no lock knows is fetched only if a mod needs it."""
-    ask: Callable[[Mod, Variant], Tree | None] | None = None
-
-    def origin(mod: Mod, variant: Variant) -> Tree | None:
-        nonlocal ask
-        if ask is None:
-            from vllm_mods.planning import origins  # noqa: PLC0415  (for trees that no lock knows)
-
-            ask = origins.of_tree(base.tree)
-        return ask(mod, variant)
+    """Plan mods on a tree as it stands. Raises ``UsageError`` for a base that one of them was not made for."""
+    origin = None
+    if (made_for := terms.base) is not None:
+        check_base(mods, made_for)
+        origin = lambda _mod, _variant: made_for  # noqa: E731
 
     def make_plan(chosen: Sequence[Mod], tree: Tree, receipt: Receipt | None) -> Plan:
         return planner.plan(
@@ -135,6 +131,18 @@ def plan_on_ground(
     if terms.only_supported and len(supported) < len(result.shown.mods):
         return ground.plan(base, supported, make_plan)
     return result
+
+
+def check_base(mods: Sequence[Mod], base: Tree) -> None:
+    """Raise ``UsageError`` for a mod none of whose variants was made for a tree."""
+    from vllm_mods.planning import lock_entries  # noqa: PLC0415  (for who names a base)
+
+    for mod in mods:
+        if not lock_entries.places_in(mod, base):
+            raise UsageError(
+                f"{mod.name} was not made for {base.spec}: there not every hunk stands at its stated line",
+                hint="--base TREE with the vLLM that the patch was made from",
+            )
 
 
 def check_mods(mods: Sequence[Mod]) -> None:

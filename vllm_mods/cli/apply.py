@@ -8,6 +8,7 @@ import os
 import click
 
 from vllm_mods.api.libraries import Chosen, choose
+from vllm_mods.api.plan import as_tree
 from vllm_mods.applying.carry_out import Terms, carry_out
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Plan
@@ -57,6 +58,7 @@ def command(
         without_files=without_files,
         source_date_epoch=epoch,
         write=not dry_run,
+        base=as_tree(asked.base) if asked.base else None,
     )
     try:
         done = carry_out(chosen.mods, target, terms)

@@ -60,6 +60,7 @@ def command(
         workspace=asked.workspace,
         strict_version=asked.strict_version,
         only_supported=asked.only_supported,
+        base=asked.base and access.open(asked.base),
     )
     plan_arguments.announce(result.plan, chosen)
     if form != ci_form.TEXT:

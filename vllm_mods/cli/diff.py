@@ -45,6 +45,7 @@ def command(
         workspace=asked.workspace,
         strict_version=asked.strict_version,
         only_supported=asked.only_supported,
+        base=asked.base and access.open(asked.base),
     )
     plan_arguments.announce(result.plan, chosen)
     diffs = {change.path: _diff(change) for change in result.plan.changes} if result.ok else {}

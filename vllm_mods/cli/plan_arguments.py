@@ -24,6 +24,7 @@ class PlanArguments(NamedTuple):
     workspace: str | None
     strict_version: bool
     only_supported: bool
+    base: str | None
     others: tuple[str, ...] = ()
 
 
@@ -32,6 +33,10 @@ declared = options.grouped(
     PlanArguments,
     option("--only-supported", "Leave out, and name, mods that have no variant for this tree."),
     option("--strict-version", "Take a variant only on the vLLM versions it states."),
+    option(
+        "--base TREE",
+        "The vLLM that the mods were made for: it tells look-alike places apart.",
+    ),
     options.workspace,
     options.libraries,
     options.pairing,

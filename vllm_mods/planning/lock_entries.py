@@ -91,12 +91,16 @@ def record(planned: ModPlan, base: str) -> WrittenFor | None:
 
 def record_origin(mod: Mod, tree: Tree) -> Mod:
     """Return a mod whose lock says of each variant that was written for a tree where its hunks stand there, and nothing else."""
+    return mod._replace(lock=mod_lock.dump(of(mod, (), written=places_in(mod, tree))))
+
+
+def places_in(mod: Mod, tree: Tree) -> tuple[WrittenFor, ...]:
+    """Return where the hunks of a mod's variants stand in a tree, of those that were written for it."""
     places = (
         written_places.record(variant, patching.parts_of(mod, variant, known_trees.WORKSPACE), tree)
         for variant in mod.variants
     )
-    known = [place for place in places if place is not None]
-    return mod._replace(lock=mod_lock.dump(of(mod, (), written=known)))
+    return tuple(place for place in places if place is not None)
 
 
 class _FilesBefore(Tree):

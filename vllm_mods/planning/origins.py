@@ -9,32 +9,11 @@ from vllm_mods.base.tree import Tree, TreeSource
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import WrittenFor
 from vllm_mods.planning import carried_parts, patching, written
-from vllm_mods.planning.context import Origin
 from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.trees.release import Releases
 
 _MOST = 12
 """Releases to look at: what a range begins with is nearly always the one that its author had."""
-
-
-def of_tree(tree: Tree) -> Origin:
-    """Return what gives the origins for plans on a tree; nothing is opened before it is asked.
-
-    A release is merged from releases as it was read itself, with or without connections; whatever
-    else from what the cache has. What cannot be had decides nothing.
-    """
-    known: list[Origins] = []
-
-    def origin(mod: Mod, variant: Variant) -> Tree | None:
-        if not known:
-            try:
-                known.append(Origins(tree.releases or Releases(offline=True)))
-            except VllmModsError:  # the settings of pip, which a folder does without
-                return None
-        return known[0](mod, variant)
-
-    return origin
 
 
 def _recorded(mod: Mod, variant: Variant) -> str | None:

@@ -31,11 +31,13 @@ from vllm_mods.planning import (
     carried_parts,
     dependencies,
     known_trees,
+    lock_entries,
     outside,
     patching,
     platforms,
     refusal,
     requirements,
+    written,
 )
 from vllm_mods.planning.context import Origin, PlanContext
 from vllm_mods.planning.patching import Attempt, as_placed, note, noted
@@ -95,7 +97,11 @@ def hunk_states(
         return carried_parts.all_in(parts, "carried")
     if planned.verdict.writes or planned.verdict is Verdict.UNFIT:
         return carried_parts.all_in(parts, "placed")
-    return carried_parts.states(parts, tree, origin and origin(mod, variant))
+    base = origin and origin(mod, variant)
+    locked = lock_entries.current(mod)
+    known = locked and written.of_variant(locked.written, variant)
+    known = known or (base and written.record(variant, parts, base))
+    return carried_parts.states(written.attach(parts, known) if known else parts, tree, base)
 
 
 class _Planner(NamedTuple):
