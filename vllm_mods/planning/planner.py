@@ -99,8 +99,9 @@ def hunk_states(
         return carried_parts.all_in(parts, "placed")
     base = origin and origin(mod, variant)
     locked = lock_entries.current(mod)
-    known = locked and written.of_variant(locked.written, variant)
-    known = known or (base and written.record(variant, parts, base))
+    known = written.of_variant(locked.written, variant) if locked else None
+    if known is None and base is not None:
+        known = written.record(variant, parts, base)
     return carried_parts.states(written.attach(parts, known) if known else parts, tree, base)
 
 
