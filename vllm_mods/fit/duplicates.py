@@ -81,7 +81,7 @@ def _entries(path: str, scope: str, node: ast.stmt, lines: frozenset[int]) -> It
                 text = ast.unparse(key)
                 message = f"the patch adds the key {text}, which the same table has at line {min(other, key.lineno)}"
                 yield Problem(
-                    "fit-duplicate",
+                    FindingCode.FIT_DUPLICATE,
                     path,
                     key.lineno,
                     scope,
