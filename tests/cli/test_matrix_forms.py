@@ -60,7 +60,7 @@ def test_a_page_explains_its_cells(matrix: Call) -> None:
     assert "proof" not in lost
     target = [shown["texts"][at] for at in shown["blocks"][lost["target"]]]
     assert '        place = os.path.join("weights", name)' in target
-    assert (placed["proof"], placed["line"]) == ("unique", 1)
+    assert (placed["proof"], placed["line"]) == ("stated", 1)
 
 
 def test_what_is_written_is_what_would_be_printed(matrix: Call, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ CASES = [
         TWICE,
         TWICE.replace("v6 = 6", "v6 = 7", 1),
         "# new\n" + TWICE,
-        PORT,
+        "\n\nhint: vllm-mods check mine --library ",
     ),
     Case("missing", MINE, MINE.replace("a + b", "a - b"), None, PORT),
     Case("partial", BOTH, ONE.replace("z = 3", "z = 4"), ONE, AGAIN),

@@ -191,8 +191,8 @@ class _DiffReader:
         """Refuse what ``git apply`` calls inconsistent: the first line of a part states another file than those below."""
         try:
             path = diff_names.in_git_head(header.removeprefix(b"diff --git "))
-        except diff_names.BadName:
-            return  # it does not state one name twice: the lines below it count, to git too
+        except diff_names.BadName:  # it does not state one name twice: to git the lines below count
+            return
         path = f"{self.root}/{path}" if self.root else path
         other = next((name for name in named if name != path), None)
         if not renamed and other:

@@ -36,8 +36,8 @@ from vllm_mods.placing.candidates import (
     is_scant,
 )
 from vllm_mods.placing.enclosure import Identity
-from vllm_mods.placing.headers import defines, header_holds, is_below, written_in
-from vllm_mods.placing.resemblance import look_alikes
+from vllm_mods.placing.headers import defines, definition_in, header_holds, is_below, written_in
+from vllm_mods.placing.resemblance import LookAlike, look_alikes
 from vllm_mods.placing.target import Target, matches
 
 _NEAR = 40
@@ -107,6 +107,16 @@ class _Rival(NamedTuple):
     side: str
     chains: tuple[str, ...]
     agrees: bool
+
+
+def _has_removed_heads(side: Hunk, match: LookAlike, target: Target) -> bool:
+    """Tell whether each ``class`` or ``def`` that a hunk removes stands in a place that resembles it, too."""
+    old = [(kind, text) for kind, text in side.lines if kind != "+"]
+    return all(
+        line and definition_in(target.lines[line - 1]) == name
+        for (kind, text), line in zip(old, match.above, strict=True)
+        if kind == "-" and (name := definition_in(text))
+    )
 
 
 class _Placing:
@@ -217,7 +227,9 @@ class _Placing:
             for match in look_alikes(side.old, self.target, own):
                 chains = enclosure.chains_like(side, self.target, match)
                 texts, homes = enclosure.texts(chains), tuple(map(enclosure.home_of, chains))
-                if known is not None:
+                if not _has_removed_heads(side, match, self.target):
+                    possible = False  # what the hunk removes or renames has a name
+                elif known is not None:
                     possible = texts == known
                 else:  # only text in a string has no blocks that could tell it apart
                     possible = identity.admits(homes) or self.target.in_string(

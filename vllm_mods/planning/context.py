@@ -62,8 +62,7 @@ class PlanContext:
         """Return a variant's parts, each with where it was written as far as mod.lock or the origin tells."""
         key = (mod.name, variant.id)
         if key not in self._located:
-            begins = f"=={first_named(variant)}"
-            at_base = bool(versions.in_range(self.tree.version, begins))
+            at_base = _begins_at(variant, self.tree.version)
             parts = tuple(part._replace(at_base=at_base) for part in self.parts(mod, variant))
             locked = self.locks.get(mod.name)
             known = locked and written.of_variant(locked.written, variant)
@@ -165,6 +164,19 @@ class PlanContext:
             for path in places
             if not self.tree.remote and self.tree.read(path) is not None
         ]
+
+
+def _begins_at(variant: Variant, version: str | None) -> bool:
+    """Tell whether a variant's range begins at a version: nearly always the one that its author had.
+
+    ``>=0.19`` begins at 0.19.1 too, ``>=0.19.0`` does not.
+    """
+    first = first_named(variant)
+    series = f"=={first}.*" if first.count(".") == 1 else f"=={first}"
+    try:
+        return bool(versions.in_range(version, series))
+    except ValueError:  # a range of one's own making names no version
+        return False
 
 
 def first_named(variant: Variant) -> str:
