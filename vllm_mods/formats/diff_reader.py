@@ -196,11 +196,8 @@ class _DiffReader:
         path = f"{self.root}/{path}" if self.root else path
         other = next((name for name in named if name != path), None)
         if not renamed and other:
-            raise self.fail(
-                f"the 'diff --git' line names {path}, and the '---'/'+++' lines {other}",
-                line=self.at,
-                hint="make the patch again with `git diff`",
-            )
+            why = f"the 'diff --git' line names {path}, and the '---'/'+++' lines {other}"
+            raise self.fail(why, line=self.at, hint="make the patch again with `git diff`")
 
     def plain_file(self) -> FileDiff:
         """Read a part as `diff -u` writes it: time stamps may say that there is no file."""
