@@ -5,14 +5,19 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
 from mod_making import diff_of, mod, variant
 
 from vllm_mods.base.model import Level, Mod, ModPlan, PatchFile, Verdict
 from vllm_mods.library.catalog import Library
+from vllm_mods.planning import lock_entries
 from vllm_mods.planning.planner import hunk_states, plan
 from vllm_mods.trees.open import open_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.network
 
@@ -30,6 +35,13 @@ def text(version: str, path: str) -> str:
 def seen(mod_: Mod, version: str) -> ModPlan:
     (planned,) = plan([mod_], open_tree(f"pypi:{version}")).mods
     return planned
+
+
+def written_on(version: str, mine: Mod) -> Mod:
+    """Return a mod whose lock says that it was written for a release."""
+    known = lock_entries.record_origin(mine, open_tree(f"pypi:{version}"))
+    assert b'"written"' in (known.lock or b"")
+    return known
 
 
 def result(planned: ModPlan, path: str) -> str | None:
@@ -58,7 +70,9 @@ def test_what_upstream_added_at_the_end_of_a_file_is_seen_as_in_and_never_added_
 ) -> None:
     added = last_hunk(path, "0.19.1", "0.20.0")
     assert name in added.variants[0].patches[0].data.decode()
-    assert seen(added, "0.20.0").verdict is Verdict.UPSTREAM
+    # a method's end looks like that of others: only where it was written tells that it is this class
+    assert not seen(added, "0.20.0").verdict.writes
+    assert seen(written_on("0.19.1", added), "0.20.0").verdict is Verdict.UPSTREAM
     # upstream has since changed what it added, so no reading of the patch alone tells that it is in
     later = seen(added, "0.21.0")
     assert not later.verdict.writes
@@ -67,7 +81,7 @@ def test_what_upstream_added_at_the_end_of_a_file_is_seen_as_in_and_never_added_
 
 
 def test_a_method_added_at_the_end_goes_in_at_the_end_of_the_release_before() -> None:
-    planned = seen(last_hunk(CPU, "0.19.1", "0.20.0"), "0.19.1")
+    planned = seen(written_on("0.19.1", last_hunk(CPU, "0.19.1", "0.20.0")), "0.19.1")
     assert planned.verdict is Verdict.APPLIES
     made = result(planned, CPU) or ""
     assert made.startswith(text("0.19.1", CPU))
@@ -119,30 +133,31 @@ def blob(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("version", ["0.19.1", "0.17.0"])
-def test_the_loader_as_posted_goes_in_where_the_order_of_its_hunks_leaves_one_place(
+def test_the_loader_as_posted_goes_in_where_it_was_written_and_nowhere_else(
     version: str,
 ) -> None:
     right = result(seen(Library().load("hybrid-int4-fp8"), version), INC)
-    # of the six places of its last hunk's text, five lie before the hunk that is above it
-    planned = seen(as_posted("0.19.1", context=1), version)
+    # its last hunk's text stands in six places
+    posted = as_posted("0.19.1", context=1)
+    assert seen(posted, version).verdict is Verdict.MISPLACED
+    planned = seen(written_on("0.19.1", posted), version)
     assert planned.verdict is Verdict.APPLIES
     assert result(planned, INC) == right
-    assert [hunk.proof for hunk in planned.hunks][4] == "order"
 
 
 @pytest.mark.parametrize("version", ["0.20.0", "0.21.0", "0.23.0"])
-def test_the_loader_as_posted_goes_in_without_headers_where_its_text_stands_once(
+def test_the_loader_as_posted_goes_in_without_headers_by_where_it_was_written(
     version: str,
 ) -> None:
     right = result(seen(Library().load("hybrid-int4-fp8"), version), INC)
-    planned = seen(as_posted("0.20.0", context=2), version)
+    planned = seen(written_on("0.20.0", as_posted("0.20.0", context=2)), version)
     assert planned.verdict.writes
     assert result(planned, INC) == right
 
 
 def test_the_loader_as_posted_is_refused_where_nothing_tells_its_places_apart() -> None:
     # three places are left for its last hunk: behind it nothing says which
-    for version in ("0.20.0", "0.21.0", "0.23.0"):
+    for version in ("0.21.0", "0.23.0"):
         planned = seen(as_posted("0.20.0", context=1), version)
         assert planned.verdict is Verdict.MISPLACED
         assert not planned.changes
@@ -150,3 +165,27 @@ def test_the_loader_as_posted_is_refused_where_nothing_tells_its_places_apart() 
     assert known.verdict is Verdict.APPLIES
     assert {hunk.proof for hunk in known.hunks} == {"file"}
     assert result(known, INC) == result(seen(Library().load("hybrid-int4-fp8"), "0.20.0"), INC)
+
+
+TREES = (
+    *("0.15.0", "0.17.0", "0.18.0", "0.19.1", "0.20.0"),
+    *("0.22.0", "0.25.0", "0.27.0", "0.30.0", "0.33.0"),
+)
+
+
+def test_no_answer_depends_on_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With an empty cache, with a full one and with none, with and without what mod.lock knows of the tree."""
+    nowhere = tmp_path / "file"
+    nowhere.write_text("a file is no folder\n")
+    mods = [Library().load(name) for name in ("hybrid-int4-fp8", "flashqla")]
+    mods += [one._replace(lock=None) for one in mods]
+    answers: dict[str, list[tuple[object, ...]]] = {}
+    for name, folder in (("cold", "cache"), ("warm", "cache"), ("none", "file")):
+        monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / folder))
+        for version in TREES:
+            with open_tree(f"pypi:{version}") as tree:
+                plans = [plan([one], tree).mods[0] for one in mods]
+            answers.setdefault(name, []).extend(
+                (one.verdict, one.changes, one.hunks, one.findings) for one in plans
+            )
+    assert answers["cold"] == answers["warm"] == answers["none"]
