@@ -215,7 +215,7 @@ solo_only: yes please
         (LEAST.replace("example/m", "--port 1"), "model: is required: the command names none either"),
         (LEAST.replace("image", "a b"), "container: line 3: expected an image reference, found 'a b'"),
         (LEAST + "vllm_mods: {vllm: new}\n", "vllm_mods.vllm: line 5: 'new' is not a version specifier (PEP 440)"),
-        (LEAST + "vllm_mods: {vlm: 1}\n", "vllm_mods.vlm: line 5: unknown key"),
+        (LEAST + "vllm_mods: {vlm: 1}\n", "vllm_mods.vlm: line 5: unknown key; did you mean 'vllm'?"),
         (LEAST.replace("Least", "——"), "name: line 2: '' cannot be the name of a pairing; give one with --name"),
     ],
 )  # fmt: skip
