@@ -298,7 +298,8 @@ def unlike(sides: Sides) -> Iterator[Candidate]:
             for j in table.get(key, ())[:3]:
                 put = new.lines[j : j + added]
                 differs = put or old.lines[i : i + removed]
-                if new.at(j) == old.at(i) or len(differs[0].strip()) < 6:
+                near = {new.at(j - 1), new.at(j)}
+                if old.at(i) in near or not near <= set(old.spans) or len(differs[0].strip()) < 6:
                     continue
                 if put != old.lines[i : i + removed]:
                     yield 3, i, j, Edit(i, removed, put)
