@@ -62,10 +62,15 @@ ROOMS = {
         ),
     ),
     "placing": Room(
-        ("placing/locate", "placing/headers", "placing/target", "placing/nearest", "base/diff3"),
+        (
+            *("placing/locate", "placing/candidates", "placing/doubts", "placing/layers"),
+            *("placing/chains", "placing/enclosure", "placing/resemblance", "placing/headers"),
+            *("placing/target", "placing/nearest", "base/diff3"),
+        ),
         (
             "placing/test_locate.py",
             "placing/test_evidence.py",
+            "placing/test_look_alikes.py",
             "planning",
             "base/test_diff3.py",
             "porting/test_merges.py",
@@ -77,6 +82,7 @@ ROOMS = {
         (
             "planning/planner",
             "planning/context",
+            "planning/written",
             "planning/applied",
             "planning/refusal",
             "planning/patching",
