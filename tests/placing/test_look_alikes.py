@@ -122,6 +122,17 @@ def test_a_row_does_not_go_into_another_table(header: str) -> None:
         assert moved.verdict is Verdict.MISPLACED
 
 
+def test_a_statement_that_git_does_not_name_is_held_to_no_header() -> None:
+    base = "import os\n\n(\n    A,\n    B,\n    C,\n) = os.make(\n    1,\n)\n\nif os:\n    from x import (\n        D,\n        E,\n        F,\n    )\n"
+    for old, new, header in (
+        ("    B,\n", "    B2,\n", "import os"),
+        ("        E,\n", "        E2,\n", "if os:"),
+    ):
+        final = base.replace(old, new)
+        mine = mod(variant(diff_of(PATH, base, final, context=1, section=header)))
+        assert after(one(mine, tree(base))) == final
+
+
 @pytest.mark.parametrize("pristine", [False, True])
 def test_a_fix_in_the_twin_does_not_count_as_in(*, pristine: bool) -> None:
     mine = written(CLASS, "load_w2", context=1, header="class Loader:")
