@@ -28,6 +28,8 @@ RAY = os.path.join(os.path.dirname(sys.executable), "ray")
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{PORT}")
+    # from 2.60 on a cluster asks for a token that it writes into the home folder, which tests have none of
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     folder = tempfile.mkdtemp(
         prefix="r", dir="/tmp"
     )  # its sockets have paths of 107 letters at most
