@@ -324,7 +324,7 @@ def main() -> None:
     parser.add_argument(
         "--pairs", nargs="+", help="the older release of each pair to take (else all)"
     )
-    parser.add_argument("--sample", type=int, default=1500, help="about so many sites")
+    parser.add_argument("--sample", type=int, default=1000, help="about so many sites")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument(
