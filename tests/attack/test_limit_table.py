@@ -365,7 +365,7 @@ ENOUGH: dict[
         "Exceeded 2 redirects",
         lambda _: served(moved("/x"), lambda url: http().page(f"{url}/x", "*/*")),
     ),
-    "TOOL_SECONDS": (0.2, "timed out after 0.2", tool),
+    "TOOL_SECONDS": (0.2, "not answered within 0.2", tool),
     "GLANCE_SECONDS": (0.2, "not answered within 0.2", glance),
     "ENGINE_SECONDS": (0.2, "no docker engine answers", silent),
     "UNPACKED_FILE": (
