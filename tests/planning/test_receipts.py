@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memory_tree import MemoryTree
-from mod_making import diff_of, mod, variant
+from mod_making import diff_of, indexed, mod, variant
 from small_plans import PATH, found, one
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Level, Verdict
-from vllm_mods.formats.receipt import FileHash, Receipt, ReceiptFile, ReceiptMod
+from vllm_mods.formats.receipt import FileHash, Receipt, ReceiptFile, ReceiptMod, original
+from vllm_mods.planning.planner import plan
 
 if TYPE_CHECKING:
     from vllm_mods.base.model import Mod, ModPlan
@@ -114,3 +115,28 @@ def test_a_deletion_is_the_release_s_own_only_where_something_can_say_so() -> No
     told = receipt()._replace(mods=(), files=())
     answer = one(gone, MemoryTree(BEFORE, released=BEFORE), receipt=told)
     assert answer.verdict is Verdict.APPLIED
+
+
+def test_a_mod_has_the_same_place_after_another_one_as_in_a_plan_with_it() -> None:
+    twin = "def {}(value):\n    total = 0\n    total += value\n    return total\n\n\n"
+    base = "first = 1\n\n\n" + twin.format("f1") + twin.format("f2")
+    fixed = base.rpartition("+= value")
+    fix = indexed(
+        diff_of(PATH, base, f"{fixed[0]}-= value{fixed[2]}", context=1), base, "".join(fixed)
+    )
+    changed = base.replace("first = 1\n", "first = 1\nmore = 1\nand_more = 1\n")
+    other = mod(variant(diff_of(PATH, base, changed)), name="other")
+    fixing = mod(variant(fix), name="fixing")
+
+    together = plan([other, fixing], MemoryTree({PATH: base.encode()}))
+    assert together.ok
+    row = ReceiptFile(PATH, sha256(base.encode()), sha256(changed.encode()))
+    has = ReceiptMod("other", "1", other.digest, "one", "applies", (FileHash(*row[:3]),))
+    files = {PATH: changed.encode(), original(PATH): base.encode()}
+    after = one(fixing, MemoryTree(files), receipt=Receipt("0.19.1", (has,), (row,)))
+    assert [change.after for change in after.changes] == [
+        change.after for change in together.changes
+    ]
+    files[original(PATH)] = b"damaged"
+    alone = one(fixing, MemoryTree(files), receipt=Receipt("0.19.1", (has,), (row,)))
+    assert alone.verdict is Verdict.MISPLACED

@@ -1,4 +1,4 @@
-"""Hunks in a file that other mods of the same plan have changed. Pure."""
+"""Hunks in a file that other mods have changed. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def place_through(
         wrong = next(differ, None)
         if wrong is None:
             return carried
-        message = f"its text stands at line {here[wrong]}, and what other mods of the plan have changed leads to line {carried[wrong].line}"
+        message = f"its text stands at line {here[wrong]}, and what other mods have changed leads to line {carried[wrong].line}"
         return _replaced(answers, wrong, Lost("elsewhere", message, carried[wrong].scope or None))
     strong = all(place.proof in {"file", "scope", "stated"} for place in carried)
     return carried if strong else answers

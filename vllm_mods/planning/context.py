@@ -11,7 +11,7 @@ from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import patching, platforms, written
-from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.planning.layered_tree import LayeredTree, UntouchedTree
 from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import note
 
@@ -19,7 +19,11 @@ Origin = Callable[[Mod, Variant], Tree | None]
 
 
 class PlanContext:
-    """One tree, remembered as far as it was read, and ``view``, which mods change one after the other."""
+    """One tree, remembered as far as it was read.
+
+    ``view`` is what mods change one after the other, ``untouched`` the tree before any mod, those of the receipt included:
+    a mod has the same places in one plan with others and after them.
+    """
 
     def __init__(
         self,
@@ -30,6 +34,7 @@ class PlanContext:
     ) -> None:
         self.tree = LayeredTree(tree)
         self.view = LayeredTree(self.tree)
+        self.untouched = self.tree if receipt is None else UntouchedTree(self.tree, receipt)
         self.receipt = receipt
         self.workspace = workspace
         self.origin = origin or (lambda _mod, _variant: None)

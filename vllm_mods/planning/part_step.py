@@ -54,7 +54,7 @@ def target_of(path: str, data: bytes) -> Target:
 class PatchingStep:
     """One part on one view: lays the change over the view, or has findings that say why not.
 
-    ``beneath`` is its file without what other mods of the plan did to it. Unless it is to ``explain``, what is wrong is not
+    ``beneath`` is its file without what other mods did to it. Unless it is to ``explain``, what is wrong is not
     looked into: only whether it would go in is asked.
     """
 

@@ -123,7 +123,7 @@ def parts_of(
 def forward(
     variant: Variant, parts: tuple[Part, ...], tree: Tree, *, beneath: Tree | None = None
 ) -> Attempt:
-    """Put the variant in. ``beneath`` is the tree as it was before other mods of the plan changed it."""
+    """Put the variant in. ``beneath`` is the tree as it was before other mods changed it."""
     view = LayeredTree(tree)
     below = LayeredTree(beneath or tree)
     findings: list[Finding] = []

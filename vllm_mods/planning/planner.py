@@ -206,7 +206,7 @@ class _Planner(NamedTuple):
     def attempt(self, mod: Mod, variant: Variant) -> Attempt:
         """Put a variant in, and ask whether what comes out would work."""
         parts = self.context.located(mod, variant)
-        tried = patching.forward(variant, parts, self.context.view, beneath=self.context.tree)
+        tried = patching.forward(variant, parts, self.context.view, beneath=self.context.untouched)
         if not tried.ok:
             return tried
         near = variant in self.context.nearest(mod)
