@@ -82,13 +82,13 @@ def test_a_variant_for_other_versions_goes_in_with_a_note_unless_the_range_is_to
     assert (planned.verdict, planned.in_range) == (Verdict.APPLIES, False)
     note = found(planned, "version-range")
     assert note.level is Level.NOTE
-    assert "calls itself 0.19.1, which variant `outside` (<0.1) is not meant for" in note.message
+    assert "variant `outside` (<0.1) is not meant for this version, but" in note.message
     unknown = found(one(outside, tree(TEXT, version=None)), "version-range")
-    assert "the tree does not say its version, which" in unknown.message
+    assert "is not meant for this version" in unknown.message
     strict = one(outside, tree(TEXT), strict_version=True)
     assert (strict.verdict, strict.variant, strict.in_range) == (Verdict.UNSUPPORTED, None, False)
     message = found(strict, "no-variant").message
-    assert message == "no variant is meant for vLLM 0.19.1: there are `outside` (<0.1)"
+    assert message == "no variant is meant for this version: there are `outside` (<0.1)"
 
 
 def test_what_the_patched_code_imports_is_told_and_not_installed() -> None:
@@ -136,7 +136,7 @@ def test_where_no_variant_is_meant_the_nearest_range_speaks_and_all_are_named() 
             False,
         )
         message = planned.findings[0].message
-        assert message.startswith("no variant is meant for vLLM 0.20.0, and none fits its source: ")
+        assert message.startswith("no variant is meant for this version, and none fits its source: ")
         assert "`o` (<0.5)" in message
         assert "`m` (>=0.18,<0.19)" in message
         assert "`n` (==0.40)" in message

@@ -11,9 +11,6 @@ from vllm_mods.formats.schema import decode, encode
 from vllm_mods.matrices.cell import Cell, History, HunkView
 from vllm_mods.planning import lock_entries
 
-# What is said with the version of the tree in it, and what stands in front of it there for the first time.
-_NAMING = {"no-variant": "vLLM ", "version-range": "calls itself ", "no-receipt": "--target pypi:"}
-
 
 class Answer(NamedTuple):
     """One mod's plan on some tree.
@@ -71,20 +68,6 @@ def answer_of(planned: ModPlan) -> Answer:
         locked=lock_entries.entry(planned),
         witness=planned.witness,
     )
-
-
-def retold(answer: Said, old: str | None, new: str | None) -> Said:
-    """Return what was said of one version in the words for another, of the same ranges."""
-    if not isinstance(answer, Answer):
-        return answer
-
-    def again(one: Finding) -> Finding:
-        lead = _NAMING.get(one.code)
-        if lead is None:
-            return one
-        return one._replace(message=one.message.replace(f"{lead}{old}", f"{lead}{new}", 1))
-
-    return answer._replace(findings=tuple(map(again, answer.findings)))
 
 
 def failed(code: FindingCode, message: str, *, computed: bool) -> Answer:

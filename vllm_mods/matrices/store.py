@@ -26,7 +26,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.matrices import questions
-from vllm_mods.matrices.answer import Said, from_data, retold, to_data
+from vllm_mods.matrices.answer import Said, from_data, to_data
 from vllm_mods.matrices.questions import Question
 
 _SCHEMA = 1
@@ -34,7 +34,7 @@ _SCHEMA = 1
 _TRACES = 32
 _KEPT_DAYS = 90
 # Folders of the package of which nothing decides a verdict; a test holds that nothing here uses them.
-BESIDE = frozenset({"cli", "report", "serve", "_data", "__pycache__"})
+BESIDE = frozenset({"cli", "report", "serving", "_data", "__pycache__"})
 
 
 class AnswerStore(NamedTuple):
@@ -59,7 +59,7 @@ class AnswerStore(NamedTuple):
         for entry in self._traces(key, tree):
             try:
                 if entry["version"] in said and questions.holds(entry["asked"], tree):
-                    return retold(from_data(entry["answer"]), entry["of"], tree.version)
+                    return from_data(entry["answer"])
             except (KeyError, TypeError, ValueError, AttributeError):
                 continue
         return None
@@ -78,7 +78,6 @@ class AnswerStore(NamedTuple):
         self.remember(key, answer, tree.version, identity)
         entry = {
             "version": f"version {tree.version}" if ranges is None else ranges,
-            "of": tree.version,
             "asked": questions.pack(asked),
             "answer": to_data(answer),
         }

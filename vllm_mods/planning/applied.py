@@ -96,8 +96,8 @@ def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
         message = f"this release carries the change itself: {mod.name} is not needed on it"
         return context.says(mod, variant, Verdict.UPSTREAM, note("upstream", message))
     message = (
-        "every change is in, and no receipt says that this tool put it in; whether the release "
-        f"has it itself: `vllm-mods check {mod.name} --target pypi:{context.tree.version}`"
+        "every change is in, and no receipt says that this tool put it in; "
+        f"which releases have it themselves: `vllm-mods upstream {mod.name}`"
     )
     return context.says(mod, variant, Verdict.APPLIED, note("no-receipt", message))
 

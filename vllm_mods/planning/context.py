@@ -151,11 +151,9 @@ class PlanContext:
             )
             found.append(note("version-range", message))
         if not self.is_for_vllm(mod, variant):
-            version = self.tree.version
-            said = f"calls itself {version}" if version else "does not say its version"
             message = (
-                f"the tree {said}, which variant `{variant.id}` ({variant.vllm}) is not "
-                "meant for, but its source is what the variant was written for"
+                f"variant `{variant.id}` ({variant.vllm}) is not meant for this version, "
+                "but its source is what the variant was written for"
             )
             found.append(note("version-range", message))
         return found

@@ -63,7 +63,7 @@ def nothing_fits(
     version = context.tree.version
     ranges = ", ".join(f"`{variant.id}` ({variant.meant})" for variant in mod.variants)
     if not failed:
-        message = f"no variant is meant for vLLM {version}: there are {ranges}"
+        message = f"no variant is meant for this version: there are {ranges}"
         return refused(mod, Verdict.UNSUPPORTED, Finding("no-variant", message))
     meant = [tried for tried in failed if tried.variant in inside]
     # A variant that goes in and does not work says more than that it was not meant for the tree.
@@ -76,9 +76,7 @@ def nothing_fits(
             return best_half
     (variant,) = context.nearest(mod)[:1]
     best = next(tried for tried in failed if tried.variant == variant)
-    message = (
-        f"no variant is meant for vLLM {version}, and none fits its source: there are {ranges}"
-    )
+    message = f"no variant is meant for this version, and none fits its source: there are {ranges}"
     finding = Finding("no-variant", message)
     return context.says(mod, best.variant, Verdict.UNSUPPORTED, finding, *best.findings)
 
