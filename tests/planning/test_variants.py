@@ -136,7 +136,9 @@ def test_where_no_variant_is_meant_the_nearest_range_speaks_and_all_are_named() 
             False,
         )
         message = planned.findings[0].message
-        assert message.startswith("no variant is meant for this version, and none fits its source: ")
+        assert message.startswith(
+            "no variant is meant for this version, and none fits its source: "
+        )
         assert "`o` (<0.5)" in message
         assert "`m` (>=0.18,<0.19)" in message
         assert "`n` (==0.40)" in message

@@ -12,7 +12,7 @@ from vllm_mods.formats import diff_writer
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.porting import files, repair, successors, variant
+from vllm_mods.porting import files, repair, successors, text, variant
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.variant import NewVariant
@@ -136,14 +136,39 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
     before = job.base
     for tree in between():
         ports = job.ported(changes, tree, before)
-        if any(one.ported.text is None for one in ports):
+        through = [_through(change, one) for change, one in _paired(changes, ports)]
+        if None in through:
             return outcome._replace(steps=steps)
-        changes = tuple(_cuts(changes, ports))
+        changes = tuple(change for change in through if change)
         moved = {one.new_path: moved[one.path] for one in ports}
         steps += (tree.version or tree.spec,)
         before = tree
     stepped = _ported(job, changes, before, moved) if steps else outcome
     return (outcome if stepped.left else stepped)._replace(steps=steps)
+
+
+def _paired(
+    changes: Sequence[FileChange], ports: Iterable[FilePort]
+) -> Iterator[tuple[FileChange, FilePort]]:
+    by_path = {change.path: change for change in changes}
+    for port in ports:
+        yield by_path[port.path], port
+
+
+def _through(change: FileChange, port: FilePort) -> FileChange | None:
+    """Return a change as a release between makes it, None where it clashes there.
+
+    What that release has already is a part of it: a later one may have taken it back. So ``before`` is not the release's
+    file but what is left if the change is taken out of what came out.
+    """
+    after = port.ported.text
+    if after is None:
+        return None
+    if change.before is None or change.after is None:
+        return change._replace(path=port.new_path)
+    python = port.path.endswith((".py", ".pyi"))
+    before = text.port(change.after, change.before, after, python=python).text
+    return None if before is None else FileChange(port.new_path, before, after)
 
 
 def _cuts(changes: Iterable[FileChange], ports: Iterable[FilePort]) -> Iterator[FileChange]:
