@@ -6,9 +6,8 @@ As root, with the engines installed: a daemon and a storage of its own are made 
 needs the room of the largest base three times, and everything is removed at the end. The bases hold the Python
 that runs this, the sources of vLLM 0.21.0 from the package index, and noise that does not compress.
 
-Compared are, from a lock on: ``vllm-mods build`` (in no cache: nothing of the base is remembered; and
-again) and, in docker, ``docker build`` of a Dockerfile with ``FROM`` and ``RUN vllm-mods apply``, the tool copied
-in, without docker's cache. ``docker load`` of the finished layer alone is what no way to build can do without.
+Compared are, from a lock on: ``vllm-mods build`` and, in docker, ``docker build`` of a Dockerfile with ``FROM`` and ``RUN vllm-mods apply``, the tool copied
+in, without docker's cache.
 """
 
 from __future__ import annotations
@@ -142,8 +141,6 @@ def measured(
     tool("lock", PAIRING, "--base", base)
     context = write_context(folder, base) if engine.tool == "docker" else None
     tag = "localhost/bench:built"
-    thin = folder / "thin.tar"
-    tool("build", PAIRING, "--base", base, "--tag", tag, "--afresh", str(thin))
     times: dict[str, list[float]] = {}
 
     def take(name: str, action: Callable[[], None]) -> None:
@@ -151,18 +148,10 @@ def measured(
         engine("rmi", "-f", tag)
 
     for _ in range(rounds):
-        shutil.rmtree(tool.cache)
-        ours = partial(tool, "build", PAIRING, "--base", base, "--tag", tag)
-        take("vllm-mods build, nothing remembered", ours)
-        take("vllm-mods build", ours)
+        take("vllm-mods build", partial(tool, "build", PAIRING, "--base", base, "--tag", tag))
         if context is not None:
-            take("docker load of the layer alone", lambda: _load(engine, thin))
             take("docker build: RUN vllm-mods apply", partial(build, engine, tag, context))
     yield from times.items()
-
-
-def _load(engine: Engine, thin: Path) -> None:
-    engine("load", "-q", "-i", thin)
 
 
 def build(engine: Engine, tag: str, context: Path) -> None:

@@ -6,7 +6,6 @@ import ast
 import contextlib
 import gzip
 import io
-import json
 import os
 import re
 import socket
@@ -35,7 +34,7 @@ from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.formats.project import LibrarySource
-from vllm_mods.images import docker, engine_command, layer, names, oci, referrers, streams
+from vllm_mods.images import docker, engine_command, layer, names, oci, streams
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
 from vllm_mods.linting import places
@@ -437,16 +436,6 @@ ENOUGH: dict[
     ),
     "DOCUMENT": (9, "too long for one", lambda _: oci.document_of(store(b"x"), BLOB, "x")),
     "INDEXES": (0, "and so on", lambda _: oci.pick(store(b""), BLOB, "x", depth=1)),
-    "ATTACHED": (
-        1,
-        "at most 1 signatures are looked at",
-        lambda _: served(
-            lambda one: one.say(
-                200, json.dumps({"manifests": [{"artifactType": "x"}] * 2}).encode()
-            ),
-            lambda url: list(referrers.blobs(client(url), "sha256:00", "x")),
-        ),
-    ),
     "LINKS_FOLLOWED": (3, "in a circle", lambda _: resolve(Circle(), "l0")),  # type: ignore[arg-type]
     "RECEIPT": (9, "more than 9 bytes", lambda _: receipt.parse(b"{}" + b" " * 99)),
     "HUNKS": (2, "more than 2 hunks", lambda _: after(3)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.building import archive, oci, reproduction, tarball
+from vllm_mods.building import archive, oci, tarball
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.images.model import Descriptor, digest_of
 
@@ -129,20 +129,3 @@ def test_without_the_bases_manifest_it_is_a_docker_archive_only() -> None:
 )
 def test_names_in_full(ref: str, full: str) -> None:
     assert oci.full_name(ref) == full
-
-
-def test_where_two_images_differ() -> None:
-    entry = TarEntry("usr/a.py", b"x = 1\n", 0o644, mtime=5)
-    one = archive.thin(image(layer=tarball.write([entry])), "p:1")
-    assert reproduction.differences(one, one) == ()
-    for changed, said in (
-        (entry._replace(data=b"x = 2\n"), "layer: usr/a.py: byte 4: b'1\\n' and b'2\\n'"),
-        (entry._replace(mode=0o600), "layer: usr/a.py: mode 0644 and 0600"),
-        (entry._replace(mtime=6), "layer: usr/a.py: time 5 and 6"),
-        (entry._replace(owner=(1, 0)), "layer: usr/a.py: owner 0:0 and 1:0"),
-        (entry._replace(path="usr/b.py"), "layer: usr/a.py: only in the first"),
-    ):
-        other = archive.thin(image(layer=tarball.write([changed])), "p:1")
-        assert said in reproduction.differences(one, other)
-    longer = archive.thin(image({**BASE, "os": "other"}, tarball.write([entry])), "p:1")
-    assert "config: os: linux and other" in reproduction.differences(one, longer)

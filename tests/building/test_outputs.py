@@ -9,17 +9,15 @@ import os
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
 
 import pytest
 from folder_base import FolderBase
 
-from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.building import archive, oci, outputs, tarball
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs import engine, files, registry
-from vllm_mods.building.remembered_base import Remembered
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.images import oci as reading
 from vllm_mods.images.model import Descriptor, digest_of
@@ -254,7 +252,7 @@ def from_registry(host: str, root: Path) -> WithBlobs:
 
 def pushed_to(made: BuiltImage, base: FolderBase, ref: str, tag: str) -> registry.Pushed:
     push = registry.prepare([(made, base)], ref, tag)
-    return registry.push(push, [base], [registry.Attached()])
+    return registry.push(push, [base], [()])
 
 
 def test_a_push_sends_what_is_new_and_the_manifest_last(host: str, tmp_path: Path) -> None:
@@ -303,7 +301,7 @@ def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> No
     base = from_registry(host, tmp_path)
     images = [(built(base), base), (built(base, b"2"), base)]
     push = registry.prepare(images, f"{host}/me/it", TAG)
-    pushed = registry.push(push, [base, base], [registry.Attached()] * 3)
+    pushed = registry.push(push, [base, base], [()] * 3)
     puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
     named = [f"/v2/me/it/manifests/{one.manifest_digest}" for one, _ in images]
     assert puts == [*named, "/v2/me/it/manifests/1-2"]
@@ -335,63 +333,6 @@ def test_an_image_that_another_zlib_packed_is_there_already(
     monkeypatch.setattr(Fake, "there", json.dumps(there).encode())
     with pytest.raises(Refused):
         pushed_to(made, base, f"{host}/me/it:x", TAG)
-
-
-class Counting(FolderBase):
-    asked = 0
-
-    def entry(self, path: str) -> Any:
-        self.asked += 1
-        return super().entry(path)
-
-    def read(self, path: str) -> bytes | None:
-        self.asked += 1
-        return super().read(path)
-
-
-def test_a_base_is_asked_once_for_all_time(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    (root / "etc").mkdir(parents=True)
-    (root / "etc/a").write_bytes(b"\xff1")
-    cache = Cache(str(tmp_path / "cache"))
-
-    def everything(base: Remembered) -> tuple[object, ...]:
-        return (
-            base.entry("etc/a"),
-            base.entry("none"),
-            base.read("etc/a"),
-            base.read("none"),
-            sorted(entry.path for entry in base.paths("")),
-        )
-
-    first = Counting(root)
-    base = Remembered(first, cache)
-    expected = everything(base)
-    assert expected[2:] == (b"\xff1", None, ["etc", "etc/a"])
-    base.close()
-    assert first.asked
-    assert first.closed
-    second = Counting(root)
-    assert everything(Remembered(second, cache)) == expected
-    assert second.asked == 0
-    other = Counting(root, diff_ids=(f"sha256:{'c' * 64}",))
-    assert everything(Remembered(other, cache)) == expected
-    assert other.asked
-
-
-def test_a_cache_with_rubbish_in_it_is_done_without(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    cache = Cache(str(tmp_path / "cache"))
-    base = Remembered(Counting(root), cache)
-    base.entry("x")
-    base.close()
-    for path in (tmp_path / "cache").rglob("*"):
-        if path.is_file():
-            path.write_bytes(b"rubbish")
-    again = Counting(root)
-    assert Remembered(again, cache).entry("x") is None
-    assert again.asked == 1
 
 
 def test_the_readers_of_layers_can_be_linked(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -306,19 +305,12 @@ def test_the_time_is_that_of_the_lock(
 ) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
     call("lock", NAME, "--base", call.base)
-    places = []
+    images = []
     for epoch in ("5", "7"):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
-        places.append(tmp_path / f"{epoch}.tar")
-        call("build", NAME, "--base", call.base, "--afresh", places[-1])
-    assert places[0].read_bytes() == places[1].read_bytes()
-    assert b'"created":"1970-01-02T00:00:00Z"' in places[0].read_bytes()
+        layout = tmp_path / epoch
+        call("build", NAME, "--base", call.base, "--output", f"oci:{layout}")
+        images.append({file.name: file.read_bytes() for file in layout.glob("blobs/sha256/*")})
+    assert images[0] == images[1]
+    assert any(b'"created":"1970-01-02T00:00:00Z"' in data for data in images[0].values())
     assert "epoch: 86400 → 7" in call("lock", NAME, "--check", "--base", call.base, code=1).out
-
-
-@pytest.mark.slow
-def test_built_again_from_a_layout(call: Caller, tmp_path: Path) -> None:
-    call("lock", NAME, "--base", call.base)
-    relative = f"oci:{os.path.relpath(call.base.removeprefix('oci:'))}"
-    done = call("build", NAME, "--base", relative, "--output", f"oci:{tmp_path}/x", "--verify")
-    assert "the same each time" in done.out

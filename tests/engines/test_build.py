@@ -150,30 +150,6 @@ def test_a_tag_is_not_moved(engine: Engine, tool: Tool) -> None:
     assert engine("inspect", "-f", "{{.Id}}", "small:taken") == before
 
 
-def test_built_three_times_under_other_conditions(engine: Engine, tool: Tool) -> None:
-    made = tool.json("build", "small", "--verify")
-    assert made["verified"] is True
-    assert engine("inspect", "-f", "{{.Id}}", made["tag"]) == made["image"]
-
-
-def test_verify_says_where_a_build_differs(engine: Engine, tool: Tool, tmp_path: Path) -> None:
-    """A sitecustomize that lets the time zone into the layer stands for a mistake of ours."""
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    (broken / "sitecustomize.py").write_text(
-        "import os\nimport vllm_mods.building.tarball as tarball\n"
-        "write, zone = tarball.write, os.environ.get('TZ', '').encode()\n"
-        "tarball.write = lambda entries: write(\n"
-        "    one._replace(data=one.data + zone) if one.path.endswith('receipt.json') else one\n"
-        "    for one in entries)\n"
-    )
-    path = os.pathsep.join((str(broken), tool.environ["PYTHONPATH"]))
-    refused = tool("build", "small", "--verify", code=3, PYTHONPATH=path)
-    assert "the image is another" in refused.stderr
-    assert f"layer: {SITE}/.vllm-mods/receipt.json: byte" in refused.stderr
-    assert engine("images", "-q", "small") == ""
-
-
 def test_the_lock_says_what_moved(engine: Engine, tool: Tool, tmp_path: Path) -> None:
     assert tool.json("lock", "small", "--check")["ok"] is True
     manifest = tool.library / "patches/patching/mod.toml"

@@ -14,6 +14,9 @@ import pytest
 from paired import BASE, Tool, library
 from real_engines import SITE, Engine, need, wait
 
+import vllm_mods as vm
+from vllm_mods.building import archive
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -53,13 +56,16 @@ def test_the_new_layer_is_enough_for_a_store_that_has_the_base(
     tool = Tool(library(tmp_path / "library", BASE))
     tool("lock", "small", "--base", f"oci-archive:{base}")
     thin = tmp_path / "thin.tar"
-    made = tool.json("build", "small", "--base", f"oci-archive:{base}", "--afresh", thin)
+    mods = vm.Library(tool.library)
+    made = vm.build(mods, "small", base=f"oci-archive:{base}", output=f"oci:{tmp_path}/layout")
+    (image,) = made.images
+    thin.write_bytes(archive.thin(image.built, made.tag))
 
     containerd("image", "import", thin)
 
-    name = f"docker.io/library/{made['tag']}"
+    name = f"docker.io/library/{made.tag}"
     (listed,) = (line for line in containerd("image", "ls").splitlines() if line.startswith(name))
-    assert made["manifest"] in listed
+    assert str(image.built.manifest_digest) in listed
     show = ["python3", "-c", "import vllm.a; print(vllm.a.A)"]
     assert containerd("run", "--rm", name, "patched", *show) == "2"
     receipt = f"/{SITE}/.vllm-mods/receipt.json"

@@ -58,7 +58,9 @@ def test_one_lock_gives_one_image_wherever_the_base_comes_from(
         tool, again = Tool(mods, environ), tmp_path / f"{n}.lock"
         tool("lock", "small", "--base", base, "--output", again, SOURCE_DATE_EPOCH=str(OLD))
         locks[base] = json.loads(again.read_bytes())["base"]
-        made = tool.json("build", "small", "--base", base, "--afresh", tmp_path / f"{n}.tar")
+        stays = base.startswith(("docker:", "podman:", "buildah:"))
+        output = () if stays else ("--output", f"oci:{tmp_path}/{n}")
+        made = tool.json("build", "small", "--base", base, *output)
         images[base] = made["image"], made["layer"]
     assert len(set(images.values())) == 1, images
     # A registry's name is another one; skopeo writes OCI's configuration for docker's.

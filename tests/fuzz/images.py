@@ -13,7 +13,6 @@ from fuzz.archives import odd_tar
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base.cache import Cache
-from vllm_mods.building.remembered_base import Remembered
 from vllm_mods.images import layer, layout
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import Opening
@@ -138,53 +137,8 @@ def _archive_seeds() -> tuple[bytes, ...]:
     return tuple(found)
 
 
-class _Told(Base):
-    """A base of which only the configuration is known."""
-
-    reference, where = "x", "docker"
-    config, config_digest = b"{}", "sha256:" + "1" * 64
-    diff_ids = ()
-
-    def entry(self, _path: str) -> None:
-        return None
-
-    def read(self, _path: str) -> None:
-        return None
-
-    def paths(self, _under: str) -> tuple[()]:
-        return ()
-
-    def close(self) -> None:
-        pass
-
-
-def _remembered(data: bytes, folder: str) -> None:
-    """Take what is kept of an image out of a cache that somebody wrote into."""
-    import zlib
-
-    cache = Cache(os.path.join(folder, "cache"))
-    for packed in (zlib.compress(data), data):
-        digest = cache.put(packed)
-        cache.record("image-files", _Told.config_digest, data=digest.encode())
-        known = Remembered(_Told(), cache)
-        for path in ("usr", "etc/x"):
-            known.entry(path)
-            known.read(path)
-            tuple(known.paths(path))
-
-
 TARGETS = (
     Target("layer", _layer, _layer_seeds),
     Target("oci-layout", _index, _index_seeds),
     Target("image-archive", _archive, _archive_seeds),
-    Target(
-        "kept-image",
-        _remembered,
-        lambda: (
-            (
-                b'{"format": 1, "entries": {"usr": ["dir", 493, 0, 0, 0, "", 0], "etc/x": null}, '
-                b'"files": {"etc/x": "eA=="}, "folders": {"usr": ["usr"]}}'
-            ),
-        ),
-    ),
 )

@@ -4,7 +4,7 @@
 
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.image_parts import BuiltFor, attached_of, build_all, check_room, documents_of
@@ -19,19 +19,15 @@ from vllm_mods.api.on_base import (
     writing,
 )
 from vllm_mods.base.cache import Cache, cache_folder
-from vllm_mods.base.errors import Refused, UsageError, refusing
-from vllm_mods.building import archive, outputs
+from vllm_mods.base.errors import Refused, refusing
+from vllm_mods.building import outputs
 from vllm_mods.building.outputs import Output, Written
-from vllm_mods.building.reproduction import build_again
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.formats.receipt import TOOL
 from vllm_mods.images import names
 from vllm_mods.library.catalog import Library
-
-if TYPE_CHECKING:
-    from vllm_mods.building.signing import Signer
 
 
 class BuildResult(NamedTuple):
@@ -57,9 +53,7 @@ def build(
     output: str | None = None,
     tag: str | None = None,
     documents: str | None = None,
-    sign: str | None = None,
     platform: str | None = None,
-    verify: bool = False,
     access: Access | None = None,
 ) -> BuildResult:
     """Build the image of a pairing's lock: its base with one layer more, under a tag.
@@ -68,8 +62,7 @@ def build(
     one that the lock names); ``lock`` is the lock's file, without it the one beside the pairing. ``output`` is
     ``docker``, ``oci:DIR`` or ``registry:REF``, without it the engine that the base lies in. ``tag`` is another name than
     ``PAIRING:VLLM-LOCK``; ``documents`` is a folder for the bill of materials and the statement of provenance,
-    else they lie beside the lock; ``sign`` is a private key, for a registry; ``platform`` is one of those
-    that the lock is of. With ``verify`` it is built twice more under other conditions, and compared first.
+    else they lie beside the lock; ``platform`` is one of those that the lock is of.
 
     Returns a ``BuildResult``. Raises ``Refused``, with nothing written, where the lock no longer holds on the base,
     where no policy trusts it, and for a tag that names another image; ``UsageError`` for a pairing without a lock.
@@ -90,49 +83,14 @@ def build(
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)
         check_room(locked.lock, opened, place, platform)
-        signer = None if sign is None else _signer(sign, place)
         lookup = stack.enter_context(outputs.looking_up(place, opened[0].base, tag))
         images = build_all(locked, opened)
-        again = ["build", pairing, "--base", _absolute(ref), "--lock", locked.path]
-        for folder in library.named_folders():
-            again += ["--library", folder]
-        for image in images if verify else ():
-            made = archive.thin(image.built, locked.tag)
-            build_again([*again, "--platform", image.lock.base.platform], made)
         ready = outputs.prepare(place, [image[1:] for image in images], tag, lookup)
         files = documents_of(locked, images, ready, documents)
         every = {path: data for one in files for path, data in one.items()}
         with writing(every, "--documents DIR names another folder", access):
-            written = outputs.write(ready, attached_of(files, ready, signer))
+            written = outputs.write(ready, attached_of(files, ready))
     return BuildResult(tuple(images), tag, place, written, locked.sha256)
-
-
-@refusing()
-def build_archive(
-    library: Library,
-    pairing: str,
-    *,
-    base: str | None,
-    lock: str | None,
-    platform: str | None,
-    access: Access,
-) -> tuple[BuiltFor, bytes]:
-    """Build one image of a lock, with nothing that is remembered of its base, and return it as a thin archive."""
-    wanted, locked, beside = _read(library, pairing, lock)
-    with ExitStack() as stack:
-        opened = _open_bases(
-            stack,
-            library,
-            wanted,
-            locked,
-            ref=base or locked.lock.base.ref,
-            beside=beside,
-            platform=platform,
-            access=access,
-            afresh=True,
-        )
-        (image,) = build_all(locked, opened)
-        return image, archive.thin(image.built, locked.tag)
 
 
 def _read(
@@ -155,7 +113,6 @@ def _open_bases(
     beside: tuple[str, ...],
     platform: str | None,
     access: Access,
-    afresh: bool = False,
 ) -> list[OnBase]:
     """Open the base for each platform. Raises ``Refused`` where the lock does not hold on it, or its vLLM would not serve."""
     opened = []
@@ -167,14 +124,13 @@ def _open_bases(
                 ref,
                 epoch=part.epoch,
                 locked=part,
-                afresh=afresh,
                 beside=beside,
                 access=access,
             )
         )
         _check_lock(locked, part, one)
         key = (TOOL, locked.sha256, part.base.platform)
-        _demand_command(library, wanted, one, () if afresh else key, access)
+        _demand_command(library, wanted, one, key, access)
         opened.append(one)
     return opened
 
@@ -184,13 +140,13 @@ def _demand_command(
 ) -> None:
     """Hold the command against the base; what locked for a lock holds, since the lock decides all of it."""
     cache = Cache(cache_folder(os.environ), note=access.note)
-    if key and cache.lookup("commands-taken", *key) is not None:
+    if cache.lookup("commands-taken", *key) is not None:
         return
     from vllm_mods.api import serve_command  # noqa: PLC0415  (an eighth of the time of a build)
 
     asked = serve_command.of_pairing(library, wanted)
     sound = serve_command.demand(asked, opened.tree, opened.planned, note=access.note)
-    if sound and key:
+    if sound:
         cache.record("commands-taken", *key, data=b"")
 
 
@@ -203,22 +159,3 @@ def _check_lock(locked: ReadLock, part: PairingLock, opened: OnBase) -> None:
             f"{lines}",
             hint=f"vllm-mods lock {locked.lock.pairing} --base {opened.base.reference}",
         )
-
-
-def _signer(key: str, place: Output) -> "Signer":
-    if place.kind != outputs.REGISTRY:
-        raise UsageError(
-            "--sign is for an image in a registry: the signature is attached to it there",
-            hint="--output registry:HOST/NAME",
-        )
-    from vllm_mods.building import signing  # noqa: PLC0415
-
-    return signing.signer(key)
-
-
-def _absolute(ref: str) -> str:
-    """Return a reference to a file that holds in another folder too."""
-    kind, colon, place = ref.partition(":")
-    if colon and kind in {"oci", "oci-archive", "docker-archive", "archive"}:
-        return f"{kind}:{os.path.abspath(place)}"
-    return os.path.abspath(ref) if os.path.exists(ref) else ref

@@ -17,8 +17,7 @@ from vllm_mods.images.model import Base
 from vllm_mods.images.oci import platform_of
 
 if TYPE_CHECKING:
-    from vllm_mods.building.outputs.registry import Attached
-    from vllm_mods.building.signing import Signer
+    from vllm_mods.building.outputs.registry import Attachment
 
 
 class BuiltFor(NamedTuple):
@@ -78,17 +77,20 @@ def documents_of(
 
 
 def attached_of(
-    files: Sequence[Mapping[str, bytes]], ready: Sequence[Ready], signer: Signer | None = None
-) -> list[Attached]:
+    files: Sequence[Mapping[str, bytes]], ready: Sequence[Ready]
+) -> list[tuple[Attachment, ...]]:
     """Return what is attached in a registry to each image and, last, to an index of several."""
     push = ready[0].push
     if push is None:
         return []
-    from vllm_mods.building import signing  # noqa: PLC0415  (only registries have use for it)
+    from vllm_mods.building.outputs.registry import Attachment  # noqa: PLC0415  (requests)
 
     pairs = [tuple(one.values()) for one in files]
-    found = [signing.attached(statement, bill, signer) for bill, statement in pairs]
+    attached: list[tuple[Attachment, ...]] = [
+        (Attachment(documents.BILL, bill), Attachment(documents.STATEMENT, statement))
+        for bill, statement in pairs
+    ]
     if len(pairs) > 1:
         whole = documents.of_index([statement for _, statement in pairs], push.tagged.digest)
-        found.append(signing.attached(whole, None, signer))
-    return found
+        attached.append((Attachment(documents.STATEMENT, whole),))
+    return attached

@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,7 +14,6 @@ from vllm_mods.building.inspection import Inspection
 from vllm_mods.formats.pairing_lock import LockDifference
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.formats.receipt_diff import Disagreement
-from vllm_mods.images import names, oci
 from vllm_mods.images.open import platforms_of
 from vllm_mods.trees.image import ImageTree
 
@@ -72,8 +70,6 @@ def image_verify(
     *,
     lock: bytes | None = None,
     lock_name: str = "the lock",
-    signers: str | None = None,
-    key: str | None = None,
     platform: str | None = None,
     in_image: str | None = None,
     access: Access | None = None,
@@ -81,8 +77,7 @@ def image_verify(
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
     ``reference`` is ``docker:NAME``, ``oci:FOLDER``, ``archive:FILE``, ``registry:HOST/NAME:TAG`` and so on.
-    ``lock`` is a lock to compare with, which messages call ``lock_name``; without it, that in the image. With
-    ``signers`` (a file of OpenSSH's form) or ``key`` (cosign's) its manifest has to be signed too, in its registry.
+    ``lock`` is a lock to compare with, which messages call ``lock_name``; without it, that in the image.
     Of an index, every image is looked at unless ``platform`` names one; ``in_image`` is the folder that holds
     ``vllm/``, where there are several.
 
@@ -110,15 +105,11 @@ def image_verify(
             )
             continue
         result = inspection.inspect(tree)
-        more = _signature(tree, signers, key)
-        if lock is not None:
-            more = [*inspection.against(tree, result, lock, lock_name), *more]
-        images[one or ""] = InspectedImage(
-            tree, result._replace(findings=(*result.findings, *more))
-        )
+        more = () if lock is None else inspection.against(tree, result, lock, lock_name)
+        result = result._replace(findings=(*result.findings, *more))
+        images[one or ""] = InspectedImage(tree, result)
     if several:
         wrong += inspection.index_findings(list(images.values()))
-        wrong += _index_signature(name, [image.tree for image in images.values()], signers, key)
     return ImageVerified(images, tuple(wrong), tuple(several))
 
 
@@ -126,42 +117,3 @@ def image_diff(old: ImageTree, new: ImageTree) -> ImageDiff:
     """Return how two images differ: pairing, model, command, environment, mods and the files of vllm/."""
     mods, files = inspection.diff(old, new)
     return ImageDiff(old, new, inspection.pairing_diff(old, new), mods, files)
-
-
-def _signature(tree: ImageTree, signers: str | None, key: str | None) -> list[Finding]:
-    if signers is None and key is None:
-        return []
-    if tree.base.where != "registry":
-        raise UsageError(
-            f"{tree.base.reference}: a signature is attached to an image in a registry, and this is none ({tree.base.where})",
-            hint="vllm-mods image verify registry:HOST/NAME:TAG",
-        )
-    name = names.parse(names.plain(tree.base.reference))._replace(digest=tree.base.manifest_digest)
-    return _check_signature(str(name), signers, key)
-
-
-def _index_signature(
-    reference: str, images: Sequence[ImageTree], signers: str | None, key: str | None
-) -> list[Finding]:
-    """Check the signature of an index, and that it still is the one whose images were looked at."""
-    if not images or (signers is None and key is None):
-        return []
-    from vllm_mods.images.registry import Client  # noqa: PLC0415
-
-    name = names.parse(names.plain(reference))
-    client = Client(name, os.environ)
-    index = client.manifest(reference)
-    raw = oci.parse(oci.document_of(client, index, reference), reference)
-    listed = {one.get("digest") for one in raw.get("manifests") or ()}
-    for tree in images:
-        if tree.base.manifest_digest not in listed:
-            gone = f"{reference} is {index.digest} by now, which has no {tree.base.manifest_digest}"
-            return [Finding(FindingCode.SIGNATURE, f"{gone}: it was moved while it was looked at")]
-    return _check_signature(str(name._replace(digest=index.digest)), signers, key)
-
-
-def _check_signature(name: str, signers: str | None, key: str | None) -> list[Finding]:
-    from vllm_mods.building import signing  # noqa: PLC0415
-
-    by_ssh = [] if signers is None else signing.ssh_says(signers, name)
-    return by_ssh + ([] if key is None else signing.cosign_says(key, name))

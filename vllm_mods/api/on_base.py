@@ -8,14 +8,11 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access
-from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Plan
 from vllm_mods.base.output import staged
 from vllm_mods.building import building, resolving
 from vllm_mods.building.building import Drafted
-from vllm_mods.building.outputs import engine
-from vllm_mods.building.remembered_base import Remembered
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -123,7 +120,6 @@ def on_base(
     *,
     epoch: int,
     locked: PairingLock | None = None,
-    afresh: bool = False,
     beside: Sequence[str] = (),
     platform: str | None = None,
     in_image: str | None = None,
@@ -132,19 +128,15 @@ def on_base(
     """Open a base and resolve a pairing on it; what a lock has of wheels and manifests is taken from there.
 
     ``platform`` and ``in_image`` choose from an index and of several vLLMs; a lock has chosen.
-    ``afresh`` leaves aside what is remembered of the base; ``beside`` are files of the pairing's library
-    that have to be trusted as it is.
+    ``beside`` are files of the pairing's library that have to be trusted as it is.
     """
     trust.demand_pairing(library, wanted.name, *beside)
-    base: Base
     base = open_base(
         ref,
         progress=access.progress,
         note=access.note,
         platform=platform if locked is None else locked.base.platform,
     )
-    if base.where in engine.PROGRAMS and not afresh:
-        base = Remembered(base, Cache(cache_folder(os.environ), note=access.note))
     try:
         if platform is not None:
             demand_platform(base, platform)

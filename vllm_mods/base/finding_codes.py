@@ -147,7 +147,6 @@ class FindingCode(StrEnum):
     SCOPES_DIFFER = "scopes-differ"
     SHADOWED = "shadowed"
     SHELL = "shell"
-    SIGNATURE = "signature"
     SKIPS = "skips"
     STALE_BYTECODE = "stale-bytecode"
     STALE_LOCK = "stale-lock"

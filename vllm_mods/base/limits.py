@@ -105,7 +105,6 @@ LAYER_FILES = Limit(5_000_000, "files", "a layer")
 LAYER_HEADER = Limit(32 << 20, "bytes", "what a layer's tar has read in one piece")
 DOCUMENT = Limit(16 << 20, "bytes", "a manifest or configuration of an image")
 INDEXES = Limit(4, "indexes", "one in the other, of an image")
-ATTACHED = Limit(64, "signatures", "one image in a registry")
 LINKS_FOLLOWED = Limit(40, "links", "the way to one file of an image")
 
 # What lies in a tree, and in a library.

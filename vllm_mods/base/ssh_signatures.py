@@ -1,18 +1,8 @@
-"""Signatures of OpenSSH (PROTOCOL.sshsig), made and verified by ``ssh-keygen -Y``."""
+"""Signatures of OpenSSH (PROTOCOL.sshsig), verified by ``ssh-keygen -Y``."""
 
 from __future__ import annotations
 
 from vllm_mods.base.errors import UsageError
-
-
-def sign(key: str, data: bytes, namespace: str) -> bytes:
-    """Sign with a private key, or with the agent's for a public one. Raises ``UsageError``."""
-    signature, why = _run(["sign", "-f", key, "-n", namespace], data)
-    if signature is None:
-        raise UsageError(
-            f"ssh-keygen does not sign with {key}: {why}", hint="ssh-keygen -t ed25519 -f KEY"
-        )
-    return signature
 
 
 def why_not(data: bytes, signature: str, signers: str, namespace: str) -> str:
@@ -39,7 +29,7 @@ def _run(arguments: list[str], data: bytes) -> tuple[bytes | None, str]:
         )
     except FileNotFoundError as error:
         raise UsageError(
-            "ssh-keygen is not there, and signatures are made and verified by it",
+            "ssh-keygen is not there, and signatures are verified by it",
             hint="apt-get install openssh-client",
         ) from error
     why = (done.stderr.strip() or done.stdout.strip()).decode("utf-8", "replace")

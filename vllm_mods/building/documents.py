@@ -16,6 +16,8 @@ from urllib.parse import quote
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import PairingLock
 
+BILL = "application/vnd.cyclonedx+json"
+STATEMENT = "application/vnd.in-toto+json"
 BUILD_TYPE = "vllm-mods:build:1"  # a URI whose scheme is ours: no domain is
 
 

@@ -202,16 +202,15 @@ def entry(document: bytes, **more: object) -> dict[str, Any]:
     return {**_descriptor(described(document)), **more}
 
 
-def attached(kind: str, blobs: Sequence[tuple[str, bytes]], subject: Descriptor) -> bytes:
-    """Return the manifest of what is attached to another one: blobs, each with its media type."""
+def attached(kind: str, data: bytes, subject: Descriptor) -> bytes:
+    """Return the manifest of a document of the media type ``kind`` that is attached to another manifest."""
     empty = Descriptor("application/vnd.oci.empty.v1+json", digest_of(EMPTY), len(EMPTY))
-    layers = (Descriptor(name, digest_of(data), len(data)) for name, data in blobs)
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "artifactType": kind,
         "config": _descriptor(empty),
-        "layers": [_descriptor(layer) for layer in layers],
+        "layers": [_descriptor(Descriptor(kind, digest_of(data), len(data)))],
         "subject": _descriptor(subject),
     }
     return _json(manifest)

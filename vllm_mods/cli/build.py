@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.build import build, build_archive
+from vllm_mods.api.build import build
 from vllm_mods.api.image_parts import BuiltFor
-from vllm_mods.base.output import write_whole
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.manner import option
@@ -29,16 +28,9 @@ from vllm_mods.running import engine
 @option("--tag T", "Another name than PAIRING:VLLM-LOCK.")
 @option("--documents DIR", "Where SBOM and provenance go [beside the lock].")
 @option(
-    "--sign KEY",
-    "Sign what is pushed: a private key of OpenSSH's, or one of cosign's (file or URI).",
-    "key",
-)
-@option("--verify", "Build twice more under other conditions, and compare first.")
-@option(
     "--platform OS/ARCH",
     "One of those that the lock is of [all of them, where the base is an index].",
 )
-@click.option("--afresh", metavar="FILE", hidden=True)  # for the builds of --verify
 @options.libraries
 @manner.json_output
 def command(
@@ -50,10 +42,7 @@ def command(
     *,
     tag: str | None,
     documents: str | None,
-    key: str | None,
     platform: str | None,
-    verify: bool,
-    afresh: str | None,
     as_json: bool,
 ) -> int:
     """Build the image of a pairing's lock.
@@ -63,17 +52,6 @@ def command(
     already. Nothing is built that vllm-mods.toml does not trust. A tag that names another image is not moved.
     """
     library, access = libraries.open(), options.open_access()
-    if afresh is not None:
-        image, archive = build_archive(
-            library,
-            name,
-            base=base,
-            lock=lock_file,
-            platform=platform,
-            access=access,
-        )
-        write_whole(afresh, archive)
-        return answers.answer(_digests(image.built), None, as_json=as_json)
     result = build(
         library,
         name,
@@ -82,9 +60,7 @@ def command(
         output=output,
         tag=tag,
         documents=documents,
-        sign=key,
         platform=platform,
-        verify=verify,
         access=access,
     )
     pushed = result.written.pushed
@@ -94,14 +70,11 @@ def command(
         "lock": result.lock,
         "tag": result.tag,
         "output": output or result.output.kind,
-        "verified": verify,
     }
     if len(result.images) > 1:
         platforms = {one.lock.base.platform: _digests(one.built) for one in result.images}
         answer["platforms"] = platforms
     lines = [result.written.said, *image_lines(result.images)]
-    if verify:
-        lines.append("built three times under different conditions: the same each time")
     next_step = None
     if result.output.kind in engine.PROGRAMS:
         given = (("--lock", lock_file), ("--image", tag))

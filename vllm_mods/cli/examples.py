@@ -84,7 +84,7 @@ _OF_COMMANDS = (
     "vllm-mods lock qwen3.5-122b-hybrid --check           # exit code 1 if anything moved",
     "vllm-mods lock diff old.lock new.lock",
     "vllm-mods build qwen3.5-122b-hybrid",
-    "vllm-mods build qwen3.5-122b-hybrid --output registry:ghcr.io/me/vllm:mods --verify",
+    "vllm-mods build qwen3.5-122b-hybrid --output registry:ghcr.io/me/vllm:mods",
     "vllm-mods build qwen3.5-122b-hybrid --output oci:./layout",
     "vllm-mods upgrade qwen3.5-122b-hybrid --to 0.22.0 --library ./mods",
     "vllm-mods upgrade qwen3.5-122b-hybrid --library ./mods         # its base has a new digest",

@@ -45,14 +45,10 @@ def inspect(
 @command.command(name="verify")
 @_reference
 @option("--lock FILE", "Compare with this lock too.", "lock")
-@option("--allowed-signers FILE", "Signed by one of these (OpenSSH's form).", "signers")
-@option("--key KEY", "Signed with this key of cosign's (file or URI).")
 @_chosen
 def verify(
     reference: str,
     lock: str | None,
-    signers: str | None,
-    key: str | None,
     access: Access,
     *,
     platform: str | None,
@@ -61,9 +57,8 @@ def verify(
 ) -> int:
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
-    Without --lock that is the lock inside. With --allowed-signers or --key its manifest has to be signed too,
-    in the registry that REF is in. Of an index, every image is looked at, that it has those that the
-    lock is of, and that it is signed itself. Exit code 1 if anything else is in it, and what that is.
+    Without --lock that is the lock inside. Of an index, every image is looked at, and that it has those
+    that the lock is of. Exit code 1 if anything else is in it, and what that is.
     """
     written = None
     if lock is not None:
@@ -73,8 +68,6 @@ def verify(
         reference,
         lock=written,
         lock_name=lock or "",
-        signers=signers,
-        key=key,
         platform=platform,
         in_image=in_image,
         access=access,

@@ -155,9 +155,6 @@ workspace = option(
     "Where chat templates go [$WORKSPACE_DIR, else .vllm-mods/templates in the tree].",
     envvar="WORKSPACE_DIR",
 )
-sign = option(
-    "--sign KEY", "Sign it: a private key of OpenSSH's, or one of cosign's (file or URI).", "key"
-)
 _library_folders = option(
     "--library DIR",
     "A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",

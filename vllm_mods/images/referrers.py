@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
 from vllm_mods.images import oci
-from vllm_mods.images.model import Descriptor
 from vllm_mods.images.registry import Client
 
 
@@ -35,25 +32,3 @@ def listed(client: Client, digest: str) -> Referrers:
     if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
         raise TreeError(f"{what}: no index of OCI's", hint="ask whoever runs the registry")
     return Referrers(tuple(entries), kept)
-
-
-def blobs(client: Client, digest: str, kind: str) -> Iterator[tuple[tuple[Descriptor, bytes], ...]]:
-    """Yield the blobs of each artifact of a kind that is attached. Raises ``TreeError``."""
-    # some mirrors (skopeo 1.9) leave the kind out of the index, and it is in the manifest all the same
-    found = [one for one in listed(client, digest).entries if one.get("artifactType", kind) == kind]
-    if len(found) > limits.ATTACHED:
-        raise TreeError(
-            f"{client.name}: {len(found)} of {kind} are attached to {digest}, and at most "
-            f"{limits.ATTACHED} are looked at",
-            hint="take those away that nobody needs",
-        )
-    for one in found:
-        what = f"{client.name}: {one.get('digest')}, which is attached to {digest}"
-        try:
-            manifest = oci.parse(oci.document_of(client, oci.descriptor(one), what), what)
-            if manifest.get("artifactType") != kind:
-                continue
-            layers = [oci.descriptor(raw) for raw in manifest["layers"]]
-        except (KeyError, TypeError, ValueError) as error:
-            raise TreeError(f"{what}: no artifact of OCI's: {error}") from error
-        yield tuple((each, oci.document_of(client, each, what)) for each in layers)

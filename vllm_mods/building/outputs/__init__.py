@@ -15,7 +15,7 @@ from vllm_mods.images import names
 from vllm_mods.images.model import Base
 
 if TYPE_CHECKING:
-    from vllm_mods.building.outputs.registry import Attached, Push
+    from vllm_mods.building.outputs.registry import Attachment, Push
 
 ENGINE, OCI, REGISTRY = "docker", "oci", "registry"
 _PLACES = {OCI: "DIR", REGISTRY: "REF"}
@@ -101,7 +101,7 @@ def prepare(
     return ready
 
 
-def write(images: Sequence[Ready], attached: Sequence[Attached] = ()) -> Written:
+def write(images: Sequence[Ready], attached: Sequence[Sequence[Attachment]] = ()) -> Written:
     """Put an image there under a tag, or an index of several, whole or not at all.
 
     In a registry, each gets what is ``attached`` to it, and an index the last of that. Raises ``Refused`` and ``TreeError`` as the modules do.

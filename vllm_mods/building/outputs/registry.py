@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
@@ -24,17 +24,10 @@ _OK, _CREATED, _ACCEPTED, _NOT_FOUND = 200, 201, 202, 404
 
 
 class Attachment(NamedTuple):
-    """What is attached to an image: its kind, and its blobs with their media types."""
+    """A document that is attached to an image: its media type, and its bytes."""
 
     kind: str
-    blobs: tuple[tuple[str, bytes], ...]
-
-
-class Attached(NamedTuple):
-    """What a pushed image gets before its tag: artifacts, and what ``sign`` does with its name by digest."""
-
-    artifacts: tuple[Attachment, ...] = ()
-    sign: Callable[[str], object] | None = None
+    data: bytes
 
 
 class Push(NamedTuple):
@@ -88,7 +81,7 @@ def prepare(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pu
     raise moved(str(target), there, ready.tagged.digest)
 
 
-def push(ready: Push, bases: Sequence[Base], attached: Sequence[Attached]) -> Pushed:
+def push(ready: Push, bases: Sequence[Base], attached: Sequence[Sequence[Attachment]]) -> Pushed:
     """Push images, what is attached to each and to an index of them, and the tag last: until then nobody sees it.
 
     Raises ``Refused`` where the registry neither has a base's layers nor takes them from the base's
@@ -104,11 +97,9 @@ def push(ready: Push, bases: Sequence[Base], attached: Sequence[Attached]) -> Pu
         client.upload(*image.layer_blob)
         client.upload(image.config_digest, image.config)
     for (data, found), more in zip(documents, attached, strict=True):
-        if not there and (any(more) or found != tagged):
+        if not there and (more or found != tagged):
             client.put_manifest(data, found)
-        client.attach(found, more.artifacts)
-        if more.sign is not None:
-            more.sign(str(client.name._replace(digest=found.digest)))
+        client.attach(found, more)
     if not there:
         client.put_manifest(top, tagged, client.name.tag)
     return Pushed(str(client.name), tagged.digest, client.sent)
@@ -217,18 +208,18 @@ class Pusher(Client):
         answer = self._put(f"manifests/{tag or of.digest}", data, of.media_type)
         return "OCI-Subject" in answer.headers
 
-    def attach(self, subject: Descriptor, artifacts: Sequence[Attachment]) -> None:
-        """Attach artifacts to a manifest, those that are not attached yet."""
-        if not artifacts:
+    def attach(self, subject: Descriptor, documents: Sequence[Attachment]) -> None:
+        """Attach documents to a manifest, those that are not attached yet."""
+        if not documents:
             return
         entries, kept = referrers.listed(self, subject.digest)
         there = {one.get("digest") for one in entries}
         new = []
-        for one in artifacts:
-            manifest = oci.attached(one.kind, one.blobs, subject)
+        for one in documents:
+            manifest = oci.attached(one.kind, one.data, subject)
             described = oci.described(manifest)
             if described.digest not in there:
-                for data in (oci.EMPTY, *(data for _, data in one.blobs)):
+                for data in (oci.EMPTY, one.data):
                     self.upload(digest_of(data), data)
                 kept |= self.put_manifest(manifest, described)
                 new.append(oci.entry(manifest, artifactType=one.kind))
