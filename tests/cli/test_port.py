@@ -221,6 +221,30 @@ def test_a_file_that_is_gone_is_a_patch_to_do_away_with(
     assert "delete this file" in call("port", "fast", "--continue").err
 
 
+def test_a_function_that_is_gone_is_a_patch_to_do_away_with(
+    call: Call, library: Path, base: Path, tmp_path: Path
+) -> None:
+    method = LOADER[LOADER.index("    def load") : LOADER.index("\n\n\nclass Saver")]
+    fetching = "    def fetch(self, url, retries=3):\n        return [os.fspath(url)] * retries"
+    target = tree(tmp_path / "target", "0.20.0", loader=LOADER.replace(method, fetching))
+    done = call("port", "fast", "--from", base, "--to", target)
+    assert done.code == 1
+    assert "the target has not got it any more [gone]" in done.out
+    left = library / "patches/fast/.port-0.20/loader.py-Loader.load.patch"
+    assert f"{left}: has no place in the target" in done.out
+    assert '+        path = os.path.join("fast", name)' in left.read_text()
+    done = call("port", "fast", "--continue")
+    assert done.code == 3
+    assert f"{left}: put it where it belongs now" in done.err
+
+    edited = left.parent / "files/vllm/loader.py"
+    edited.write_text(edited.read_text().replace("retries=3", "retries=1"))
+    left.unlink()
+    done = call("port", "fast", "--continue")
+    assert done.code == 0
+    assert "note: vllm/loader.py is not in as it was written" in done.out
+
+
 GONE = LOADER.replace("import os\n", "import pathlib\n").replace("os.path.join(", "pathlib.Path(")
 MORE = LOADER.replace(
     "return path\n\n\nclass", "return path\n\n    def name(self):\n        return os.sep\n\n\nclass"

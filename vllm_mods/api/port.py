@@ -5,7 +5,7 @@
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.api.access import Access
@@ -18,6 +18,7 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.planning import lock_entries, planner
+from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.porting import job as porting
 from vllm_mods.porting import span, writing
 from vllm_mods.porting import variant as variants
@@ -138,9 +139,19 @@ def continue_port(
     outcome = PortOutcome(job, (), (), new, (), tuple(cuts))
     if not outcome.fits:
         return PortResult(copy, outcome, unfinished=work)
+    notes = tuple(_not_as_written(job, cuts))
     writing.write_files(copy, {**new.files, **_lock(copy, outcome)})
     writing.remove(work)
-    return PortResult(copy, outcome, wrote=_paths(copy, new.files))
+    return PortResult(copy, outcome, wrote=_paths(copy, new.files), notes=notes)
+
+
+def _not_as_written(job: Job, cuts: Sequence[FileChange]) -> Iterator[str]:
+    """Yield a note for each hunk of the variant that the finished files do not have as it was written."""
+    finished = LayeredTree(job.target, cuts)
+    planned = planner.plan_alone(job.mod, finished, job.variant)
+    for hunk in planner.hunk_states(planned, finished):
+        if hunk.state != "carried":
+            yield f"{hunk.label} is not in as it was written: it was changed by hand, or left out"
 
 
 def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfinished:

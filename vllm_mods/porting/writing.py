@@ -11,25 +11,30 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import Mod
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import FileChange, Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
 from vllm_mods.formats.schema import decode
 from vllm_mods.library import catalog, mod_folder, reading
 from vllm_mods.library import writing as library_writing
+from vllm_mods.porting import follow, outline
+from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.job import PortOutcome
 
 SCHEMA = 1
 _PREFIX = ".port-"
 _STATE = "port.json"
 _MARKERS = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
+_MARKED = {FindingCode.CLASH, FindingCode.DISAGREE, FindingCode.BOTH_ADD}
+"""Problems of a merge that a conflict marker shows."""
 
 
 class Unfinished(NamedTuple):
     """A port that a person has to finish: what it is from (``base`` is a version) and to, and where it lies.
 
-    ``files`` are pairs of the path in the target and whether the target has that file, ``gone`` those
-    of the target that the mod removes; ``homes`` are the paths that these files had in the base, ``others``
+    ``files`` are pairs of the path in the target and whether the target has that file, ``patches`` the names of patches
+    to do away with, ``gone`` the files of the target that the mod removes; ``homes`` are the paths that these files had in the base, ``others``
     the versions of other packages that were named to be beside the target.
     """
 
@@ -41,6 +46,7 @@ class Unfinished(NamedTuple):
     vllm: str
     target: str
     files: tuple[tuple[str, bool], ...]
+    patches: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     homes: Mapping[str, str] = MappingProxyType({})
     others: tuple[tuple[str, str], ...] = ()
@@ -74,7 +80,8 @@ def laid_out(outcome: PortOutcome) -> Unfinished | None:
     """Lay out what is left to a person, if anything is, and return where.
 
     What could not be merged is marked as git does, what was merged and would not work lies there as it
-    is. A file of which the target has nothing becomes a patch that a person has to do away with.
+    is. What no marker can show (a file, class or function that the target has not got any more) becomes a patch that a
+    person has to do away with.
     Raises ``Refused`` if a port is unfinished already or the folder cannot be written.
     """
     if not outcome.left:
@@ -123,13 +130,37 @@ def laid_out(outcome: PortOutcome) -> Unfinished | None:
             )
         if text is not None and one.new_path not in state.gone:
             files[f"files/{one.new_path}"] = text
+            files |= _unmarked(one, changes[one.path], text)
         if one.before is not None:
             files[f"theirs/{one.new_path}"] = one.before
+    state = state._replace(
+        patches=tuple(name for name in files if name.endswith(".patch") and "/" not in name)
+    )
     raw = {"schema": SCHEMA, **state._asdict()}
     raw.pop("folder")
     files[_STATE] = (json.dumps(raw, indent=1) + "\n").encode()
     library_writing.folder(state.folder, files)
     return state
+
+
+def _unmarked(port: FilePort, change: FileChange, text: bytes) -> dict[str, bytes]:
+    """Return, for each problem of a file that no conflict marker shows, a patch of what the mod changes in that scope."""
+    problems = [one for one in port.ported.problems if one.code not in _MARKED]
+    if not any(line.startswith(_MARKERS) for line in line_diff.split(text)):
+        problems = [*port.ported.problems]
+    stem = os.path.basename(port.path)
+    sides = [outline.read(side or b"") for side in (change.before, change.after)]
+    patches = {}
+    for problem in problems:
+        found = [side and follow.definition(side, problem.scope) for side in sides]
+        texts = [one.text() if one else b"" for one in found]
+        if not any(texts):
+            texts = [change.before or b"", change.after or b""]
+        patch = diff_writer.file_diff(port.path, *texts)
+        why = f"{problem.scope or port.path}: {problem.message} [{problem.code}]\n"
+        name = f"{stem}-{problem.scope}.patch" if problem.scope else f"{stem}.patch"
+        patches[name] = why.encode() + patch
+    return patches
 
 
 def folder_of(mod: Mod, name: str) -> str:
@@ -172,8 +203,8 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
     left = [
         f"{os.path.join(work.folder, name)}: put it where it belongs now, or decide that it is not "
         "needed; then delete this file"
-        for name in sorted(os.listdir(work.folder))
-        if name.endswith(".patch")
+        for name in work.patches
+        if os.path.lexists(os.path.join(work.folder, name))
     ]
     found: dict[str, tuple[bytes | None, bytes | None]] = {
         path: (reading.read(work.theirs(path), work.folder), None) for path in work.gone

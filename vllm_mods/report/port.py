@@ -132,6 +132,9 @@ def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], there: str) -
             yield f"  {edited}:{one.line}: {one.message.removeprefix(f'{path}:{one.line}: ')}"
         if not found:
             yield f"  {edited}"
+    for name in work.patches:
+        patch = os.path.join(work.folder, name)
+        yield f"  {patch}: has no place in the target; put it where it belongs, then delete it"
     yield f"hint: edit them, then vllm-mods port {work.mod} --continue{there}  # or --abort"
 
 
