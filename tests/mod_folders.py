@@ -1,6 +1,6 @@
 """Mod folders as launchers run them, one for each way that mods are made; all of them written here.
 
-Each is for the small vLLM of ``cli/conftest.py``.
+Each is for the small vLLM of ``command_line.py``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import LOADER
+from command_line import LOADER
 from mod_making import diff_of, write_mod
 from small_site import sha, snapshot
 

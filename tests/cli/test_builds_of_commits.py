@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import FILES, LOADER
+from command_line import FILES, LOADER
 from histories import git, grow
 from package_server import PackageServer, make_wheel, serving, settings_of_none
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
     Call = Callable[..., Answer]
 

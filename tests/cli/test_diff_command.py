@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from conftest import Answer
+    from command_line import Answer
 
     Call = Callable[..., Answer]
 

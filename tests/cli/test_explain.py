@@ -15,7 +15,7 @@ from vllm_mods.report.words import NEXT, code_groups, does, findings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Answer
+    from command_line import Answer
 
     Call = Callable[..., Answer]
 

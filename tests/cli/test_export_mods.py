@@ -9,7 +9,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import LOADER
+from command_line import LOADER
 from mod_making import diff_of, write_mod
 from small_site import PYC, snapshot
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
     Call = Callable[..., Answer]
 

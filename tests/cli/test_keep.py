@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import FILES, LOADER
+from command_line import FILES, LOADER
 from histories import grow
 from package_server import PackageServer, make_wheel, serving, settings_of_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Answer
+    from command_line import Answer
 
     Call = Callable[..., Answer]
 

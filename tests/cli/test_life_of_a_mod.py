@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from conftest import LOADER, OTHER
+from command_line import LOADER, OTHER
 from mod_making import diff_of, write_mod
 from small_site import snapshot
 

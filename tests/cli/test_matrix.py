@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import FILES, LOADER, OTHER
+from command_line import FILES, LOADER, OTHER
 from mod_making import diff_of, write_mod
 from package_server import PackageServer, make_sdist, make_wheel, serving, settings_of_none
 from small_site import build
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
     from vllm_mods.base.model import Plan
 

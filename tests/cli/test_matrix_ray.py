@@ -11,7 +11,7 @@ import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import FILES, LOADER
+from command_line import FILES, LOADER
 from small_site import build
 
 from vllm_mods.cli import run as command_line

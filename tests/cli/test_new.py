@@ -6,7 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import FILES, LOADER
+from command_line import FILES, LOADER
 from mod_making import diff_of
 from package_server import make_wheel
 from test_port import tree
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
     Call = Callable[..., Answer]
 

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import FILES, LOADER
+from command_line import FILES, LOADER
 from histories import git
 from making_images import Image, from_disk
 from making_images import layer as tar_of

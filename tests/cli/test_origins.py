@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import FILES
+from command_line import FILES
 from mod_making import diff_of, write_mod
 from package_server import PackageServer, make_wheel, serving, settings_of_none
 from small_site import build
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
     Call = Callable[..., Answer]
 

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import FILES, LOADER
+from command_line import FILES, LOADER
 from mod_making import diff_of
 
 from vllm_mods.formats import diff_writer, mod_lock
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
     from vllm_mods.base.model import Mod
     from vllm_mods.base.tree import Tree

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import FILES, LOADER
+from command_line import FILES, LOADER
 from histories import git, grow
 from mod_making import diff_of
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from conftest import Answer
+    from command_line import Answer
 
     Call = Callable[..., Answer]
     Step = tuple[str, Mapping[str, str | None]]

@@ -22,7 +22,7 @@ from vllm_mods.making import recording
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Answer
+    from command_line import Answer
 
     Call = Callable[..., Answer]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import installing
 import pytest
 import sampling
-from conftest import FILES, LOADER, OTHER
+from command_line import FILES, LOADER, OTHER
 from mod_making import diff_of, write_mod
 from small_site import RECORD, sha, snapshot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import FILES, LOADER
+from command_line import FILES, LOADER
 from histories import git, grow
 from mod_making import diff_of, write_mod
 
