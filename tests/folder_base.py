@@ -12,7 +12,7 @@ import tarfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vllm_mods.images.model import DIR, FILE, LINK, OTHER, Descriptor, ImageEntry
+from vllm_mods.images.model import DIR, FILE, LINK, OTHER, Blob, Descriptor, ImageEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,7 @@ class FolderBase:
     manifest: bytes | None = None
     manifest_digest: str | None = None
     layers: tuple[Descriptor, ...] | None = (Descriptor(_LAYER, "sha256:" + "b" * 64, 7),)
+    blobs: tuple[Blob, ...] = ()
     diff_ids: tuple[str, ...] = ("sha256:" + "a" * 64,)
     closed: bool = False
     config: bytes = field(init=False)

@@ -9,7 +9,8 @@ import os
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
+from io import FileIO
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import pytest
 from folder_base import FolderBase
@@ -20,38 +21,24 @@ from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs import engine, files, registry
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.images import oci as reading
-from vllm_mods.images.model import Descriptor, digest_of
+from vllm_mods.images.model import Blob, Descriptor, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import RawIOBase
     from pathlib import Path
 
 BELOW = b"the base's layer" * 100
 TAG = "p:1-2"
 
 
-class Opener:
-    """A layer in memory."""
-
-    def __init__(self, data: bytes, digest: str) -> None:
-        self.data = data
-        self.digest = digest
-
-    def open(self) -> BinaryIO:
-        return io.BytesIO(self.data)
-
-
-class WithBlobs(FolderBase):
-    blobs: tuple[Opener, ...] = ()
-
-
-def based(root: Path, data: bytes = BELOW) -> WithBlobs:
-    found = WithBlobs(root)
+def based(root: Path, data: bytes = BELOW) -> FolderBase:
+    found = FolderBase(root)
     digest = digest_of(BELOW)
     found.diff_ids = (digest,)
     found.configure({})
     found.layers = (Descriptor(oci.LAYER, digest, len(BELOW)),)
-    found.blobs = (Opener(data, digest),)
+    found.blobs = (Blob(digest, len(BELOW), lambda: cast("RawIOBase", io.BytesIO(data)), digest),)
     return found
 
 
@@ -105,8 +92,8 @@ def test_something_else_in_the_way_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_layers_that_only_an_engine_has_are_not_made_up(tmp_path: Path) -> None:
-    base = FolderBase(tmp_path, where="buildah", reference="buildah:small")
-    with pytest.raises(Refused, match="buildah does not give out the layers of buildah:small"):
+    base = FolderBase(tmp_path, where="podman", reference="podman:small")
+    with pytest.raises(Refused, match="podman does not give out the layers of podman:small"):
         files.layout([(built(base), base)], str(tmp_path / "layout"), TAG)
 
 
@@ -181,12 +168,12 @@ def test_an_engine_that_takes_it_for_another_image(docker: Path, tmp_path: Path)
         into_engine(built(based(tmp_path)), "docker")
 
 
-def test_podman_and_buildah_want_a_manifest(docker: Path, tmp_path: Path) -> None:
-    (docker / "buildah").symlink_to("docker")
+def test_podman_wants_a_manifest(docker: Path, tmp_path: Path) -> None:
+    (docker / "podman").symlink_to("docker")
     base = based(tmp_path)
     base.layers = None
-    with pytest.raises(Refused, match="buildah wants to be told how a registry names"):
-        into_engine(built(base), "buildah")
+    with pytest.raises(Refused, match="podman wants to be told how a registry names"):
+        into_engine(built(base), "podman")
 
 
 class Fake(BaseHTTPRequestHandler):
@@ -244,7 +231,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
-def from_registry(host: str, root: Path) -> WithBlobs:
+def from_registry(host: str, root: Path) -> FolderBase:
     base = based(root)
     base.where, base.reference = "registry", f"registry:{host}/lib/base:1"
     return base
@@ -336,12 +323,11 @@ def test_an_image_that_another_zlib_packed_is_there_already(
 
 
 def test_the_readers_of_layers_can_be_linked(tmp_path: Path) -> None:
-    """An opener that is a file on the disk gives its name, and no byte is copied."""
+    """A layer that is a file on the disk gets a second name, and no byte is copied."""
     layer = tmp_path / "blob"
     layer.write_bytes(BELOW)
     base = based(tmp_path)
-    opener = base.blobs[0]
-    opener.open = lambda: cast("BinaryIO", layer.open("rb"))  # type: ignore[method-assign]
+    base.blobs = (base.blobs[0]._replace(open=lambda: FileIO(str(layer))),)
     files.layout([(built(base), base)], str(tmp_path / "layout"), TAG)
     place = tmp_path / "layout" / oci.blob_path(digest_of(BELOW))
     assert place.samefile(layer)

@@ -100,23 +100,6 @@ def test_lock_build_and_check(call: Caller, tmp_path: Path) -> None:
     assert "applied" in again.out
 
 
-def test_the_lock_is_the_same_from_a_layout_and_an_archive(call: Caller, tmp_path: Path) -> None:
-    call("lock", NAME, "--base", call.base)
-    first = json.loads(call.lock.read_bytes())
-    site = from_disk(tmp_path / "base/site")
-    made = Image(
-        [tar_of({f"{SITE}/{path}": thing for path, thing in site.items()})],
-        {"Env": ["PATH=/usr/local/bin"]},
-        "base:1",
-    )
-    saved = made.archive(tmp_path / "saved.tar", oci=False)
-    call("lock", NAME, "--check", "--base", f"archive:{saved}")
-    other = tmp_path / "other.lock"
-    call("lock", NAME, "--base", f"archive:{saved}", "--output", other)
-    assert first["base"]["manifest"] is None
-    assert other.read_bytes() == call.lock.read_bytes()
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [

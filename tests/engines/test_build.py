@@ -173,7 +173,12 @@ def test_a_layout_is_read_by_others(
     engine: Engine, tool: Tool, buildah: Engine, tmp_path: Path
 ) -> None:
     need("skopeo", "buildah")
-    made = tool.json("build", "small", "--output", f"oci:{tmp_path}/layout")
+    saved, base = tmp_path / "saved.tar", f"oci:{tmp_path}/base:1"
+    engine("save", "-o", saved, NAME)
+    subprocess.run(["skopeo", "copy", "-q", f"docker-archive:{saved}", base], check=True)
+    refused = tool("build", "small", "--output", f"oci:{tmp_path}/layout", code=3)
+    assert f"skopeo copy docker-daemon:{NAME} oci:DIR" in refused.stderr
+    made = tool.json("build", "small", "--base", base, "--output", f"oci:{tmp_path}/layout")
     version = made["tag"].rpartition(":")[2]
     layout, archive = f"oci:{tmp_path}/layout:{version}", f"oci-archive:{tmp_path}/oci.tar"
     subprocess.run(["skopeo", "copy", "-q", layout, archive], check=True)  # as the guide has it
@@ -184,24 +189,17 @@ def test_a_layout_is_read_by_others(
         assert f"sha256:{hashlib.sha256(raw.stdout).hexdigest()}" == made["image"]
     buildah("pull", "-q", layout)
     assert made["image"] in buildah("images", "--no-trunc", "-q")
-    # From the layout as a base, the same image comes out.
-    saved = tmp_path / "saved.tar"
-    engine("save", "-o", saved, NAME)
-    again = tool.json(
-        "build", "small", "--base", f"archive:{saved}", "--output", f"oci:{tmp_path}/again"
-    )
-    assert again["image"] == made["image"]
+    assert tool.json("build", "small")["image"] == made["image"]
 
 
-@pytest.mark.parametrize("program", ["buildah", "podman"])
-def test_podman_and_buildah_take_the_new_layer_alone(
-    engine: Engine, tool: Tool, buildah: Engine, paired_archive: Path, program: str
+def test_podman_takes_the_new_layer_alone(
+    engine: Engine, tool: Tool, buildah: Engine, paired_archive: Path
 ) -> None:
-    need(program)
+    need("podman")
     expected = tool.json("build", "small")["image"]
     buildah("pull", "-q", f"oci-archive:{paired_archive}")
     elsewhere = Tool(tool.library, {**buildah.environ, "DOCKER_HOST": "unix:///nowhere"})
-    made = elsewhere.json("build", "small", "--base", f"{program}:{NAME}")
+    made = elsewhere.json("build", "small", "--base", f"podman:{NAME}")
     assert made["image"] == expected
     tag = f"localhost/{made['tag']}"
     assert buildah("inspect", "--type", "image", "-f", "{{.FromImageID}}", tag) in expected
@@ -324,9 +322,9 @@ def test_an_engine_that_dies_in_the_middle(
         assert Tool(tool.library, back.environ).json("build", "small")["tag"]
 
 
-@pytest.mark.usefixtures("engine")
-def test_no_space_leaves_nothing_behind(tool: Tool, tmp_path: Path) -> None:
+def test_no_space_leaves_nothing_behind(tool: Tool, paired_base: Image, tmp_path: Path) -> None:
     need("mount")
+    base = f"oci:{paired_base.layout(tmp_path / 'base')}"
     small = tmp_path / "full"
     small.mkdir()
     mounted = subprocess.run(
@@ -337,7 +335,7 @@ def test_no_space_leaves_nothing_behind(tool: Tool, tmp_path: Path) -> None:
     try:
         (small / "filler").write_bytes(bytes(1 << 20))
         output = f"oci:{small}/layout"
-        refused = tool("build", "small", "--output", output, code=3)
+        refused = tool("build", "small", "--base", base, "--output", output, code=3)
         assert "No space left on device; nothing was written" in refused.stderr
         assert f"hint: df -h {small}" in refused.stderr
         assert os.listdir(small) == ["filler"]

@@ -52,12 +52,14 @@ def test_the_new_layer_is_enough_for_a_store_that_has_the_base(
         ["skopeo", "copy", "-q", f"docker-archive:{paired_archive}", f"oci-archive:{base}:{BASE}"],
         check=True,
     )
+    layout = f"oci:{tmp_path}/base:{BASE}"
+    subprocess.run(["skopeo", "copy", "-q", f"oci-archive:{base}", layout], check=True)
     containerd("image", "import", base)
     tool = Tool(library(tmp_path / "library", BASE))
-    tool("lock", "small", "--base", f"oci-archive:{base}")
+    tool("lock", "small", "--base", layout)
     thin = tmp_path / "thin.tar"
     mods = vm.Library(tool.library)
-    made = vm.build(mods, "small", base=f"oci-archive:{base}", output=f"oci:{tmp_path}/layout")
+    made = vm.build(mods, "small", base=layout, output=f"oci:{tmp_path}/layout")
     (image,) = made.images
     thin.write_bytes(archive.thin(image.built, made.tag))
 

@@ -78,7 +78,11 @@ def test_layers_cover_each_other_in_docker_too(docker_small: Engine, tmp_path: P
     )
     docker_small("build", "--network", "none", "-t", "localhost/covered", tmp_path)
     docker_small("save", "-o", tmp_path / "saved.tar", "localhost/covered")
-    saved = open_base(f"archive:{tmp_path / 'saved.tar'}", cache_dir=str(tmp_path / "cache"))
+    need("skopeo")
+    layout = f"oci:{tmp_path}/layout"
+    command = ["skopeo", "copy", "-q", f"docker-archive:{tmp_path / 'saved.tar'}", layout]
+    subprocess.run(command, check=True)
+    saved = open_base(layout, cache_dir=str(tmp_path / "cache"))
     seen = {entry.path.removeprefix(f"{SITE}/vllm/") for entry in saved.paths(f"{SITE}/vllm")}
     assert {"sub", "sub/new.py", "__pycache__", "a.py"} <= seen
     assert not {"b.py", "sub/c.py", "sub/__init__.py"} & seen
@@ -151,17 +155,16 @@ def test_an_engine_that_stops_in_the_middle(
         gc.collect()
 
 
-@pytest.mark.parametrize("tool", ["buildah", "podman"])
-def test_podman_and_buildah_give_what_went_in(
-    tool: str, buildah: Engine, oci: Base, small_archive: Path, monkeypatch: pytest.MonkeyPatch
+def test_podman_gives_what_went_in(
+    buildah: Engine, oci: Base, small_archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    need(tool)
+    need("podman")
     for name, value in buildah.environ.items():
         monkeypatch.setenv(name, value)
     buildah("pull", "-q", f"docker-archive:{small_archive}")
-    base = open_base(f"{tool}:localhost/small:latest")
+    base = open_base("podman:localhost/small:latest")
     try:
-        assert base.where == tool
+        assert base.where == "podman"
         same_files(base, oci)
         assert base.config == oci.config
         assert base.diff_ids == oci.diff_ids
@@ -170,8 +173,8 @@ def test_podman_and_buildah_give_what_went_in(
     finally:
         base.close()
     assert buildah("containers", "-q") == ""
-    with pytest.raises(UsageError, match=f"{tool} has no image localhost/none"):
-        open_base(f"{tool}:localhost/none")
+    with pytest.raises(UsageError, match="podman has no image localhost/none"):
+        open_base("podman:localhost/none")
 
 
 def test_links_in_a_mounted_image_do_not_lead_out(
@@ -179,6 +182,7 @@ def test_links_in_a_mounted_image_do_not_lead_out(
 ) -> None:
     from making_images import Image, Link, Thing, layer
 
+    need("podman")
     for name, value in buildah.environ.items():
         monkeypatch.setenv(name, value)
     secret = tmp_path / "secret"
@@ -187,7 +191,7 @@ def test_links_in_a_mounted_image_do_not_lead_out(
     things: dict[str, Thing] = {"out": Link(str(secret)), "file": Link(f"{secret}/x"), "a": b"a"}
     image = Image([layer(things)], name="localhost/links:latest")
     buildah("pull", "-q", f"docker-archive:{image.archive(tmp_path / 'i.tar')}")
-    base = open_base("buildah:localhost/links")
+    base = open_base("podman:localhost/links")
     try:
         assert base.read("a") == b"a"
         assert base.read("out/x") is None
@@ -350,7 +354,7 @@ def test_a_real_vllm_in_an_image_is_judged_as_its_sdist(
     answers = []
     for target in (
         "image:localhost/real",
-        f"image:archive:{tmp_path / 'real.tar'}",
+        f"image:oci:{real_base.layout(tmp_path / 'layout')}",
         f"pypi:{REAL}",
     ):
         assert run(["check", "hybrid-int4-fp8", "--target", target, "--json"]) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import tarfile
 
 import making_images as making
 
@@ -105,40 +104,7 @@ def _index_seeds() -> tuple[bytes, ...]:
     return (joined(index, made, config, tar), joined(nested, made, config, tar))
 
 
-def _archive(data: bytes, folder: str) -> None:
-    place = os.path.join(folder, "image.tar")
-    with open(place, "wb") as file:
-        file.write(data)
-    cache = Cache(os.path.join(folder, "cache"))
-    _use(layout.open_archive(place, Opening("x", cache)))
-
-
-def _archive_seeds() -> tuple[bytes, ...]:
-    made = making.Image([making.layer(FILES)])
-    found = []
-    for oci, saved in ((True, False), (False, True)):
-        manifest, blobs = made.blobs()
-        files = {f"blobs/{name.replace(':', '/')}": data for name, data in blobs.items()}
-        if oci:
-            files["index.json"] = made.index(manifest)
-        if saved:
-            paths = [f"blobs/{making.digest(one).replace(':', '/')}" for one in made.layers]
-            config = f"blobs/{making.digest(made.config).replace(':', '/')}"
-            files["manifest.json"] = json.dumps(
-                [{"Config": config, "RepoTags": [made.name], "Layers": paths}]
-            ).encode()
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w:") as archive:
-            for name, data in files.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(data)
-                archive.addfile(member, io.BytesIO(data))
-        found.append(stream.getvalue())
-    return tuple(found)
-
-
 TARGETS = (
     Target("layer", _layer, _layer_seeds),
     Target("oci-layout", _index, _index_seeds),
-    Target("image-archive", _archive, _archive_seeds),
 )

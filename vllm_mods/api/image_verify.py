@@ -76,7 +76,7 @@ def image_verify(
 ) -> ImageVerified:
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 
-    ``reference`` is ``docker:NAME``, ``oci:FOLDER``, ``archive:FILE``, ``registry:HOST/NAME:TAG`` and so on.
+    ``reference`` is ``docker:NAME``, ``oci:FOLDER``, ``registry:HOST/NAME:TAG`` and so on.
     ``lock`` is a lock to compare with, which messages call ``lock_name``; without it, that in the image.
     Of an index, every image is looked at unless ``platform`` names one; ``in_image`` is the folder that holds
     ``vllm/``, where there are several.

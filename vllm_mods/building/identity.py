@@ -128,7 +128,7 @@ def _layer(base: Base, number: int) -> Layer | None:
 def _strange(layer: Layer | None, lock: PairingLock) -> str:
     """Say what a layer holds beside what the lock has in ours."""
     if layer is None:
-        return "; what it holds: docker save IMAGE -o FILE, then verify archive:FILE"
+        return "; what it holds: skopeo copy docker-daemon:IMAGE oci:FOLDER, then verify oci:FOLDER"
     listed = {one.path for one in lock.image.layer}
     hidden = {
         f"{posixpath.dirname(one)}/{WHITEOUT}{posixpath.basename(one)}": one for one in layer.gone

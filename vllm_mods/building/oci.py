@@ -52,7 +52,7 @@ class BuiltImage(NamedTuple):
 
     @property
     def config_digest(self) -> str:
-        """The ID on docker's graph driver, podman and buildah."""
+        """The ID on docker's graph driver and podman."""
         return digest_of(self.config)
 
     @property

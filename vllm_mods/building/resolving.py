@@ -121,8 +121,8 @@ def resolve(
 
 
 def base_name(base: Base, otherwise: str) -> str:
-    """Return the name of a base without where it was read; a file has none, and is what it is taken for."""
-    if base.where in {"oci-layout", "archive"}:
+    """Return the name of a base without where it was read; a folder has none, and is what it is taken for."""
+    if base.where == "oci-layout":
         return otherwise
     name = names.plain(base.reference)
     return name.removeprefix("docker.io/").removeprefix("library/")

@@ -113,7 +113,7 @@ _OF_COMMANDS = (
     "vllm-mods template diff ./old.jinja ./new.jinja --conversations ./conversations",
     "vllm-mods template patch /models/Qwen3.6-35B-A3B",
     "vllm-mods image inspect vllm/vllm-openai:v0.21.0",
-    "vllm-mods image inspect archive:image.tar --json",
+    "vllm-mods image inspect oci:./layout --json",
     "vllm-mods image verify docker:my-vllm:mods",
     "vllm-mods image verify oci:./layout --lock qwen.lock",
     "vllm-mods image diff my-vllm:yesterday my-vllm:today",

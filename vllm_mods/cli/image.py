@@ -25,8 +25,8 @@ _reference = click.argument("reference", metavar="REF")
 def command() -> None:
     """Tell what is in an image, whether it is intact, and how two differ.
 
-    REF is docker:NAME, podman:NAME, buildah:NAME, container:NAME, oci:FOLDER[:TAG],
-    archive:FILE, registry:HOST/NAME:TAG, or a bare NAME of an image in an engine here.
+    REF is docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG],
+    registry:HOST/NAME:TAG, or a bare NAME of an image in an engine here.
     """
 
 

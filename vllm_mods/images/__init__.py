@@ -1,1 +1,1 @@
-"""Where images lie: engines, layouts, archives, registries. ``open.open_base`` is the way in."""
+"""Where images lie: engines, layouts, registries. ``open.open_base`` is the way in."""

@@ -1,4 +1,4 @@
-"""The one way to run docker, podman and buildah: bounded in time, and what they say as an error of ours."""
+"""The one way to run docker and podman: bounded in time, and what they say as an error of ours."""
 
 from __future__ import annotations
 

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from io import RawIOBase
-from typing import NamedTuple
 
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.images import layer as layers
 from vllm_mods.images import streams
 from vllm_mods.images.layer import Layer
-from vllm_mods.images.model import DIR, FILE, Base, ImageEntry, above
+from vllm_mods.images.model import DIR, FILE, Base, Blob, ImageEntry, above
 
 Progress = Callable[[str, int, int | None], None]
 _ROOT = ImageEntry(path="", kind=DIR, mode=0o755, uid=0, gid=0, mtime=0)
 
 
-class Blob(NamedTuple):
-    """A layer that can be opened. ``digest`` is that of the bytes that ``open`` gives.
-
-    ``diff_id`` is what the configuration says of it.
-    """
-
-    digest: str
-    size: int | None
-    open: Callable[[], RawIOBase]
-    diff_id: str
-
-
 class LayeredImage(Base):
     """An image whose layers can be opened. Each is read when it is needed, from the top down.
 
-    To say that a path is not there, all of them are needed. ``blobs`` are the layers, the lowest first.
+    To say that a path is not there, all of them are needed.
     """
 
     def __init__(

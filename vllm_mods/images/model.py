@@ -7,7 +7,8 @@ root itself (``usr/local/lib``). Symbolic links are followed by ``resolve`` and 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import RawIOBase
 from typing import Any, NamedTuple, Protocol
 
 from vllm_mods.base import limits
@@ -49,6 +50,18 @@ class ImageEntry(NamedTuple):
     size: int = 0
 
 
+class Blob(NamedTuple):
+    """A layer that can be opened. ``digest`` is that of the bytes that ``open`` gives.
+
+    ``diff_id`` is what the configuration says of it.
+    """
+
+    digest: str
+    size: int | None
+    open: Callable[[], RawIOBase]
+    diff_id: str
+
+
 class Readable(Protocol):
     """The files of an image."""
 
@@ -66,14 +79,15 @@ class Base(Readable, Protocol):
     """An image. Whoever opens one calls ``close``: a source may hold a container or a mount.
 
     ``reference`` is the image as it was named, ``where`` the kind of place it lies in: ``docker``,
-    ``containerd`` (docker's other store), ``podman``, ``buildah``, ``oci-layout``, ``archive`` or ``registry``.
+    ``containerd`` (docker's other store), ``podman``, ``oci-layout`` or ``registry``.
 
     ``config`` is its configuration, JSON: byte for byte, and ``config_digest`` its hash, everywhere but in
     docker. There an engine tells the values only, this is the canonical JSON of them, and the digest is, on
     the graph driver, the image's ID. ``diff_ids`` are the digests of each layer's tar, the lowest first.
 
     ``manifest`` is that of this one platform, byte for byte, where there is one; ``manifest_digest`` may be
-    known where it is not. ``layers`` are as it names them. Every method raises ``TreeError`` for what cannot
+    known where it is not. ``layers`` are as it names them, ``blobs`` open them
+    where whoever has the image gives them out; the lowest first. Every method raises ``TreeError`` for what cannot
     be read.
     """
 
@@ -85,6 +99,7 @@ class Base(Readable, Protocol):
     manifest: bytes | None = None
     manifest_digest: str | None = None
     layers: tuple[Descriptor, ...] | None = None
+    blobs: tuple[Blob, ...] = ()
 
     def close(self) -> None:
         """Give back what is held, more than once without harm."""

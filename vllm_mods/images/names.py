@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vllm_mods.base.errors import UsageError
 
 HUB = "docker.io"
-_KINDS = ("docker", "podman", "buildah", "registry")
+_KINDS = ("docker", "podman", "registry")
 _REPOSITORY = re.compile(
     r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*\Z"
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
@@ -13,12 +12,10 @@ from vllm_mods.images.model import Base
 from vllm_mods.images.oci import Choice, Opening, is_for, platform_of
 
 FORMS = (
-    "docker:NAME, podman:NAME, buildah:NAME, container:NAME, oci:FOLDER[:TAG], archive:FILE, "
-    "registry:HOST/NAME:TAG, or a bare NAME of an image that an engine here has"
+    "docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG], registry:HOST/NAME:TAG, "
+    "or a bare NAME of an image that an engine here has"
 )
-# The longer ones are what others call them; one reader reads both.
-_ARCHIVES = ("archive", "docker-archive", "oci-archive")
-_KINDS = ("docker", "podman", "buildah", "container", "oci", "registry", *_ARCHIVES)
+_KINDS = ("docker", "podman", "container", "oci", "registry")
 
 
 def open_base(
@@ -48,15 +45,15 @@ def open_base(
         from vllm_mods.images import docker  # noqa: PLC0415  (docker's library: 160 ms)
 
         return docker.open_image(name, reference=reference, container=kind == "container")
-    if kind in {"podman", "buildah"}:
-        return storage.open_image(kind, name, reference=reference)
+    if kind == "podman":
+        return storage.open_image(name, reference=reference)
     cache = Cache(cache_dir or cache_folder(os.environ), note=note)
     how = Opening(reference, cache, progress, Choice(platform, note, known))
     if kind == "registry":
         from vllm_mods.images.registry import open_registry  # noqa: PLC0415
 
         return open_registry(name, how, offline=offline)
-    return layout.open_layout(name, how) if kind == "oci" else layout.open_archive(name, how)
+    return layout.open_layout(name, how)
 
 
 def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:
@@ -77,18 +74,18 @@ def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:
 
 def in_engine(reference: str) -> bool:
     """Tell whether a reference names an image of an engine, which has one platform of it."""
-    return reference.partition(":")[0] not in {"oci", "registry", *_ARCHIVES}
+    return reference.partition(":")[0] not in {"oci", "registry"}
 
 
 def demand_platform(base: Base, platform: str) -> None:
     """Raise ``UsageError`` unless an image is for the platform that the user has named."""
     there = platform_of(base.config)
     if not is_for(there, platform):
-        pull = base.where if base.where in {"podman", "buildah"} else "docker"
+        pull = "podman" if base.where == "podman" else "docker"
         raise UsageError(
             f"{base.reference}: it is for {there}, not for {platform}",
             hint=f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
-            if base.where not in {"oci-layout", "archive", "registry"}
+            if base.where not in {"oci-layout", "registry"}
             else "leave --platform out, or name the image for it",
         )
 
@@ -98,15 +95,10 @@ def _open_local(name: str) -> Base:
     from vllm_mods.images import docker, storage  # noqa: PLC0415
 
     if os.path.exists(name):
-        kind = "oci" if os.path.isdir(name) else "archive"
         raise UsageError(
-            f"{name} is a file or a folder, not the name of an image", hint=f"{kind}:{name}"
+            f"{name} is a file or a folder, not the name of an image", hint=f"oci:{name}"
         )
-    openers: tuple[Callable[..., Base], ...] = (
-        docker.open_image,
-        partial(storage.open_image, storage.PODMAN),
-        partial(storage.open_image, storage.BUILDAH),
-    )
+    openers: tuple[Callable[..., Base], ...] = (docker.open_image, storage.open_image)
     lines = ""
     for opened in openers:
         try:

@@ -1,6 +1,6 @@
-"""Images in the storage that podman and buildah share, by the tools' own commands.
+"""Images in the storage that podman and buildah share, by podman's own commands.
 
-Neither needs a service that runs, so there may be no API to talk to. The image is mounted to be
+It needs no service that runs, so there may be no API to talk to. The image is mounted to be
 read, which in a rootless storage takes a user namespace: ``podman unshare vllm-mods …``.
 """
 
@@ -23,17 +23,17 @@ from vllm_mods.images import engine_command, oci, streams
 from vllm_mods.images.model import Descriptor, Opened, digest_of
 from vllm_mods.images.mounted import MountedFiles
 
-PODMAN, BUILDAH = "podman", "buildah"
+PODMAN = "podman"
 
 
 class StoredImage(Opened):
-    """An image that podman or buildah has."""
+    """An image that podman has."""
 
-    def __init__(self, tool: str, name: str, *, reference: str) -> None:
+    where = PODMAN
+
+    def __init__(self, name: str, *, reference: str) -> None:
         self.reference = reference
-        self.where = tool
-        self._tool = tool
-        self._identity, store = (_of_podman if tool == PODMAN else _of_buildah)(name, reference)
+        self._identity, store = _of_podman(name, reference)
         self.manifest = store.manifest
         self.manifest_digest = digest_of(store.manifest)
         config, self.layers, self.config = oci.read_manifest(store, store.manifest, reference)
@@ -43,21 +43,16 @@ class StoredImage(Opened):
         self._give_back: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
-        """Take the mount away again, and buildah's working container with it."""
+        """Take the mount away again."""
         if self._give_back is not None:
             self._give_back()
 
     def _open(self) -> MountedFiles:
         if self._files is None:
-            if self._tool == PODMAN:
-                self._give_back = weakref.finalize(
-                    self, engine_command.call, PODMAN, "image", "unmount", self._identity
-                )
-                place = engine_command.call(PODMAN, "image", "mount", self._identity)
-            else:
-                made = engine_command.call(BUILDAH, "from", "--pull-never", self._identity)
-                self._give_back = weakref.finalize(self, engine_command.call, BUILDAH, "rm", made)
-                place = engine_command.call(BUILDAH, "mount", made)
+            self._give_back = weakref.finalize(
+                self, engine_command.call, PODMAN, "image", "unmount", self._identity
+            )
+            place = engine_command.call(PODMAN, "image", "mount", self._identity)
             self._files = MountedFiles(place, self.reference)
         return self._files
 
@@ -78,21 +73,11 @@ def _file_name(key: str) -> str:
     return key if plain else "=" + base64.b64encode(key.encode()).decode()
 
 
-def open_image(tool: str, name: str, *, reference: str) -> StoredImage:
-    """Open an image of podman or buildah. Raises ``UsageError`` if there is none of that name."""
-    if shutil.which(tool) is None:
-        raise UsageError(f"{reference}: {tool} is not installed here", hint=f"apt install {tool}")
-    return StoredImage(tool, name, reference=reference)
-
-
-def _of_buildah(name: str, reference: str) -> tuple[str, _Kept]:
-    """Return an image's ID and what is kept of it; ``inspect`` hands out both documents as they are."""
-    told = _inspected(BUILDAH, "inspect", "--type", "image", name, reference=reference)
-    try:
-        config = told["Config"].encode()
-        return told["FromImageID"], _Kept(told["Manifest"].encode(), lambda _: config)
-    except (KeyError, AttributeError) as error:
-        raise TreeError(f"`buildah inspect {name}` does not say {error}", hint=_AGAIN) from error
+def open_image(name: str, *, reference: str) -> StoredImage:
+    """Open an image of podman. Raises ``UsageError`` if there is none of that name."""
+    if shutil.which(PODMAN) is None:
+        raise UsageError(f"{reference}: podman is not installed here", hint="apt install podman")
+    return StoredImage(name, reference=reference)
 
 
 def _of_podman(name: str, reference: str) -> tuple[str, _Kept]:
@@ -101,14 +86,12 @@ def _of_podman(name: str, reference: str) -> tuple[str, _Kept]:
     Its ``info`` looks at all of the machine, and takes six times as long.
     """
     form = '{"id": "{{.Id}}", "data": {{json .GraphDriver.Data}}}'
-    told = _inspected(PODMAN, "image", "inspect", "--format", form, name, reference=reference)
+    told = _inspected("image", "inspect", "--format", form, name, reference=reference)
     identity, driver = told["id"], told["data"] or {}
     places = (driver.get("UpperDir"), driver.get("dir"))
     roots = [re.split("/(?:overlay|vfs)/", place)[0] for place in places if place]
     if not roots:
-        store = (
-            _inspected(PODMAN, "info", "--format", "json", reference=reference).get("store") or {}
-        )
+        store = _inspected("info", "--format", "json", reference=reference).get("store") or {}
         roots = [str(store.get("graphRoot"))]
     folder = f"{roots[0]}/overlay-images/{identity}"
     if not os.path.isdir(folder):
@@ -125,19 +108,19 @@ def _file(folder: str, key: str) -> bytes:
         raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
 
 
-def _inspected(tool: str, *arguments: str, reference: str) -> dict[str, Any]:
+def _inspected(*arguments: str, reference: str) -> dict[str, Any]:
     """Run a command and read the JSON it prints. Raises ``UsageError`` where it knows no such image."""
-    done = engine_command.run(tool, *arguments)
+    done = engine_command.run(PODMAN, *arguments)
     if done.is_absent:
         name = arguments[-1]
-        raise UsageError(f"{reference}: {tool} has no image {name}", hint=f"{tool} pull {name}")
+        raise UsageError(f"{reference}: podman has no image {name}", hint=f"podman pull {name}")
     if done.code:
-        raise engine_command.failure(tool, arguments[0], done)
+        raise engine_command.failure(PODMAN, arguments[0], done)
     try:
         document: dict[str, Any] = json.loads(done.out)
     except ValueError as error:
-        raise TreeError(f"`{tool} {arguments[0]}` prints no JSON: {error}", hint=_AGAIN) from error
+        raise TreeError(f"`podman {arguments[0]}` prints no JSON: {error}", hint=_AGAIN) from error
     return document
 
 
-_AGAIN = "podman info, buildah info  # is the storage well?"
+_AGAIN = "podman info  # is the storage well?"

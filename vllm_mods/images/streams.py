@@ -186,26 +186,3 @@ class Forward(io.RawIOBase):
         """Read what is left, so that all of it is hashed."""
         while self._some(CHUNK):
             pass
-
-
-class StreamSection(io.RawIOBase):
-    """A part of an open file, as a file."""
-
-    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
-        super().__init__()
-        self._file = file
-        self._start = start
-        self._size = size
-        self._place = 0
-
-    def readable(self) -> bool:
-        """Say yes."""
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Read on from where the last read of this part ended."""
-        left = self._size - self._place
-        self._file.seek(self._start + self._place)
-        data = self._file.read(left if size < 0 else min(size, left))
-        self._place += len(data)
-        return data

@@ -21,7 +21,7 @@ from vllm_mods.trees.image import ImageTree
 
 _DIST_INFO = re.compile(r"([\w.]+)-([^-/]+)\.dist-info/METADATA\Z")
 _LINES = 15
-_ENGINES = {"docker": "docker", "containerd": "docker", "podman": "podman", "buildah": "podman"}
+_ENGINES = {"docker": "docker", "containerd": "docker", "podman": "podman"}
 _EDIT_TREE = "--tree TREE, the vLLM that it was written for"
 
 

@@ -17,7 +17,6 @@ from enum import Enum
 from typing import NamedTuple
 
 from vllm_mods.base import limits
-from vllm_mods.base.limits import Limit
 
 
 class GitSettings(Enum):
@@ -110,15 +109,15 @@ def run(
     environ: Mapping[str, str],
     *,
     given: bytes = b"",
-    largest: Limit = limits.CLONE,
     terminal: bool = False,
 ) -> GitOutcome:
     """Run git in a folder, with ``given`` on its standard input; ``environ`` is what ``environment`` returns.
 
-    ``largest`` bounds each file that it writes, so also a pack. With ``terminal`` it may ask the user there.
+    ``limits.CLONE`` bounds each file that it writes, so also a pack. With ``terminal`` it may ask the user there.
     """
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]  # which nobody but root may raise
-    bound = int(largest) if hard == resource.RLIM_INFINITY else min(int(largest), hard)
+    most = int(limits.CLONE)
+    bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
     try:
         with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as errors:
             source.write(given)
@@ -141,7 +140,7 @@ def run(
             errors.seek(0)
             why = errors.read(limits.SCRIPT).decode("utf-8", "replace").strip()
             if process.returncode == -signal.SIGXFSZ or f"signal {signal.SIGXFSZ:d}" in why:
-                why = f"it sends more than {largest}, the most of {largest.what}"
+                why = f"it sends more than {limits.CLONE}, the most of {limits.CLONE.what}"
             return GitOutcome(process.returncode, out, why or f"exit code {process.returncode}")
     except OSError as error:  # no git, or no place for what it says
         return GitOutcome(-1, b"", str(error))

@@ -15,16 +15,11 @@ from vllm_mods.images import engine_command, names
 from vllm_mods.images.engine_command import EngineOutcome
 
 # What opens an image store, by the place that a base lies in.
-PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman", "buildah": "buildah"}
+PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman"}
 _DOCKER = "docker"
 TagLookup = Callable[[], str | None]
 """Waits for what ``tagged`` answers."""
 _ID = re.compile("[0-9a-f]{64}")
-_WHOSE = {
-    "docker": ["image", "inspect", "--format", "{{.Id}}"],
-    "podman": ["image", "inspect", "--format", "{{.Id}}"],
-    "buildah": ["inspect", "--type", "image", "--format", "{{.FromImageID}}"],
-}
 
 
 def tagged(where: str, tag: str) -> str | None:
@@ -33,7 +28,9 @@ def tagged(where: str, tag: str) -> str | None:
     Raises ``TreeError``.
     """
     program = PROGRAMS[where]
-    done = engine_command.run(program, *_WHOSE[program], _named(program, tag))
+    done = engine_command.run(
+        program, "image", "inspect", "--format", "{{.Id}}", _named(program, tag)
+    )
     if done.is_absent:
         return None
     if done.code:
@@ -87,7 +84,7 @@ def _load(program: str, data: bytes, tag: str) -> str | None:
             program, "load", "--quiet", given=data, within=limits.DOWNLOAD_SECONDS
         )
     else:
-        # Only from a file do they know that the base's layers need not be in it.
+        # Only from a file does it know that the base's layers need not be in it.
         with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
             place = os.path.join(folder, "image.tar")
             with open(place, "wb") as file:

@@ -9,29 +9,32 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from io import FileIO
 from typing import Any
 
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.base.output import write_whole
 from vllm_mods.building import oci
 from vllm_mods.building.oci import BuiltImage
-from vllm_mods.building.outputs.blobs import Blobs, open_blobs
 from vllm_mods.building.outputs.engine import moved
-from vllm_mods.images.model import Base, digest_of
+from vllm_mods.images import names
+from vllm_mods.images.model import Base, Blob, digest_of
 from vllm_mods.images.oci import TAG
+from vllm_mods.images.streams import CHUNK, CheckedStream
 
 
 def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> None:
     """Add an image to an OCI layout, which is made if it is not there; an index of several if there are.
 
     Blobs of the base are linked where that goes, else copied. index.json comes last and in one
-    step: until then nobody sees anything of it. Raises ``Refused`` for a tag that is taken and where
-    something else is in the way.
+    step: until then nobody sees anything of it. Raises ``Refused`` for a tag that is taken, for a base whose
+    layers only an engine has, and where something else is in the way.
     """
     others = _others(folder)
-    with refusing(folder), contextlib.ExitStack() as stack:
-        below = [stack.enter_context(open_blobs(base, folder)) for _, base in images]
-        ours = [blobs.named(one) for (one, _), blobs in zip(images, below, strict=True)]
+    with refusing(folder):
+        for _, base in images:
+            _check_given_out(base)
+        ours = [image for image, _ in images]
         top = ours[0].manifest if len(ours) == 1 else oci.platforms(ours)
         if top is None:
             raise ValueError("an image in a layout has a manifest")
@@ -44,8 +47,8 @@ def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> 
                 if not os.path.isdir(path):
                     os.mkdir(path)
                     made.append(path)
-            for image, blobs in zip(ours, below, strict=True):
-                _fill(folder, image, blobs, made)
+            for image, base in images:
+                _fill(folder, image, base, made)
             _put(f"{folder}/{oci.blob_path(digest_of(top))}", (top,), made)
             _put(f"{folder}/oci-layout", (oci.LAYOUT,), made)
             write_whole(f"{folder}/index.json", index)
@@ -55,16 +58,46 @@ def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> 
             raise
 
 
-def _fill(folder: str, image: BuiltImage, blobs: Blobs, made: list[str]) -> None:
+def _check_given_out(base: Base) -> None:
+    if base.layers is None or not base.blobs:
+        store = "containers-storage" if base.where == "podman" else "docker-daemon"
+        name = names.plain(base.reference)
+        raise Refused(
+            f"{base.where} does not give out the layers of {base.reference}; nothing was written",
+            hint=f"skopeo copy {store}:{name} oci:DIR, then --base oci:DIR; or save what is built in {base.where}",
+        )
+
+
+def _fill(folder: str, image: BuiltImage, base: Base, made: list[str]) -> None:
     manifest = image.manifest or b""
     ours = {image.config_digest: image.config, digest_of(manifest): manifest}
     for digest, data in (*ours.items(), image.layer_blob):
         _put(f"{folder}/{oci.blob_path(digest)}", (data,), made)
-    for blob in blobs.descriptors:
+    for blob in base.blobs:
         place = f"{folder}/{oci.blob_path(blob.digest)}"
-        if not os.path.exists(place) and blobs.link(blob, place):
+        if not os.path.exists(place) and _link(blob, place):
             made.append(place)
-        _put(place, blobs.pieces(blob), made)
+        _put(place, _pieces(blob), made)
+
+
+def _link(blob: Blob, place: str) -> bool:
+    """Give a layer a second name, if it is a file of its own on the same disk."""
+    with blob.open() as file:
+        source = file.name if isinstance(file, FileIO) else None
+        if not isinstance(source, str) or os.stat(source).st_size != blob.size:
+            return False
+        try:
+            os.link(source, place)
+        except OSError:
+            return False
+        return True
+
+
+def _pieces(blob: Blob) -> Iterator[bytes]:
+    """Yield the bytes of a layer. Raises ``TreeError`` if they are others than its digest says."""
+    with blob.open() as file:
+        checked = CheckedStream(file, blob.digest, None, f"layer {blob.digest} of the base")
+        yield from iter(lambda: checked.read(CHUNK), b"")
 
 
 def _others(folder: str) -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ def push(ready: Push, bases: Sequence[Base], attached: Sequence[Sequence[Attachm
 
 def _source(base: Base, target: Name) -> Name | None:
     """Return the base's own name if it is one in the same registry."""
-    if base.where in {"oci-layout", "archive"}:
+    if base.where == "oci-layout":
         return None
     try:
         source = names.parse(names.plain(base.reference))
@@ -118,7 +118,7 @@ def _source(base: Base, target: Name) -> Name | None:
 
 def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
     """Return the base's layers as a registry names them; docker forgets that when it pulls."""
-    if base.where not in {"docker", "podman", "buildah"} and base.layers is not None:
+    if base.where not in {"docker", "podman"} and base.layers is not None:
         return base.layers
     if source is None:
         raise Refused(
