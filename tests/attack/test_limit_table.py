@@ -37,7 +37,7 @@ from vllm_mods.formats.project import LibrarySource
 from vllm_mods.images import docker, engine_command, layer, names, oci, streams
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
-from vllm_mods.linting import places
+from vllm_mods.linting import commands, places
 from vllm_mods.making import folder, recording
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.placing.answers import Lost
@@ -45,7 +45,7 @@ from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
 from vllm_mods.running import engine, evidence, waiting
 from vllm_mods.running.service import StartOptions, service
-from vllm_mods.scripts import bash, command_line, statements
+from vllm_mods.scripts import command_line
 from vllm_mods.sharing import contents, repositories
 from vllm_mods.site import site as writing
 from vllm_mods.templates import parser_process, rendering
@@ -293,7 +293,7 @@ REFUSED = (
     VllmModsError,
     ValueError,
     tarfile.TarError,
-    statements.BashError,
+    commands.ScriptError,
     yaml_source.YamlError,
     command_line.ShellError,
     scopes.UnparsableError,
@@ -466,9 +466,8 @@ ENOUGH: dict[
         lambda _: syntax_tree.check_depth(ast.parse("x" + " and x" * 30)),
     ),
     "TRIAL_SECONDS": (0.2, "after 0.2 seconds", tried),
-    "SCRIPT": (9, "9 bytes is the most", lambda _: bash.read("echo " * 9)),
-    "LINTED": (9, "is larger than a script", linted),
-    "SCRIPT_NESTING": (9, "nested too deeply", lambda _: bash.read("( " * 20 + "a" + " )" * 20)),
+    "SCRIPT": (9, "is larger than a script", linted),
+    "SCRIPT_NESTING": (9, "nested too deeply", lambda _: commands.split("{ " * 20)),
     "SERVE_COMMAND": (9, "9 is the most", lambda _: command_line.read("echo " * 9)),
     "TEMPLATE": (9, "at most 9 bytes", lambda _: rendering.render(b"x" * 99, "x", (HELLO,))),
     "PROMPT": (None, "more than 16,777,216 letters", lambda _: rendered("{{ 'x' * 17000000 }}")),

@@ -45,7 +45,7 @@ from vllm_mods.placing.target import Target
 from vllm_mods.planning import planner
 from vllm_mods.porting import textual
 from vllm_mods.recipes import yaml_source
-from vllm_mods.scripts import bash, command_line, statements
+from vllm_mods.scripts import command_line
 from vllm_mods.trees.archive import TarArchive, ZipArchive
 
 MANY = 100_000
@@ -409,19 +409,13 @@ def test_conflict_markers_in_the_texts_themselves() -> None:
 
 
 SCRIPTS = {
-    "too long": "echo x\n" * 50_000,
-    "lists": "a" + " && a" * 5000,
     "blocks": "{ " * 400 + "a; " + "}; " * 400,
     "conditions": "if a; then " * 3000 + "b; " + "fi; " * 3000,
-    "substitutions": "echo " + "$(a " * 300 + ")" * 300,
-    "expansions": "echo " + "${a:-" * 300 + "}" * 300,
 }
 
 
 @pytest.mark.parametrize("kind", SCRIPTS)
-def test_scripts_that_are_too_long_or_nested_too_deeply(kind: str) -> None:
-    with pytest.raises(statements.BashError):
-        bash.read(SCRIPTS[kind])
+def test_scripts_that_are_nested_too_deeply(kind: str) -> None:
     assert [flaw.code for flaw in places.script(SCRIPTS[kind])] == ["not-bash"]
 
 

@@ -19,7 +19,7 @@ from vllm_mods.formats.receipt import FileHash
 from vllm_mods.linting import places
 from vllm_mods.making import exporting
 from vllm_mods.recipes import pasted_text, reader, writer
-from vllm_mods.scripts import command_line, statements
+from vllm_mods.scripts import command_line
 from vllm_mods.serving import check, command
 from vllm_mods.serving.known import KnownFlags
 
@@ -179,7 +179,7 @@ TARGETS = (
     Target("recipe", _recipe, lambda: (SOUND.encode(), SUPERSET.encode(), PASTED.encode())),
     Target("recipe-export", _export, lambda: (SOUND.encode(), SUPERSET.encode())),
     Target("recipe-repair", _repair, lambda: (PASTED.encode(), SOUND.encode())),
-    Target("script", _script, _script_seeds, (statements.BashError,)),
+    Target("script", _script, _script_seeds),
     Target(
         "shell",
         _shell,

@@ -12,9 +12,8 @@ from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.formats import diff, zips
 from vllm_mods.library import mod_folder, reading
-from vllm_mods.linting import licence, rules
+from vllm_mods.linting import commands, dockerfile, licence, rules
 from vllm_mods.linting.rules import Flaw
-from vllm_mods.scripts import bash, dockerfile, statements
 
 SCRIPT = "run.sh"
 DOCKERFILE = "Dockerfile"
@@ -44,15 +43,12 @@ def lint(path: str) -> tuple[Linted, ...]:
 def script(text: str) -> tuple[Flaw, ...]:
     """Look at the text of a script, or at each ``RUN`` of a Dockerfile."""
     try:
-        if not dockerfile.is_one(text):
-            return rules.check(bash.read(text))
-        found: list[Flaw] = []
-        for one in dockerfile.read(text):
-            if one.name == "RUN":
-                read = bash.read(one.text)._replace(interpreter=" ".join(one.shell))
-                found += rules.check_run(read)
-        return tuple(found)
-    except statements.BashError as error:
+        if not dockerfile.is_dockerfile(text):
+            strict = rules.is_strict(text.partition("\n")[0])
+            return rules.check(commands.split(text), text, strict=strict)
+        steps = dockerfile.run_steps(text)
+        return tuple(flaw for step in steps for flaw in rules.check_run(step.commands, step.text))
+    except commands.ScriptError as error:
         return (Flaw(FindingCode.NOT_BASH, error.line, error.why),)
 
 
@@ -117,9 +113,9 @@ def _zipped(path: str) -> Linted:
             found = {info.filename: info for info in zips.files(archive)}
             if SCRIPT not in found:
                 raise UsageError(f"{path} has no {SCRIPT} at its root", hint=f"unzip -l {path}")
-            if found[SCRIPT].file_size > limits.LINTED:
+            if found[SCRIPT].file_size > limits.SCRIPT:
                 raise UsageError(f"{place} is larger than a script", hint=f"unzip -l {path}")
-            data = zips.content(archive, found[SCRIPT], most=limits.LINTED)
+            data = zips.content(archive, found[SCRIPT], most=limits.SCRIPT)
     except zips.BROKEN as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=f"unzip -t {path}") from error
     return Linted(place, script(data.decode("utf-8", "surrogateescape")))
@@ -127,6 +123,6 @@ def _zipped(path: str) -> Linted:
 
 def _text(path: str, named: str | None) -> str:
     data = reading.read(path, named) or b""
-    if len(data) > limits.LINTED:
+    if len(data) > limits.SCRIPT:
         raise UsageError(f"{path} is larger than a script", hint=f"ls -l {path}")
     return data.decode("utf-8", "surrogateescape")

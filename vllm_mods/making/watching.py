@@ -14,7 +14,7 @@ from vllm_mods.base import limits
 from vllm_mods.formats.schema import SECRET
 from vllm_mods.making import sandbox
 from vllm_mods.making.layout import LAUNCHER, SITE, WORKSPACE
-from vllm_mods.scripts.statements import OWN
+from vllm_mods.scripts.command_line import PROGRAM_VARIABLES
 
 BIN = f"{LAUNCHER}/bin"
 _FETCH = ("curl", "wget", "aria2c", "apt", "apt-get", "hf", "huggingface-cli", "ssh", "scp")
@@ -130,7 +130,9 @@ def _exported(
     scripts = b"\n".join(text for path, text in files.items() if path.endswith((".sh", ".py")))
     for row in sorted(data.decode("utf-8", "replace").split("\0")):
         name, equals, value = row.partition("=")
-        of_shells = _SHELLS.fullmatch(name) or OWN.fullmatch(name) or re.match(SECRET, name)
+        of_shells = (
+            _SHELLS.fullmatch(name) or PROGRAM_VARIABLES.fullmatch(name) or re.match(SECRET, name)
+        )
         own = bool(of_shells) or given.get(name) == value or "\n" in value
         paths = any(place in value for place in (SITE, WORKSPACE, LAUNCHER))
         used = re.search(rb"\$\{?%s\b|['\"]%s['\"]" % ((name.encode(),) * 2), scripts)

@@ -1,1 +1,1 @@
-"""bash, read and never run: command lines and whole scripts."""
+"""Command lines as bash reads them; nothing is run."""

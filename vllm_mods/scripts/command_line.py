@@ -1,9 +1,7 @@
 r"""A command line as bash reads it: words, quotes, continued lines, comments, several commands.
 
 Nothing is run and nothing is expanded. What only a running shell can fill in (``$HOME``, ``*``) stays
-in its word as written and is listed in ``CommandScript.unknown``. A test asks bash itself. The grammar
-that ``bash`` reads scripts by cannot stand in: it takes ``--na\`` and ``me`` for two words where a
-line is continued within one, leaves out a lone ``$``, and knows nothing of a script that ends too early.
+in its word as written and is listed in ``CommandScript.unknown``. A test asks bash itself.
 """
 
 from __future__ import annotations
@@ -25,6 +23,13 @@ _COMMAND = re.compile(r"`[^`]*`")
 _NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII)
 _SEVERAL = re.compile(r"[*?\[]|^~|\{[^{}]*(,|\.\.)[^{}]*\}")
 """What bash makes several words of, or another one: patterns, a home, ``{a,b}`` and ``{1..3}``."""
+
+PROGRAM_VARIABLES = re.compile(
+    r"(?:https?|ftp|all|no)_proxy|(?:PIP|UV|GIT|CURL|WGET|SSL|REQUESTS|APT|DEBIAN|LC)_\w+|PATH|PYTHONPATH"
+    r"|LD_LIBRARY_PATH|TMPDIR|LANG|MAX_JOBS|NVCC_\w+|TORCH_CUDA_ARCH_LIST",
+    re.IGNORECASE,
+)
+"""Variables that a script's own programs read, and not vLLM."""
 
 
 class WordedCommand(NamedTuple):
