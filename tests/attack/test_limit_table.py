@@ -73,7 +73,7 @@ def client(url: str) -> Client:
 def served(answer: Callable[[Site], None], ask: Callable[[str], object]) -> object:
     paths = (
         "/x",
-        *(f"/v2/a/b/{one}" for one in ("manifests/c", "blobs/sha256:00", "referrers/sha256:00")),
+        *(f"/v2/a/b/{one}" for one in ("manifests/c", "blobs/sha256:00")),
     )
     with site(dict.fromkeys(paths, answer)) as (url, _):
         return ask(url)

@@ -239,7 +239,7 @@ def from_registry(host: str, root: Path) -> FolderBase:
 
 def pushed_to(made: BuiltImage, base: FolderBase, ref: str, tag: str) -> registry.Pushed:
     push = registry.prepare([(made, base)], ref, tag)
-    return registry.push(push, [base], [()])
+    return registry.push(push, [base])
 
 
 def test_a_push_sends_what_is_new_and_the_manifest_last(host: str, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> No
     base = from_registry(host, tmp_path)
     images = [(built(base), base), (built(base, b"2"), base)]
     push = registry.prepare(images, f"{host}/me/it", TAG)
-    pushed = registry.push(push, [base, base], [()] * 3)
+    pushed = registry.push(push, [base, base])
     puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
     named = [f"/v2/me/it/manifests/{one.manifest_digest}" for one, _ in images]
     assert puts == [*named, "/v2/me/it/manifests/1-2"]

@@ -55,8 +55,8 @@ def sign(place: Path, *paths: str) -> None:
     lines = (f"{sha256((library / path).read_bytes())}  {path}\n" for path in paths)
     (library / "SHA256SUMS").write_text("".join(lines))
     (library / "SHA256SUMS.sig").unlink(missing_ok=True)
-    words = ["ssh-keygen", "-q", "-Y", "sign", "-f", place / "key", "-n", "vllm-mods"]
-    subprocess.run([*words, library / "SHA256SUMS"], check=True, capture_output=True)
+    words = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(place / "key"), "-n", "vllm-mods"]
+    subprocess.run([*words, str(library / "SHA256SUMS")], check=True, capture_output=True)
     save(place)
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.image_parts import BuiltFor, attached_of, build_all, check_room, documents_of
+from vllm_mods.api.image_parts import BuiltFor, build_all, check_room, documents_of
 from vllm_mods.api.on_base import (
     OnBase,
     ReadLock,
@@ -89,7 +89,7 @@ def build(
         files = documents_of(locked, images, ready, documents)
         every = {path: data for one in files for path, data in one.items()}
         with writing(every, "--documents DIR names another folder", access):
-            written = outputs.write(ready, attached_of(files, ready))
+            written = outputs.write(ready)
     return BuildResult(tuple(images), tag, place, written, locked.sha256)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from vllm_mods.api.on_base import OnBase, ReadLock
 from vllm_mods.base.errors import UsageError
@@ -15,9 +15,6 @@ from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import platform_of
-
-if TYPE_CHECKING:
-    from vllm_mods.building.outputs.registry import Attachment
 
 
 class BuiltFor(NamedTuple):
@@ -74,23 +71,3 @@ def documents_of(
         bill, statement = documents.bill_of_materials(*given), documents.provenance(*given)
         found.append({f"{name}.cdx.json": bill, f"{name}.intoto.json": statement})
     return found
-
-
-def attached_of(
-    files: Sequence[Mapping[str, bytes]], ready: Sequence[Ready]
-) -> list[tuple[Attachment, ...]]:
-    """Return what is attached in a registry to each image and, last, to an index of several."""
-    push = ready[0].push
-    if push is None:
-        return []
-    from vllm_mods.building.outputs.registry import Attachment  # noqa: PLC0415  (requests)
-
-    pairs = [tuple(one.values()) for one in files]
-    attached: list[tuple[Attachment, ...]] = [
-        (Attachment(documents.BILL, bill), Attachment(documents.STATEMENT, statement))
-        for bill, statement in pairs
-    ]
-    if len(pairs) > 1:
-        whole = documents.of_index([statement for _, statement in pairs], push.tagged.digest)
-        attached.append((Attachment(documents.STATEMENT, whole),))
-    return attached

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access
-from vllm_mods.api.image_parts import BuiltFor, attached_of, build_all, check_room, documents_of
+from vllm_mods.api.image_parts import BuiltFor, build_all, check_room, documents_of
 from vllm_mods.api.libraries import check_own_pairing
 from vllm_mods.api.lock import look_at_model
 from vllm_mods.api.on_base import ReadLock, lock_path, on_base, read_lock
@@ -100,7 +100,7 @@ def upgrade(
         images = build_all(now, opened)
         ready = outputs.prepare(place, [image[1:] for image in images], now.tag, lookup)
         documents = documents_of(now, images, ready)
-        written = outputs.write(ready, attached_of(documents, ready))
+        written = outputs.write(ready)
         beside = os.path.splitext(before.path)[0]
         files = {path.removeprefix(beside): data for one in documents for path, data in one.items()}
         upgrading.put(library, pairing, {".toml": edited, ".lock": now.data, **files})

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import PairingLock
 
-BILL = "application/vnd.cyclonedx+json"
-STATEMENT = "application/vnd.in-toto+json"
 BUILD_TYPE = "vllm-mods:build:1"  # a URI whose scheme is ours: no domain is
 
 
@@ -82,20 +79,6 @@ def provenance(lock: PairingLock, data: bytes, image: str) -> bytes:
             },
         }
     )
-
-
-def of_index(statements: Sequence[bytes], index: str) -> bytes:
-    """Return the statement of an index, which was made of all that its images were made of."""
-    first, *others = map(json.loads, statements)
-    definition = first["predicate"]["buildDefinition"]
-    for one in others:
-        for material in one["predicate"]["buildDefinition"]["resolvedDependencies"]:
-            if material not in definition["resolvedDependencies"]:
-                definition["resolvedDependencies"].append(material)
-    first["subject"][0]["digest"] = {"sha256": _hex(index)}
-    lock = definition["externalParameters"]["lock"]
-    first["predicate"]["runDetails"]["metadata"]["invocationId"] = f"{lock}/{_hex(index)}"
-    return _json(first)
 
 
 def _mod(mod: pairing_lock.LockedMod) -> dict[str, Any]:

@@ -20,8 +20,6 @@ from vllm_mods.images.oci import FULL_NAME, INDEX, MANIFEST, SETTINGS, TAG
 
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
-EMPTY = b"{}"
-"""The configuration of what is no image."""
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
 # RFC 1952: no name, no time, no system. Stated here, since Python's own versions disagree on the last byte.
 _GZIP = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
@@ -200,20 +198,6 @@ def described(document: bytes) -> Descriptor:
 def entry(document: bytes, **more: object) -> dict[str, Any]:
     """Return what an index says of a manifest, or of another index."""
     return {**_descriptor(described(document)), **more}
-
-
-def attached(kind: str, data: bytes, subject: Descriptor) -> bytes:
-    """Return the manifest of a document of the media type ``kind`` that is attached to another manifest."""
-    empty = Descriptor("application/vnd.oci.empty.v1+json", digest_of(EMPTY), len(EMPTY))
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "artifactType": kind,
-        "config": _descriptor(empty),
-        "layers": [_descriptor(Descriptor(kind, digest_of(data), len(data)))],
-        "subject": _descriptor(subject),
-    }
-    return _json(manifest)
 
 
 def docker_manifest(image: BuiltImage, ref: str, layer_paths: Sequence[str]) -> bytes:

@@ -93,13 +93,6 @@ class Client:
             headers["Range"] = f"bytes={start}-"
         return self._ask("GET", path, {200, 206}, headers=headers)
 
-    def maybe(self, path: str, accept: str) -> bytes | None:
-        """Ask for a document, None if there is none. Raises ``TreeError``."""
-        with self._ask("GET", path, {200, 404}, headers={"Accept": accept}) as response:
-            if response.status_code == requests.codes.not_found:
-                return None
-            return self._whole(response, f"{self.name}: {path}")
-
     def _whole(self, response: requests.Response, what: str) -> bytes:
         """Return the body of an answer that is no layer. Raises ``TreeError``."""
         try:

@@ -15,7 +15,7 @@ from vllm_mods.images import names
 from vllm_mods.images.model import Base
 
 if TYPE_CHECKING:
-    from vllm_mods.building.outputs.registry import Attachment, Push
+    from vllm_mods.building.outputs.registry import Push
 
 ENGINE, OCI, REGISTRY = "docker", "oci", "registry"
 _PLACES = {OCI: "DIR", REGISTRY: "REF"}
@@ -101,10 +101,10 @@ def prepare(
     return ready
 
 
-def write(images: Sequence[Ready], attached: Sequence[Sequence[Attachment]] = ()) -> Written:
+def write(images: Sequence[Ready]) -> Written:
     """Put an image there under a tag, or an index of several, whole or not at all.
 
-    In a registry, each gets what is ``attached`` to it, and an index the last of that. Raises ``Refused`` and ``TreeError`` as the modules do.
+    Raises ``Refused`` and ``TreeError`` as the modules do.
     """
     output, built, base, tag, _, push, asked = images[0]
     if asked is not None:
@@ -115,7 +115,7 @@ def write(images: Sequence[Ready], attached: Sequence[Sequence[Attachment]] = ()
     if push is not None:
         from vllm_mods.building.outputs import registry  # noqa: PLC0415
 
-        pushed = registry.push(push, [one.base for one in images], attached)
+        pushed = registry.push(push, [one.base for one in images])
         said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
         return Written(said, pushed.digest)
     files.layout([(one.built, one.base) for one in images], os.path.abspath(output.place), tag)

@@ -8,26 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
-import requests
-
 from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.building import oci
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs.engine import moved
-from vllm_mods.images import names, referrers
+from vllm_mods.images import names
 from vllm_mods.images import oci as reading
-from vllm_mods.images.model import Base, Descriptor, digest_of
+from vllm_mods.images.model import Base, Descriptor
 from vllm_mods.images.names import Name
 from vllm_mods.images.registry import ACCEPT, Client
 
 _OK, _CREATED, _ACCEPTED, _NOT_FOUND = 200, 201, 202, 404
-
-
-class Attachment(NamedTuple):
-    """A document that is attached to an image: its media type, and its bytes."""
-
-    kind: str
-    data: bytes
 
 
 class Push(NamedTuple):
@@ -81,26 +72,22 @@ def prepare(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pu
     raise moved(str(target), there, ready.tagged.digest)
 
 
-def push(ready: Push, bases: Sequence[Base], attached: Sequence[Sequence[Attachment]]) -> Pushed:
-    """Push images, what is attached to each and to an index of them, and the tag last: until then nobody sees it.
+def push(ready: Push, bases: Sequence[Base]) -> Pushed:
+    """Push images, an index of several, and the tag last: until then nobody sees them.
 
     Raises ``Refused`` where the registry neither has a base's layers nor takes them from the base's
     repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
     """
     client, images, manifests, top, tagged, there = ready
-    documents = [(one.manifest or b"", found) for one, found in zip(images, manifests, strict=True)]
-    if len(images) > 1:
-        documents.append((top, tagged))
-    for image, base in () if there else zip(images, bases, strict=True):
-        for layer in dict.fromkeys((image.layers or ())[:-1]):
-            client.take(layer, base)
-        client.upload(*image.layer_blob)
-        client.upload(image.config_digest, image.config)
-    for (data, found), more in zip(documents, attached, strict=True):
-        if not there and (more or found != tagged):
-            client.put_manifest(data, found)
-        client.attach(found, more)
     if not there:
+        for image, base in zip(images, bases, strict=True):
+            for layer in dict.fromkeys((image.layers or ())[:-1]):
+                client.take(layer, base)
+            client.upload(*image.layer_blob)
+            client.upload(image.config_digest, image.config)
+        for image, manifest in zip(images, manifests, strict=True):
+            if manifest != tagged:
+                client.put_manifest(image.manifest or b"", manifest)
         client.put_manifest(top, tagged, client.name.tag)
     return Pushed(str(client.name), tagged.digest, client.sent)
 
@@ -203,33 +190,13 @@ class Pusher(Client):
         joint = "&" if "?" in place else "?"
         self._put(f"{place}{joint}digest={digest}", data, "application/octet-stream")
 
-    def put_manifest(self, data: bytes, of: Descriptor, tag: str | None = None) -> bool:
-        """Send a manifest under its digest or a tag; tell whether its subject is kept track of."""
-        answer = self._put(f"manifests/{tag or of.digest}", data, of.media_type)
-        return "OCI-Subject" in answer.headers
+    def put_manifest(self, data: bytes, of: Descriptor, tag: str | None = None) -> None:
+        """Send a manifest under its digest or a tag."""
+        self._put(f"manifests/{tag or of.digest}", data, of.media_type)
 
-    def attach(self, subject: Descriptor, documents: Sequence[Attachment]) -> None:
-        """Attach documents to a manifest, those that are not attached yet."""
-        if not documents:
-            return
-        entries, kept = referrers.listed(self, subject.digest)
-        there = {one.get("digest") for one in entries}
-        new = []
-        for one in documents:
-            manifest = oci.attached(one.kind, one.data, subject)
-            described = oci.described(manifest)
-            if described.digest not in there:
-                for data in (oci.EMPTY, one.data):
-                    self.upload(digest_of(data), data)
-                kept |= self.put_manifest(manifest, described)
-                new.append(oci.entry(manifest, artifactType=one.kind))
-        if new and not kept:
-            index = oci.index_of([*entries, *new])
-            self.put_manifest(index, oci.described(index), referrers.tag(subject.digest))
-
-    def _put(self, path: str, data: bytes, kind: str) -> requests.Response:
+    def _put(self, path: str, data: bytes, kind: str) -> None:
         self.sent += len(data)
-        return self._ask("PUT", path, {_CREATED}, data=data, headers={"Content-Type": kind})
+        self._ask("PUT", path, {_CREATED}, data=data, headers={"Content-Type": kind})
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
         """Ask for the right to write here and, in the same token, to read where layers come from."""
