@@ -84,15 +84,9 @@ recipe_version: ‘1’
 cluster_only: false
 solo_only: true
 """
-PASTED_ARGV = (
-    *("vllm", "serve", "example/Tiny-7B-int4", "--port", "8000", "--max-num-seqs", "4"),
-    *("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 1}'),
-    "--enable-prefix-caching",
-)
-# As a mail program leaves it: the indentation alone is gone.
-FLAT = "\n".join(line.lstrip(" ") for line in SOUND.split("\n"))
 SUPERSET = """\
 recipe_version: "2"
+name: tiny
 model: example/Tiny-7B-int4
 model_revision: 0123abc
 runtime: vllm

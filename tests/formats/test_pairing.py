@@ -111,7 +111,6 @@ def test_what_is_written_reads_the_same() -> None:
             "P q",
             {"a": "mods/a-fix"},
             {"build_args": ["--x"], "deep": {"a b": [1, {"c": 0.5}], "empty": {}}},
-            (("model", "# one"), ("", "# two")),
         ),
     )
     assert pairings.parse(pairings.dump(pairing), "p.toml") == pairing

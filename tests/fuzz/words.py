@@ -18,7 +18,7 @@ from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.linting import places
 from vllm_mods.making import exporting
-from vllm_mods.recipes import pasted_text, reader, writer
+from vllm_mods.recipes import reader, writer
 from vllm_mods.scripts import command_line
 from vllm_mods.serving import check, command
 from vllm_mods.serving.known import KnownFlags
@@ -106,10 +106,6 @@ def _export(data: bytes, _folder: str) -> None:
     assert again.command == made.command, (again.command, made.command)
 
 
-def _repair(data: bytes, _folder: str) -> None:
-    pasted_text.repair(data.decode("utf-8", "surrogateescape"))
-
-
 def _script(data: bytes, _folder: str) -> None:
     places.script(data.decode("utf-8", "surrogateescape"))
 
@@ -178,7 +174,6 @@ TARGETS = (
     Target("pairing-lock", _pairing_lock, _pairing_lock_seeds),
     Target("recipe", _recipe, lambda: (SOUND.encode(), SUPERSET.encode(), PASTED.encode())),
     Target("recipe-export", _export, lambda: (SOUND.encode(), SUPERSET.encode())),
-    Target("recipe-repair", _repair, lambda: (PASTED.encode(), SOUND.encode())),
     Target("script", _script, _script_seeds),
     Target(
         "shell",

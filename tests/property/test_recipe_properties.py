@@ -17,7 +17,7 @@ from sampling import examples
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing, Recipe
-from vllm_mods.recipes import pasted_text, reader
+from vllm_mods.recipes import reader
 from vllm_mods.recipes.writer import write
 from vllm_mods.scripts import command_line
 
@@ -58,7 +58,6 @@ def pairings_of_recipes(draw: st.DrawFn) -> Pairing:
     command = "vllm serve m" + "".join(draw(joints) + part for part in draw(st.permutations(parts)))
     mods = tuple(draw(st.lists(st.sampled_from(MODS), unique=True)))
     templates = tuple(draw(st.lists(st.sampled_from(TEMPLATES), unique=True)))
-    comments = [(at, draw(st.lists(LINE, max_size=2))) for at in ("model", "command", "")]
     return Pairing(
         name=draw(NAMES),
         summary=draw(LINE),
@@ -77,12 +76,6 @@ def pairings_of_recipes(draw: st.DrawFn) -> Pairing:
             name=draw(LINE),
             mods={name: f"mods/{name}" for name in (*mods, *templates)},
             keys=draw(st.dictionaries(NAMES.map(lambda name: f"x_{name}"), DEEP, max_size=3)),
-            comments=tuple(
-                (at, f"# {text}")
-                for at, texts in comments
-                for text in texts
-                if "\u2028" not in text
-            ),
         ),
     )
 
@@ -129,12 +122,6 @@ def test_a_recipe_holds_a_pairing_and_renders_the_same(pairing: Pairing) -> None
 
 @QUICK
 @given(pairing=pairings_of_recipes())
-def test_a_written_recipe_needs_no_repair(pairing: Pairing) -> None:
-    assert pasted_text.repair(write(pairing))[1] == ()
-
-
-@QUICK
-@given(pairing=pairings_of_recipes())
 def test_the_words_of_a_command_are_those_of_bash(pairing: Pairing) -> None:
     assert pairings.arguments(pairing) == of_bash(pairings.rendered(pairing))
 
@@ -157,22 +144,6 @@ def test_any_text_is_read_as_bash_reads_it(text: str) -> None:
         assert unread.returncode != 0
     else:
         assert read.commands[0].argv == words
-
-
-@QUICK
-@given(
-    lines=st.permutations(SOUND.split("\n")),
-    cuts=st.lists(st.integers(0, len(SOUND)), max_size=3),
-    marks=st.lists(st.sampled_from(["–", "“", "’", "•", "\u00a0", "\t", "```", "\\"]), max_size=3),
-)
-def test_a_repair_is_one_and_never_fails(
-    lines: list[str], cuts: list[int], marks: list[str]
-) -> None:
-    text = "\n".join(lines)
-    for cut, mark in zip(cuts, marks, strict=False):
-        text = text[:cut] + mark + text[cut:]
-    mended, _ = pasted_text.repair(text)
-    assert pasted_text.repair(mended) == (mended, ())
 
 
 @QUICK

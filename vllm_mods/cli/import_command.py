@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, ManifestError, UsageError
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.cli import answers, import_mod, manner, named_files, new, options, shown
 from vllm_mods.cli.import_mod import ImportArguments
@@ -18,15 +17,12 @@ from vllm_mods.cli.manner import option
 from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
-from vllm_mods.recipes import pasted_text, reader
-from vllm_mods.recipes.pasted_text import TextRepair
-from vllm_mods.recipes.reader import ImportedRecipe
+from vllm_mods.recipes import reader
 from vllm_mods.report import data
 
 
 @click.command(name="import")
 @click.argument("path", metavar="PATH", type=click.Path())
-@option("--repair", "Put right what a forum did to it; say each.", "mend")
 @option("--output FILE", "Write the pairing to a new file.")
 @option("--library DIR", "Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.")
 @option("--name NAME", "What to call it [the recipe's or the folder's name].")
@@ -51,7 +47,6 @@ def command(
     *,
     output: str | None,
     mods: tuple[str, ...],
-    mend: bool,
     **given: Any,  # noqa: ANN401  (the other fields of ``ImportArguments``)
 ) -> int:
     """Make a pairing of a recipe, or a mod of a diff or of a launcher's mod folder or zip.
@@ -67,7 +62,7 @@ def command(
         raise UsageError(
             "--fetch takes from the network, and --offline forbids it", hint="give one"
         )
-    if _is_mod(asked, recipes_only=bool(output or mods or mend)):
+    if _is_mod(asked, recipes_only=bool(output or mods)):
         return import_mod.run(asked)
     if output and library:
         raise UsageError("--output and --library both say where the pairing goes", hint="give one")
@@ -75,37 +70,31 @@ def command(
     # an empty folder becomes a library by what is written to it
     is_new = library is not None and os.path.isdir(library) and not os.listdir(library)
     known = LibraryArguments().open(*((library,) if library and not is_new else ()))
-    imported, changes = _read(text, path, known, name=asked.name, mods=_named(mods), mend=mend)
+    named = _named(mods, known)
+    imported = reader.read(text, path, known=known.names(), name=asked.name, mods=named)
     pairing = imported.pairing
     if library:
-        if pairing.name in known.pairing_names():
-            raise UsageError(
-                f"there is a pairing named `{pairing.name}`: {known.pairing_file(pairing.name)}",
-                hint="give this one another name with --name",
-            )
-        output = os.path.join(
-            _make_folder(os.path.join(library, "pairings")), f"{pairing.name}.toml"
-        )
+        output = _place_in(library, pairing.name, known)
     manifest = pairings.dump(pairing)
     if output:
         named_files.write_new(output, manifest)
-    sound = imported.ok and (mend or not changes)
     if output is None and not asked.as_json:
         shown.file(manifest.decode())
     answer = {
         "kind": "recipe",
         "path": path,
-        "ok": sound,
+        "ok": imported.ok,
         "name": pairing.name,
         "file": output,
         "pairing": manifest.decode(),
-        "repaired": mend,
-        "changes": [one._asdict() for one in changes],
-        "findings": [data.finding(one) for one in imported.findings],
+        "findings": [data.finding(finding) for finding in imported.findings],
     }
     answers.answer(answer, None, as_json=asked.as_json)
-    _say(imported, changes, path, mend=mend)
-    return EXIT_OK if sound else EXIT_NO
+    for finding in imported.findings:
+        line = "" if finding.line is None else f":{finding.line}"
+        level = "note" if finding.level is Level.NOTE else "error"
+        click.echo(f"{path}{line}: {level}: {finding.message} [{finding.code}]", err=True)
+    return EXIT_OK if imported.ok else EXIT_NO
 
 
 def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
@@ -117,7 +106,7 @@ def _is_mod(asked: ImportArguments, *, recipes_only: bool) -> bool:
     is_mod = is_zip or os.path.isdir(asked.path) or import_mod.is_diff(asked.path)
     if is_mod and recipes_only:
         raise UsageError(
-            f"{asked.path} is a mod, and --output, --mod and --repair are for recipes",
+            f"{asked.path} is a mod, and --output and --mod are for recipes",
             hint="--library DIR writes a mod to DIR/patches/NAME",
         )
     of_mods = (asked.tree, asked.image, asked.summary, asked.terms, asked.spec, asked.others)
@@ -147,8 +136,8 @@ def recipe_text(path: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _named(mods: tuple[str, ...]) -> dict[str, str]:
-    """Read ``--mod PATH=NAME``."""
+def _named(mods: tuple[str, ...], library: Library) -> dict[str, str]:
+    """Read ``--mod PATH=NAME``. Raises ``UsageError`` for a mod that the library has not."""
     named = {}
     for text in mods:
         path, equals, name = text.rpartition("=")
@@ -156,57 +145,22 @@ def _named(mods: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(
                 f"--mod {text} is not PATH=NAME", hint="--mod mods/fix-template=qwen3.5-enhanced"
             )
+        if name not in library.names():
+            library.load(name)  # says which there are
         named[path] = name
     return named
 
 
-def _read(
-    text: str, path: str, library: Library, *, name: str | None, mods: Mapping[str, str], mend: bool
-) -> tuple[ImportedRecipe, tuple[TextRepair, ...]]:
-    """Read a recipe; tell what a repair changed, or would change."""
-    for target in mods.values():
-        if target not in library.names():
-            library.load(target)  # says which there are
-    mended, changes = pasted_text.repair(text)
-    known = library.names()
-    try:
-        return reader.read(
-            mended if mend else text, path, known=known, name=name, mods=mods
-        ), changes
-    except ManifestError as error:
-        if mend or not changes:
-            raise
-        problems = (*error.problems, *pasted_text.summary(changes))
-        try:
-            reader.read(mended, path, known=known, name=name, mods=mods)
-        except ManifestError:
-            raise error from None  # no repair makes this a recipe
-        raise ManifestError(path, problems, hint=f"vllm-mods import {path} --repair") from error
-
-
-def _say(
-    imported: ImportedRecipe, changes: tuple[TextRepair, ...], path: str, *, mend: bool
-) -> None:
-    """Say on stderr what was changed and what is to be known."""
-    for change in changes if mend else ():
-        click.echo(f"{path}:{change.line}: repaired: {'; '.join(change.why)}", err=True)
-        click.echo(f"  - {change.before}", err=True)
-        if change.after is not None:
-            click.echo(f"  + {change.after}", err=True)
-    for finding in imported.findings:
-        line = "" if finding.line is None else f":{finding.line}"
-        level = "note" if finding.level is Level.NOTE else "error"
-        click.echo(f"{path}{line}: {level}: {finding.message} [{finding.code}]", err=True)
-    if changes and not mend:
-        for line in pasted_text.summary(changes):
-            click.echo(f"{path}: error: needs repair, and was read as it is: {line}", err=True)
-        answers.hint(f"vllm-mods import {path} --repair")
-
-
-def _make_folder(path: str) -> str:
-    """Make a folder if it is not there, and return its path. Raises ``UsageError``."""
+def _place_in(folder: str, name: str, library: Library) -> str:
+    """Return the new file of a pairing in a library's folder. Raises ``UsageError``."""
+    if name in library.pairing_names():
+        raise UsageError(
+            f"there is a pairing named `{name}`: {library.pairing_file(name)}",
+            hint="give this one another name with --name",
+        )
+    path = os.path.join(folder, "pairings")
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be made: {error.strerror}") from error
-    return path
+    return os.path.join(path, f"{name}.toml")

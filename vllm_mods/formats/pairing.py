@@ -30,15 +30,13 @@ class Recipe(NamedTuple):
     """What only the recipe says that a pairing was imported from; ``export`` writes it again.
 
     ``keys`` has every other key as it was (``build_args``, ``runtime``, …), ``mods`` the path that the
-    recipe has for a mod of this pairing, ``comments`` the key path that each comment stands before
-    (``""``: behind everything) and its text from the ``#`` on.
+    recipe has for a mod of this pairing.
     """
 
     version: str
     name: str
     mods: Mapping[str, str]
     keys: Mapping[str, Any]
-    comments: tuple[tuple[str, str], ...] = ()
 
 
 class Pairing(NamedTuple):
@@ -234,18 +232,14 @@ def dump(pairing: Pairing) -> bytes:
     keys = ("name", "summary", "model", "revision", "base", "vllm", "mods", "templates", "topology")
     stated = {key: value for key in keys if (value := getattr(pairing, key)) is not None}
     tables = {"defaults": pairing.defaults, "env": pairing.env}
-    comments: tuple[tuple[str, str], ...] = ()
     if recipe := pairing.recipe:
         tables["recipe"] = {"version": recipe.version, "name": recipe.name}
         tables |= {"recipe.mods": recipe.mods, "recipe.keys": recipe.keys}
-        comments = recipe.comments
     lines = toml_writer.rows({"schema": SCHEMA, **stated})
     lines.append(f"command = {toml_writer.lines(pairing.command)}")
     for name, table in tables.items():
         if table:
             lines += ["", f"[{name}]", *toml_writer.rows(table)]
-    for at, text in comments:
-        lines += ["", "[[recipe.comments]]", *toml_writer.rows({"at": at, "text": text})]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -339,12 +333,6 @@ def _recipe(table: Table) -> Recipe:
         name=table.text("name", required=True),
         mods={key: paths.text(key) for key in paths.raw},
         keys=table.get("keys", dict) or {},
-        comments=table.rows("comments", _comment),
     )
     table.refuse_unknown()
     return recipe
-
-
-def _comment(entry: Table) -> tuple[str, str]:
-    words = "a comment: '#' and a line"
-    return entry.text("at"), entry.match("text", r"#[^\n\r]*\Z", words, required=True)

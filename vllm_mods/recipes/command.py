@@ -11,6 +11,8 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.recipes.yaml_source import Document
 from vllm_mods.scripts import command_line
 
+_TYPOGRAPHIC = re.compile(r"(?<!\S)[\u2010-\u2015\u2212]+(?=\w)|[\u2018\u2019\u201c-\u201e]")
+
 
 class RecipeFindings:
     """Problems, of which there is no pairing, and findings about one; each with its key path and its line in the document."""
@@ -54,12 +56,20 @@ def _line(said: RecipeFindings, line: int) -> int | None:
     return start if start is None or "command" not in said.document.blocks else start + line
 
 
+def _check_marks(said: RecipeFindings, command: str) -> None:
+    for number, row in enumerate(command.split("\n"), 1):
+        if mark := _TYPOGRAPHIC.search(row):
+            why = f"{mark[0]} is a typographic mark: write two hyphens, or a plain quote"
+            said.error(FindingCode.DASH, "command", why, _line(said, number))
+
+
 def check(said: RecipeFindings, made: Pairing) -> None:
     """Say what is wrong with the command, as a launcher and then a shell would read it."""
     used = {name for _, name in pairings.placeholders(made.command)}
     for key in made.defaults:
         if key not in used:
             said.note(FindingCode.UNUSED_DEFAULT, f"defaults.{key}", "no {placeholder} uses it")
+    _check_marks(said, made.command)
     wrong = pairings.faults(made)
     for fault in wrong:
         match = re.match(r"line (\d+): (.*)", fault, re.DOTALL)

@@ -1,7 +1,6 @@
-"""Read recipes of `recipe_version: "1"`, and of version 2 as far as it says what a pairing says.
+"""Read recipes of `recipe_version: "1"`.
 
-Pure: text in, ``Pairing`` and findings out. Nothing of a recipe is lost: what a pairing has no place
-for is kept in ``Pairing.recipe``. A finding that is an error is something that the pairing
+Pure: text in, ``Pairing`` and findings out. Keys that a pairing has no place for are kept in ``Pairing.recipe``. A finding that is an error is something that the pairing
 does not do although the recipe says it, or something that would not work; a note is to be known.
 """
 
@@ -77,9 +76,7 @@ def read(
     try:
         document = yaml_source.load(text)
     except yaml_source.YamlError as error:
-        places = ((f"{one.at}: " if one.at else "", one) for one in error.faults)
-        problems = tuple(f"{at}line {one.line}: {one.why}" for at, one in places)
-        raise ManifestError(where, problems) from error
+        raise ManifestError(where, (str(error),)) from error
     reader = _RecipeReader(document, where, frozenset(known), dict(mods or {}))
     made = reader.pairing(name)
     if not reader.problems:
@@ -101,9 +98,7 @@ class _RecipeReader(command.RecipeFindings):
     def pairing(self, name: str | None) -> Pairing:
         own = self.own()
         version = self.text("recipe_version", required=True) or ""
-        # launchers of version 2 know a recipe by the name of its file
-        file = self.where.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-        title = self.text("name", required=version == "1") or file
+        title = self.text("name", required=True) or ""
         mods, paths = self.mods(own.templates)
         made = Pairing(
             name=name or own.name or slug(title),
@@ -116,23 +111,22 @@ class _RecipeReader(command.RecipeFindings):
             templates=own.templates,
             defaults=self.defaults(),
             env=self.env(),
-            command=self.command(),
+            command=self.text("command", required=True) or "",
             topology=self.topology(),
             recipe=Recipe(
                 version=version,
                 name=title,
                 mods=paths,
-                keys=self.keys(version),
-                comments=tuple((one.at, one.text) for one in self.document.comments),
+                keys=self.keys(),
             ),
         )
         command.check(self, made)
         if not self.problems:
             made = command.with_model(self, made)
-        if version not in {"1", "2", ""}:
-            why = f"is {version!r}; this version of vllm-mods reads '1' and '2'"
+        if version not in {"1", ""}:
+            why = f"is {version!r}, and it is read as version 1"
             self.error(FindingCode.RECIPE_VERSION, "recipe_version", why)
-        if not re.match(NAME, made.name):
+        if title and not re.match(NAME, made.name):
             self.problem(
                 "name", f"{made.name!r} cannot be the name of a pairing; give one with --name"
             )
@@ -158,13 +152,6 @@ class _RecipeReader(command.RecipeFindings):
             self.problem(key, f"expected text, found {value!r}")
             return None
         return str(value)
-
-    def command(self) -> str:
-        if "command" not in self.raw and "runtime" in self.raw:
-            why = "making one from the defaults takes the runtime's own launcher; let that print its command and put it here"
-            self.problem("command", f"is required: {why}")
-            return ""
-        return self.text("command", required=True) or ""
 
     def mods(self, templates: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
         names: list[str] = []
@@ -247,52 +234,27 @@ class _RecipeReader(command.RecipeFindings):
         return found
 
     def topology(self) -> str:
-        said: dict[str, str] = {}
+        topologies: dict[str, str] = {}
         for key, topology in (("solo_only", "solo"), ("cluster_only", "cluster")):
             value = self.raw.get(key)
             if value is True:
-                said[key] = topology
+                topologies[key] = topology
             elif value not in (None, False):
                 self.problem(key, f"expected true or false, found {value!r}")
-        if self.raw.get("max_nodes") == 1:
-            said["max_nodes"] = "solo"
-        least = self.raw.get("min_nodes")
-        if isinstance(least, int) and least > 1:
-            said["min_nodes"] = "cluster"
-        if len(set(said.values())) > 1:
-            self.problem(next(iter(said)), f"{' and '.join(said)} contradict each other")
-        return next(iter(said.values()), "any")
+        if len(topologies) > 1:
+            self.problem("solo_only", "solo_only and cluster_only contradict each other")
+        return next(iter(topologies.values()), "any")
 
-    def keys(self, version: str) -> dict[str, Any]:
+    def keys(self) -> dict[str, Any]:
         """Return every other key, without what is empty."""
-        found: dict[str, Any] = {}
-        for key, value in self.raw.items():
-            if key in _READ:
-                continue
-            kept = self.kept(key, value)
-            if kept is None:
-                continue
-            found[key] = kept
+        others = {key: value for key, value in self.raw.items() if key not in _READ}
+        for key, value in others.items():
             if key in _UNDONE or (key == "runtime" and not str(value).startswith("vllm")):
                 why = "is kept, and a pairing does nothing of the kind: see to it yourself"
                 self.error(FindingCode.NOT_DONE, key, why)
-            elif version == "1" and key != "build_args":
-                self.note(FindingCode.KEPT, key, "is no key of version 1; it is kept")
             else:
                 self.note(FindingCode.KEPT, key, "is kept for launchers; it has no meaning here")
-        return found
-
-    def kept(self, at: str, value: Any) -> Any:  # noqa: ANN401  (whatever YAML holds)
-        if value is None:
-            self.note(FindingCode.EMPTY, at, "is empty and left out")
-            return None
-        if isinstance(value, dict):
-            inside = {key: self.kept(f"{at}.{key}", one) for key, one in value.items()}
-            return {key: one for key, one in inside.items() if one is not None}
-        if isinstance(value, list):
-            entries = [self.kept(f"{at}[{i}]", one) for i, one in enumerate(value)]
-            return [one for one in entries if one is not None]
-        return value
+        return {key: _without_none(value) for key, value in others.items() if value is not None}
 
     def check_kept(self, made: Pairing) -> None:
         """Make sure that what was read is a pairing that can be written and read again."""
@@ -317,6 +279,15 @@ class _WithOwn(NamedTuple):
 def slug(text: str) -> str:
     """Make a name for files of what people call things."""
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-._")
+
+
+def _without_none(value: Any) -> Any:  # noqa: ANN401  (whatever YAML holds)
+    """Return a value without the empty ones in it, which TOML has no word for."""
+    if isinstance(value, dict):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_without_none(inner) for inner in value if inner is not None]
+    return value
 
 
 def _base(path: str) -> str:
