@@ -46,7 +46,7 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002
         """Make a value of a node; a date such as 2026-13-45 has a line too."""
         try:
-            return super().construct_object(node, deep)  # type: ignore[no-untyped-call]
+            return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError) as error:
             why = f"{node.value!r} is no {node.tag.rpartition(':')[2]}; quote it if it is text"
             raise yaml.MarkedYAMLError(problem=why, problem_mark=node.start_mark) from error
