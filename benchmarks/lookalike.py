@@ -5,7 +5,7 @@
 
 FOLDER is that of ``placing.py``. ``lookalike_sites.py`` searches pairs of releases (neighbours and two apart; of
 vLLM, and of ``OTHERS``, whose files stand below ``vllm/`` there) for sites and writes a patch for each.
-Each is planned, with the fit switched off, in the forms of ``FORMS`` on a tree of one file: its own base, its
+Each is planned in the forms of ``FORMS`` on a tree of one file, of the fit with what is defined twice alone: its own base, its
 own result, the newer release, and that with the same change in the twin; one that is upstream's own also on
 a release before both, which has not got it, and on one after. ``git apply`` and ``patch -F0`` put in the
 same. ``--pairs`` names the older one of each pair to take, ``--sample`` says how many sites to replay. Counted
@@ -27,6 +27,7 @@ on the own base to a file, a JSON object a line; ``--replay`` takes the sites of
 from __future__ import annotations
 
 import argparse
+import ast
 import functools
 import itertools
 import json
@@ -47,7 +48,9 @@ from lookalike_truth import Target, Truth, judged
 from placing import Answer, Cell, Made, OneFile, Piece
 
 from vllm_mods.base.cache import cache_folder
-from vllm_mods.base.model import Mod
+from vllm_mods.base.model import Level, Mod
+from vllm_mods.fit.duplicates import duplicate_problems
+from vllm_mods.fit.lines import added_lines
 from vllm_mods.planning import lock_entries
 
 if TYPE_CHECKING:
@@ -231,7 +234,19 @@ def planned(work: Work, form: Form, patch: bytes, made: Made, target: Target) ->
         assert record_origin is not None
         mod = record_origin(mod, base)
     tree = OneFile(work.path, target.data, version(target.release))
-    return placing.seen(mod, tree, base if form.at_hand else None)
+    answer = placing.seen(mod, tree, base if form.at_hand else None)
+    twice = answer.text is not None and defined_twice(target.data, answer.text)
+    return Answer(None, f"unfit: {twice}") if twice else answer
+
+
+def defined_twice(before: bytes, after: bytes) -> str:
+    """Say what a change puts in although its scope has it, if anything: of the fit this is asked here, too."""
+    try:
+        tree = ast.parse(after)
+    except (SyntaxError, ValueError):
+        return ""
+    problems = duplicate_problems("x.py", tree, added_lines(before, after))
+    return next((one.message for one in problems if one.level is Level.ERROR), "")
 
 
 def version(release: str) -> str:

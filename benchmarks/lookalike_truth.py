@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import placing
@@ -55,7 +56,8 @@ class Window(NamedTuple):
 class Truth(NamedTuple):
     """What a patch was written for: the ``chains`` of ``base``, each with the lines around it.
 
-    ``before`` and ``after`` are its hunks, ``brings`` the lines that it adds and that ``base`` has nowhere.
+    ``before`` and ``after`` are its hunks, ``brings`` the lines that it adds and that ``base`` has nowhere;
+    ``removed`` are those that it removes, if it does nothing else.
     """
 
     base: Places
@@ -63,6 +65,7 @@ class Truth(NamedTuple):
     before: tuple[Window, ...]
     after: tuple[Window, ...]
     brings: frozenset[bytes]
+    removed: Counter[bytes]
 
     @classmethod
     def of(cls, mod: Made, site: Site, context: int) -> Truth:
@@ -75,7 +78,26 @@ class Truth(NamedTuple):
             for new in (False, True)
         )
         chains = {chain: near(base, at) for chain, at in changed_in(base, result).items()}
-        return cls(base, chains, before, after, long_lines(result.lines) - long_lines(base.lines))
+        brings = long_lines(result.lines) - long_lines(base.lines)
+        counts = Counter(base.lines), Counter(result.lines)
+        removed = Counter() if counts[1] - counts[0] else counts[0] - counts[1]
+        return cls(base, chains, before, after, brings, removed)
+
+    def is_removed(self, target: Places) -> bool:
+        """Tell whether somebody has removed the lines, too: there are fewer of them, and none in their place."""
+        counts = Counter(target.lines)
+        here = Counter(line for n, line in enumerate(target.lines) if target.at(n) in self.chains)
+        before = Counter(
+            line for n, line in enumerate(self.base.lines) if self.base.at(n) in self.chains
+        )
+        return (
+            bool(self.removed)
+            and all(chain in target.spans for chain in self.chains)
+            and all(
+                counts[line] <= self.base.lines.count(line) - n and here[line] <= before[line] - n
+                for line, n in self.removed.items()
+            )
+        )
 
     def where(self, target: Places, hunk: Window) -> str:
         """Say where a hunk's text stands: in its ``own`` place, in one that ``followed`` it, or ``elsewhere``."""
@@ -156,7 +178,12 @@ def wraps(inner: Chain, outer: Chain) -> bool:
 
 
 def renames(old: Chain, new: Chain) -> bool:
-    """Tell whether two branches, tables or calls in the same place are of a kind, with other words."""
+    """Tell whether two branches, tables or calls in the same place are of a kind, with other words.
+
+    So are those whose calls and tables alone have other names.
+    """
+    if without_calls(old) == without_calls(new) != old:
+        return True
     kinds = {
         shape(old),
         shape(new),
@@ -164,6 +191,11 @@ def renames(old: Chain, new: Chain) -> bool:
     }
     same = kinds == {"table or call"} or (is_branch(old) and is_branch(new) and len(kinds) == 2)
     return same and old[:-1] == new[:-1]
+
+
+def without_calls(chain: Chain) -> Chain:
+    """Return the definitions and branches of a chain."""
+    return tuple(label for n, label in enumerate(chain) if shape(chain[: n + 1]) != "table or call")
 
 
 def is_branch(chain: Chain) -> bool:
@@ -184,6 +216,8 @@ def judged(answer: Answer, truth: Truth, target: Target) -> tuple[str, str]:
         lacks = not truth.brings <= long_lines(file.lines)
         absent = target.expected is not None or (target.never_in and lacks)
         where = "elsewhere" if absent else truth.where_all(file, truth.after)
+        if where == "elsewhere" and truth.is_removed(file):
+            where = "own"
         return ("right" if target.is_in or target.later else IS_IN[where]), ""
     return judged_text(answer.text, file, truth, target)
 

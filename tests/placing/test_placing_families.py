@@ -371,7 +371,7 @@ def test_of_two_places_the_one_behind_a_proven_hunk_is_taken_and_order_is_the_pr
     final = LOOK_ALIKES.replace("q = 2", "q = 3")
     cut = final.index("def late")
     final = final[:cut] + final[cut:].replace("free()", "free(1)")
-    patch = diff_of(PATH, LOOK_ALIKES, final, context=1)
+    patch = diff_of(PATH, LOOK_ALIKES, final, context=1, section="class A:")
     assert patch.count(b"@@ -") == 2
     for above in ("", "import os\n\n\n", "def g():\n    return 0\n\n\n"):
         planned = one(patch, above + LOOK_ALIKES)
@@ -382,7 +382,7 @@ def test_of_two_places_the_one_behind_a_proven_hunk_is_taken_and_order_is_the_pr
 
 def test_of_two_places_the_one_before_a_proven_hunk_is_taken() -> None:
     final = LOOK_ALIKES.replace("free()", "free(1)", 1).replace("q = 2", "q = 3")
-    patch = diff_of(PATH, LOOK_ALIKES, final, context=1)
+    patch = diff_of(PATH, LOOK_ALIKES, final, context=1, section="class A:")
     planned = one(patch, "import os\n\n\n" + LOOK_ALIKES)
     assert planned.verdict is Verdict.MOVED
     assert after(planned) == "import os\n\n\n" + final
@@ -462,13 +462,17 @@ def test_of_two_classes_with_the_same_forward_the_header_tells_which_in_any_orde
         assert refused(one(patch, f"class {other}:\n{TWIN}"))
 
 
-def test_what_is_proven_by_nothing_but_its_text_says_so() -> None:
-    base = "def f():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    e = 5\n    g = 6\n"
-    patch = diff_of(PATH, base, base.replace("d = 4", "d = 9"), context=2)
-    assert proofs(one(patch, base)) == ["stated"]
-    planned = one(patch, f"import os\n{base}")
+def test_a_text_that_stands_once_has_its_place_only_if_the_patch_names_the_class() -> None:
+    base = "class A:\n" + method("f", *(f"{name} = 1" for name in "abcdefg"))
+    final = base.replace("d = 1", "d = 9")
+    moved = f"import os\n{base}"
+    assert proofs(one(diff_of(PATH, base, final, context=2), base)) == ["stated"]
+    planned = one(diff_of(PATH, base, final, context=2, section="class A:"), moved)
     assert proofs(planned) == ["unique"]
     assert "unique-only" in {finding.code for finding in planned.findings}
+    # the one that it was written for may be gone, and this be its twin
+    bare = one(diff_of(PATH, base, final, context=2), moved)
+    assert [finding.code for finding in bare.findings] == ["unprovable"]
 
 
 # --- 5: what the release carries --------------------------------------------------------------------

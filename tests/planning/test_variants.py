@@ -31,7 +31,11 @@ def apart(name: str, vllm: str, *wrong: str) -> Variant:
 def test_of_variants_with_one_result_the_one_that_goes_in_as_written_is_taken() -> None:
     moved = variant(
         diff_of(
-            PATH, "# 1\n# 2\n" + TEXT, "# 1\n# 2\n" + TEXT.replace("b = 2", "b = 3"), context=1
+            PATH,
+            "# 1\n# 2\n" + TEXT,
+            "# 1\n# 2\n" + TEXT.replace("b = 2", "b = 3"),
+            context=1,
+            section="def f():",
         ),
         name="moved",
     )

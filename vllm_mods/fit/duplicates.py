@@ -43,13 +43,13 @@ def duplicate_problems(path: str, tree: ast.Module, lines: frozenset[int]) -> It
 def _siblings(
     path: str, scope: str, body: list[ast.stmt], lines: frozenset[int]
 ) -> Iterator[Problem]:
-    # Only the first line counts: a patch may add the tail of an old statement.
-    added = [n for n in body if n.lineno in lines and (n.end_lineno or n.lineno) in lines]
+    added = [node for node in body if _is_added(node, lines)]
     if not added:
         return
     alike: dict[str, list[ast.stmt]] = {}
     for node in body:
-        if lines.isdisjoint(rows(node)):
+        is_old = lines.isdisjoint(rows(node))
+        if is_old or (isinstance(node, ScopeNode) and node.lineno not in lines):
             for key in _keys(node):
                 alike.setdefault(key, []).append(node)
     for node in added:
@@ -90,6 +90,15 @@ def _entries(path: str, scope: str, node: ast.stmt, lines: frozenset[int]) -> It
                     text[:20],
                     Level.ERROR,
                 )
+
+
+def _is_added(node: ast.stmt, lines: frozenset[int]) -> bool:
+    """Tell whether a patch adds a statement: all of it, or the name of a definition.
+
+    Where a class or function is added beside an equal one, a diff gives the head of one and the body of the other.
+    """
+    whole = isinstance(node, ScopeNode) or (node.end_lineno or node.lineno) in lines
+    return node.lineno in lines and whole
 
 
 def _keys(node: ast.stmt) -> Iterator[str]:

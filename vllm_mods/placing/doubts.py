@@ -8,7 +8,11 @@ from itertools import groupby
 from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.placing.candidates import at_edges
 from vllm_mods.placing.headers import definition_in
+from vllm_mods.placing.resemblance import telling
 from vllm_mods.placing.target import Target, matches
+
+_SEVERAL = 2
+_MOSTLY = 0.8
 
 
 def overlaps(hunk: Hunk, target: Target, line: int) -> bool:
@@ -19,6 +23,33 @@ def overlaps(hunk: Hunk, target: Target, line: int) -> bool:
         for there in matches(target.data, other.old)
         if at_edges(other, target, there)
     )
+
+
+def has_added(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell whether most lines that a hunk adds stand already in the very block that it would add them to.
+
+    Upstream took the change and went on from there. One line says too little: others are often equal.
+    """
+    own = range(line, line + len(hunk.old))
+    removed = {text.strip() for kind, text in hunk.lines if kind == "-"}
+    at = line
+    for kind, group in groupby(hunk.lines, key=lambda one: one[0]):
+        run = [text for _, text in group]
+        if kind != "+":
+            at += len(run)
+            continue
+        texts = {text for _, text in telling(run)} - removed
+        if len(texts) < _SEVERAL:
+            continue
+        indent = min(len(text) - len(text.lstrip()) for text in run if text.strip())
+        blocks = [one for one in target.open_blocks(at - 1, indent) if one.kind != "table"]
+        inside = range(blocks[-1].head, blocks[-1].end + 1) if blocks else ()
+        equal = [n for n in inside if n not in own and target.stripped[n - 1] in texts]
+        for first in equal:
+            near = {target.stripped[n - 1] for n in equal if first <= n < first + 2 * len(run)}
+            if len(near) >= _MOSTLY * len(texts):
+                return True
+    return False
 
 
 def slides(back: Hunk) -> bool:

@@ -91,40 +91,65 @@ def texts(chains: tuple[Chain, ...]) -> tuple[str, ...]:
 
 
 def home_of(chain: Chain) -> Home:
-    """Return the names of the definitions and tables of a chain; branches have none that tells them apart."""
-    return tuple(block.name for block in chain if block.named)
+    """Return the names that tell a chain from others: those of definitions, and of tables outside of functions."""
+    return tuple(block.name for block in _telling(chain))
+
+
+def _telling(chain: Chain) -> Iterator[CodeBlock]:
+    """Yield the blocks of which a file has no second one of the same name in the same place.
+
+    What a function binds and calls has names that come back in its branches, and change with the arguments.
+    """
+    in_function = False
+    for block in chain:
+        if block.kind in {"class", "def"} or (block.named and not in_function):
+            yield block
+        in_function |= block.kind == "def"
 
 
 class Identity(NamedTuple):
     """What the patch says of the place that a hunk was written for, read at one place where it could be.
 
-    ``homes`` are the definitions and tables around its changes there; ``known`` are the indexes in each of those that the patch
-    names, in the hunk's lines or in the words behind ``@@``.
+    ``homes`` are what encloses its changes there (see ``home_of``); ``known`` are the indexes in each of those that the patch
+    names, in the hunk's lines or in the words behind ``@@``. ``whole`` says that it names all that encloses the changes.
     """
 
     homes: tuple[Home, ...]
     known: tuple[frozenset[int], ...]
-    section: str
+    whole: bool
 
     @classmethod
     def read(cls, hunk: Hunk, target: Target, line: int) -> Identity:
         """Read the identity of a hunk at a line."""
         shown = range(line, line + len(hunk.old))
+
+        def is_named(block: CodeBlock) -> bool:
+            return block.head in shown or names_block(hunk.section, block, target)
+
         homes: dict[Home, frozenset[int]] = {}
+        whole = True
         for chain in chains_at(hunk, target, line):
-            blocks = [block for block in chain if block.named]
-            homes[home_of(chain)] = frozenset(
-                i
-                for i, block in enumerate(blocks)
-                if block.head in shown or names_block(hunk.section, block, target)
-            )
-        return cls(tuple(homes), tuple(homes.values()), hunk.section)
+            known = frozenset(i for i, block in enumerate(_telling(chain)) if is_named(block))
+            homes[home_of(chain)] = known
+            named = [block for block in chain if block.named]
+            whole &= bool(named or hunk.section) and all(map(is_named, named))
+        return cls(tuple(homes), tuple(homes.values()), whole)
 
     @property
-    def whole(self) -> bool:
-        """Whether the patch names all that encloses the changes."""
+    def partly(self) -> bool:
+        """Whether the patch names the outermost of what encloses the changes; the module itself needs no name."""
         return all(
-            len(known) == len(home) and (home or self.section)
+            0 in known or not home for home, known in zip(self.homes, self.known, strict=True)
+        )
+
+    def names_only(self, target: Target) -> bool:
+        """Tell whether the patch names the innermost of what encloses the changes, and the file has one definition of that name.
+
+        Any class may have a ``forward``.
+        """
+        names = [scope.name.rpartition(".")[2] for scope in target.heads.values()]
+        return all(
+            not home or (len(home) - 1 in known and names.count(home[-1]) == 1)
             for home, known in zip(self.homes, self.known, strict=True)
         )
 

@@ -11,7 +11,7 @@ placement has to be proven, by the strongest evidence there is:
             column 0, or the nearest definition),
 ``order``   proven hunks before and behind it leave it one place,
 ``stated``  all hunks of the file stand at their stated lines,
-``unique``  nothing but its being the only match in the file.
+``unique``  the only match in the file, and the patch names the class around it, or a function of which the file has one.
 
 The last three, and what names only a part of what encloses a hunk, count only if no other place resembles what it
 expects or leaves: where upstream changed what the patch was written for, its twin is the only match. Only the syntax
@@ -135,6 +135,9 @@ class _Placing:
         self.rivals: dict[int, list[_Rival]] = {}
         self.alone: set[int] = set()  # hunks with one place that nothing resembles
         target = self.target
+        if self.back and target.is_blob(self.file.new_blob):
+            as_found = Lost("absent", "the file is as the patch was written for it", None)
+            return tuple(as_found for _ in self.hunks)
         if target.is_blob(self.file.old_blob):
             known = stated_lines(self.hunks, target)
             if known is not None:
@@ -211,10 +214,23 @@ class _Placing:
         told = known is not None or identity.whole
         bounded = room.start > 1 and room.stop <= len(self.target.lines)
         self.alone.add(i)
-        if not (told or bounded) and is_scant(hunk):
+        if not (bounded or self.is_telling(hunk, identity, told=told)):
             return None
         proof = "order" if rivals or len(self.places[i]) > 1 else "unique"
         return Located(line, scope_of(hunk, self.target, line), "scope" if told else proof)
+
+    def is_telling(self, hunk: Hunk, identity: Identity, *, told: bool) -> bool:
+        """Tell whether the only place of a hunk can be the one that it was written for; ``told`` says that all around it is known.
+
+        That a removal is in shows by what was around it alone, so that has to say something.
+        """
+        shows = not self.back or any(kind == "-" for kind, _ in hunk.lines)
+        if told and shows:
+            return True
+        if is_scant(hunk):
+            return False
+        named = identity.partly or identity.names_only(self.target)
+        return told or self.target.scopes is None or (named and shows)
 
     def find_rivals(
         self, hunk: Hunk, line: int, identity: Identity, known: tuple[str, ...] | None
@@ -287,8 +303,10 @@ class _Placing:
         if proven is None and self.rivals.get(i):
             return self.look_alike(hunk, max(self.rivals[i], key=lambda rival: rival.score))
         if proven is None and len(left) == 1:
-            message = f"its text stands at line {left[0]} only, and with so little context that proves nothing"
-            return Lost("unprovable", message, written_in(hunk), left)
+            message = f"its text stands at line {left[0]} only, and the patch does not name what it was written in"
+            only = Located(left[0], scope_of(hunk, self.target, left[0]), "unique")
+            why = self.doubt(hunk, only, stated=False) or ("unprovable", message)
+            return Lost(*why, written_in(hunk), left)
         if proven is None:
             places = _listed(self.target, hunk, left)
             message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
@@ -305,7 +323,8 @@ class _Placing:
             message = f"its text stands in a string at line {line}, and nothing says that it was written for one"
             return "elsewhere", message
         either = not stated and (
-            doubts.overlaps(hunk, self.target, line) or (self.back and doubts.slides(hunk))
+            doubts.overlaps(hunk, self.target, line)
+            or (doubts.slides(hunk) if self.back else doubts.has_added(hunk, self.target, line))
         )
         if either or (
             self.back
@@ -319,12 +338,14 @@ class _Placing:
 
 
 def stated_lines(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | None:
-    """Return the stated lines of all hunks if the text of each stands there; None otherwise."""
+    """Return the stated lines of all hunks if each can stand there; None otherwise."""
     lines = target.lines
     found = []
     for hunk in hunks:
         line = hunk.stated
         if lines[line - 1 : line - 1 + len(hunk.old)] != hunk.old or line - 1 > len(lines):
+            return None
+        if not at_edges(hunk, target, line):
             return None
         found.append(line)
     return tuple(found)

@@ -285,7 +285,7 @@ def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Fi
         if hunk.proof == "unique" and hunk.path.endswith(".py"):
             message = (
                 f"hunk {hunk.number} matches once in the file; "
-                "the patch does not name what it was written in"
+                "the patch names only a part of what it was written in"
             )
             notes.append(note("unique-only", message, **place))
     return notes
