@@ -305,8 +305,8 @@ class _Placing:
         if proven is None and len(left) == 1:
             message = f"its text stands at line {left[0]} only, and the patch does not name what it was written in"
             only = Located(left[0], scope_of(hunk, self.target, left[0]), "unique")
-            why = self.doubt(hunk, only, stated=False) or ("unprovable", message)
-            return Lost(*why, written_in(hunk), left)
+            code, message = self.doubt(hunk, only, stated=False) or ("unprovable", message)
+            return Lost(code, message, written_in(hunk), left)
         if proven is None:
             places = _listed(self.target, hunk, left)
             message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
