@@ -11,9 +11,6 @@ import small_site
 from paired import NAME
 from test_lock_and_build import Caller, base, caller
 
-from vllm_mods.building import resolving
-from vllm_mods.formats.taken_over import TakenOver
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -76,17 +73,6 @@ def test_two_mods_that_do_not_agree_refuse_the_lock_and_the_pairing_settles_it(
     said = call("lock", NAME, "--base", call.base)
     assert "patching brings VLLM_LEVEL=low, and the pairing's own VLLM_LEVEL=high stays" in said.err
     assert "VLLM_LEVEL=high" in settings(call, tmp_path, "made")["Env"]
-
-
-def test_a_lock_from_before_anything_was_taken_over_builds_what_it_built(
-    call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    says(call, '[serve]\nargs = ["--quiet"]\n')
-    with monkeypatch.context() as older:
-        older.setattr(resolving, "taken_over", lambda pairing, _mods: TakenOver(pairing, ()))
-        call("lock", NAME, "--base", call.base)
-    assert call("lock", NAME, "--check", "--base", call.base).out == f"{call.lock} holds\n"
-    assert "--quiet" not in settings(call, tmp_path, "made")["Entrypoint"]
 
 
 def test_apply_prints_what_to_serve_with(call: Caller, tmp_path: Path) -> None:

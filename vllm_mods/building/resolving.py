@@ -58,7 +58,7 @@ def resolve(
 
     ``wheels`` is asked for what the mods require of Python packages, with the base's platform, if
     they do. Of a lock, ``locked``, these, the manifests of mods, who made it and the format of its layer are
-    taken from there; and one from before pairings took anything over of their mods stays as it is. Raises
+    taken from there. Raises
     ``Refused`` unless every mod is trusted and would end up in, ``ManifestError`` for a pairing that no image
     may be made of.
     """
@@ -82,9 +82,7 @@ def resolve(
         for file in (one.variant.templates if one.variant is not None else ())
     ]
     templates = {file.file: f"{folder}/{file.file}" for file in files}
-    served = wanted
-    if locked is None or locked.command != pairing.serve_script(wanted, templates):
-        served = taken_over(wanted, mods).pairing
+    served = taken_over(wanted, mods).pairing
     platform = platform_of(base.config)
     requirements = [text for one in planned.mods for text in _requirements(one)]
     needed: tuple[LockedWheel, ...] = ()

@@ -149,7 +149,7 @@ def _loads(data: bytes) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
 def dump(lock: Lock) -> bytes:
     """Write a lock file, the same bytes for the same content."""
     raw = {"schema": SCHEMA, **encode(lock)}
-    # What most mods have none of, and older versions know none of, is left out where it says nothing.
+    # What most mods have none of is left out where it says nothing.
     for tree in raw["trees"]:
         if tree["proof"] == _STATIC:
             del tree["proof"]

@@ -337,16 +337,13 @@ def _split(site: Site, path: str) -> tuple[str, list[str]]:
     return base, inside.split("/")
 
 
-def check_target(where: Site, path: str, *, restore: bool = False) -> None:
-    """Raise ``Refused`` for a path that is this tool's own, other than a template.
-
-    ``restore`` takes out what an older version of this tool let a mod write.
-    """
+def check_target(where: Site, path: str) -> None:
+    """Raise ``Refused`` for a path that is this tool's own, other than a template."""
     inside = path
     for base in (where.root, *where.workspaces):
         inside = inside.removeprefix(f"{base}/")
     inside = inside.removeprefix(f"{TEMPLATES}/")
-    if inside.split("/", 1)[0] == STATE or (not restore and tree_names.is_reserved(inside)):
+    if inside.split("/", 1)[0] == STATE or tree_names.is_reserved(inside):
         raise Refused(
             f"{path}: {STATE} is where vllm-mods keeps its own files; nothing was changed",
             hint="take the path out of the mod",

@@ -55,7 +55,7 @@ class _Drafter(Steps):
 
     def targets(self) -> None:
         for write in self.transition.writes:
-            site.check_target(self.site, write.path, restore=write.restore)
+            site.check_target(self.site, write.path)
             info = self.look.file(write.path)
             found = self.digest(write.path, info)
             if found != write.expected:

@@ -207,8 +207,7 @@ class RemoteZip:
             data = self._from_cache(name)
             if data is None:
                 data = self._fetch(name)
-                digest = self._cache.put(data)
-                self._cache.record("files", self.seen.key, name, data=digest.encode())
+                self._cache.put(data)
             self._read_already[name] = data
         return self._read_already[name]
 
@@ -244,9 +243,8 @@ class RemoteZip:
         )
 
     def _from_cache(self, name: str) -> bytes | None:
-        link = self._cache.lookup("files", self.seen.key, name)
-        digest = link.decode("ascii", "replace") if link else self.digest(name)
-        data = None if digest is None else self._cache.get(digest)
+        digest = self.digest(name)  # none of its own RECORD
+        data = self._record if digest is None else self._cache.get(digest)
         # of another release perhaps: RECORD has said that it is this one, and the directory has to agree
         stated = self._zip.infos[name]
         if data is None or (len(data), zlib.crc32(data)) != (stated.file_size, stated.CRC):
