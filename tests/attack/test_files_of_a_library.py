@@ -206,10 +206,15 @@ def test_template_commands_do_not_either(library: Path) -> None:
             place.write_bytes(b"{{ messages }}")
 
 
-def test_a_list_of_hashes_that_is_a_pipe_is_not_waited_for(library: Path) -> None:
+def test_a_list_of_hashes_that_is_a_pipe_is_not_waited_for(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(library / "SHA256SUMS")
-    done = command("list", "--library", library, "--require-hashes", f"sha256:{'0' * 64}")
-    assert done.returncode == 2
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'schema = 1\n[trust]\nrequire_hashes = ["sha256:{"0" * 64}"]\n')
+    monkeypatch.setenv("VLLM_MODS_CONFIG", str(policy))
+    done = command("apply", "bad", "--library", library, "--target", tmp_path / "site")
+    assert done.returncode in {2, 3}
     assert "SHA256SUMS" in done.stderr
 
 

@@ -22,7 +22,7 @@ TITLE = "\x1b]0;pwned\x07"
 STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 OPTIONS = (
     *("--target", "--library", "--pairing", "--vllm", "--tree", "--format", "--output", "--to"),
-    *("--jobs", "--timeout", "--require-hashes", "--allowed-signers", "--base", "--lock", "fast"),
+    *("--jobs", "--timeout", "--base", "--lock", "fast"),
     *("--check", "--from-diff", "render", "check", "diff", "inspect"),
 )
 hostile = st.text(

@@ -246,13 +246,6 @@ def test_a_policy_of_the_library_is_none(project: Path) -> None:
         vm.apply(mods(), "site")
 
 
-def test_no_option_takes_a_policy_away(project: Path) -> None:
-    policy(project / "vllm-mods.toml", f'require_hashes = ["sha256:{"0" * 64}"]')
-    pin = listed(project)
-    arguments = ["apply", "tiny", "--library", "mods", "--target", "site"]
-    assert run([*arguments, "--require-hashes", pin]) == 3
-
-
 def test_the_mods_that_come_with_the_tool_are_trusted_unless_it_says_otherwise(
     project: Path,
 ) -> None:

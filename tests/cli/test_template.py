@@ -274,19 +274,6 @@ def test_what_lies_beside_a_template_is_checked(call: Call, small: Path) -> None
     assert "'other' is not the name of its folder, 'small'" in answer.err
 
 
-def test_a_pinned_library_pins_its_templates_too(call: Call, library: Path, small: Path) -> None:
-    import subprocess
-
-    listed = "find patches templates -type f | sort | xargs sha256sum > SHA256SUMS"
-    subprocess.run(listed, shell=True, check=True, cwd=library)  # noqa: S602
-    pins = ("--require-hashes", str(library / "SHA256SUMS"))
-    assert call("template", "check", "small", *pins).code == 0
-    (small / "conversations/more.json").write_text(json.dumps(HELLO))
-    answer = call("template", "check", "small", *pins)
-    assert answer.code == 3
-    assert "more.json is in no list of hashes" in answer.err
-
-
 @pytest.fixture
 def release(tmp_path: Path) -> str:
     for path, data in toy_release().files.items():

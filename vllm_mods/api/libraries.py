@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.library import checksums, project_file, trust
+from vllm_mods.library import project_file, trust
 from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
@@ -21,33 +21,19 @@ if TYPE_CHECKING:
 
 def open_library(
     *folders: str | os.PathLike[str],
-    require_hashes: Sequence[str] = (),
-    allowed_signers: str | None = None,
     note: Callable[[str], None] = lambda _text: None,
 ) -> Library:
     """Open the bundled library, ``folders`` and, as ``vllm-mods.lock`` has them, those of the project here.
 
-    ``require_hashes`` are files with the sha256 of every file that ``folders`` may have, or the sha256
-    of such a list in them (``sha256:HEX``); ``allowed_signers`` is a file of OpenSSH's form with those who
-    may have signed it. ``note`` is called with what one should know, such as a library that is not fetched.
+    ``note`` is called with what one should know, such as a library that is not fetched.
 
-    Returns a ``Library``. Raises ``UsageError`` for a folder that is none, ``Refused`` for one that is
-    not as it is pinned.
+    Returns a ``Library``. Raises ``UsageError`` for a folder that is none.
 
     >>> vm.open_library("library").mods("fast")
     (<Mod fast 1.0.0>,)
     """
     shared, absent = _of_project(note)
-    pinned = bool(require_hashes) or allowed_signers is not None
-    if pinned and not folders:
-        raise UsageError(
-            "there is no library to pin: the mods that come with vllm-mods are its own",
-            hint="--library DIR, or take --require-hashes and --allowed-signers away",
-        )
-    pins = None
-    if pinned:
-        pins = functools.partial(checksums.sums, pins=require_hashes, signers=allowed_signers)
-    return Library(*folders, pins=pins, shared=shared, absent=absent)
+    return Library(*folders, shared=shared, absent=absent)
 
 
 def _of_project(
@@ -95,7 +81,7 @@ def choose(
     paired = None if pairing is None else library.pairing(pairing)
     kept: tuple[Mod, ...] = ()
     unknown = [name for name in names if not library.has(name)]
-    if target is not None and unknown and not library.pinned:
+    if target is not None and unknown:
         kept = _kept_in(target, unknown)
         names = [name for name in names if name not in {mod.name for mod in kept}]
     if paired is not None:

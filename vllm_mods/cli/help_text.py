@@ -10,7 +10,7 @@ _MANY = 6
 """Up to so many options stand in one list."""
 _GROUPS = {
     "Which mods": (
-        *("--pairing", "--library", "--require-hashes", "--allowed-signers"),
+        *("--pairing", "--library"),
         *("--variant", "--strict-version", "--only-supported"),
     ),
     "Which vLLM": (

@@ -54,11 +54,9 @@ def grouped(
 
 
 class LibraryArguments(NamedTuple):
-    """Which libraries were named, and who vouches for them."""
+    """Which libraries were named."""
 
     folders: tuple[str, ...] = ()
-    require_hashes: tuple[str, ...] = ()
-    allowed_signers: str | None = None
 
     @property
     def all_folders(self) -> tuple[str, ...]:
@@ -68,13 +66,7 @@ class LibraryArguments(NamedTuple):
 
     def open(self, *more: str) -> Library:
         """Open them, the bundled one, the folders ``more`` and those of the project here."""
-        return open_library(
-            *self.all_folders,
-            *more,
-            require_hashes=self.require_hashes,
-            allowed_signers=self.allowed_signers,
-            note=note,
-        )
+        return open_library(*self.all_folders, *more, note=note)
 
     def open_own(self) -> Library:
         """Open them for an author who writes to them; an interrupted write is undone first."""
@@ -155,30 +147,16 @@ workspace = option(
     "Where chat templates go [$WORKSPACE_DIR, else .vllm-mods/templates in the tree].",
     envvar="WORKSPACE_DIR",
 )
-_library_folders = option(
-    "--library DIR",
-    "A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",
-    "folders",
-    multiple=True,
-)
-own_libraries = grouped("libraries", LibraryArguments, _library_folders)
 libraries = grouped(
     "libraries",
     LibraryArguments,
     option(
-        "--allowed-signers FILE",
-        "Each library's SHA256SUMS has to be signed (ssh-keygen -Y sign) by one of these.",
-        envvar="VLLM_MODS_ALLOWED_SIGNERS",
-    ),
-    option(
-        "--require-hashes FILE|sha256:HEX",
-        "Take nothing of a library but what is in this list, or in its SHA256SUMS of that hash.",
+        "--library DIR",
+        "A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",
+        "folders",
         multiple=True,
-        envvar="VLLM_MODS_REQUIRE_HASHES",
     ),
-    _library_folders,
 )
-"""Which libraries, and who vouches for them."""
 
 
 def open_access(*, offline: bool = False, commits: str | None = None) -> Access:

@@ -39,7 +39,7 @@ def _terms(*, no_repair: bool, **more: Any) -> PortTerms:  # noqa: ANN401
 @options.others
 @option("--continue", "Take the edited files of a port.", "go_on")
 @option("--abort", "Do away with an unfinished port.")
-@options.own_libraries
+@options.libraries
 @options.access_to_commits
 @manner.json_output
 def port_command(
@@ -84,7 +84,7 @@ def port_command(
 @click.command(name="refresh")
 @click.argument("name", metavar="MOD", shell_complete=options.complete_mods)
 @option("--variant ID", "Only this variant [all with patches].")
-@options.own_libraries
+@options.libraries
 @options.access
 @manner.json_output
 def refresh_command(

@@ -73,7 +73,8 @@ class SyncTarget(NamedTuple):
 class Policy(NamedTuple):
     """Whose mods go in. ``where`` is its file; what it names lies beside that.
 
-    ``allowed_signers`` and ``require_hashes`` are as the options of these names; ``bundled`` says
+    One of ``allowed_signers`` has to have signed a library's list of hashes; ``require_hashes`` are the sha256 of such
+    lists (``sha256:HEX``), or files with lists of the project's own. ``bundled`` says
     whether what comes with the tool is taken without.
     """
 

@@ -50,14 +50,12 @@ class Library:
     def __init__(
         self,
         *folders: str | os.PathLike[str],
-        pins: Callable[[str], dict[str, str]] | None = None,
         shared: Iterable[Shared] = (),
         absent: Callable[[bool], None] = lambda _needed: None,
     ) -> None:
         """Take the bundled library, ``folders`` and ``shared``. Raises ``UsageError`` for a bad one.
 
-        ``pins`` returns, for one of the ``folders``, the sha256 of every file that it may hold:
-        see ``pinning.sums``. ``absent`` is asked where a library that is not here might matter: it raises
+        ``absent`` is asked where a library that is not here might matter: it raises
         if that is needed for an answer, and tells of it if not.
         """
         others: dict[str, list[Shared]] = {}  # one may be there under two names
@@ -70,12 +68,9 @@ class Library:
         own = (*named, *(root for root, same in others.items() if same[0].listed is None))
         self._writable = (*own, data_root()) if is_checkout() else own
         self._read = reading.reader(*self.roots, linked=data_root())
-        self.pinned = pins is not None and bool(named)
-        """Whether nothing may be taken but what is listed."""
         self._pins = {
             root: one.listed for root, (one, *_) in others.items() if one.listed is not None
         }
-        self._pins |= {} if pins is None else {root: pins(root) for root in dict.fromkeys(named)}
         self._hints = dict.fromkeys(
             others, "vllm-mods sync --fetch  # has the project's libraries anew"
         )
@@ -111,10 +106,6 @@ class Library:
                 for owner in self._owners.get(root, ())
             }
         return found
-
-    def named_folders(self) -> tuple[str, ...]:
-        """Return the folders that were named, which are nobody's."""
-        return tuple(root for root in self.roots if root not in self._owners)
 
     def owner(self, path: str) -> str | None:
         """Return whose library something lies in, None for a folder that was only named."""
