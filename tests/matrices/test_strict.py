@@ -47,7 +47,7 @@ def test_readers_that_differ_make_a_cell_unreadable_where_strict_is_asked_for(
 def test_the_second_reader_need_not_know_what_a_name_is_bound_to_in_the_end() -> None:
     twice = OLD + "\n\n" + OLD
     assert not scopes.read_scopes(twice.encode()).scopes[0].live
-    other = mod(variant(diff_of("vllm/a.py", OLD, OLD.replace("1", "2") + "\n\n" + OLD)))
+    other = mod(variant(diff_of("vllm/a.py", OLD, OLD.replace("1", "2"))))
     (planned,) = plan([other], MemoryTree({"vllm/a.py": OLD.encode()})).mods
     planned = planned._replace(
         changes=tuple(one._replace(after=twice.encode()) for one in planned.changes)
