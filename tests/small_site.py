@@ -8,8 +8,9 @@ import os
 import py_compile
 from typing import TYPE_CHECKING
 
-from vllm_mods.formats.receipt import FileHash, ReceiptMod
-from vllm_mods.site.transaction import Transition, Write
+from vllm_mods.base.model import FileChange
+from vllm_mods.formats.receipt import ReceiptMod, hashes
+from vllm_mods.site.transaction import Transition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,31 +85,29 @@ def snapshot(*roots: Path) -> Snapshot:
     return found
 
 
-def write(path: str, before: bytes | None, after: bytes | None, mode: int | None = None) -> Write:
-    return Write(path=path, expected=None if before is None else sha(before), data=after, mode=mode)
+write = FileChange
 
 
-def entry(name: str, *writes: Write) -> ReceiptMod:
+def entry(name: str, *changes: FileChange) -> ReceiptMod:
     """Return a mod's entry for the receipt."""
-    files = tuple(
-        FileHash(
-            path=one.path, before=one.expected, after=None if one.data is None else sha(one.data)
-        )
-        for one in writes
-    )
     return ReceiptMod(
-        name=name, version="1.0.0", digest="0" * 64, variant="v", verdict="applies", files=files
+        name=name,
+        version="1.0.0",
+        digest="0" * 64,
+        variant="v",
+        verdict="applies",
+        files=hashes(changes),
     )
 
 
 def transition(
-    *writes: Write, name: str = "one", before: tuple[ReceiptMod, ...] = ()
+    *changes: FileChange, name: str = "one", before: tuple[ReceiptMod, ...] = ()
 ) -> Transition:
     """Return the transition that puts one mod in, after those that are in before."""
     return Transition(
-        writes=writes,
+        changes=changes,
         before=before,
-        mods=(*before, entry(name, *writes)),
+        mods=(*before, entry(name, *changes)),
         vllm="0.19.1",
         sources=((name, b"# " + name.encode()),),
     )

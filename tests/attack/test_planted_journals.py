@@ -288,7 +288,7 @@ def test_a_workspace_is_put_back_by_the_journal_that_was_written_here(
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     before = snapshot(root, workspace)
-    wanted = transition(write(f"{workspace}/t.jinja", None, b"new"), *ONE.writes)
+    wanted = transition(write(f"{workspace}/t.jinja", None, b"new"), *ONE.changes)
 
     def work() -> None:
         faults.at(1, faults.kill, ("rmdir", "utime"))
@@ -317,38 +317,3 @@ def test_a_tree_whose_owner_was_changed_is_put_back(root: Path) -> None:
         os.chown(path, os.geteuid(), os.getegid())
     assert recover(str(root))
     assert (root / "vllm/a.py").read_text() == A
-
-
-def test_what_an_older_version_let_a_mod_plant_can_be_taken_out(root: Path, library: Path) -> None:
-    """The receipt of before names it: ``revert`` brings the tree back, whichever command saw it first."""
-    clean = snapshot(root)
-    planted = f"{WORK}-of-old/x.json"
-    assert call("apply", "innocent", root=root, library=library) == 0
-    receipt = root / ".vllm-mods/receipt.json"
-    raw = json.loads(receipt.read_text())
-    (root / planted).parent.mkdir()
-    (root / planted).write_text("{}\n")
-    made = {"before": None, "after": None, "kind": "folder", "mode": None, "size": None}
-    raw["files"] += [
-        {
-            "path": planted,
-            "before": None,
-            "after": sha(b"{}\n"),
-            "kind": "file",
-            "mode": "0644",
-            "size": 3,
-        },
-        {"path": f"{WORK}-of-old", **made},
-    ]
-    receipt.write_text(json.dumps(raw))
-    kept = root / ".vllm-mods/mods/innocent.json"
-    one = json.loads(kept.read_text())
-    one["files"]["x.patch"] += created(planted)
-    kept.write_text(json.dumps(one))
-    from vllm_mods.library import packed_mod
-
-    raw["mods"][0]["digest"] = packed_mod.unpack(kept.read_bytes(), "", "innocent").digest
-    receipt.write_text(json.dumps(raw))
-    assert call("revert", root=root) == 0
-    now = snapshot(root)
-    assert {path for path in {*clean, *now} if clean.get(path) != now.get(path)} <= {str(root)}

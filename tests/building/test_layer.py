@@ -14,6 +14,7 @@ from folder_base import FolderBase, lay
 from small_site import write
 
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.model import FileChange
 from vllm_mods.building import layer, tarball
 from vllm_mods.building.content import content
 from vllm_mods.building.tarball import TarEntry
@@ -46,11 +47,11 @@ def image(tmp_path: Path) -> FolderBase:
     return FolderBase(root)
 
 
-def transition(*writes: transaction.Write) -> Transition:
+def transition(*changes: FileChange) -> Transition:
     return Transition(
-        writes=writes,
+        changes=changes,
         before=(),
-        mods=(small_site.entry("one", *writes),),
+        mods=(small_site.entry("one", *changes),),
         vllm="0.19.1",
         sources=(("one", b"1"),),
     )
@@ -115,9 +116,9 @@ def test_a_record_is_in_it_once_and_comes_back_as_it_was(image: FolderBase) -> N
     assert verify(str(image.root / SITE)) == ()
     there = read_receipt(str(image.root / SITE))
     assert there is not None
-    site = str(image.root / SITE)
-    assert Pristine(FolderTree(site), there).read(small_site.RECORD) == before[RECORD][-1]
-    transaction.commit(site, back(there))
+    site = image.root / SITE
+    assert Pristine(FolderTree(str(site)), there).read(small_site.RECORD) == before[RECORD][-1]
+    transaction.commit(str(site), back(there, site))
     found = seen(image.root)
     for one in (before, found):  # removed from the image for good
         for path in [path for path in one if "__pycache__" in path]:
@@ -136,18 +137,24 @@ def test_a_record_that_was_edited_since_is_left_as_it_is(image: FolderBase) -> N
     there = read_receipt(str(site))
     assert there is not None
     with pytest.raises(Refused, match="RECORD was changed"):
-        transaction.commit(str(site), back(there))
+        transaction.commit(str(site), back(there, site))
     assert seen(image.root) == before
 
 
-def back(there: Receipt) -> Transition:
+def back(there: Receipt, site: Path) -> Transition:
     """Everything out again."""
-    writes = [
-        transaction.Write(path=one.path, expected=one.after, restore=True)
+    changes = [
+        write(one.path, (site / one.path).read_bytes() if one.after else None, None)
         for one in there.files
         if one.kind == receipt.FILE
     ]
-    return Transition(writes=tuple(writes), before=there.mods, mods=(), vllm=there.vllm)
+    return Transition(
+        changes=tuple(changes),
+        restored=frozenset(one.path for one in changes),
+        before=there.mods,
+        mods=(),
+        vllm=there.vllm,
+    )
 
 
 @pytest.mark.parametrize("in_image", [False, True])
@@ -169,7 +176,7 @@ def test_another_mod_goes_in_on_top_of_such_a_layer(image: FolderBase, *, in_ima
     assert verify(str(site)) == ()
     now = read_receipt(str(site))
     assert now is not None
-    transaction.commit(str(site), back(now))
+    transaction.commit(str(site), back(now, site))
     assert (site / small_site.RECORD).read_bytes() == untouched
 
 
@@ -181,7 +188,7 @@ def test_the_second_mod_keeps_the_first_ones_originals(image: FolderBase, tmp_pa
     assert there is not None
     second = write("vllm/a.py", b"A = 2\n", b"A = 3\n")
     more = Transition(
-        writes=(second,),
+        changes=(second,),
         before=there.mods,
         mods=(*there.mods, small_site.entry("two", second)),
         vllm="0.19.1",

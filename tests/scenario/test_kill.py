@@ -89,13 +89,13 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, memory: Path) -> Case:
     template = write(f"{workspace}/t.jinja", b"old", b"new")
     (workspace / "t.jinja").write_bytes(b"old")
     one = transition(
-        *ONE.writes,
+        *ONE.changes,
         template,
         write(f"{workspace}/made.jinja", None, b"T"),
         write(".vllm-mods/templates/u.jinja", None, b"U"),
     )
     two = Transition(
-        writes=TWO.writes,
+        changes=TWO.changes,
         before=one.mods,
         mods=(*one.mods, TWO.mods[1]),
         vllm="0.19.1",

@@ -153,7 +153,7 @@ def test_a_copy_of_a_tree_says_that_its_journal_was_written_elsewhere(tmp_path: 
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "t.jinja").write_bytes(b"old")
-    wanted = transition(write(f"{workspace}/t.jinja", b"old", b"new"), *ONE.writes)
+    wanted = transition(write(f"{workspace}/t.jinja", b"old", b"new"), *ONE.changes)
 
     def work() -> None:
         faults.at(40, faults.kill, names=("replace",))

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from vllm_mods.site.journal_text import Journal
     from vllm_mods.site.open_folders import Held
     from vllm_mods.site.operations import Op
-    from vllm_mods.site.transaction import Write
 
 A = FILES["vllm/a.py"]
 B = FILES["vllm/b.py"]
@@ -79,7 +78,7 @@ def revert(site: Path, *, discard_edits: bool = False) -> Outcome:
     return commit(str(site), revert_transition(str(site), there, discard_edits=discard_edits))
 
 
-def refused(site: Path, *writes: Write, **options: object) -> Refused:
+def refused(site: Path, *writes: FileChange, **options: object) -> Refused:
     """Commit what must be refused; check that not a byte and not a time has changed."""
     before = snapshot(site)
     with pytest.raises(Refused) as caught:
@@ -276,7 +275,7 @@ def test_sources_are_kept_and_replaced_whole(site: Path) -> None:
     assert (kept / "one.json").read_bytes() == b"# one"
     commit(
         str(site),
-        ONE._replace(writes=(), before=ONE.mods, sources=(("one", b"new"),)),
+        ONE._replace(changes=(), before=ONE.mods, sources=(("one", b"new"),)),
     )
     assert [one.name for one in kept.iterdir()] == ["one.json"]
     assert (kept / "one.json").read_bytes() == b"new"
@@ -305,7 +304,7 @@ def test_a_refusal_names_what_was_in_the_way_or_else_the_tree() -> None:
 def test_nothing_to_do_does_nothing(site: Path) -> None:
     commit(str(site), ONE)
     before = snapshot(site)
-    same = ONE._replace(writes=(), before=ONE.mods)
+    same = ONE._replace(changes=(), before=ONE.mods)
     assert commit(str(site), same).changed == ()
     assert snapshot(site) == before
 
@@ -437,7 +436,7 @@ def test_read_only_files_and_folders_even_for_root(site: Path, path: str) -> Non
     mode = (site / path).stat().st_mode & 0o7777
     (site / path).chmod(mode & ~0o222)
     try:
-        error = refused(site, *ONE.writes)
+        error = refused(site, *ONE.changes)
         assert "read-only" in error.message
         assert (error.hint or "").startswith("chmod u+w ")
     finally:
@@ -496,7 +495,7 @@ def test_while_another_one_works_on_the_tree(site: Path) -> None:
     descriptor = os.open(site, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        assert "another vllm-mods" in refused(site, *ONE.writes).message
+        assert "another vllm-mods" in refused(site, *ONE.changes).message
     finally:
         os.close(descriptor)
 
@@ -524,7 +523,7 @@ def test_a_receipt_that_is_no_file(site: Path, tmp_path: Path, what: str) -> Non
         there.symlink_to(tmp_path / "elsewhere.json")
     else:
         there.mkdir()
-    refused(site, *TWO.writes)
+    refused(site, *TWO.changes)
     with pytest.raises(Refused):
         read_state(str(site))
 
@@ -620,7 +619,7 @@ def test_what_another_program_wrote_before_its_turn_came_is_left_alone(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     swap, swapped = transaction._swap, list[str]()
-    paths = [one.path for one in ONE.writes]
+    paths = [one.path for one in ONE.changes]
     theirs = next(path for path in paths[1:] if (site / path).exists())
 
     def and_then_somebody_writes(held: Held, op: Op) -> None:
@@ -686,7 +685,7 @@ def test_one_mod_goes_and_the_other_stays_as_if_alone(tmp_path: Path) -> None:
     commit(
         str(alone),
         Transition(
-            writes=(write("vllm/b.py", B, b"B = 2\n"),),
+            changes=(write("vllm/b.py", B, b"B = 2\n"),),
             before=(),
             mods=(stays,),
             vllm="0.19.1",

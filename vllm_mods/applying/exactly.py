@@ -55,7 +55,7 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
             wanted = transitions.forward(made, None)
         else:
             wanted = ground.anew(tree.root, left, made)._replace(undone=gone.paths)
-        settled = wanted.mods == there.mods and not wanted.writes
+        settled = wanted.mods == there.mods and not wanted.changes
         changed: tuple[str, ...] = ()
         if not settled:
             outcome = carry_out.commit(tree, there, wanted, terms)

@@ -90,9 +90,9 @@ class _Slice:
                 self.below(f"{self.site_root}/{file.path}")
             elif file.kind == receipt.RECORD:
                 self.file(f"{self.site_root}/{file.path}")
-        for write in transition.writes:
-            if ".." not in write.path.split("/"):  # the draft refuses it without a look
-                self.target(write.path)
+        for change in transition.changes:
+            if ".." not in change.path.split("/"):  # the draft refuses it without a look
+                self.target(change.path)
         for folder in _dist_infos(self.base, self.site_root, transition):
             self.file(f"{folder}/RECORD")
         # Last, inner ones first: nothing could be put into a folder without the write bit.
@@ -218,7 +218,7 @@ def _dist_infos(base: Base, site_root: str, transition: Transition) -> Iterator[
     a site root is gigabytes.
     """
     own = f"{site_root}/vllm-{transition.vllm}.dist-info"
-    tops = {write.path.split("/", 1)[0] for write in transition.writes} - {"", receipt.STATE}
+    tops = {change.path.split("/", 1)[0] for change in transition.changes} - {"", receipt.STATE}
     if tops <= {"vllm"} and base.entry(f"{own}/RECORD") is not None:
         yield own
         return
@@ -230,14 +230,15 @@ def _dist_infos(base: Base, site_root: str, transition: Transition) -> Iterator[
 def _workspaces(scratch: str, transition: Transition) -> tuple[str, ...]:
     """Return the folders outside the site root that a transition writes to, in the slice."""
     folders = {
-        os.path.dirname(write.path) for write in transition.writes if write.path.startswith("/")
+        os.path.dirname(change.path) for change in transition.changes if change.path.startswith("/")
     }
     return tuple(sorted(f"{scratch}{folder}" for folder in folders))
 
 
 def _inside(transition: Transition, scratch: str) -> Transition:
-    writes = (write._replace(path=_in(write.path, scratch)) for write in transition.writes)
-    return transition._replace(writes=tuple(writes))
+    changes = (one._replace(path=_in(one.path, scratch)) for one in transition.changes)
+    restored = frozenset(_in(path, scratch) for path in transition.restored)
+    return transition._replace(changes=tuple(changes), restored=restored)
 
 
 def _moved_in(there: Receipt | None, scratch: str) -> Receipt | None:

@@ -5,31 +5,18 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from vllm_mods.base.model import FileChange
 from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.site.journal_text import Journal, Step
 
 NEW_FILE_MODE = 0o644
 
 
-class Write(NamedTuple):
-    """One file to be changed.
-
-    ``expected`` is the sha256 it must have now (None: it must not be there). ``data`` is the
-    new content, None to delete it; ``mode`` permission bits, None to keep those it has.
-    ``restore`` brings back the untouched form with all its metadata, whatever ``data`` says.
-    """
-
-    path: str
-    expected: str | None
-    data: bytes | None = None
-    mode: int | None = None
-    restore: bool = False
-
-
 class Transition(NamedTuple):
     """What a tree is to become.
 
-    ``before`` are the mods that were in when this was planned, ``mods`` all that are in afterwards,
+    ``changes`` start from what the tree has now; of those whose path is in ``restored`` the untouched form comes back with
+    all its metadata, whatever they say of it. ``before`` are the mods that were in when this was planned, ``mods`` all that are in afterwards,
     ``()`` for an untouched tree; the receipt's other parts follow. ``sources`` are mods by name, each packed by ``keep``; those of mods that
     stay need not be given again.
     ``discard_edits`` overwrites a RECORD that somebody changed since. ``undone`` are paths of the receipt
@@ -37,10 +24,11 @@ class Transition(NamedTuple):
     folder goes, which says what was in before that.
     """
 
-    writes: tuple[Write, ...]
+    changes: tuple[FileChange, ...]
     before: tuple[ReceiptMod, ...]
     mods: tuple[ReceiptMod, ...]
     vllm: str | None
+    restored: frozenset[str] = frozenset()
     sources: tuple[tuple[str, bytes], ...] = ()
     discard_edits: bool = False
     undone: frozenset[str] = frozenset()

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, obstacles, site
 from vllm_mods.site.journal_text import Journal
-from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition, Write
+from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition
 from vllm_mods.site.site import Site
 from vllm_mods.site.step_list import Steps
 
@@ -54,52 +55,53 @@ class _Drafter(Steps):
     # --- what the caller asked for ------------------------------------------
 
     def targets(self) -> None:
-        for write in self.transition.writes:
-            site.check_target(self.site, write.path)
-            info = self.look.file(write.path)
-            found = self.digest(write.path, info)
-            if found != write.expected:
-                raise _changed(self.site, write.path, write.expected, found)
-            missing = self.look.missing(write.path)
-            self.writable(write.path, info)
+        for change in self.transition.changes:
+            path, expected = change.path, sha256(change.before)
+            site.check_target(self.site, path)
+            info = self.look.file(path)
+            current = self.digest(path, info)
+            if current != expected:
+                raise _changed(self.site, path, expected, current)
+            missing = self.look.missing(path)
+            self.writable(path, info)
             for folder in missing:
                 if folder.split("/", 1)[0] != receipt.STATE:
                     made = ReceiptFile(folder, None, None, kind=receipt.FOLDER)
                     self.net.setdefault(folder, made)
-            if write.restore:
-                self.restore(write.path)
+            if path in self.transition.restored:
+                self.restore(path)
             else:
-                self.change(write, info, found)
-            if write.path.endswith(".py"):
-                self.compiled(write)
+                self.change(change, info, current)
+            if path.endswith(".py"):
+                self.compiled(path)
 
-    def change(self, write: Write, info: os.stat_result | None, found: str | None) -> None:
+    def change(self, change: FileChange, info: os.stat_result | None, current: str | None) -> None:
         """Write or delete one file, and keep its original if this is the first touch."""
-        path = write.path
+        path, data = change.path, change.after
         known = self.old.get(path)
         if known is None and info is not None:
             self.keep(path, info)
-        if write.data is None:
+        if data is None:
             self.remove(path, info)
             after, mode, size = None, None, None
         else:
-            after = sha256(write.data)
+            after = sha256(data)
             kept = NEW_FILE_MODE if info is None else stat.S_IMODE(info.st_mode)
-            mode, size = kept if write.mode is None else write.mode, len(write.data)
-            self.put(path, write.data, info, mode)
-        before = found if known is None else known.before
+            mode, size = kept if change.mode is None else change.mode, len(data)
+            self.put(path, data, info, mode)
+        before = current if known is None else known.before
         if before is None and after is None:
             self.net.pop(path, None)
         else:
             self.net[path] = ReceiptFile(path, before, after, mode=mode, size=size)
 
-    def compiled(self, write: Write) -> None:
+    def compiled(self, source: str) -> None:
         """Remove what interpreters made of the source; bring back what they had made before."""
-        first = write.path not in self.old
-        if write.restore:
-            for path in [path for path in self.old if bytecode.is_of(path, write.path)]:
+        first = source not in self.old
+        if source in self.transition.restored:
+            for path in [path for path in self.old if bytecode.is_of(path, source)]:
                 self.restore(path)
-        for path in bytecode.of(self.look, write.path):
+        for path in bytecode.of(self.look, source):
             if path in self.ops:
                 continue
             info = self.look.file(path)
@@ -111,7 +113,7 @@ class _Drafter(Steps):
                 before = self.digest(path, info)
                 self.net[path] = ReceiptFile(path, before, None, kind=receipt.BYTECODE)
             self.remove(path, info)
-        self.maybe_gone.add(bytecode.cache(write.path))
+        self.maybe_gone.add(bytecode.cache(source))
 
     # --- RECORD -------------------------------------------------------------
 

@@ -18,13 +18,13 @@ from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import bytecode, journal, obstacles, putting_back, signals, site
 from vllm_mods.site.open_folders import Held
-from vllm_mods.site.operations import Draft, Op, Transition, Write
+from vllm_mods.site.operations import Draft, Op, Transition
 from vllm_mods.site.signals import Interrupted
 from vllm_mods.site.site import Site
 from vllm_mods.site.staging import draft
 from vllm_mods.site.state_folder import State, read_state
 
-__all__ = ["Outcome", "Transition", "Write", "commit", "recover", "rehearse"]
+__all__ = ["Outcome", "Transition", "commit", "recover", "rehearse"]
 
 
 class Outcome(NamedTuple):

@@ -12,7 +12,7 @@ from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt, ReceiptFile, ReceiptMod
 from vllm_mods.library import packed_mod
 from vllm_mods.site import site
-from vllm_mods.site.operations import Transition, Write
+from vllm_mods.site.operations import Transition
 
 
 def forward(planned: Plan, there: Receipt | None) -> Transition:
@@ -21,14 +21,10 @@ def forward(planned: Plan, there: Receipt | None) -> Transition:
     Mods that are in stay in; mods that write come after them. A mod that is in without a
     receipt, or that the release carries itself, is none of ours and gets no entry.
     """
-    writes = tuple(
-        Write(path=change.path, expected=sha256(change.before), data=change.after, mode=change.mode)
-        for change in planned.changes
-    )
     before = () if there is None else there.mods
     new = [one for one in planned.mods if one.verdict.writes]
     return Transition(
-        writes=writes,
+        changes=planned.changes,
         before=before,
         mods=(*before, *(_entry(one) for one in new)),
         vllm=planned.version,
@@ -58,7 +54,8 @@ def revert_transition(
     where = site.Site(root=root, workspaces=(there.workspace,) if there.workspace else ())
     look = site.Look(site=where, folders={})
     wanted = {change.path: change for change in changes}
-    writes: list[Write] = []
+    written: list[FileChange] = []
+    restored: set[str] = set()
     edited: list[str] = []
     for file in there.files:
         if file.kind == receipt.RECORD:
@@ -66,17 +63,17 @@ def revert_transition(
         if file.kind != receipt.FILE:
             continue  # these follow from the files
         info = look.file(file.path)
-        current = None if info is None else site.digest(where.absolute(file.path))
-        write = _write(file, current, wanted.pop(file.path, None))
-        if write is None:
-            continue
-        writes.append(write)
-        if current not in {file.before, file.after}:
+        current = None if info is None else site.read(where.absolute(file.path))
+        change = wanted.pop(file.path, None)
+        if change is None:
+            restored.add(file.path)
+            change = FileChange(file.path, current, None)
+        elif change.after == current and change.mode in {None, file.mode}:
+            continue  # it is already as it is to be
+        written.append(change._replace(before=current))
+        if sha256(current) not in {file.before, file.after}:
             edited.append(file.path)
-    writes += [
-        Write(path=path, expected=sha256(change.before), data=change.after, mode=change.mode)
-        for path, change in wanted.items()
-    ]
+    written += wanted.values()
     if edited and not discard_edits:
         raise Refused(
             f"{root}: changed since the mods went in: {', '.join(edited)} (by whom, nothing here "
@@ -84,22 +81,14 @@ def revert_transition(
             hint=f"vllm-mods revert --discard-edits --target {root}  # throws them away",
         )
     return Transition(
-        writes=tuple(writes),
+        changes=tuple(written),
+        restored=frozenset(restored),
         before=there.mods,
         mods=tuple(mods),
         vllm=there.vllm,
         sources=tuple(sources),
         discard_edits=discard_edits,
     )
-
-
-def _write(file: ReceiptFile, current: str | None, change: FileChange | None) -> Write | None:
-    """Return what has to be done to one file, None if it is already as it is to be."""
-    if change is None:
-        return Write(path=file.path, expected=current, restore=True)
-    if sha256(change.after) == current and change.mode in {None, file.mode}:
-        return None
-    return Write(path=file.path, expected=current, data=change.after, mode=change.mode)
 
 
 def _check_still_installed(
