@@ -123,7 +123,7 @@ def doors() -> dict[str, object]:
             said[name] = "was let in"  # and then found no image
 
     through("vm.apply", lambda: vm.apply(mods(), "site").changed)
-    through("export", lambda: sorted(exporting.export(mods()[0])))
+    through("export", lambda: sorted(exporting.export(mods())))
     resolve: Any = resolving.resolve
     through("resolve", lambda: resolve(None, mods(), None, None, "", epoch=0, wheels=None))
     for name in ("lock", "build", "export", "apply"):

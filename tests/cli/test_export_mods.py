@@ -1,24 +1,22 @@
-"""``export`` of mods: a folder that launchers run, which changes vLLM to what ``apply`` makes of it, or not at all."""
+"""``export`` of mods: a folder that launchers run, whose script has vllm-mods apply the mod."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from command_line import LOADER
 from mod_making import diff_of, write_mod
-from small_site import PYC, snapshot
 
 from vllm_mods.library import mod_folder as libraries
-from vllm_mods.making import applier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from command_line import Answer
 
@@ -51,188 +49,86 @@ def mine(library: Path) -> Path:
 
 
 @pytest.fixture
-def exported(call: Call, mine: Path, site: Path, tmp_path: Path) -> Path:
-    answer = call("export", "mine", "--output", tmp_path / "out/mine", "--tree", site)
+def exported(call: Call, mine: Path, tmp_path: Path) -> Path:
+    answer = call("export", "mine", "--output", tmp_path / "out/mine")
     assert answer.code == 0, answer.err
     assert mine.is_dir()
     return tmp_path / "out/mine"
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    (tmp_path / "workspace").mkdir()
-    return tmp_path / "workspace"
+def programs(tmp_path: Path) -> Path:
+    """A folder with a `vllm-mods` that is this one."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    program = folder / "vllm-mods"
+    root = Path(libraries.__file__).parents[2]
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={root} exec {sys.executable} -m vllm_mods "$@"\n')
+    program.chmod(0o755)
+    return folder
 
 
-def start(
-    folder: Path, site: Path | None, workspace: Path | None, **more: str
-) -> subprocess.CompletedProcess[str]:
+def start(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the folder as launchers do, with nothing of this process around it."""
-    environ = {"PATH": os.environ["PATH"], **more}
-    if site is not None:
-        environ["VLLM_SITE_PACKAGES"] = str(site)
-    if workspace is not None:
-        environ["WORKSPACE_DIR"] = str(workspace)
     return subprocess.run(
-        ["./run.sh"], cwd=folder, env=environ, capture_output=True, text=True, check=False
+        ["./run.sh"], cwd=folder, env=variables, capture_output=True, text=True, check=False
     )
 
 
-def contents(*roots: Path) -> dict[str, tuple[str, bytes]]:
-    return {
-        f"{n}/{path.relative_to(root)}": (oct(path.stat().st_mode), path.read_bytes())
-        for n, root in enumerate(roots)
-        for path in root.rglob("*")
-        if path.is_file() and ".vllm-mods" not in path.parts and path.name != "RECORD"
+@pytest.mark.parametrize("variable", ["VLLM_SITE_PACKAGES", "PYTHON_ROOT", "VLLM_PACKAGE_DIR"])
+def test_it_is_applied_once_where_the_launcher_says(
+    exported: Path, site: Path, programs: Path, tmp_path: Path, variable: str
+) -> None:
+    place = site / "vllm" if variable == "VLLM_PACKAGE_DIR" else site
+    environ = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "WORKSPACE_DIR": str(tmp_path),
+        variable: str(place),
     }
-
-
-def test_it_makes_what_apply_makes(
-    call: Call, exported: Path, site: Path, workspace: Path, tmp_path: Path
-) -> None:
-    twin, other = tmp_path / "twin", tmp_path / "other"
-    shutil.copytree(site, twin)
-    other.mkdir()
-    assert call("apply", "mine", "--target", twin, "--workspace", other).code == 0
-    done = start(exported, site, workspace)
+    done = start(exported, **environ)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "mine 1.0.0: 4 files changed" in done.stdout
-    assert contents(site, workspace) == contents(twin, other)
-    assert not (site / PYC).exists()
-    assert (workspace / "tiny.jinja").read_text() == "{{ messages }}"
-    assert call("check", "mine", "--target", site, "--workspace", workspace).code == 0
+    assert (site / "vllm/deep/new.py").read_bytes() == NEW
+    assert (tmp_path / "tiny.jinja").is_file()
+    assert (site / ".vllm-mods").is_dir()
+    assert start(exported, **environ).returncode == 0
 
 
-def test_a_second_run_changes_nothing(exported: Path, site: Path, workspace: Path) -> None:
-    assert start(exported, site, workspace).returncode == 0
-    before = snapshot(site, workspace)
-    again = start(exported, site, workspace)
-    assert again.returncode == 0
-    assert "is in already" in again.stdout
-    assert snapshot(site, workspace) == before
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("variables", "found"),
-    [
-        ({"PYTHON_ROOT": "{site}"}, True),
-        ({"VLLM_PACKAGE_DIR": "{site}/vllm/"}, True),
-        ({"PYTHONPATH": "{site}"}, True),
-        ({"PYTHON_ROOT": "/none"}, False),
-        ({}, False),
-    ],
-)
-def test_where_vllm_is(
-    exported: Path, site: Path, workspace: Path, variables: dict[str, str], *, found: bool
+def test_a_tree_that_it_does_not_fit_ends_the_launch(
+    exported: Path, site: Path, programs: Path
 ) -> None:
-    more = {name: value.format(site=site) for name, value in variables.items()}
-    done = start(exported, None, workspace, **more)
-    assert (done.returncode == 0) is found, done.stderr
-    assert ("NEW" in str(contents(site))) is found
+    (site / "vllm/loader.py").write_text("import re\n")
+    path = f"{programs}:{os.environ['PATH']}"
+    assert start(exported, PATH=path, VLLM_SITE_PACKAGES=str(site)).returncode == 3
 
 
-def edit_loader(site: Path) -> None:
-    (site / "vllm/loader.py").write_text(LOADER + "# mine\n")
-
-
-def put_half(site: Path) -> None:
-    (site / "vllm/deep").mkdir()
-    (site / "vllm/deep/new.py").write_bytes(NEW)
-
-
-def link_loader(site: Path) -> None:
-    (site / "vllm/loader.py").rename(site / "vllm/real.py")
-    (site / "vllm/loader.py").symlink_to("real.py")
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (edit_loader, "vllm/loader.py has sha256"),
-        (put_half, "vllm/deep/new.py has sha256"),
-        (link_loader, "is a symbolic link"),
-    ],
-)
-def test_any_other_tree_is_refused(
-    exported: Path, site: Path, workspace: Path, change: Callable[[Path], None], says: str
+def test_where_there_is_no_vllm_mods_pip_is_asked_for_this_version(
+    exported: Path, tmp_path: Path
 ) -> None:
-    change(site)
-    before = snapshot(site, workspace)
-    done = start(exported, site, workspace)
-    assert done.returncode == 3
-    assert "mine 1.0.0: refused, nothing was changed" in done.stderr
-    assert says in done.stderr
-    assert snapshot(site, workspace) == before
+    for name in ("dirname", "sh"):
+        (tmp_path / name).symlink_to(shutil.which(name) or "")
+    (tmp_path / "python3").write_text('#!/bin/sh\necho "$@"\nexit 7\n')
+    (tmp_path / "python3").chmod(0o755)
+    done = start(exported, PATH=str(tmp_path))
+    assert done.returncode == 7
+    assert done.stdout.startswith("-m pip install --quiet vllm-mods==")
 
 
-def test_what_the_change_rests_on_is_held_too(
-    call: Call, library: Path, site: Path, tmp_path: Path
-) -> None:
-    (site / "vllm/other.py").write_text("def limit():\n    return 1\n")
-    patch = diff_of("vllm/a.py", "A = 1\n", "from vllm.other import limit\n\nA = limit()\n")
-    write_mod(library, "limited", patch)
-    answer = call("export", "limited", "--output", tmp_path / "limited", "--tree", site)
+def test_what_a_mod_requires_comes_with_it(call: Call, mine: Path, tmp_path: Path) -> None:
+    manifest = (mine / "mod.toml").read_text()
+    (mine / "mod.toml").write_text(
+        manifest.replace("[[variant]]", 'requires = ["fast"]\n[[variant]]', 1)
+    )
+    answer = call("export", "mine", "--output", tmp_path / "both", "--json")
     assert answer.code == 0, answer.err
-    (site / "vllm/other.py").write_text("def bound():\n    return 1\n")
-    done = start(tmp_path / "limited", site, None)
-    assert done.returncode == 3
-    assert "others that they need are not" in done.stderr
+    assert {"patches/fast/mod.toml", "patches/mine/mod.toml"} <= {*answer.json["files"]}
 
 
-def test_no_workspace_no_template(exported: Path, site: Path) -> None:
-    before = snapshot(site)
-    done = start(exported, site, None)
-    assert (done.returncode, "WORKSPACE_DIR does not say" in done.stderr) == (3, True)
-    assert snapshot(site) == before
-
-
-def test_a_damaged_folder_is_refused(exported: Path, site: Path, workspace: Path) -> None:
-    (exported / "mod/new.py").write_bytes(b"NEW = 2\n")
-    before = snapshot(site, workspace)
-    done = start(exported, site, workspace)
-    assert (done.returncode, "this folder is damaged" in done.stderr) == (3, True)
-    assert snapshot(site, workspace) == before
-
-
-@pytest.mark.parametrize("failing", range(1, 5))
-def test_a_failure_at_any_write_puts_everything_back(
-    exported: Path, site: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch, failing: int
-) -> None:
-    monkeypatch.setenv("VLLM_SITE_PACKAGES", str(site))
-    monkeypatch.setenv("WORKSPACE_DIR", str(workspace))
-    before = contents(site, workspace)
-    replace, count = os.replace, iter(range(1, 100))
-
-    def fail(source: str, target: str) -> None:
-        if next(count) == failing:
-            raise OSError(28, "No space left on device")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", fail)
-    mod = json.loads((exported / "states.json").read_text())
-    with pytest.raises(OSError, match="No space left"):
-        applier.run(mod, str(exported))
-    assert contents(site, workspace) == before
-    assert not (site / "vllm/deep").exists()
-
-
-def test_what_cannot_be_put_back_is_said(
-    exported: Path, site: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VLLM_SITE_PACKAGES", str(site))
-    monkeypatch.setenv("WORKSPACE_DIR", str(workspace))
-    replace, count = os.replace, iter(range(100))
-
-    def fail(source: str, target: str) -> None:
-        if next(count):
-            raise OSError(5, "Input/output error")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", fail)
-    mod = json.loads((exported / "states.json").read_text())
-    with pytest.raises(RuntimeError, match="not all could be put back"):
-        applier.run(mod, str(exported))
+def test_a_bundled_mod_is_not_copied(call: Call, tmp_path: Path) -> None:
+    answer = call("export", "hybrid-int4-fp8", "--output", tmp_path / "hybrid", "--json")
+    assert answer.json["files"] == ["run.sh"]
+    answer = call("import", tmp_path / "hybrid")
+    assert answer.code == 2
+    assert "comes with vllm-mods" in answer.err
 
 
 def test_import_takes_it_back_whole(
@@ -244,22 +140,19 @@ def test_import_takes_it_back_whole(
     assert answer.json["verdict"] == "applies"
     back = libraries.load_mod(str(again / "patches/mine"))
     assert back.digest == libraries.load_mod(str(mine)).digest
-    assert back.lock is not None
     zipped = shutil.make_archive(str(tmp_path / "mine"), "zip", exported)
     assert call("import", zipped, "--library", tmp_path / "zip").code == 0
-    assert contents(tmp_path / "zip") == contents(again)
+    assert libraries.load_mod(str(tmp_path / "zip/patches/mine")).digest == back.digest
 
 
-@pytest.mark.parametrize("name", ["apply.py", "states.json", "mod/new.py", "more"])
-def test_a_folder_that_was_changed_is_not_taken_back(
-    call: Call, exported: Path, name: str, tmp_path: Path
+def test_a_script_that_was_changed_is_a_script_like_another(
+    call: Call, exported: Path, tmp_path: Path
 ) -> None:
-    place = exported / name
-    place.write_bytes((place.read_bytes() if place.exists() else b"") + b" ")
+    with (exported / "run.sh").open("a") as script:
+        script.write("echo done\n")
     answer = call("import", exported, "--library", tmp_path / "again")
-    assert answer.code == 3
-    assert "was changed since" in answer.err
-    assert not (tmp_path / "again").exists()
+    assert answer.code == 2
+    assert "only a run tells what it does" in answer.err
 
 
 def test_it_fails_closed_by_our_own_rules(call: Call, exported: Path) -> None:
@@ -267,22 +160,12 @@ def test_it_fails_closed_by_our_own_rules(call: Call, exported: Path) -> None:
     assert (answer.code, answer.out) == (0, "")
 
 
-def test_what_cannot_be_exported(call: Call, mine: Path, site: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
+def test_what_cannot_be_exported(call: Call, mine: Path, tmp_path: Path) -> None:
     for arguments, code, says in (
         ([], 2, "a mod becomes a folder: where?"),
-        (["--output", out], 2, "nothing records a vLLM that mine goes into"),
-        (["--output", out, "--tree", site, "--variant", "b"], 2, "with variant `b`"),
-        (["--output", tmp_path, "--tree", site], 3, "is there already"),
+        (["--output", tmp_path], 3, "is there already"),
     ):
         answer = call("export", "mine", *arguments)
         assert (answer.code, says in answer.err) == (code, True), answer.err
-    edit_loader(site)
-    (site / "vllm/loader.py").write_text("import re\n")
-    answer = call("export", "mine", "--output", out, "--tree", site)
-    assert answer.code == 3
-    assert "nothing was written" in answer.err
-    assert not out.exists()
     assert mine.is_dir()
     assert call("export", "nothing-like-it").code == 2
-    assert call("export", "nothing-like-it", "--tree", site).code == 2

@@ -119,18 +119,11 @@ def _shell(data: bytes, _folder: str) -> None:
 
 
 def _exported(data: bytes, _folder: str) -> None:
-    """Three texts of a folder that ``export`` wrote, or says it did."""
-    states, manifest, patch = taken(data, 3)
-    exporting.taken_back(
-        {
-            "run.sh": exporting.RUN,
-            "apply.py": exporting.applier(),
-            "states.json": states,
-            "mod/mod.toml": manifest,
-            "mod/fix.patch": patch,
-            "mod/mod.lock": states,
-        }
-    )
+    """Four texts of a folder that ``export`` wrote, or says it did."""
+    script, manifest, patch, lock = taken(data, 4)
+    mod = {"mod.toml": manifest, "fix.patch": patch, "mod.lock": lock}
+    files = {f"patches/fix/{name}": text for name, text in mod.items()}
+    exporting.exported_mod({"run.sh": script, **files})
 
 
 @functools.cache
@@ -181,7 +174,9 @@ TARGETS = (
         lambda: (b"export A='x' B=\"$C\"; vllm serve m \\\n --x '{\"a\": 1}' ${Y:-z}\n",),
         (command_line.ShellError,),
     ),
-    Target("exported-mod", _exported, lambda: (joined('{"schema": 1, "states": []}', "", ""),)),
+    Target(
+        "exported-mod", _exported, lambda: (joined(exporting.script("fix").decode(), "", "", ""),)
+    ),
     Target(
         "serve",
         _serve,

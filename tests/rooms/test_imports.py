@@ -90,8 +90,6 @@ SLOW = {
     "yaml",
     "zipfile",
 }
-# A script that is exported as it is, and shares nothing with the package.
-EXPORTED = "making/applier.py"
 
 
 @functools.cache
@@ -122,8 +120,7 @@ def test_a_class_name_means_one_thing() -> None:
     places = defaultdict(list)
     for name, text in modules().items():
         for found in re.findall(r"^ *class _*(\w+)[(:]", text, re.MULTILINE):
-            if name != EXPORTED:
-                places[found].append(name)
+            places[found].append(name)
     assert {one: where for one, where in places.items() if len(where) > 1} == {}
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import click
 
-from vllm_mods.api.access import Access
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, options, shown
@@ -20,7 +19,6 @@ from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust, writing
 from vllm_mods.library.catalog import Library
 from vllm_mods.making import exporting
-from vllm_mods.planning import planner
 from vllm_mods.recipes import writer
 from vllm_mods.running import files
 from vllm_mods.running.service import Service, StartOptions
@@ -29,8 +27,6 @@ from vllm_mods.running.service import Service, StartOptions
 @click.command(name="export")
 @click.argument("name", metavar="MOD|PAIRING", shell_complete=options.complete_names)
 @option("--output PATH", "Write a pairing to a new file [standard output], a mod to a new folder.")
-@option("--tree TREE", "Of a mod: one more vLLM that it takes.", "specs", multiple=True)
-@option("--variant ID", "Of a mod: only the vLLMs of this variant [all].")
 @option(
     "--format",
     "What a pairing becomes.",
@@ -41,24 +37,19 @@ from vllm_mods.running.service import Service, StartOptions
 )
 @serving
 @options.libraries
-@options.access
 @manner.json_output
 def command(
     name: str,
     libraries: LibraryArguments,
-    access: Access,
     *,
     output: str | None,
-    specs: tuple[str, ...],
-    variant: str | None,
     form: str,
     given: StartOptions,
     as_json: bool,
 ) -> int:
     """Write a mod as a folder that launchers run as it is, or a pairing as a recipe or as what starts its image.
 
-    The folder's run.sh needs Python and nothing else. It changes vLLM only if every file that the
-    mod touches has a hash that mod.lock or --tree tells, and fails otherwise. A pairing becomes a
+    The folder's run.sh has vllm-mods apply the mod, and installs vllm-mods by pip where it is not there. A pairing becomes a
     recipe that renders the same command; with --format, a file that starts the image of its lock, for
     a cluster on two nodes. --lock and what follows it are for these.
     """
@@ -66,9 +57,9 @@ def command(
     if form == "recipe":
         _refuse_unused()
     if not library.has(name):
-        if specs or variant or as_json:
+        if as_json:
             raise UsageError(
-                f"--tree, --variant and --json are for mods, and there is no mod `{name}`",
+                f"--json is for mods, and there is no mod `{name}`",
                 hint="vllm-mods list",
             )
         if form == "recipe":
@@ -81,18 +72,16 @@ def command(
         )
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{name}")
-    mod = library.load(name)
-    trees = [access.open(spec) for spec in specs]
-    planned = [(tree.version or tree.spec, planner.plan_alone(mod, tree)) for tree in trees]
-    files = exporting.export(mod, planned, variant=variant)
+    mods = library.select([name])
+    files = exporting.export(mods)
     writing.folder(output, files)
     os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)
-    for line in _for_recipe(mod):
-        answers.note(line)
-    for one in mod.requires:
-        answers.note(f"{name} needs {one}: export it too, and have it run before")
+    for mod in mods:
+        for line in _for_recipe(mod):
+            answers.note(line)
     answer = {"mod": name, "folder": output, "files": sorted(files)}
-    words = f"wrote {output}: {len(files)} files; a recipe names it as {output}"
+    noun = "file" if len(files) == 1 else "files"
+    words = f"wrote {output}: {len(files)} {noun}; a recipe names it as {output}"
     return answers.answer(answer, words, as_json=as_json)
 
 

@@ -113,7 +113,7 @@ def _from_source(asked: ImportArguments) -> ImportedMod:
     if folder.SCRIPT not in source.files:
         mod = mod_folder.load_files(asked.name or source.name, source.files)
         return _taken(asked, mod, source.files)
-    if (exported := exporting.taken_back(source.files)) is not None:
+    if (exported := exporting.exported_mod(source.files)) is not None:
         return _taken(asked, *exported)
     if asked.tree is not None and asked.image is not None:
         raise UsageError("--tree and --image both name the vLLM to run it on", hint="give one")
