@@ -101,16 +101,16 @@ def test_a_tree_that_it_does_not_fit_ends_the_launch(
     assert start(exported, PATH=path, VLLM_SITE_PACKAGES=str(site)).returncode == 3
 
 
-def test_where_there_is_no_vllm_mods_pip_is_asked_for_this_version(
-    exported: Path, tmp_path: Path
-) -> None:
+def test_where_there_is_no_vllm_mods_pip_takes_its_wheel(exported: Path, tmp_path: Path) -> None:
     for name in ("dirname", "sh"):
         (tmp_path / name).symlink_to(shutil.which(name) or "")
     (tmp_path / "python3").write_text('#!/bin/sh\necho "$@"\nexit 7\n')
     (tmp_path / "python3").chmod(0o755)
+    done = start(exported, PATH=str(tmp_path), VLLM_MODS_WHEEL="/x.whl")
+    assert (done.returncode, done.stdout) == (7, "-m pip install --quiet /x.whl\n")
     done = start(exported, PATH=str(tmp_path))
-    assert done.returncode == 7
-    assert done.stdout.startswith("-m pip install --quiet vllm-mods==")
+    assert "there is no vllm-mods here" in done.stderr
+    assert done.returncode not in {0, 7}
 
 
 def test_what_a_mod_requires_comes_with_it(call: Call, mine: Path, tmp_path: Path) -> None:

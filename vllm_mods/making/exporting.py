@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 
-from vllm_mods import __version__
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.library import mod_folder, packed_mod, trust
@@ -17,7 +16,8 @@ _RUN = """\
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 target=${VLLM_SITE_PACKAGES:-${PYTHON_ROOT:-${VLLM_PACKAGE_DIR:-}}}
-command -v vllm-mods >/dev/null || python3 -m pip install --quiet vllm-mods==%s
+command -v vllm-mods >/dev/null ||
+    python3 -m pip install --quiet "${VLLM_MODS_WHEEL:?there is no vllm-mods here: name its wheel}"
 exec vllm-mods apply %s ${target:+--target "$target"}
 """
 
@@ -40,10 +40,10 @@ def export(mods: Sequence[Mod]) -> dict[str, bytes]:
     return {"run.sh": script(mods[-1].name, is_library=bool(files)), **files}
 
 
-def script(name: str, version: str = __version__, *, is_library: bool = True) -> bytes:
+def script(name: str, *, is_library: bool = True) -> bytes:
     """Return the ``run.sh`` that puts in a mod, of the folder itself where that is a library."""
     words = f'{name} --library "$here"' if is_library else name
-    return (_RUN % (version, words)).encode()
+    return (_RUN % words).encode()
 
 
 def exported_mod(files: Mapping[str, bytes]) -> tuple[Mod, dict[str, bytes]] | None:
@@ -52,12 +52,9 @@ def exported_mod(files: Mapping[str, bytes]) -> tuple[Mod, dict[str, bytes]] | N
     Raises ``UsageError`` where the mod is a bundled one.
     """
     text = files["run.sh"].decode("utf-8", "replace")
-    version = re.search(r"vllm-mods==(\S+)", text)
     name = re.search(r"vllm-mods apply ([a-z0-9._-]+) ", text)
-    if version is None or name is None:
-        return None
-    scripts = (script(name[1], version[1], is_library=one) for one in (True, False))
-    if files["run.sh"] not in scripts:
+    scripts = (script(name[1], is_library=one) for one in (True, False)) if name else ()
+    if name is None or files["run.sh"] not in scripts:
         return None
     start = f"patches/{name[1]}/"
     own = {path.removeprefix(start): data for path, data in files.items() if path.startswith(start)}
