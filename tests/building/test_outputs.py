@@ -7,7 +7,6 @@ import io
 import json
 import os
 import threading
-from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import FileIO
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -127,7 +126,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def into_engine(made: BuiltImage, where: str) -> str:
-    return engine.write(made, where, TAG, partial(engine.tagged, where, TAG))
+    return engine.write(made, where, TAG)
 
 
 def test_an_engine_gets_the_new_layer_alone(docker: Path, tmp_path: Path) -> None:
@@ -238,8 +237,7 @@ def from_registry(host: str, root: Path) -> FolderBase:
 
 
 def pushed_to(made: BuiltImage, base: FolderBase, ref: str, tag: str) -> registry.Pushed:
-    push = registry.prepare([(made, base)], ref, tag)
-    return registry.push(push, [base])
+    return registry.push([(made, base)], ref, tag)
 
 
 def test_a_push_sends_what_is_new_and_the_manifest_last(host: str, tmp_path: Path) -> None:
@@ -287,8 +285,7 @@ def test_a_registry_that_does_not_let_us_write(
 def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> None:
     base = from_registry(host, tmp_path)
     images = [(built(base), base), (built(base, b"2"), base)]
-    push = registry.prepare(images, f"{host}/me/it", TAG)
-    pushed = registry.push(push, [base, base])
+    pushed = registry.push(images, f"{host}/me/it", TAG)
     puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
     named = [f"/v2/me/it/manifests/{one.manifest_digest}" for one, _ in images]
     assert puts == [*named, "/v2/me/it/manifests/1-2"]

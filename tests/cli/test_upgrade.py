@@ -77,14 +77,12 @@ def test_a_pairing_moves_to_another_release_and_back(call: Caller, tmp_path: Pat
     call("lock", NAME, "--base", new, "--output", tmp_path / "same.lock")
     assert (tmp_path / "same.lock").read_bytes() == call.lock.read_bytes()
     call("image", "verify", f"oci:{tmp_path}/made", "--lock", call.lock)
-    assert call.lock.with_suffix(".cdx.json").exists()
 
     back = call("upgrade", NAME, "--rollback")
     assert "small: vLLM 0.20.0 → 0.19.1, now small:0.19.1-" in back.out
     assert f"stays  {tag}" in back.out
     assert "vllm.version: 0.20.0 → 0.19.1" in back.out
     assert files(call).items() > before.items()
-    assert not call.lock.with_suffix(".cdx.json").exists(), "it is of the other image"
     # And forth again: what was rolled back is not lost.
     call("upgrade", NAME, "--rollback")
     assert files(call).items() > {name: now[name] for name in before}.items()

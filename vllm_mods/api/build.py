@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.image_parts import BuiltFor, build_all, check_room, documents_of
+from vllm_mods.api.image_parts import BuiltFor, build_all, check_room
 from vllm_mods.api.on_base import (
     OnBase,
     ReadLock,
@@ -16,7 +16,6 @@ from vllm_mods.api.on_base import (
     on_base,
     parts_of,
     read_lock,
-    writing,
 )
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import Refused, refusing
@@ -52,7 +51,6 @@ def build(
     lock: str | None = None,
     output: str | None = None,
     tag: str | None = None,
-    documents: str | None = None,
     platform: str | None = None,
     access: Access | None = None,
 ) -> BuildResult:
@@ -61,8 +59,7 @@ def build(
     ``pairing`` is one of the ``library``; ``base`` is the image to build on, wherever it lies (without it, the
     one that the lock names); ``lock`` is the lock's file, without it the one beside the pairing. ``output`` is
     ``docker``, ``oci:DIR`` or ``registry:REF``, without it the engine that the base lies in. ``tag`` is another name than
-    ``PAIRING:VLLM-LOCK``; ``documents`` is a folder for the bill of materials and the statement of provenance,
-    else they lie beside the lock; ``platform`` is one of those that the lock is of.
+    ``PAIRING:VLLM-LOCK``; ``platform`` is one of those that the lock is of.
 
     Returns a ``BuildResult``. Raises ``Refused``, with nothing written, where the lock no longer holds on the base,
     where no policy trusts it, and for a tag that names another image; ``UsageError`` for a pairing without a lock.
@@ -83,13 +80,8 @@ def build(
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)
         check_room(locked.lock, opened, place, platform)
-        lookup = stack.enter_context(outputs.looking_up(place, opened[0].base, tag))
         images = build_all(locked, opened)
-        ready = outputs.prepare(place, [image[1:] for image in images], tag, lookup)
-        files = documents_of(locked, images, ready, documents)
-        every = {path: data for one in files for path, data in one.items()}
-        with writing(every, "--documents DIR names another folder", access):
-            written = outputs.write(ready)
+        written = outputs.write(place, [image[1:] for image in images], tag)
     return BuildResult(tuple(images), tag, place, written, locked.sha256)
 
 

@@ -1,16 +1,15 @@
-"""Images of a lock, one for each platform, and the documents beside them: what ``build`` and ``upgrade`` share."""
+"""Images of a lock, one for each platform: what ``build`` and ``upgrade`` share."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.on_base import OnBase, ReadLock
 from vllm_mods.base.errors import UsageError
-from vllm_mods.building import building, documents, outputs
+from vllm_mods.building import building, outputs
 from vllm_mods.building.oci import BuiltImage
-from vllm_mods.building.outputs import Output, Ready
+from vllm_mods.building.outputs import Output
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.images.model import Base
@@ -51,23 +50,3 @@ def check_room(
             f"the lock is of {' and '.join(every)}, and {base.where} has one of them of {base.reference}",
             hint=f"--base registry:{lock.base.ref}, or --platform {platform_of(base.config)}",
         )
-
-
-def documents_of(
-    kept: ReadLock, images: Sequence[BuiltFor], ready: Sequence[Ready], folder: str | None = None
-) -> list[dict[str, bytes]]:
-    """Return what lies beside each image, by where it goes: bill of materials and statement.
-
-    Of several images, each has its platform in the name.
-    """
-    beside = os.path.splitext(kept.path)[0]
-    if folder is not None:
-        beside = os.path.join(folder, os.path.basename(beside))
-    found = []
-    for image, one in zip(images, ready, strict=True):
-        platform = image.lock.base.platform.replace("/", "-")
-        name = f"{beside}.{platform}" if len(images) > 1 else beside
-        given = image.lock, kept.data, one.subject
-        bill, statement = documents.bill_of_materials(*given), documents.provenance(*given)
-        found.append({f"{name}.cdx.json": bill, f"{name}.intoto.json": statement})
-    return found

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access
-from vllm_mods.api.on_base import ReadLock, lock_path, on_base, parts_of, read_lock, writing
+from vllm_mods.api.on_base import ReadLock, lock_path, on_base, parts_of, read_lock
 from vllm_mods.base.errors import Unreachable, UsageError, refusing
+from vllm_mods.base.output import write_whole
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
@@ -68,8 +69,14 @@ def lock(
             locks.append(opened.drafted.lock._replace(checkpoint=model))
     whole = pairing_lock.joined(locks)
     data = pairing_lock.dump(whole)
-    with writing({path: data}, "--output FILE names another place", access):
-        return ReadLock(path, data, whole)
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}", hint="--output FILE names another place"
+        ) from error
+    access.note(f"wrote {path}")
+    return ReadLock(path, data, whole)
 
 
 @refusing()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Plan
-from vllm_mods.base.output import staged
 from vllm_mods.building import building, resolving
 from vllm_mods.building.building import Drafted
 from vllm_mods.building.tarball import TarEntry
@@ -172,19 +171,3 @@ def on_base(
         )
     finally:
         base.close()
-
-
-@contextmanager
-def writing(files: Mapping[str, bytes], hint: str, access: Access) -> Iterator[None]:
-    """Write files when the block is done, and note each. Raises ``UsageError`` before it where that cannot be."""
-    with ExitStack() as stack:
-        for path, data in files.items():
-            try:
-                stack.enter_context(staged(path, data))
-            except OSError as error:
-                raise UsageError(
-                    f"{path} cannot be written: {error.strerror}", hint=hint
-                ) from error
-        yield
-    for path in files:
-        access.note(f"wrote {path}")

@@ -2,13 +2,12 @@
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
-import os
 from contextlib import ExitStack
 from typing import NamedTuple
 
 from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access
-from vllm_mods.api.image_parts import BuiltFor, build_all, check_room, documents_of
+from vllm_mods.api.image_parts import BuiltFor, build_all, check_room
 from vllm_mods.api.libraries import check_own_pairing
 from vllm_mods.api.lock import look_at_model
 from vllm_mods.api.on_base import ReadLock, lock_path, on_base, read_lock
@@ -96,33 +95,20 @@ def upgrade(
             return Upgraded(before, before)
         now = ReadLock(before.path, pairing_lock.dump(lock), lock)
         check_room(lock, opened, place, None)
-        lookup = stack.enter_context(outputs.looking_up(place, opened[0].base, now.tag))
         images = build_all(now, opened)
-        ready = outputs.prepare(place, [image[1:] for image in images], now.tag, lookup)
-        documents = documents_of(now, images, ready)
-        written = outputs.write(ready)
-        beside = os.path.splitext(before.path)[0]
-        files = {path.removeprefix(beside): data for one in documents for path, data in one.items()}
-        upgrading.put(library, pairing, {".toml": edited, ".lock": now.data, **files})
+        written = outputs.write(place, [image[1:] for image in images], now.tag)
+        upgrading.put(library, pairing, {".toml": edited, ".lock": now.data})
     return Upgraded(before, now, tuple(images), written)
 
 
 @refusing()
-def roll_back(library: Library, pairing: str, *, access: Access | None = None) -> Upgraded:
+def roll_back(library: Library, pairing: str) -> Upgraded:
     """Put back a pairing's file and lock as they were before the last ``upgrade``. Raises ``UsageError`` where there is none."""
-    access = access or Access()
     before = _read_own(library, pairing)
     files = upgrading.previous(library, pairing)
     lock = pairing_lock.parse(files[".lock"], f"{before.path}{upgrading.PREVIOUS}")
     pairings.parse(files[".toml"], f"{library.pairing_file(pairing)}{upgrading.PREVIOUS}")
     upgrading.put(library, pairing, files)
-    beside = os.path.splitext(before.path)[0]
-    names = (f".{name.replace('/', '-')}" for name in pairing_lock.by_platform(before.lock))
-    for start in ("", *names):
-        for ending in (".cdx.json", ".intoto.json"):  # of the other image
-            if os.path.exists(path := f"{beside}{start}{ending}"):
-                os.unlink(path)
-                access.note(f"removed {path}: `vllm-mods build {pairing}` writes it anew")
     return Upgraded(before, ReadLock(before.path, files[".lock"], lock))
 
 

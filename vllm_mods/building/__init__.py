@@ -1,1 +1,1 @@
-"""From a pairing to an image: layers, documents, and where they go."""
+"""From a pairing to an image: layers, and where they go."""

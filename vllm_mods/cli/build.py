@@ -26,7 +26,6 @@ from vllm_mods.running import engine
     "docker, oci:DIR or registry:REF [the engine that the base lies in].",
 )
 @option("--tag T", "Another name than PAIRING:VLLM-LOCK.")
-@option("--documents DIR", "Where SBOM and provenance go [beside the lock].")
 @option(
     "--platform OS/ARCH",
     "One of those that the lock is of [all of them, where the base is an index].",
@@ -41,7 +40,6 @@ def command(
     libraries: LibraryArguments,
     *,
     tag: str | None,
-    documents: str | None,
     platform: str | None,
     as_json: bool,
 ) -> int:
@@ -59,7 +57,6 @@ def command(
         lock=lock_file,
         output=output,
         tag=tag,
-        documents=documents,
         platform=platform,
         access=access,
     )

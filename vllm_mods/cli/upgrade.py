@@ -50,7 +50,7 @@ def command(
                 "--rollback goes to what was before, and takes neither --to nor --base nor --output",
                 hint=f"vllm-mods upgrade {name} --rollback",
             )
-        return _answer(roll_back(library, name, access=access), as_json=as_json)
+        return _answer(roll_back(library, name), as_json=as_json)
     result = upgrade(
         library,
         name,

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs import engine, files
-from vllm_mods.building.outputs.engine import TagLookup
 from vllm_mods.images import names
 from vllm_mods.images.model import Base
-
-if TYPE_CHECKING:
-    from vllm_mods.building.outputs.registry import Push
 
 ENGINE, OCI, REGISTRY = "docker", "oci", "registry"
 _PLACES = {OCI: "DIR", REGISTRY: "REF"}
@@ -52,22 +47,6 @@ def parse(text: str | None, base: Base) -> Output:
     return Output(kind, place)
 
 
-class Ready(NamedTuple):
-    """An image and where it goes; nothing is written yet, and what is asked beforehand has been asked.
-
-    ``subject`` is the digest that documents are of: a registry's manifest, else the configuration.
-    ``asked`` is what looks the tag up in an engine.
-    """
-
-    output: Output
-    built: BuiltImage
-    base: Base
-    tag: str
-    subject: str
-    push: Push | None = None
-    asked: TagLookup | None = None
-
-
 class Written(NamedTuple):
     """What was done, in words, and the digest of the manifest that a registry has now."""
 
@@ -75,48 +54,22 @@ class Written(NamedTuple):
     pushed: str | None = None
 
 
-@contextmanager
-def looking_up(output: Output, base: Base, tag: str) -> Iterator[TagLookup | None]:
-    """Have an engine look a tag up while the image for it is made; elsewhere nobody has to."""
-    if output.kind != ENGINE:
-        yield None
-        return
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
-
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(engine.tagged, base.where, tag).result
-
-
-def prepare(
-    output: Output, images: Sequence[tuple[BuiltImage, Base]], tag: str, asked: TagLookup | None
-) -> list[Ready]:
-    """Ask what a place has, before anything is written. Raises ``Refused`` and ``TreeError`` as the modules do."""
-    ready = [Ready(output, *one, tag, one[0].config_digest, asked=asked) for one in images]
-    if output.kind == REGISTRY:
-        from vllm_mods.building.outputs import registry  # noqa: PLC0415
-
-        push = registry.prepare(images, output.place, tag)
-        pairs = zip(ready, push.manifests, strict=True)
-        return [one._replace(subject=manifest.digest, push=push) for one, manifest in pairs]
-    return ready
-
-
-def write(images: Sequence[Ready]) -> Written:
+def write(output: Output, images: Sequence[tuple[BuiltImage, Base]], tag: str) -> Written:
     """Put an image there under a tag, or an index of several, whole or not at all.
 
     Raises ``Refused`` and ``TreeError`` as the modules do.
     """
-    output, built, base, tag, _, push, asked = images[0]
-    if asked is not None:
-        engine.write(built, base.where, tag, asked)
+    built, base = images[0]
+    if output.kind == ENGINE:
+        engine.write(built, base.where, tag)
         return Written(
             f"loaded {tag} into {base.where}: {len(built.layer):,} bytes on top of the base"
         )
-    if push is not None:
-        from vllm_mods.building.outputs import registry  # noqa: PLC0415
+    if output.kind == REGISTRY:
+        from vllm_mods.building.outputs import registry  # noqa: PLC0415  (requests: 100 ms)
 
-        pushed = registry.push(push, [one.base for one in images])
+        pushed = registry.push(images, output.place, tag)
         said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
         return Written(said, pushed.digest)
-    files.layout([(one.built, one.base) for one in images], os.path.abspath(output.place), tag)
+    files.layout(images, os.path.abspath(output.place), tag)
     return Written(f"wrote {tag} to {output.place}")

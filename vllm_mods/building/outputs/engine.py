@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError
@@ -17,8 +16,6 @@ from vllm_mods.images.engine_command import EngineOutcome
 # What opens an image store, by the place that a base lies in.
 PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman"}
 _DOCKER = "docker"
-TagLookup = Callable[[], str | None]
-"""Waits for what ``tagged`` answers."""
 _ID = re.compile("[0-9a-f]{64}")
 
 
@@ -38,10 +35,10 @@ def tagged(where: str, tag: str) -> str | None:
     return done.out if ":" in done.out else f"sha256:{done.out}"
 
 
-def write(image: BuiltImage, where: str, tag: str, asked: TagLookup) -> str:
+def write(image: BuiltImage, where: str, tag: str) -> str:
     """Load an image under a tag into the engine ``where`` its base lies, and return its ID.
 
-    ``asked`` is what looks the tag up. Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where
+    Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where
     the engine takes an image only by a manifest that nobody has, ``TreeError`` for an engine that
     fails. The tag is then as it was.
     """
@@ -53,7 +50,7 @@ def write(image: BuiltImage, where: str, tag: str, asked: TagLookup) -> str:
             hint=f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`",
         )
     ours = {image.config_digest, image.manifest_digest}
-    there = asked()
+    there = tagged(where, tag)
     name = _named(program, tag)
     if there is not None and there not in ours:
         raise moved(name, there, image.config_digest)

@@ -21,21 +21,6 @@ from vllm_mods.images.registry import ACCEPT, Client
 _OK, _CREATED, _ACCEPTED, _NOT_FOUND = 200, 201, 202, 404
 
 
-class Push(NamedTuple):
-    """A push that everything was asked for, and nothing was sent of yet.
-
-    ``top`` is what the tag will name, the manifest of the only image or an index of all, and ``tagged``
-    describes it. ``manifests``, and that, are the registry's own where it has the images (``there``).
-    """
-
-    client: Pusher
-    images: tuple[BuiltImage, ...]
-    manifests: tuple[Descriptor, ...]
-    top: bytes
-    tagged: Descriptor
-    there: bool
-
-
 class Pushed(NamedTuple):
     """What the registry has now: name, digest of the manifest, and the bytes it was sent."""
 
@@ -44,52 +29,38 @@ class Pushed(NamedTuple):
     sent: int
 
 
-def prepare(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Push:
-    """Ask what a push of an image, or of an index of several, to ``ref`` needs; without a tag in it, under ``tag``.
+def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pushed:
+    """Push images to ``ref``, an index of several, and the tag last: until then nobody sees them.
 
-    Raises ``Refused`` for a tag that is taken and for a base that no registry's name is known of,
-    ``TreeError`` if it does not answer, or not so.
+    Without a tag in ``ref`` it is ``tag``. Raises ``Refused`` for a tag that is taken, for a base that no registry's
+    name is known of, and where the registry neither has a base's layers nor takes them from the base's
+    repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
     """
     target = names.parse(ref)
     if ":" not in ref.rpartition("/")[2] and "@" not in ref:
         target = target._replace(tag=tag.rpartition(":")[2])
     source = _source(images[0][1], target)
     client = Pusher(target, os.environ, source)
-    ours = tuple(oci.with_layers(built, _layers(base, source)) for built, base in images)
-    written = [one.manifest or b"" for one in ours]
-    manifests = tuple(map(oci.described, written))
-    top = written[0] if len(ours) == 1 else oci.platforms(ours)
+    ours = [oci.with_layers(built, _layers(base, source)) for built, base in images]
+    top = (ours[0].manifest or b"") if len(ours) == 1 else oci.platforms(ours)
     tagged = oci.described(top)
-    ready = Push(client, ours, manifests, top, tagged, there=False)
     there = client.digest_of_tag()
-    if there is None or there == tagged.digest:
-        return ready._replace(there=there is not None)
-    tagged = client.manifest(str(target))
-    found = client.images_of(tagged)
-    if [config for _, config in found] == [one.config_digest for one in ours]:
-        # packed by another zlib
-        return ready._replace(manifests=tuple(one for one, _ in found), tagged=tagged, there=True)
-    raise moved(str(target), there, ready.tagged.digest)
-
-
-def push(ready: Push, bases: Sequence[Base]) -> Pushed:
-    """Push images, an index of several, and the tag last: until then nobody sees them.
-
-    Raises ``Refused`` where the registry neither has a base's layers nor takes them from the base's
-    repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
-    """
-    client, images, manifests, top, tagged, there = ready
-    if not there:
-        for image, base in zip(images, bases, strict=True):
+    if there is None:
+        for image, (_, base) in zip(ours, images, strict=True):
             for layer in dict.fromkeys((image.layers or ())[:-1]):
                 client.take(layer, base)
             client.upload(*image.layer_blob)
             client.upload(image.config_digest, image.config)
-        for image, manifest in zip(images, manifests, strict=True):
-            if manifest != tagged:
-                client.put_manifest(image.manifest or b"", manifest)
-        client.put_manifest(top, tagged, client.name.tag)
-    return Pushed(str(client.name), tagged.digest, client.sent)
+        for manifest in (image.manifest or b"" for image in ours):
+            if manifest != top:
+                client.put_manifest(manifest, oci.described(manifest))
+        client.put_manifest(top, tagged, target.tag)
+    elif there != tagged.digest:
+        ids = [one.config_digest for one in ours]
+        tagged, built = client.manifest(str(target)), tagged.digest
+        if client.images_of(tagged) != ids:  # else it was packed by another zlib
+            raise moved(str(target), there, built)
+    return Pushed(str(target), tagged.digest, client.sent)
 
 
 def _source(base: Base, target: Name) -> Name | None:
@@ -143,8 +114,8 @@ class Pusher(Client):
             return None
         return response.headers.get("Docker-Content-Digest", "(unknown)")
 
-    def images_of(self, top: Descriptor) -> list[tuple[Descriptor, str | None]]:
-        """Return the manifests that are here, of one image or of all in an index, each with its image's ID."""
+    def images_of(self, top: Descriptor) -> list[str | None]:
+        """Return the IDs of the images that are here under a manifest, or under all in an index."""
         listed = self._document(top).get("manifests")
         try:
             below = [reading.descriptor(one) for one in listed] if isinstance(listed, list) else []
@@ -153,7 +124,7 @@ class Pusher(Client):
         found = []
         for one in below or [top]:
             config = self._document(one).get("config")
-            found.append((one, config.get("digest") if isinstance(config, dict) else None))
+            found.append(config.get("digest") if isinstance(config, dict) else None)
         return found
 
     def _document(self, of: Descriptor) -> dict[str, Any]:
