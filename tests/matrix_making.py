@@ -64,8 +64,12 @@ def explained(of: Cell, *hunks: HunkView, history: tuple[History, ...] = ()) -> 
 
 def example() -> Made:
     """Two mods over four releases: one that goes in, one that goes wrong in several ways."""
-    text = Finding("text", "hunk 1: its text is not there; nearest is line 3", "vllm/loader.py", 3)
-    moved = Finding("offset", "hunk 1 lands at line 4, +2", "vllm/loader.py", 4, level=Level.NOTE)
+    text = Finding(
+        FindingCode.TEXT, "hunk 1: its text is not there; nearest is line 3", "vllm/loader.py", 3
+    )
+    moved = Finding(
+        FindingCode.OFFSET, "hunk 1 lands at line 4, +2", "vllm/loader.py", 4, level=Level.NOTE
+    )
     cells = (
         cell("good", "0.19.1"),
         cell("bad", "0.19.1", "unsupported", variant=None, in_range=False, meant=False),
@@ -117,7 +121,7 @@ def every_verdict() -> Made:
 
 def hostile() -> Made:
     """The same harm in every place that a string can be in."""
-    finding = Finding("text", EVIL, EVIL, 1, 1, EVIL)
+    finding = Finding(FindingCode.TEXT, EVIL, EVIL, 1, 1, EVIL)
     one = cell(EVIL, EVIL, "conflict", tree=EVIL, variant=EVIL, findings=(finding,))
     result = MatrixResult(
         cells=(one._replace(mod_version=EVIL),),
@@ -139,7 +143,11 @@ def large(mods: int, trees: int) -> Made:
             f"0.{tree // 4}.{tree % 4}",
             ("applies", "moved", "conflict")[(tree // 7 + mod) % 3],
             variant=f"0.{tree // 20}",
-            findings=(Finding("text", f"hunk 1: nearest is line {tree}", "vllm/loader.py", tree),),
+            findings=(
+                Finding(
+                    FindingCode.TEXT, f"hunk 1: nearest is line {tree}", "vllm/loader.py", tree
+                ),
+            ),
         )
         for tree in range(trees)
         for mod in range(mods)

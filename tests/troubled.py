@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from vllm_mods.base import line_diff
 from vllm_mods.formats import diff
-from vllm_mods.placing import locate, target
+from vllm_mods.placing import target
+from vllm_mods.placing.splicing import splice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -498,9 +499,7 @@ class Case:
         places = [target.matches(self.target, hunk.old) for hunk in self.hunks]
         lines = line_diff.split(self.target)
         ways = islice(product(*places), 1000)
-        return frozenset(
-            locate.splice(lines, list(zip(way, self.hunks, strict=True))) for way in ways
-        )
+        return frozenset(splice(lines, list(zip(way, self.hunks, strict=True))) for way in ways)
 
     @cached_property
     def by_patch(self) -> bytes | None:

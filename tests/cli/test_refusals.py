@@ -8,6 +8,7 @@ import pytest
 from mod_making import diff_of, write_mod
 from small_site import RECORD
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.report import text
 
@@ -105,8 +106,8 @@ def test_the_findings_of_a_refusal_are_coloured_as_its_verdict_and_notes_are_not
     from mod_making import mod, variant
 
     found = (
-        Finding("text", "word " * 30, path="vllm/a.py"),
-        Finding("leftover", "a note", level=Level.NOTE),
+        Finding(FindingCode.TEXT, "word " * 30, path="vllm/a.py"),
+        Finding(FindingCode.LEFTOVER, "a note", level=Level.NOTE),
     )
     one = ModPlan(mod(variant()), None, Verdict.CONFLICT, in_range=True, findings=found)
     said = text.plan(

@@ -11,7 +11,7 @@ import pytest
 from vllm_mods.base import line_diff
 from vllm_mods.base.errors import DiffError
 from vllm_mods.formats import diff
-from vllm_mods.placing import locate
+from vllm_mods.placing.splicing import splice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,7 +156,7 @@ def made(data: bytes, files: dict[str, bytes]) -> dict[str, bytes]:
         new = file.old_path is None or (file.may_create and file.old_path not in out)
         before = b"" if new else out.pop(file.old_path or "")
         there = [(hunk.old_start + (not hunk.old), hunk) for hunk in file.hunks]
-        after = locate.splice(line_diff.split(before), there)
+        after = splice(line_diff.split(before), there)
         assert after is not None
         if file.new_path is not None:
             out[file.new_path] = after
@@ -274,7 +274,7 @@ def test_the_new_start_is_where_the_hunk_will_be() -> None:
     assert [(hunk.old_start, hunk.new_start) for hunk in file.hunks] == [(2, 2), (20, 21)]
     after = NUMBERS.replace(b"2\n3", b"2\nA\n3").replace(b"20\n", b"20\nB\n")
     there = [(hunk.old_start, hunk) for hunk in file.reversed().hunks]
-    assert locate.splice(line_diff.split(after), there) == NUMBERS
+    assert splice(line_diff.split(after), there) == NUMBERS
 
 
 def test_hunks_keep_their_number_when_they_are_put_in_order() -> None:

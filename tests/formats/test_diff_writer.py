@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vllm_mods.base import line_diff
 from vllm_mods.formats import diff, diff_writer
-from vllm_mods.placing import locate
+from vllm_mods.placing.splicing import splice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +28,7 @@ def put(data: bytes | None, patch: bytes) -> bytes | None:
     if file.new_path is None:
         return None
     before = line_diff.split(data or b"")
-    return locate.splice(
-        before, [(max(1, one.old_start + (not one.old)), one) for one in file.hunks]
-    )
+    return splice(before, [(max(1, one.old_start + (not one.old)), one) for one in file.hunks])
 
 
 @given(TEXTS, TEXTS, st.integers(0, 4))

@@ -14,6 +14,7 @@ from vllm_mods.placing import doubts, headers, locate, nearest
 from vllm_mods.placing.answers import Lost
 from vllm_mods.placing.nearest import Near
 from vllm_mods.placing.scopes import read_scopes
+from vllm_mods.placing.splicing import splice
 from vllm_mods.placing.target import Target, matches
 
 if TYPE_CHECKING:
@@ -158,8 +159,8 @@ def test_hunks_go_in_by_their_lines_in_whatever_order_they_are_given() -> None:
     one, two = hunk("a\n", "A\n"), hunk("b\n", "B\n")
     lines = [b"b\n", b"x\n", b"a\n"]
     for placed in ([(3, one), (1, two)], [(1, two), (3, one)]):
-        assert locate.splice(lines, placed) == b"B\nx\nA\n"
-    assert locate.splice(lines, [(1, one), (1, two)]) is None
+        assert splice(lines, placed) == b"B\nx\nA\n"
+    assert splice(lines, [(1, one), (1, two)]) is None
 
 
 def test_blank_lines_alone_are_like_nothing() -> None:

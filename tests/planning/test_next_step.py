@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mod_making import mod, variant
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, ModPlan, Plan, Verdict
 from vllm_mods.planning.next_step import hint
 
@@ -23,7 +24,7 @@ def plan(
     spec: str = TREE,
     **more: Any,
 ) -> Plan:
-    found = tuple(Finding(code=code, message="m", path="vllm/a.py") for code in codes)
+    found = tuple(Finding(code=FindingCode(code), message="m", path="vllm/a.py") for code in codes)
     one = ModPlan(mod(PATCHED, **more), PATCHED, verdict, in_range=in_range, findings=found)
     return Plan(spec=spec, version=version, mods=(one,), changes=())
 
@@ -51,8 +52,8 @@ SHOW = "vllm-mods show mod --library /"
         (plan(Verdict.MISPLACED, "ambiguous"), BASE),
         (plan(Verdict.MISSING, "file-gone"), PORT),
         (plan(Verdict.UNSUPPORTED, "no-variant", in_range=False), PORT),
-        (plan(Verdict.UNFIT, "import", in_range=False), PORT),
-        (plan(Verdict.UNFIT, "import"), SHOW),
+        (plan(Verdict.UNFIT, "fit-import", in_range=False), PORT),
+        (plan(Verdict.UNFIT, "fit-import"), SHOW),
         (plan(Verdict.UNSUPPORTED, "two-variants"), SHOW),
         (plan(Verdict.CONFLICT, "required-mod"), SHOW),
         (plan(Verdict.CONFLICT, "text", version=None), SHOW),
@@ -85,7 +86,7 @@ def test_a_bundled_mod_is_ported_into_a_folder_of_the_callers() -> None:
     assert told(made, bundled="/lib") == (
         "vllm-mods port mod --to pypi:0.22.0 --from pypi:0.20 --output ported"
     )
-    shown = plan(Verdict.UNFIT, "import", directory="/lib/patches/mod")
+    shown = plan(Verdict.UNFIT, "fit-import", directory="/lib/patches/mod")
     assert told(shown, bundled="/lib") == "vllm-mods show mod"
 
 
@@ -93,10 +94,10 @@ def test_a_file_that_differs_from_record_is_installed_again_and_not_ported_to() 
     for verdict, code in ((Verdict.PARTIAL, "half-applied"), (Verdict.CONFLICT, "text")):
         said = told(plan(verdict, code), edited=True)
         assert said == f"{AGAIN}  # vllm/a.py differs from RECORD"
-    assert told(plan(Verdict.UNFIT, "import"), edited=True) == SHOW
+    assert told(plan(Verdict.UNFIT, "fit-import"), edited=True) == SHOW
     mine = "install the very build again"
     said = hint(
-        plan(Verdict.PARTIAL, "x"), bundled="", edited=lambda _path: True, again=lambda: mine
+        plan(Verdict.PARTIAL, "text"), bundled="", edited=lambda _path: True, again=lambda: mine
     )
     assert said == f"vllm/a.py differs from RECORD: {mine}"
 

@@ -9,6 +9,7 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 
 from vllm_mods.base.errors import Unreachable
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, Verdict
 from vllm_mods.planning import planner
 from vllm_mods.trees import packages
@@ -101,4 +102,4 @@ def test_what_is_in_stays_in_and_the_package_is_named() -> None:
     done = planner.plan([one], Listed(files, version="0.21.0")).mods[0]
     assert done.verdict is Verdict.APPLIED
     found = {each.code: each.level for each in done.findings}
-    assert found["python-conflict"] is Level.NOTE
+    assert found[FindingCode.PYTHON_CONFLICT] is Level.NOTE

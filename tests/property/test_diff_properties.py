@@ -19,7 +19,7 @@ from vllm_mods.base import line_diff
 from vllm_mods.base.errors import DiffError
 from vllm_mods.base.model import Verdict
 from vllm_mods.formats import diff
-from vllm_mods.placing import locate
+from vllm_mods.placing.splicing import splice
 from vllm_mods.planning.planner import plan
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ def test_what_git_writes_is_read_and_turns_one_file_into_the_other(
     if not file.hunks:
         return
     there = [(h.old_start + (not h.old), h) for h in file.hunks]
-    assert locate.splice(line_diff.split(before.encode()), there) == after.encode()
+    assert splice(line_diff.split(before.encode()), there) == after.encode()
     back = [(h.old_start + (not h.old), h) for h in file.reversed().hunks]
-    assert locate.splice(line_diff.split(after.encode()), back) == before.encode()
+    assert splice(line_diff.split(after.encode()), back) == before.encode()
 
 
 @QUICK
@@ -238,7 +238,7 @@ def read(made: Made, data: bytes) -> States | None:
         lines = line_diff.split(before)
         if any(lines[at - 1 : at - 1 + len(hunk.old)] != hunk.old for at, hunk in there):
             return None
-        after = locate.splice(lines, there)
+        after = splice(lines, there)
         assert after is not None
         if file.new_path is not None:
             out[file.new_path] = (after, runs if file.mode is None else bool(file.mode & 0o100))

@@ -191,7 +191,7 @@ def test_junit_is_xml_whatever_is_in_it() -> None:
     shown = "</script><script>alert(1)</script>|`@here` \ufffd\ufffd\ufffd<!--&amp;"
     assert (root.findtext(".//failure") or "") == f"{shown} [text]"
     every = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0), 0xFFFE, 0xFFFF, 0xD800)))
-    strange = cell("m", "0.20.0", "conflict", findings=(Finding("text", every),))
+    strange = cell("m", "0.20.0", "conflict", findings=(Finding(FindingCode.TEXT, every),))
     ET.fromstring(junit.render(MatrixResult((strange,))))  # noqa: S314
 
 

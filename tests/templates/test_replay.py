@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates.check import TemplateChecked, check
@@ -228,7 +229,7 @@ def test_findings_weigh_what_they_cost() -> None:
         Weight.CACHE: 0,
         Weight.STYLE: 0,
     }
-    assert weight(Finding("rust-frontend", "")) is Weight.STYLE
+    assert weight(Finding(FindingCode.RUST_FRONTEND, "")) is Weight.STYLE
 
 
 def test_a_template_without_tools_is_not_asked_for_calls() -> None:

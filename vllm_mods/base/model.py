@@ -1,8 +1,7 @@
 """The data that everything else passes around. Pure, frozen, no I/O.
 
-Paths are POSIX paths relative to the *site root*, the folder that holds
-``vllm/``. The one exception is a chat template written to a workspace outside
-the site root: its path is absolute.
+Paths are POSIX paths relative to the *site root*, the folder that holds ``vllm/``. The one exception is a
+chat template written to a workspace outside the site root: its path is absolute.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from vllm_mods.base.finding_codes import FindingCode
 
 _REPR_LINES = 20  # a plan's repr fits a screen
 
@@ -68,7 +69,7 @@ class Finding(NamedTuple):
     ('error', 'vllm/loader.py', 1)
     """
 
-    code: str
+    code: FindingCode
     message: str
     path: str | None = None
     line: int | None = None
@@ -84,8 +85,7 @@ class Finding(NamedTuple):
 class FileChange(NamedTuple):
     """One file before and after; ``None`` stands for "no such file".
 
-    ``mode`` is the permission bits of a new file or of one whose mode the patch
-    changes, ``None`` where the mode stays as it is.
+    ``mode`` is the permission bits of a new file, or of one whose mode changes.
 
     >>> vm.plan(vm.Library("library").mods("fast"), "site-packages").changes
     (FileChange('vllm/loader.py', 97 bytes, 94 bytes),)

@@ -11,12 +11,12 @@ from vllm_mods.api.libraries import Chosen, choose
 from vllm_mods.api.plan import as_tree
 from vllm_mods.applying.carry_out import Terms, carry_out
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Plan
 from vllm_mods.cli import answers, manner, options, plan_arguments
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.cli.plan_arguments import PlanArguments
-from vllm_mods.planning import outside
 from vllm_mods.report import data, text
 
 
@@ -86,7 +86,7 @@ def announce(planned: Plan, chosen: Chosen) -> None:
     plan_arguments.announce(planned, chosen)
     for one in planned.mods if planned.ok else ():
         for finding in one.findings:
-            if finding.code == outside.DECLARED:
+            if finding.code == FindingCode.OUTSIDE:
                 answers.note(f"{one.mod.name}: {finding.message}")
 
 

@@ -20,6 +20,7 @@ from vllm_mods.matrices.cell import Cell, History, HunkView
 from vllm_mods.placing import locate, scopes
 from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.nearest import nearest
+from vllm_mods.placing.splicing import splice
 from vllm_mods.placing.target import Target
 from vllm_mods.planning import known_trees, part_step, patching
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -95,7 +96,7 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
                 spots.append((spot.line, hunk))
             yield _view(_ExplainedHunk(part.source, file, hunk, shown), target, spot)
         if data is not None and len(spots) == len(file.hunks):
-            after = locate.splice(target.lines, spots)
+            after = splice(target.lines, spots)
             view.lay([FileChange(path=file.path, before=data, after=after)])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
+
 
 class Located(NamedTuple):
     """A proven place: 1-based ``line`` of the hunk's first old line, and what proves it."""
@@ -28,7 +30,7 @@ class Lost(NamedTuple):
     places where its text stands.
     """
 
-    code: str
+    code: FindingCode
     message: str
     scope: str | None
     lines: tuple[int, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vllm_mods.base import limits
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.formats.diff import Hunk
 from vllm_mods.placing.answers import Lost
 from vllm_mods.placing.headers import written_in
@@ -22,13 +23,13 @@ def candidates(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
         if not target.data:
             return (1,)
         if hunk.old_start == 0:
-            return Lost("edge", "it fills an empty file, and this one has lines", written)
+            return Lost(FindingCode.EDGE, "it fills an empty file, and this one has lines", written)
         message = "the hunk has no context lines, so nothing proves where it belongs"
-        return Lost("unprovable", message, written)
+        return Lost(FindingCode.UNPROVABLE, message, written)
     lines = matches(target.data, hunk.old)
     if not lines or len(lines) > limits.PLACES:
         many = f"its text stands in more than {limits.PLACES}"
-        code = "ambiguous" if lines else "absent"
+        code = FindingCode.AMBIGUOUS if lines else FindingCode.ABSENT
         message = many if lines else "its text is not there"
         return Lost(code, message, written, lines)
     held = tuple(line for line in lines if at_edges(hunk, target, line))
@@ -38,7 +39,7 @@ def candidates(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
     message = f"it was written for the first line of the file, and its text is at {there}"
     if belongs_at_end(hunk):
         message = f"nothing follows its change, so it belongs at the end of the file: its text is at {there}, and more follows"
-    return Lost("edge", message, written, lines)
+    return Lost(FindingCode.EDGE, message, written, lines)
 
 
 def belongs_at_start(hunk: Hunk) -> bool:
@@ -90,5 +91,5 @@ def in_order(
         if not left[i]:
             at = ", ".join(f"line {line}" for line in options[i][:5])
             message = f"its text stands at {at}, and the hunks before and behind it in the patch do not leave it that place"
-            lost[i] = Lost("order", message, written_in(hunks[i]), options[i])
+            lost[i] = Lost(FindingCode.ORDER, message, written_in(hunks[i]), options[i])
     return left

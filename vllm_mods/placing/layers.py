@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vllm_mods.base import line_diff
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.locate import scope_of
@@ -32,7 +33,9 @@ def place_through(
         if wrong is None:
             return carried
         message = f"its text stands at line {here[wrong]}, and what other mods have changed leads to line {carried[wrong].line}"
-        return _replaced(answers, wrong, Lost("elsewhere", message, carried[wrong].scope or None))
+        return _replaced(
+            answers, wrong, Lost(FindingCode.ELSEWHERE, message, carried[wrong].scope or None)
+        )
     strong = all(place.proof in {"file", "scope", "stated"} for place in carried)
     return carried if strong else answers
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.placing import doubts, enclosure
 from vllm_mods.placing.answers import Located, Lost
@@ -88,7 +89,7 @@ def _held_to(
     if there == chains:
         return answer
     message = f"its text stands at line {answer.line}, in {_quoted(there)}, and it was written in {_quoted(chains)}"
-    return Lost("elsewhere", message, " | ".join(chains) or None, (answer.line,))
+    return Lost(FindingCode.ELSEWHERE, message, " | ".join(chains) or None, (answer.line,))
 
 
 def _quoted(chains: tuple[str, ...]) -> str:
@@ -136,7 +137,7 @@ class _Placing:
         self.alone: set[int] = set()  # hunks with one place that nothing resembles
         target = self.target
         if self.back and target.is_blob(self.file.new_blob):
-            as_found = Lost("absent", "the file is as the patch was written for it", None)
+            as_found = Lost(FindingCode.ABSENT, "the file is as the patch was written for it", None)
             return tuple(as_found for _ in self.hunks)
         if target.is_blob(self.file.old_blob):
             known = stated_lines(self.hunks, target)
@@ -172,7 +173,7 @@ class _Placing:
             )
             message = f"its text stands at {places}, but it was written {where}"
             scope = " | ".join(known) if known else written_in(hunk)
-            self.lost[i] = Lost("elsewhere", message, scope, fits or lines)
+            self.lost[i] = Lost(FindingCode.ELSEWHERE, message, scope, fits or lines)
         return wanted
 
     def chains(self, hunk: Hunk, line: int) -> tuple[str, ...]:
@@ -263,7 +264,7 @@ class _Placing:
             f"its text stands at line {rival.own}, in {here}, and line {rival.line}, in {_quoted(rival.chains)}, "
             f"has {rival.score:.0%} of {rival.side}: nothing tells which of the two it was written for"
         )
-        return Lost("look-alike", message, scope or None, (rival.own, rival.line))
+        return Lost(FindingCode.LOOK_ALIKE, message, scope or None, (rival.own, rival.line))
 
     def hold_stated(self, proven: Mapping[int, Located]) -> bool:
         """Tell whether all hunks stand at their stated lines, and none of them could be there because something above changed.
@@ -305,23 +306,26 @@ class _Placing:
         if proven is None and len(left) == 1:
             message = f"its text stands at line {left[0]} only, and the patch does not name what it was written in"
             only = Located(left[0], scope_of(hunk, self.target, left[0]), "unique")
-            code, message = self.doubt(hunk, only, stated=False) or ("unprovable", message)
+            code, message = self.doubt(hunk, only, stated=False) or (
+                FindingCode.UNPROVABLE,
+                message,
+            )
             return Lost(code, message, written_in(hunk), left)
         if proven is None:
             places = _listed(self.target, hunk, left)
             message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
-            return Lost("ambiguous", message, written_in(hunk), left)
+            return Lost(FindingCode.AMBIGUOUS, message, written_in(hunk), left)
         why = self.doubt(hunk, proven, stated=stated)
         return Lost(*why, proven.scope or None, (proven.line,)) if why else proven
 
-    def doubt(self, hunk: Hunk, place: Located, *, stated: bool) -> tuple[str, str] | None:
+    def doubt(self, hunk: Hunk, place: Located, *, stated: bool) -> tuple[FindingCode, str] | None:
         """Return the code and the words for what is against a place that is the only one left, if anything."""
         line = place.line
         if fault := doubts.fault(hunk, self.target, line):
-            return "elsewhere", fault
+            return FindingCode.ELSEWHERE, fault
         if not (stated or hunk.section) and self.target.in_string(line, line + len(hunk.old) - 1):
             message = f"its text stands in a string at line {line}, and nothing says that it was written for one"
-            return "elsewhere", message
+            return FindingCode.ELSEWHERE, message
         either = not stated and (
             doubts.overlaps(hunk, self.target, line)
             or (doubts.slides(hunk) if self.back else doubts.has_added(hunk, self.target, line))
@@ -333,7 +337,7 @@ class _Placing:
                 or doubts.moved(hunk, self.file, self.target, line)
             )
         ):
-            return "both-ways", _BOTH
+            return FindingCode.BOTH_WAYS, _BOTH
         return None
 
 
@@ -373,21 +377,6 @@ def scope_of(hunk: Hunk, target: Target, line: int) -> str:
     if not told:
         told = [line + i for i, (_, text) in enumerate(numbered) if text.strip()]
     return target.scopes.chain(told)
-
-
-def splice(lines: Sequence[bytes], placed: Sequence[tuple[int, Hunk]]) -> bytes | None:
-    """Put hunks in at their 1-based lines; None if two of them want the same lines."""
-    out: list[bytes] = []
-    at = 0
-    for line, hunk in sorted(placed, key=lambda pair: pair[0]):
-        start = line - 1
-        if start < at:
-            return None
-        out += lines[at:start]
-        out += hunk.new
-        at = start + len(hunk.old)
-    out += lines[at:]
-    return b"".join(out)
 
 
 def _listed(target: Target, hunk: Hunk, lines: Sequence[int]) -> str:

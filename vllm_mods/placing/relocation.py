@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.tree import Tree
 
 # Each read of a remote tree is a request of its own, and `check` may move a megabyte in all.
@@ -16,7 +17,7 @@ _REMOTE_LIMIT = 12
 _NEW = 200
 
 
-def search(tree: Tree, name: str, path: str) -> tuple[str, str]:
+def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     """Tell where a class or function that is gone from ``path`` is defined at the top of other files.
 
     Looks in every Python file of a tree on disk, likeliest first, and in the
@@ -34,15 +35,15 @@ def search(tree: Tree, name: str, path: str) -> tuple[str, str]:
                 break
         named = named or (other if _names(tree, other, name) else "")
     if places:
-        return "scope-gone", f"`{name}` is defined in {', '.join(places)}"
+        return FindingCode.SCOPE_GONE, f"`{name}` is defined in {', '.join(places)}"
     top = path.split("/", 1)[0]
     if left:
         likeliest = f"the {len(looked)} likeliest of {len(looked) + left} files"
-        return "scope-gone", f"it is not in {likeliest}; no others were read"
+        return FindingCode.SCOPE_GONE, f"it is not in {likeliest}; no others were read"
     if named:
-        return "scope-gone", f"no file of {top}/ defines it, and {named} still names it"
+        return FindingCode.SCOPE_GONE, f"no file of {top}/ defines it, and {named} still names it"
     why = "names it any more, so what called it is gone too"
-    return "superseded", f"superseded: no file of {top}/ ({len(looked)}) {why}"
+    return FindingCode.SUPERSEDED, f"superseded: no file of {top}/ ({len(looked)}) {why}"
 
 
 def defining(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Variant, Verdict
 from vllm_mods.formats.receipt import Receipt, ReceiptMod, kept
 from vllm_mods.library.packed_mod import unpack
@@ -72,7 +73,7 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
     variant = next((one for one in mod.variants if one.id == entry.variant), None)
     if entry.digest != mod.digest:
         finding = Finding(
-            code="other-version",
+            code=FindingCode.OTHER_VERSION,
             message=f"the receipt says that {entry.name} {entry.version} is in (digest {entry.digest[:12]}), "
             f"and this is {mod.version} (digest {mod.digest[:12]}); revert that one first",
         )
@@ -86,7 +87,7 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
     if not edited:
         return context.says(mod, variant, Verdict.APPLIED)
     message = f"the receipt says that this mod is in, but {', '.join(edited)} was changed since"
-    finding = Finding("changed-since", message, path=edited[0])
+    finding = Finding(FindingCode.CHANGED_SINCE, message, path=edited[0])
     return context.says(mod, variant, Verdict.PARTIAL, finding)
 
 
@@ -94,12 +95,12 @@ def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
     """Build the plan of a mod that is in without a receipt: by hand, or by the release itself."""
     if _released(context, mod, variant):
         message = f"this release carries the change itself: {mod.name} is not needed on it"
-        return context.says(mod, variant, Verdict.UPSTREAM, note("upstream", message))
+        return context.says(mod, variant, Verdict.UPSTREAM, note(FindingCode.UPSTREAM, message))
     message = (
         "every change is in, and no receipt says that this tool put it in; "
         f"which releases have it themselves: `vllm-mods upstream {mod.name}`"
     )
-    return context.says(mod, variant, Verdict.APPLIED, note("no-receipt", message))
+    return context.says(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 
 
 def _released(context: PlanContext, mod: Mod, variant: Variant) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, HunkState
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.diff import FileDiff
@@ -90,7 +91,7 @@ def disagreement(tried: Attempt, parts: tuple[Part, ...], origin: Tree) -> Findi
         result = None if known is None else merged(known, change.before)
         if result is not None and result != change.after:
             message = f"{change.path}: a merge from vLLM {origin.version} gives other bytes than the places of the hunks"
-            return Finding("merge", message, path=change.path)
+            return Finding(FindingCode.MERGE, message, path=change.path)
         if result is not None:
             continue
         for hunk in tried.hunks:
@@ -100,7 +101,9 @@ def disagreement(tried: Attempt, parts: tuple[Part, ...], origin: Tree) -> Findi
                     f"{hunk.path}: hunk {hunk.number} of {hunk.patch}: its text stands at line {hunk.line} "
                     f"(`{hunk.scope or 'module level'}`), and in vLLM {origin.version} in `{scope or 'module level'}`"
                 )
-                return Finding("elsewhere", message, hunk.path, hunk.line, hunk.number, scope)
+                return Finding(
+                    FindingCode.ELSEWHERE, message, hunk.path, hunk.line, hunk.number, scope
+                )
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from vllm_mods.base import versions
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import mod_lock
@@ -138,24 +139,27 @@ class PlanContext:
     def notes(self, mod: Mod, variant: Variant) -> list[Finding]:
         """Say what a user should know of a variant that goes in."""
         found = [
-            note("image-only", f"{path} is outside of Python's packages: only an image gets it")
+            note(
+                FindingCode.IMAGE_ONLY,
+                f"{path} is outside of Python's packages: only an image gets it",
+            )
             for path in (file.path for file in mod.files)
         ]
         if variant.package:
             said = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
-            found.append(note("package", f"beside this vLLM is {said}"))
+            found.append(note(FindingCode.PACKAGE, f"beside this vLLM is {said}"))
         if self._is_for_package(variant) is False:
             message = (
                 f"variant `{variant.id}` is for {variant.package} {variant.package_version}, and "
                 f"{self.package(variant.package)} has the source that it was written for"
             )
-            found.append(note("version-range", message))
+            found.append(note(FindingCode.VERSION_RANGE, message))
         if not self.is_for_vllm(mod, variant):
             message = (
                 f"variant `{variant.id}` ({variant.vllm}) is not meant for this version, "
                 "but its source is what the variant was written for"
             )
-            found.append(note("version-range", message))
+            found.append(note(FindingCode.VERSION_RANGE, message))
         return found
 
     def leftovers(self, paths: Iterable[str]) -> list[Finding]:
@@ -163,7 +167,7 @@ class PlanContext:
         places = [f"{path}{suffix}" for path in paths for suffix in (".rej", ".orig")]
         why = "is there: a `patch` run stopped half-way here once"
         return [
-            note("leftover", f"{path} {why}", path=path)
+            note(FindingCode.LEFTOVER, f"{path} {why}", path=path)
             for path in places
             if not self.tree.remote and self.tree.read(path) is not None
         ]

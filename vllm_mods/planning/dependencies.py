@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_mods.base.errors import UsageError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan
 
 
@@ -49,15 +50,15 @@ def objections(
     for other in mods:
         if other.name != mod.name and (other.name in mod.conflicts or mod.name in other.conflicts):
             message = f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`"
-            yield Finding("conflicting-mod", message)
+            yield Finding(FindingCode.CONFLICTING_MOD, message)
     asked = {other.name for other in mods}
     for name, others in applied.items():
         if name not in asked and (name in mod.conflicts or mod.name in others):
             message = f"{mod.name} does not go together with {name}, which is in"
-            yield Finding("conflicting-mod", message)
+            yield Finding(FindingCode.CONFLICTING_MOD, message)
     for name in mod.requires:
         if name in done and not done[name].verdict.ok:
             message = f"{mod.name} requires {name}, which does not go in (`{done[name].verdict}`)"
-            yield Finding("required-mod", message)
+            yield Finding(FindingCode.REQUIRED_MOD, message)
         elif name not in done and name not in applied:
-            yield Finding("required-mod", f"{mod.name} requires {name}, which is not in")
+            yield Finding(FindingCode.REQUIRED_MOD, f"{mod.name} requires {name}, which is not in")

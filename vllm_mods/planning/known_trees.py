@@ -13,6 +13,7 @@ from vllm_mods.base.model import FileChange, PlacedHunk
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.placing import locate
+from vllm_mods.placing.splicing import splice
 from vllm_mods.placing.target import Target
 from vllm_mods.planning import part_step
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -67,7 +68,7 @@ def place(
                 return None
             spots.append((known.line, hunk))
             placed.append(part_step.placed_hunk(part, hunk, known.line, known.scope, "file"))
-        after = locate.splice(target.lines, spots)
+        after = splice(target.lines, spots)
         if after is None:
             return None
         result.lay([FileChange(path=file.path, before=data, after=after, mode=file.mode)])

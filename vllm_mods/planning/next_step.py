@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
-from vllm_mods.planning import outside, requirements
 
 _INDEX_LINE = (
     "make the patch again with `git diff`: its `index` line tells which file it was made for"
@@ -50,9 +50,9 @@ def _of(
         said = (
             f"vllm-mods revert --discard-edits {one.mod.name} --target {target}  # then apply again"
         )
-    elif outside.UNDECLARED in codes:
+    elif FindingCode.UNDECLARED in codes:
         said = f"{_show(one, bundled)}  # read what it does; {one.mod.directory}/mod.toml has to say it"
-    elif requirements.OTHER in codes and one.variant is not None:
+    elif FindingCode.PYTHON_CONFLICT in codes and one.variant is not None:
         said = f"pip install {shlex.join(one.variant.python)}  # beside that vLLM, then again"
     elif _TOGETHER & codes or "two-variants" in codes:
         said = _show(one, bundled)

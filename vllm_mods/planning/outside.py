@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, ModPlan, Verdict
 from vllm_mods.planning.patching import against, note, noted
 
-DECLARED, UNDECLARED = "outside", "undeclared"
 # https://docs.python.org/3/library/site.html, and what installed distributions offer others to load
 _STARTS = re.compile(
     r"[^/]*\.pth|(site|user)customize([./].*)?|__editable__.*|[^/]*\.egg-link"
@@ -33,11 +33,13 @@ def judged(one: ModPlan, workspace: str) -> ModPlan:
             f"{_said(secret)} outside of vllm/, and mod.toml does not say so; if it is meant: "
             f"outside = {value((*one.mod.outside, *secret))}"
         )
-        return against(one, Verdict.CONFLICT, Finding(UNDECLARED, message, path=secret[0]))
+        return against(
+            one, Verdict.CONFLICT, Finding(FindingCode.UNDECLARED, message, path=secret[0])
+        )
     if not paths:
         return one
     message = f"{_said(paths)} outside of vllm/, as mod.toml says"
-    return noted(one, note(DECLARED, message, path=paths[0]))
+    return noted(one, note(FindingCode.OUTSIDE, message, path=paths[0]))
 
 
 def _said(paths: Sequence[str]) -> str:

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacement
 from vllm_mods.formats import diff
 from vllm_mods.placing import layers, locate, relocation
 from vllm_mods.placing.answers import Lost
+from vllm_mods.placing.splicing import splice
 from vllm_mods.placing.target import Target
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -66,7 +68,7 @@ class PatchingStep:
         self.findings: list[Finding] = []
         self.hunks: list[PlacedHunk] = []
 
-    def fail(self, code: str, message: str, **place: object) -> None:
+    def fail(self, code: FindingCode, message: str, **place: object) -> None:
         """Note what is wrong."""
         self.findings.append(Finding(code=code, message=message, **place))  # type: ignore[arg-type]
 
@@ -87,7 +89,9 @@ class PatchingStep:
         elif part.diff is not None:
             self.run(part.diff.reversed(), back=True)
         elif self.view.read(part.path) != part.whole:
-            self.fail("text", f"{part.path} is not as {part.source} has it", path=part.path)
+            self.fail(
+                FindingCode.TEXT, f"{part.path} is not as {part.source} has it", path=part.path
+            )
         else:
             self.view.lay([FileChange(part.path, part.whole, None)])
 
@@ -97,7 +101,7 @@ class PatchingStep:
         before = self.view.read(path)
         if before is None:
             if not self.not_held(path):
-                self.fail("file-gone", f"there is no {path}", path=path)
+                self.fail(FindingCode.FILE_GONE, f"there is no {path}", path=path)
             return
         old = other.old.encode()
         places = [match.start() for match in re.finditer(re.escape(old), before)] if old else []
@@ -105,7 +109,7 @@ class PatchingStep:
         if len(places) != other.times:
             times = f"{len(places)} times" if places else "nowhere"
             message = f"{path}: {source}: its text stands {times} in it, and is for {other.times}"
-            code = "ambiguous" if len(places) > other.times else "text"
+            code = FindingCode.AMBIGUOUS if len(places) > other.times else FindingCode.TEXT
             self.fail(code, message, path=path, line=lines[0] if lines else None)
             return
         target = target_of(path, before)
@@ -123,7 +127,7 @@ class PatchingStep:
             bytes_ = "the same bytes" if same else f"other bytes than {part.source}"
             never = "" if same else "; it is never replaced unseen"
             message = f"{part.path} is there already, with {bytes_}{never}"
-            self.fail("file-there", message, path=part.path)
+            self.fail(FindingCode.FILE_THERE, message, path=part.path)
             return
         mode = NEW_FILE_MODE if before is None else None
         self.view.lay([FileChange(path=part.path, before=before, after=part.whole, mode=mode)])
@@ -141,12 +145,12 @@ class PatchingStep:
         if renamed and self.view.read(file.new_path or "") is not None:
             new = f"{file.new_path} is there already"
             message = f"{new}, so {file.old_path} cannot be renamed to it"
-            self.fail("file-there", message, path=file.new_path)
+            self.fail(FindingCode.FILE_THERE, message, path=file.new_path)
             return
         if file.new_path is None:
             if b"".join(file.hunks[0].old if file.hunks else ()) != before:
                 message = f"the patch deletes {file.old_path}, but its content is another"
-                self.fail("text", message, path=file.old_path, line=1)
+                self.fail(FindingCode.TEXT, message, path=file.old_path, line=1)
                 return
             self.view.lay([FileChange(file.old_path, before, None)])
             return
@@ -164,7 +168,7 @@ class PatchingStep:
         content = b"".join(file.hunks[0].new) if file.hunks else b""
         if self.view.read(file.new_path) is not None:
             message = f"{file.new_path} is there already, and the patch creates it"
-            self.fail("file-there", message, path=file.new_path)
+            self.fail(FindingCode.FILE_THERE, message, path=file.new_path)
             return
         mode = file.mode if file.mode is not None else NEW_FILE_MODE
         self.view.lay([FileChange(path=file.new_path, before=None, after=content, mode=mode)])
@@ -193,29 +197,33 @@ class PatchingStep:
             message = (
                 f"{path} cannot be read as Python, so nothing proves where a hunk belongs: {error}"
             )
-            self.fail("unparsable", message, path=path)
-        return None if self.findings else locate.splice(target.lines, placed)
+            self.fail(FindingCode.UNPARSABLE, message, path=path)
+        return None if self.findings else splice(target.lines, placed)
 
     def lost(self, hunk: diff.Hunk, spot: Lost, path: str, target: Target) -> None:
         """Say why a hunk has no place."""
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
         label = f"{path}: hunk {hunk.number} of {self.part.source}"
         label += f" (`{spot.scope}`)" if spot.scope else ""
-        if not self.explain or spot.code != "absent" or len(self.findings) >= limits.EXPLAINED:
+        if (
+            not self.explain
+            or spot.code != FindingCode.ABSENT
+            or len(self.findings) >= limits.EXPLAINED
+        ):
             line = spot.lines[0] if spot.lines else None
-            code = "text" if spot.code == "absent" else spot.code
+            code = FindingCode.TEXT if spot.code == FindingCode.ABSENT else spot.code
             self.fail(code, f"{label}: {spot.message}", line=line, **place)
             return
         gone = _gone(target, spot.scope)
         if gone is not None:
-            code, found = relocation.search(self.view, gone, path)
-            self.fail(code, f"{label}: there is no `{gone}` in it any more; {found}", **place)
+            reason, found = relocation.search(self.view, gone, path)
+            self.fail(reason, f"{label}: there is no `{gone}` in it any more; {found}", **place)
             return
         from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
 
         near = nearest(hunk, target, spot.scope)
         line, words = near[:2] if near is not None else (None, "nothing like its text is there")
-        self.fail("text", f"{label}: {words}", line=line, **place)
+        self.fail(FindingCode.TEXT, f"{label}: {words}", line=line, **place)
 
     def not_held(self, path: str) -> bool:
         """Say of a file of a package that the tree has nothing of that nobody can tell from here."""
@@ -226,7 +234,7 @@ class PatchingStep:
             f"{path} is of the package {package}, which this tree does not hold: whether it goes in, "
             "a tree says that has it, such as an installed one, or --with NAME==VERSION"
         )
-        self.fail("not-in-tree", message, path=path)
+        self.fail(FindingCode.NOT_IN_TREE, message, path=path)
         return True
 
     def file_missing(self, file: diff.FileDiff) -> None:
@@ -241,7 +249,9 @@ class PatchingStep:
         said = "; ".join([f"there is no {path}", *(words for _, words in found)])
         gone = bool(found) and all(code == "superseded" for code, _ in found)
         scope = next(iter(names), None)
-        self.fail("superseded" if gone else "file-gone", said, path=path, scope=scope)
+        self.fail(
+            FindingCode.SUPERSEDED if gone else FindingCode.FILE_GONE, said, path=path, scope=scope
+        )
 
 
 def _named(hunk: diff.Hunk) -> str | None:

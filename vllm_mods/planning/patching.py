@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import DiffError, TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import (
     BinaryFile,
     FileChange,
@@ -32,23 +33,23 @@ from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
 
 VERDICTS = {
-    "unreadable": Verdict.UNREADABLE,
-    "unparsable": Verdict.UNREADABLE,
-    "file-gone": Verdict.MISSING,
-    "scope-gone": Verdict.MISSING,
-    "superseded": Verdict.MISSING,
-    "ambiguous": Verdict.MISPLACED,
-    "look-alike": Verdict.MISPLACED,
-    "both-ways": Verdict.MISPLACED,
-    "elsewhere": Verdict.MISPLACED,
-    "order": Verdict.MISPLACED,
-    "unprovable": Verdict.MISPLACED,
-    "merge": Verdict.MISPLACED,
-    "carried": Verdict.CONFLICT,
-    "edge": Verdict.CONFLICT,
-    "file-there": Verdict.CONFLICT,
-    "text": Verdict.CONFLICT,
-    "not-in-tree": Verdict.UNREADABLE,
+    FindingCode.UNREADABLE: Verdict.UNREADABLE,
+    FindingCode.UNPARSABLE: Verdict.UNREADABLE,
+    FindingCode.FILE_GONE: Verdict.MISSING,
+    FindingCode.SCOPE_GONE: Verdict.MISSING,
+    FindingCode.SUPERSEDED: Verdict.MISSING,
+    FindingCode.AMBIGUOUS: Verdict.MISPLACED,
+    FindingCode.LOOK_ALIKE: Verdict.MISPLACED,
+    FindingCode.BOTH_WAYS: Verdict.MISPLACED,
+    FindingCode.ELSEWHERE: Verdict.MISPLACED,
+    FindingCode.ORDER: Verdict.MISPLACED,
+    FindingCode.UNPROVABLE: Verdict.MISPLACED,
+    FindingCode.MERGE: Verdict.MISPLACED,
+    FindingCode.CARRIED: Verdict.CONFLICT,
+    FindingCode.EDGE: Verdict.CONFLICT,
+    FindingCode.FILE_THERE: Verdict.CONFLICT,
+    FindingCode.TEXT: Verdict.CONFLICT,
+    FindingCode.NOT_IN_TREE: Verdict.UNREADABLE,
 }
 """What each code of a finding makes of a plan, the gravest first."""
 
@@ -142,7 +143,7 @@ def forward(
                 step.beneath = _beneath(part, below, trial, tree)
                 step.put_in()
             except TreeError as error:
-                step.fail("unreadable", error.message, path=part.path)
+                step.fail(FindingCode.UNREADABLE, error.message, path=part.path)
             wrong += step.findings
             placed += step.hunks
         if free and wrong:
@@ -216,7 +217,8 @@ def _required(group: Sequence[Part]) -> tuple[Part, ...]:
 def _left_out(one: OptionalPatch) -> Finding:
     """Say of an optional patch that it is not put in."""
     return note(
-        "optional", f"{one.patch} is optional and not put in ({one.verdict}): {one.message}"
+        FindingCode.OPTIONAL,
+        f"{one.patch} is optional and not put in ({one.verdict}): {one.message}",
     )
 
 
@@ -254,7 +256,7 @@ def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
     )
 
 
-def note(code: str, message: str, **place: object) -> Finding:
+def note(code: FindingCode, message: str, **place: object) -> Finding:
     """Return a finding that is only to be known."""
     return Finding(code, message, level=Level.NOTE, **place)  # type: ignore[arg-type]
 
@@ -276,16 +278,16 @@ def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Fi
         if change.mode is not None and change.before == change.after:
             gets = f"{change.path} gets the mode {change.mode:04o}"
             message = f"{gets}, whatever it has: a tree does not tell"
-            notes.append(note("mode", message, path=change.path))
+            notes.append(note(FindingCode.MODE, message, path=change.path))
     for hunk in hunks:
         place = {"path": hunk.path, "line": hunk.line, "hunk": hunk.number, "scope": hunk.scope}
         if hunk.offset:
             message = f"hunk {hunk.number} lands at line {hunk.line}, {hunk.offset:+d} from where it was written"
-            notes.append(note("offset", message, **place))
+            notes.append(note(FindingCode.OFFSET, message, **place))
         if hunk.proof == "unique" and hunk.path.endswith(".py"):
             message = (
                 f"hunk {hunk.number} matches once in the file; "
                 "the patch names only a part of what it was written in"
             )
-            notes.append(note("unique-only", message, **place))
+            notes.append(note(FindingCode.UNIQUE_ONLY, message, **place))
     return notes

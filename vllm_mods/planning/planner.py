@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods import fit
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import (
     Finding,
     HunkState,
@@ -132,7 +133,7 @@ class _Planner(NamedTuple):
                     f"mod.lock was made from another state of {mod.name}, so it vouches for nothing: "
                     "`vllm-mods matrix --update-lock` makes it anew"
                 )
-                one = noted(one, note("stale-lock", message))
+                one = noted(one, note(FindingCode.STALE_LOCK, message))
             if one.verdict.writes:
                 self.context.view.lay(one.changes)
             done[mod.name] = one

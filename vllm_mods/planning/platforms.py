@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, ModPlan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.planning.patching import against, note, noted
@@ -26,12 +27,14 @@ def judged(one: ModPlan, tree: Tree) -> ModPlan:
         built = f"built for {', '.join(sorted(named))}"
         message = f"{', '.join(paths)}: {built}, and nothing in this tree says what it is for"
         if len(named) == 1:
-            return noted(one, note("platform", message))
-        return against(one, Verdict.UNFIT, Finding("platform", message, path=next(iter(paths))))
+            return noted(one, note(FindingCode.PLATFORM, message))
+        return against(
+            one, Verdict.UNFIT, Finding(FindingCode.PLATFORM, message, path=next(iter(paths)))
+        )
     there = {file.path for file in variant.binary if file.platform == platform}
     lacking = [path for path in paths if path not in there]
     if not lacking:
         return one
     built = f"built for {', '.join(named)}"
     message = f"{', '.join(lacking)}: {built}, and this vLLM is for {platform}"
-    return against(one, Verdict.UNFIT, Finding("platform", message, path=lacking[0]))
+    return against(one, Verdict.UNFIT, Finding(FindingCode.PLATFORM, message, path=lacking[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import (
     Finding,
     HunkState,
@@ -28,14 +29,14 @@ def refused(mod: Mod, verdict: Verdict, *findings: Finding) -> ModPlan:
 def unreadable(mod: Mod, error: TreeError) -> ModPlan:
     """Return the plan of a mod on a tree that cannot be read."""
     message = f"{error.message}; {error.hint}" if error.hint else error.message
-    return refused(mod, Verdict.UNREADABLE, Finding(code="unreadable", message=message))
+    return refused(mod, Verdict.UNREADABLE, Finding(code=FindingCode.UNREADABLE, message=message))
 
 
 def undecided(mod: Mod, good: Sequence[Attempt]) -> ModPlan:
     """Return the plan of a mod of which several variants go in."""
     named = " and ".join(f"`{one.variant.id}` ({one.variant.meant})" for one in good)
     message = f"the variants {named} both fit, with different results, and nothing says which one is meant"
-    return refused(mod, Verdict.UNSUPPORTED, Finding("two-variants", message))
+    return refused(mod, Verdict.UNSUPPORTED, Finding(FindingCode.TWO_VARIANTS, message))
 
 
 def unless_reserved(one: ModPlan, workspace: str) -> ModPlan:
@@ -52,7 +53,7 @@ def unless_reserved(one: ModPlan, workspace: str) -> ModPlan:
     said = (
         "is a name of what vllm-mods itself keeps in a tree: no mod may write, rename or delete it"
     )
-    findings = (Finding("reserved", f"{path} {said}", path=path) for path in paths)
+    findings = (Finding(FindingCode.RESERVED, f"{path} {said}", path=path) for path in paths)
     return refused(one.mod, Verdict.CONFLICT, *findings)
 
 
@@ -64,7 +65,7 @@ def nothing_fits(
     ranges = ", ".join(f"`{variant.id}` ({variant.meant})" for variant in mod.variants)
     if not failed:
         message = f"no variant is meant for this version: there are {ranges}"
-        return refused(mod, Verdict.UNSUPPORTED, Finding("no-variant", message))
+        return refused(mod, Verdict.UNSUPPORTED, Finding(FindingCode.NO_VARIANT, message))
     meant = [tried for tried in failed if tried.variant in inside]
     # A variant that goes in and does not work says more than that it was not meant for the tree.
     unfit = [tried for tried in failed if tried.verdict is Verdict.UNFIT]
@@ -77,7 +78,7 @@ def nothing_fits(
     (variant,) = context.nearest(mod)[:1]
     best = next(tried for tried in failed if tried.variant == variant)
     message = f"no variant is meant for this version, and none fits its source: there are {ranges}"
-    finding = Finding("no-variant", message)
+    finding = Finding(FindingCode.NO_VARIANT, message)
     return context.says(mod, best.variant, Verdict.UNSUPPORTED, finding, *best.findings)
 
 
@@ -103,12 +104,12 @@ def _by_part(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan | None:
         message = f"the release carries {labels} already"
         message += "; the rest goes in: it needs a variant of its own" if rest.ok else ""
         level = Level.ERROR if rest.ok else Level.NOTE
-        finding = Finding("carried", message, path=inside[0].path, level=level)
+        finding = Finding(FindingCode.CARRIED, message, path=inside[0].path, level=level)
         verdict = Verdict.CONFLICT if rest.ok else rest.verdict
     else:
         outside = _labels([one for one in states if one.state != "carried"], states)
         message = f"in already: {labels}; not in: {', '.join(outside)}"
-        finding = Finding("half-applied", message, path=inside[0].path)
+        finding = Finding(FindingCode.HALF_APPLIED, message, path=inside[0].path)
         verdict = Verdict.PARTIAL
     errors = () if rest.ok else rest.findings
     leftovers = context.leftovers(_touched(tried))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.tree_names import canonical
 from vllm_mods.planning.patching import against, note, noted
-
-UNSTATED, PINNED, OTHER = "python-requirement", "python-pin", "python-conflict"
 
 
 def judged(one: ModPlan, tree: Tree) -> ModPlan:
@@ -30,7 +29,9 @@ def judged(one: ModPlan, tree: Tree) -> ModPlan:
 
 def conflicts(variant: Variant, tree: Tree) -> tuple[Finding, ...]:
     """Return what lies beside a tree in another version than a variant's code imports."""
-    return tuple(found for found in _findings(variant, tree) if found.code == OTHER)
+    return tuple(
+        found for found in _findings(variant, tree) if found.code == FindingCode.PYTHON_CONFLICT
+    )
 
 
 def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
@@ -48,10 +49,14 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
         needed = f"the patched code imports `{text}`"
         wrong = one and version and not one.specifier.contains(version, prereleases=True)
         if wrong and installed:
-            yield Finding(OTHER, f"{needed}, and {name} {installed} is beside this vLLM")
+            yield Finding(
+                FindingCode.PYTHON_CONFLICT, f"{needed}, and {name} {installed} is beside this vLLM"
+            )
         elif wrong:
             released = f"this vLLM is released with {name}=={pinned}"
             where = "where that is installed the mod is refused"
-            yield note(PINNED, f"{needed}, and {released}: {where}")
+            yield note(FindingCode.PYTHON_PIN, f"{needed}, and {released}: {where}")
         elif version is None:
-            yield note(UNSTATED, f"{needed}, which this tool does not install")
+            yield note(
+                FindingCode.PYTHON_REQUIREMENT, f"{needed}, which this tool does not install"
+            )

@@ -15,6 +15,7 @@ from vllm_mods.base.model import FileChange, Variant
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import WrittenFile, WrittenFor, WrittenHunk
 from vllm_mods.placing import enclosure, locate
+from vllm_mods.placing.splicing import splice
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep, target_of
 
@@ -59,7 +60,7 @@ def _record_part(part: Part, view: LayeredTree) -> _PartPlaces | None:
     lines = locate.stated_lines(file.hunks, target)
     if lines is None:
         return None
-    after = locate.splice(target.lines, [*zip(lines, file.hunks, strict=True)])
+    after = splice(target.lines, [*zip(lines, file.hunks, strict=True)])
     if after is None:
         return None
     if file.new_path != file.old_path:

@@ -8,9 +8,9 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
 
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.formats.receipt_diff import Disagreement
-from vllm_mods.planning.outside import UNDECLARED
 from vllm_mods.report.columns import columns
 
 Paint = Callable[..., str]
@@ -93,7 +93,7 @@ def _reasons(one: ModPlan, paint: Paint) -> list[str]:
 
 def meaning(one: ModPlan) -> str:
     """Say what a verdict means."""
-    if any(found.code == UNDECLARED for found in one.findings):
+    if any(found.code == FindingCode.UNDECLARED for found in one.findings):
         return "it changes what its mod.toml does not name"
     whole = one.verdict is Verdict.APPLIES and not one.hunks
     return "every file it brings is new" if whole else MEANING[one.verdict]

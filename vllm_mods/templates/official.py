@@ -11,6 +11,7 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.placing import locate
 from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.target import Target
+from vllm_mods.placing.splicing import splice
 from vllm_mods.templates.source import Template
 
 PATCH = "official.patch"
@@ -61,4 +62,4 @@ def _placed(file: diff.FileDiff, target: Target, *, back: bool = False) -> bytes
         for hunk, spot in zip(file.hunks, spots, strict=True)
         if isinstance(spot, Located)
     ]
-    return locate.splice(target.lines, placed) if len(placed) == len(spots) else None
+    return splice(target.lines, placed) if len(placed) == len(spots) else None
