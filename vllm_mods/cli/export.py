@@ -49,7 +49,7 @@ def command(
 ) -> int:
     """Write a mod as a folder that launchers run as it is, or a pairing as a recipe or as what starts its image.
 
-    The folder's run.sh has vllm-mods apply the mod, and installs vllm-mods by pip where it is not there. A pairing becomes a
+    The folder's run.sh has vllm-mods apply the mod; where there is none, a wheel of it in the folder is installed. A pairing becomes a
     recipe that renders the same command; with --format, a file that starts the image of its lock, for
     a cluster on two nodes. --lock and what follows it are for these.
     """

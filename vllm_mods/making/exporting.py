@@ -16,8 +16,7 @@ _RUN = """\
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 target=${VLLM_SITE_PACKAGES:-${PYTHON_ROOT:-${VLLM_PACKAGE_DIR:-}}}
-command -v vllm-mods >/dev/null ||
-    python3 -m pip install --quiet "${VLLM_MODS_WHEEL:?there is no vllm-mods here: name its wheel}"
+command -v vllm-mods >/dev/null || python3 -m pip install --quiet "$here"/vllm_mods-*.whl
 exec vllm-mods apply %s ${target:+--target "$target"}
 """
 
