@@ -98,21 +98,15 @@ def test_it_is_what_apply_writes(image: FolderBase, tmp_path: Path) -> None:
     made = layer_of(image, CHANGES)
     assert seen(image.root) == before
     lay(made, image.root)
-    found, wanted = seen(image.root), seen(applied)
-    assert found.pop(KEPT)[:2] == wanted.pop(KEPT)[:2]
-    assert found == wanted
+    assert seen(image.root) == seen(applied)
     assert not (image.root / SITE / small_site.PYC).exists()
 
 
-def test_a_record_is_in_it_once_and_comes_back_as_it_was(image: FolderBase) -> None:
-    rows = b"".join(small_site.row(f"vllm/_{n}.py", b"%d" % n) for n in range(3000))
+def test_a_record_comes_back_as_it_was(image: FolderBase) -> None:
     untouched = image.root / SITE / small_site.RECORD
-    untouched.write_bytes(rows + untouched.read_bytes())
     os.utime(untouched, (EPOCH - 7, EPOCH - 7))
     before = seen(image.root)
-    made = layer_of(image, CHANGES)
-    assert len(made) < 2 * len(rows)  # the new one alone
-    lay(made, image.root)
+    lay(layer_of(image, CHANGES), image.root)
     assert verify(str(image.root / SITE)) == ()
     there = read_receipt(str(image.root / SITE))
     assert there is not None
@@ -133,7 +127,7 @@ def test_a_record_that_was_edited_since_is_left_as_it_is(image: FolderBase) -> N
         file.write(b"more.py,,\n")
     before = seen(image.root)
     found = {(one.code, one.path) for one in verify(str(site))}
-    assert found == {("original-damaged", small_site.RECORD), ("changed-since", small_site.RECORD)}
+    assert found == {("changed-since", small_site.RECORD)}
     there = read_receipt(str(site))
     assert there is not None
     with pytest.raises(Refused, match="RECORD was changed"):
@@ -171,7 +165,7 @@ def test_another_mod_goes_in_on_top_of_such_a_layer(image: FolderBase, *, in_ima
         lay(layer_of(image, more), image.root)
     else:
         transaction.commit(str(site), more)
-    assert ((image.root / KEPT).read_bytes() == untouched) is not in_image
+    assert (image.root / KEPT).read_bytes() == untouched
     assert (image.root / KEPT).stat().st_mtime == small_site.OLD // 10**9
     assert verify(str(site)) == ()
     now = read_receipt(str(site))

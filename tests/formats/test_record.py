@@ -86,35 +86,6 @@ def test_agrees_knows_true_false_and_does_not_know() -> None:
     assert record.agrees(rows, "c.py", *of(b"c")) is None
 
 
-def test_a_reversal_says_what_differs_and_no_more() -> None:
-    rows = [row(f"vllm/{n}.py", b"%d" % n) for n in range(100)]
-    before = b"".join((*rows, OWN))
-    edits = {"vllm/7.py": of(b"new"), "vllm/8.py": None, "vllm/new.py": of(b"n"), "z.py": of(b"z")}
-    after = record.edit(before, edits)
-    made = record.reversal(before, after)
-    assert made.count(b"\n") == 5
-    assert rows[7] + rows[8] in made
-    assert record.reversed_by(after, made) == before
-
-
-def test_rows_in_another_order_are_kept_whole() -> None:
-    one, other = row("a.py", b"a"), row("b.py", b"b")
-    assert record.reversal(one + other, other + one) == one + other
-
-
-def test_a_last_row_without_a_line_end_comes_back() -> None:
-    before = (row("b.py", b"b") + row("c.py", b"c")).rstrip()
-    after = record.edit(before, {"d.py": of(b"d"), "a/x.py": of(b"x")})
-    assert record.reversed_by(after, record.reversal(before, after)) == before
-
-
-@pytest.mark.parametrize("junk", [b"", b"x\n", b"0 0\n", b"0 0 -1\n", b"a b c\n"])
-def test_a_reversal_that_is_none_changes_nothing(junk: bytes) -> None:
-    head = record.reversal(b"a\n", b"b\n").splitlines(keepends=True)[0]
-    assert record.reversed_by(b"rows\n", junk) is None
-    assert record.reversed_by(b"rows\n", head + junk) in {None, b"rows\n"}
-
-
 names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=6)
 
 
@@ -133,7 +104,6 @@ def test_csv_agrees(before: dict[str, bytes], edits: dict[str, bytes | None]) ->
     edited = record.edit(
         plain, {name: None if data is None else of(data) for name, data in edits.items()}
     )
-    assert plain in {made := record.reversal(plain, edited), record.reversed_by(edited, made)}
     found = {one[0]: (one[1], one[2]) for one in csv.reader(io.StringIO(edited.decode()))}
     wanted = {**before, **edits}
     assert found == {

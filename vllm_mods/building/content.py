@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.building.tarball import TarEntry
-from vllm_mods.formats import receipt, record
+from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import DIR, FILE, LINK, Base, children
 from vllm_mods.site import bytecode, site
@@ -165,30 +165,16 @@ class _LayerReading:
             TarEntry(self.place(path), None, 0o755, self.epoch) for path in drafted.journal.made
         ]
         gone = []
-        records = self.records(drafted)
         for op in drafted.ops:
             path = self.place(op.step.path)
             if op.removes:
                 gone.append(path)
             else:
-                nodes.append(self.node(path, op, drafted.receipt, records.get(op.step.path)))
+                nodes.append(self.node(path, op, drafted.receipt))
         gone += [self.place(folder.path) for folder in drafted.journal.gone]
         return Content(tuple(nodes), tuple(gone))
 
-    def records(self, drafted: Draft) -> dict[str, bytes]:
-        """Return every RECORD as it will be, by where its original goes.
-
-        Half of a layer is hashes, which do not pack: of the original, what differs is kept.
-        """
-        files = drafted.receipt.files if drafted.receipt else ()
-        owners = {file.path for file in files if file.kind == receipt.RECORD}
-        return {
-            receipt.original(op.step.path): op.data
-            for op in drafted.ops
-            if op.step.path in owners and op.data is not None and op.source is None
-        }
-
-    def node(self, path: str, op: Op, final: Receipt | None, now: bytes | None) -> TarEntry:
+    def node(self, path: str, op: Op, final: Receipt | None) -> TarEntry:
         if op.step.path == receipt.RECEIPT and final is not None:
             data = receipt.dump(_moved_out(final, self.scratch)._replace(tool=self.tool))
             return TarEntry(path, data, NEW_FILE_MODE, self.epoch)
@@ -198,8 +184,7 @@ class _LayerReading:
         # An original: the file itself, with its mode, owner and time.
         info = os.lstat(op.source)
         source = self.base.entry(self.place(op.source))
-        data = site.read(op.source) or b"" if op.data is None else op.data
-        data = data if now is None else record.reversal(data, now)
+        data = site.read(op.source) or b""
         owner = None if source is None else (source.uid, source.gid)
         return TarEntry(path, data, stat.S_IMODE(info.st_mode), int(info.st_mtime), owner)
 

@@ -16,7 +16,6 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, listed
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.untrusted import is_plain_path, json_of
-from vllm_mods.formats import record
 from vllm_mods.formats.schema import DecodeError, Spelled, decode, encode, matching, repeated
 
 SCHEMA = 1
@@ -122,14 +121,8 @@ def original(path: str) -> str:
 
 
 def untouched(file: ReceiptFile, read: Callable[[str], bytes | None]) -> bytes | None:
-    """Return a file as it was before any mod, None if its original is missing or damaged.
-
-    ``read`` gives files by their paths. An image keeps of a RECORD only what of the present one makes it
-    again, and is of no use when that one was changed since.
-    """
+    """Return a file as it was before any mod, None if its original is missing or damaged; ``read`` gives files by path."""
     data = read(original(file.path))
-    if data is not None and file.kind == RECORD and sha256(data) != file.before:
-        data = record.reversed_by(read(file.path) or b"", data)
     return data if data is not None and sha256(data) == file.before else None
 
 

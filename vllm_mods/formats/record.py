@@ -6,14 +6,12 @@ Format: "Recording installed projects" of the Python packaging specifications: C
 
 from __future__ import annotations
 
-import itertools
 import re
 from binascii import a2b_hex, b2a_base64
 from collections.abc import Mapping
 
 # In quotes, in which two stand for one; quotes that are not closed go on to the end.
 _NAME = rb'"(?:[^"]|"")*+"|".*|[^,]*'
-_REVERSAL = b"vllm-mods: the rows of RECORD as they were\n"
 
 
 def edit(record: bytes, files: Mapping[str, tuple[str, int] | None]) -> bytes:
@@ -37,52 +35,6 @@ def edit(record: bytes, files: Mapping[str, tuple[str, int] | None]) -> bytes:
             rest = record[start + len(content) :]
             record = record[:start] + name + _columns(file) + rest
     return record
-
-
-def reversal(before: bytes, after: bytes) -> bytes:
-    """Return what of ``after``, an edited RECORD, makes ``before`` again by ``reversed_by``.
-
-    For each place: its line in ``after``, how many lines go, how many come, and those. Where the rows
-    are in another order, ``before`` itself.
-    """
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    common = set(old) & set(new)
-    parts, i, j = [_REVERSAL], 0, 0
-    while i < len(old) or j < len(new):
-        first, start = i, j
-        while i < len(old) and old[i] not in common:
-            i += 1
-        while j < len(new) and new[j] not in common:
-            j += 1
-        if (i, j) != (first, start):
-            parts += [b"%d %d %d\n" % (start, j - start, i - first), *old[first:i]]
-        elif old[i : i + 1] == new[j : j + 1]:
-            i, j = i + 1, j + 1
-        else:
-            return before
-    made = b"".join(parts)
-    return made if reversed_by(after, made) == before else before
-
-
-def reversed_by(after: bytes, made: bytes) -> bytes | None:
-    """Return the RECORD that ``reversal`` was given, None for what is no reversal.
-
-    Only a hash can tell whether ``after`` is the one that it was made for.
-    """
-    lines = iter(made.splitlines(keepends=True))
-    if next(lines, b"") != _REVERSAL:
-        return None
-    rows = after.splitlines(keepends=True)
-    found: list[bytes] = []
-    done = 0
-    for line in lines:
-        try:
-            start, dropped, count = (int(word) for word in line.split())
-            found += [*rows[done:start], *itertools.islice(lines, count)]
-        except ValueError:
-            return None
-        done = start + dropped
-    return b"".join((*found, *rows[done:]))
 
 
 def lists(record: bytes, path: str) -> bool:

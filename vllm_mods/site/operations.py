@@ -38,7 +38,7 @@ class Transition(NamedTuple):
 class Op(NamedTuple):
     """One file to be written (``data``, or the file ``source`` preserved) or, with neither, removed.
 
-    With both it is ``data``, and all else as ``source`` has it. ``like`` is whose owner it gets, and whose mode if ``mode`` is None; ``attributes_of`` whose
+    ``like`` is whose owner it gets, and whose mode if ``mode`` is None; ``attributes_of`` whose
     extended attributes. ``private`` makes ``source`` be copied rather than linked.
     """
 

@@ -177,13 +177,6 @@ class _Drafter(Steps):
             self.keep(owner, info)
         mode = stat.S_IMODE(info.st_mode) if info is not None else NEW_FILE_MODE
         self.put(owner, data, info, mode)
-        original = receipt.original(owner)
-        kept = self.look.file(original)
-        if known is not None and self.digest(original, kept) != known.before:
-            # It was what of the present RECORD makes the untouched one, and that goes now.
-            step = self.step(original, kept, known.before)
-            source = self.site.absolute(original)
-            self.add(Op(step=step, info=kept, data=base, source=source))
         before = current if known is None else known.before
         self.net[owner] = ReceiptFile(owner, before, after, receipt.RECORD, mode, len(data))
 

@@ -121,9 +121,7 @@ class Steps:
             return
         original = receipt.original(path)
         saved = self.look.file(original)
-        whole = self.digest(original, saved) == known.before
-        data = None if whole else self.original(known)
-        if saved is None or not (whole or data):
+        if saved is None or self.digest(original, saved) != known.before:
             what = "missing" if saved is None else "damaged"
             raise Refused(
                 f"{path}: its original {self.site.absolute(original)} is {what}; "
@@ -132,7 +130,7 @@ class Steps:
             )
         step = self.step(path, info, known.before)
         source = self.site.absolute(original)
-        self.add(Op(step, info, data, source=source, private=saved.st_nlink > 1))
+        self.add(Op(step, info, source=source, private=saved.st_nlink > 1))
         self.remove(original, saved)
 
     def original(self, file: ReceiptFile) -> bytes | None:

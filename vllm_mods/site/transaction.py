@@ -261,12 +261,8 @@ def _place(held: Held, op: Op) -> str:
 
 def _stage(held: Held, op: Op, mtime_ns: int | None) -> None:
     temp = held.at(op.step.temp)
-    if op.source is not None and op.data is None:
+    if op.source is not None:
         site.preserve(held.at(op.source), temp, private=op.private)
-    elif op.source is not None and op.data is not None:
-        source = held.at(op.source)
-        info = os.lstat(source)
-        site.write(temp, op.data, like=info, mtime_ns=info.st_mtime_ns, attributes_of=source)
     elif op.data is not None and op.like is not None:
         of = None if op.attributes_of is None else held.at(op.attributes_of)
         site.write(temp, op.data, op.like, mode=op.mode, mtime_ns=mtime_ns, attributes_of=of)
