@@ -128,13 +128,6 @@ def test_apply_refuses_it_and_leaves_it_out_only_when_told_to(call: Caller, site
     assert small_site.snapshot(site) == before
 
 
-def test_a_launchers_mod_cannot_have_it(call: Caller, site: Path, tmp_path: Path) -> None:
-    brings(call, CONF)
-    said = call("export", "patching", "--tree", site, "--output", tmp_path / "out", code=3)
-    assert CONF in said.err
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     "path",
     ["/etc/passwd", "/etc/passwd-", "/etc/shadow", "/etc/group", "/etc/sudoers.d/x", "/etc/pam.d/x",

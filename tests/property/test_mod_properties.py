@@ -293,7 +293,7 @@ def test_what_is_exported_and_imported_does_the_same(made: Two) -> None:
         if not place.on(site, "apply", "one"):
             return
         where = ["--tree", place.site]
-        command = ["export", "one", "--library", place.library, "--output", exported, *where]
+        command = ["export", "one", "--library", place.library, "--output", exported]
         assert place.run(*command) == 0, place.said.getvalue()
         assert place.run("import", exported, "--library", back, *where) == 0, place.said.getvalue()
         assert place.run("apply", "one", "--library", back, "--target", again) == 0
