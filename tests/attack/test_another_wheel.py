@@ -24,8 +24,9 @@ from package_server import (
 from vllm_mods.base import cache
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.trees import remote
+from vllm_mods.trees.archive import ArchiveTree
 from vllm_mods.trees.open import open_tree
-from vllm_mods.trees.release import Releases, ReleaseTree
+from vllm_mods.trees.release import Releases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,9 +51,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageServer]:
         yield running
 
 
-def opened(**how: bool) -> ReleaseTree:
+def opened(**how: bool) -> ArchiveTree:
     tree = open_tree("pypi:0.19.1", **how)  # type: ignore[arg-type]
-    assert isinstance(tree, ReleaseTree)
+    assert isinstance(tree, ArchiveTree)
     return tree
 
 

@@ -25,7 +25,8 @@ from package_server import (
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.trees import open_tree
-from vllm_mods.trees.release import Releases, ReleaseTree
+from vllm_mods.trees.archive import ArchiveTree
+from vllm_mods.trees.release import Releases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -374,27 +375,27 @@ def test_a_release_is_known_by_what_was_seen_of_it_without_being_opened(
     assert releases.identity("0.99") is None
     assert releases.identity("0.19.1") is None
     tree = releases.open("0.19.1")
-    assert isinstance(tree, ReleaseTree)
+    assert isinstance(tree, ArchiveTree)
     before = len(server.requests)
     assert Releases().identity("0.19.1") == tree.identity is not None
     assert len(server.requests) == before
     releases.verify("0.19.1")
     assert releases.identity("0.19.1") == hashlib.sha256(server.files[WHEEL]).hexdigest()
     tree = releases.open("0.19.1")
-    assert isinstance(tree, ReleaseTree)
+    assert isinstance(tree, ArchiveTree)
     assert tree.identity == releases.identity("0.19.1")
 
 
 def test_without_ranges_the_hash_is_that_of_what_was_read(server: PackageServer) -> None:
     server.ranges = False
     tree = Releases().open("0.19.1")
-    assert isinstance(tree, ReleaseTree)
+    assert isinstance(tree, ArchiveTree)
     assert tree.identity == hashlib.sha256(server.files[SDIST]).hexdigest()
 
 
 def test_the_record_knows_the_hash_of_a_file(server: PackageServer) -> None:
     tree = Releases().open("0.19.1")
-    assert isinstance(tree, ReleaseTree)
+    assert isinstance(tree, ArchiveTree)
     assert tree.digest(PATH) == hashlib.sha256(SOURCES[PATH]).hexdigest()
     assert tree.digest("vllm/gone.py") is None
     assert server.asked(WHEEL)

@@ -100,6 +100,17 @@ class Tree(Protocol):
         self.close()
 
 
+class PristineTree(Tree, Protocol):
+    """A tree whose files are as released: those of an archive, of a commit."""
+
+    pristine: bool = True
+
+    def is_released(self, path: str, data: bytes) -> bool | None:
+        """Compare with the tree itself; ``None`` for a file that it does not have."""
+        own = self.read(path)
+        return None if own is None else own == data
+
+
 class TreeSource(Protocol):
     """Where releases can be opened."""
 

@@ -13,8 +13,6 @@ import os
 import re
 import shutil
 import weakref
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
@@ -33,10 +31,11 @@ class StoredImage(Opened):
 
     def __init__(self, name: str, *, reference: str) -> None:
         self.reference = reference
-        self._identity, store = _of_podman(name, reference)
-        self.manifest = store.manifest
-        self.manifest_digest = digest_of(store.manifest)
-        config, self.layers, self.config = oci.read_manifest(store, store.manifest, reference)
+        self._identity, folder = _find(name, reference)
+        documents = _Documents(folder)
+        self.manifest = documents.read("manifest")
+        self.manifest_digest = digest_of(self.manifest)
+        config, self.layers, self.config = oci.read_manifest(documents, self.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
         self._files: MountedFiles | None = None
@@ -57,20 +56,23 @@ class StoredImage(Opened):
         return self._files
 
 
-class _Kept(NamedTuple):
-    """What the storage keeps of an image beside its layers, byte for byte: ``read`` is given a digest."""
+class _Documents(NamedTuple):
+    """What the storage keeps of an image beside its layers, byte for byte, in a folder: "big data" by its key."""
 
-    manifest: bytes
-    read: Callable[[str], bytes]
+    folder: str
 
     def open(self, blob: Descriptor) -> io.RawIOBase:
         return streams.Forward(io.BytesIO(self.read(blob.digest)))
 
-
-def _file_name(key: str) -> str:
-    """Return the name under which containers/storage keeps a piece of "big data"."""
-    plain = all(letter in "abcdefghijklmnopqrstuvwxyz0123456789." for letter in key)
-    return key if plain else "=" + base64.b64encode(key.encode()).decode()
+    def read(self, key: str) -> bytes:
+        is_plain = all(letter in "abcdefghijklmnopqrstuvwxyz0123456789." for letter in key)
+        name = key if is_plain else "=" + base64.b64encode(key.encode()).decode()
+        path = f"{self.folder}/{name}"
+        try:
+            with open(path, "rb") as file:
+                return limits.bounded(file, limits.DOCUMENT, path)
+        except OSError as error:
+            raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
 
 
 def open_image(name: str, *, reference: str) -> StoredImage:
@@ -80,14 +82,14 @@ def open_image(name: str, *, reference: str) -> StoredImage:
     return StoredImage(name, reference=reference)
 
 
-def _of_podman(name: str, reference: str) -> tuple[str, _Kept]:
-    """Return an image's ID and what is kept of it, which podman tells as it understands it: the files have it.
+def _find(name: str, reference: str) -> tuple[str, str]:
+    """Return an image's ID, and the folder with its manifest and configuration as they are: podman prints them otherwise.
 
-    Its ``info`` looks at all of the machine, and takes six times as long.
+    ``podman info``, which names the storage, looks at all of the machine, and takes six times as long.
     """
     form = '{"id": "{{.Id}}", "data": {{json .GraphDriver.Data}}}'
-    told = _inspected("image", "inspect", "--format", form, name, reference=reference)
-    identity, driver = told["id"], told["data"] or {}
+    image = _inspected("image", "inspect", "--format", form, name, reference=reference)
+    identity, driver = image["id"], image["data"] or {}
     places = (driver.get("UpperDir"), driver.get("dir"))
     roots = [re.split("/(?:overlay|vfs)/", place)[0] for place in places if place]
     if not roots:
@@ -96,16 +98,7 @@ def _of_podman(name: str, reference: str) -> tuple[str, _Kept]:
     folder = f"{roots[0]}/overlay-images/{identity}"
     if not os.path.isdir(folder):
         folder = f"{roots[0]}/vfs-images/{identity}"
-    return identity, _Kept(_file(folder, "manifest"), partial(_file, folder))
-
-
-def _file(folder: str, key: str) -> bytes:
-    path = f"{folder}/{_file_name(key)}"
-    try:
-        with open(path, "rb") as file:
-            return limits.bounded(file, limits.DOCUMENT, path)
-    except OSError as error:
-        raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
+    return identity, folder
 
 
 def _inspected(*arguments: str, reference: str) -> dict[str, Any]:

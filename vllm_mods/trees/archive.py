@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import PristineTree
 from vllm_mods.formats import platforms, tars, tree_names, zips
 from vllm_mods.trees.folder import read_in_workspace
 
@@ -33,14 +33,13 @@ _Entry = TypeVar("_Entry")
 _BROKEN = (*zips.BROKEN, *tars.BROKEN)
 
 
-class ArchiveTree(Tree):
+class ArchiveTree(PristineTree):
     """A tree in an archive: as released, unless somebody rebuilt the archive.
 
     ``identity`` is the archive's sha256, where somebody has said it; ``others`` are the packages beside it,
     where it is known which.
     """
 
-    pristine = True
     identity: str | None
 
     def __init__(
@@ -138,11 +137,6 @@ class ArchiveTree(Tree):
     def folders(self) -> frozenset[str]:
         """Return the names of what lies at the top."""
         return self._tops
-
-    def is_released(self, path: str, data: bytes) -> bool | None:
-        """Compare with the archive itself; ``None`` for a file that it does not have."""
-        mine = self.read(path)
-        return None if mine is None else mine == data
 
 
 class ZipArchive:

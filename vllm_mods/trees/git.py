@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import PristineTree
 from vllm_mods.base.versions import from_describe, is_final, sort_key
 from vllm_mods.formats import tree_names
 from vllm_mods.trees import git_process
@@ -36,10 +36,9 @@ _PULL = re.compile(r"\(#(\d+)\)\s*$|^Merge pull request #(\d+)\b", re.ASCII)
 _RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
 
 
-class GitTree(Tree):
+class GitTree(PristineTree):
     """The files of one commit of a repository."""
 
-    pristine = True
     commit: str
 
     def __init__(
@@ -98,11 +97,6 @@ class GitTree(Tree):
             for path, (mode, _) in self._files.items()
             if mode in REGULAR and path.startswith(prefix)
         )
-
-    def is_released(self, path: str, data: bytes) -> bool | None:
-        """Compare with the commit itself; ``None`` for a file that it does not have."""
-        mine = self.read(path)
-        return None if mine is None else mine == data
 
 
 def open_git(

@@ -37,17 +37,6 @@ _WHOLE = "the server sends whole files only"
 _SETTINGS = "pip config list  # index-url, extra-index-url and find-links are taken from there"
 
 
-class ReleaseTree(ArchiveTree):
-    """A release; ``releases`` is what it was opened by, which can open others.
-
-    ``verified`` is ``whole`` where all of the file was had once, and its sha256 is the one that the index
-    states; else ``parts``: what was read agrees with its directory and RECORD, and these with each other.
-    ``None`` where the index states none.
-    """
-
-    releases: Releases
-
-
 class Releases:
     """vLLM's releases, with one connection pool and one cache for all that is read of them.
 
@@ -156,7 +145,7 @@ class Releases:
         archive, file = self._archive(candidates)
         seen = archive.seen if isinstance(archive, RemoteZip) else None
         in_parts = seen is not None and not seen.whole
-        tree = ReleaseTree(
+        tree = ArchiveTree(
             archive,
             spec=spec,
             remote=True,
@@ -182,7 +171,7 @@ class Releases:
         file = next((one for one in sdists if one.yanked is None), candidates[0])
         self._check_link(file)
         archive = opened(file.kind, self._here(file) or self._download(file), file.filename)
-        tree = ReleaseTree(archive, spec=f"pypi:{name}", identity=file.sha256)
+        tree = ArchiveTree(archive, spec=f"pypi:{name}", identity=file.sha256)
         tree.releases = self
         return tree
 
