@@ -24,12 +24,13 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 from web_site import DRIPS, Site, moved, site
 
+from vllm_mods.api import import_recipe
 from vllm_mods.base import limits, line_diff, sessions, untrusted
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Mod
 from vllm_mods.building import wheels
 from vllm_mods.checkpoints.sources import open_checkpoint
-from vllm_mods.cli import import_command, run
+from vllm_mods.cli import run
 from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel
@@ -453,7 +454,7 @@ ENOUGH: dict[
     "RECIPE": (
         9,
         "more than 9 bytes",
-        lambda where: import_command.recipe_text(written(where, b"x" * 99)),
+        lambda _: import_recipe.recipe_text(b"x" * 99, "x"),
     ),
     "PYTHON_NESTING": (
         9,

@@ -14,9 +14,9 @@ from paired import NAME
 from test_lock_and_build import Caller, caller
 from web_site import site
 
+from vllm_mods.api import run as api_run
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.cli import containers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +67,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Docker:
     found = Docker(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(found.folder))
     nobody = mock.Mock(side_effect=TreeError("no docker engine answers"))
-    monkeypatch.setattr(containers, "open_image", nobody)
+    monkeypatch.setattr(api_run, "open_image", nobody)
     return found
 
 

@@ -63,9 +63,9 @@ def test_a_model_that_is_a_path_is_mounted_there_and_not_written_to() -> None:
     there = WANTED._replace(model="/models/m")
     assert made(there).mounts == (("/models/m", "/models/m", True),)
     mount = "type=bind,source=/data/m,target=/models/m,readonly"
-    assert mount in line("docker", made(there, model="/data/m"))
+    assert mount in line("docker", made(there, model_folder="/data/m"))
     with pytest.raises(UsageError, match="names org/m on the Hub"):
-        made(model="/data/m")
+        made(model_folder="/data/m")
 
 
 def test_the_port_is_the_one_that_the_command_has_in_the_end() -> None:
@@ -164,7 +164,7 @@ def test_a_quadlet_is_a_unit_that_podman_knows() -> None:
 
 def test_a_quadlet_says_what_systemd_shall_read_behind_podmans_generator() -> None:
     """Seen with the generators of podman 5.4.2 and 5.8.6: ``--env`` and ``-v`` of ExecStart are what stands here."""
-    there = made(WANTED._replace(model="/models/$m"), model="/data/${x} 5%")
+    there = made(WANTED._replace(model="/models/$m"), model_folder="/data/${x} 5%")
     (text,) = files.write(there, "quadlet").values()
     assert unit(text)["Container"]["Volume"] == "/data/$${x} 5%%:/models/$$m:ro"
     odd = CLUSTER._replace(env={"E": "${x} $$ %h", "EMPTY": ""})
@@ -218,7 +218,7 @@ def test_kubernetes_leaves_dollars_to_the_shell() -> None:
     [("16g", "16Gi"), ("1GiB", "1Gi"), ("512mb", "512Mi"), ("64b", "64"), ("9", "9")],
 )
 def test_the_shared_memory_is_the_same_in_kubernetes(given: str, size: str) -> None:
-    (text,) = files.write(made(shm=given), "k8s").values()
+    (text,) = files.write(made(shm_size=given), "k8s").values()
     pod = next(yaml.safe_load_all(text))["spec"]["template"]["spec"]
     assert pod["volumes"][-1]["emptyDir"]["sizeLimit"] == size
 
@@ -237,7 +237,7 @@ def test_a_quadlet_starts_again_when_it_was_told_to(given: str, quadlet: str) ->
     [
         ({"restart": "no"}, "a Deployment starts its containers again"),
         ({"gpus": "0,2"}, "Kubernetes chooses them itself; the command needs 8"),
-        ({"shm": "lots"}, "--shm lots: no size"),
+        ({"shm_size": "lots"}, "--shm-size lots: no size"),
         ({"restart": "sometimes"}, "no policy of an engine"),
     ],
 )

@@ -24,6 +24,7 @@ def apply(
     planned: Callable[[Plan], object] | None = None,
     without_files: bool = False,
     base: Tree | Folder | None = None,
+    write: bool = True,
 ) -> Applied:
     """Put mods into an installed vLLM, whole or not at all.
 
@@ -33,7 +34,7 @@ def apply(
     its other names stay as they are, and a note says so: ``keep_links`` refuses that. ``source_date_epoch``
     (seconds since 1970) is the time of every file written, else now; ``planned`` is called with the plan
     before anything is written. A mod with files that only an image gets is refused, unless ``without_files``
-    leaves these out.
+    leaves these out. Without ``write`` nothing is written, and what would be is returned.
 
     Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
     not every mod fits, also for a mod that ``vllm-mods.toml`` here or of the machine does not trust;
@@ -56,5 +57,6 @@ def apply(
         without_files=without_files,
         source_date_epoch=source_date_epoch,
         base=None if base is None else as_tree(base),
+        write=write,
     )
     return carry_out(mods, target, terms)

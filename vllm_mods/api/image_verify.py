@@ -65,6 +65,11 @@ def open_reference(
     return open_image(access, spec, platform=platform, in_image=in_image)
 
 
+def image_inspect(tree: ImageTree) -> InspectedImage:
+    """Return what is in an opened image: its mods, its lock, and what is not as it was left."""
+    return InspectedImage(tree, inspection.inspect(tree))
+
+
 def image_verify(
     reference: str,
     *,

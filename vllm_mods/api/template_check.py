@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.api.access import Access
-from vllm_mods.base.errors import NotRendered, UsageError
+from vllm_mods.api.listing import load_readable
+from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import check as checking
 from vllm_mods.templates import rendering
@@ -60,6 +61,14 @@ def template_check(
         )
         for template in templates
     )
+
+
+def list_templates(library: Library) -> tuple[tuple[Template, ...], tuple[ManifestError, ...]]:
+    """Return the chat templates of a library, and why others cannot be read."""
+    templates, faults = load_readable(
+        library.template_names(), lambda name: open_template(library, name)
+    )
+    return tuple(templates.values()), tuple(faults)
 
 
 def _open_inside(place: str, name: str, access: Access) -> Template:

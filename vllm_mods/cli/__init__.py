@@ -92,11 +92,13 @@ _MODULES = {
     "import": "import_command",
     "serve-check": "serve_check",
     "completion": "shell_completion",
+    "diff": "check",
+    **dict.fromkeys(("lock", "upgrade"), "build"),
     **dict.fromkeys(("add", "remove", "update"), "project"),
     "refresh": "port",
-    **dict.fromkeys(("status", "verify", "revert"), "installed"),
+    **dict.fromkeys(("status", "verify", "revert", "sync"), "installed"),
     **dict.fromkeys(("bisect", "upstream"), "history"),
-    **dict.fromkeys(("run", "ps"), "containers"),
+    **dict.fromkeys(("run", "ps", "evidence"), "containers"),
 }
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import click
 
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, EXIT_USAGE, ManifestError
 from vllm_mods.base.model import Verdict
 from vllm_mods.cli import shown
+from vllm_mods.cli.manner import json_flag
 from vllm_mods.formats.schema import encode
 from vllm_mods.report.data import SCHEMA
 
@@ -27,22 +29,38 @@ _COLOURS = {
 }
 
 
-def answer(
-    data: dict[str, Any],
-    words: str | None,
-    *,
-    as_json: bool,
-    ok: bool = True,
-    next_step: str | None = None,
-) -> int:
-    """Print an answer as JSON, or in words and what to do next; return the exit code."""
-    if as_json:
-        print_json(data)
-    else:
-        if words is not None:
-            click.echo(words)
-        hint(next_step)
-    return EXIT_OK if ok else EXIT_NO
+class Reply(NamedTuple):
+    """What a command answers: ``data`` as JSON, or ``words`` and the ``next_step``; exit code 0 if it is ``ok``.
+
+    ``show`` prints the words. ``exit_code`` is another than 0 and 1.
+    """
+
+    data: dict[str, Any]
+    words: str | None = None
+    ok: bool = True
+    next_step: str | None = None
+    show: Callable[[str], object] = click.echo
+    exit_code: int | None = None
+
+    def print(self, *, as_json: bool) -> int:
+        """Print it, and return the exit code."""
+        if as_json:
+            print_json(self.data)
+        else:
+            if self.words is not None:
+                self.show(self.words)
+            hint(self.next_step)
+        return (EXIT_OK if self.ok else EXIT_NO) if self.exit_code is None else self.exit_code
+
+
+def json_output(function: Callable[..., Reply]) -> Callable[..., int]:
+    """Declare ``--json``, and print the ``Reply`` that a command returns."""
+
+    @functools.wraps(function)
+    def command(*, as_json: bool, **given: Any) -> int:
+        return function(**given).print(as_json=as_json)
+
+    return json_flag(command)
 
 
 def print_json(data: dict[str, Any]) -> None:
@@ -56,6 +74,13 @@ def remember(name: str, thing: object) -> None:
     context = click.get_current_context(silent=True)
     if context is not None and context.obj is not None:
         context.obj[name] = thing
+
+
+def tell_faults(faults: Sequence[ManifestError]) -> int:
+    """Say on stderr what could not be loaded, and return the exit code for that."""
+    for fault in faults:
+        click.echo(f"error: {fault.message}", err=True)
+    return EXIT_USAGE if faults else EXIT_OK
 
 
 def note(text: str) -> None:

@@ -1,4 +1,4 @@
-"""``vllm-mods build``."""
+"""``vllm-mods lock``, ``build`` and ``upgrade``: a pairing's hashes, its image, and another vLLM for it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,80 @@ from typing import Any
 import click
 
 from vllm_mods.api.build import build
-from vllm_mods.api.image_parts import BuiltFor
-from vllm_mods.building.oci import BuiltImage
-from vllm_mods.cli import answers, manner, options
+from vllm_mods.api.lock import differences, lock, moved_since
+from vllm_mods.api.on_base import lock_path
+from vllm_mods.api.upgrade import roll_back, upgrade
+from vllm_mods.base.errors import UsageError
+from vllm_mods.cli import answers, options
+from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
+from vllm_mods.formats.pairing_lock import LockDifference
+from vllm_mods.library.catalog import Library
+from vllm_mods.report import built as report
 from vllm_mods.running import engine
+
+
+@click.command(name="lock")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="PAIRING | diff A B",
+    shell_complete=options.complete_pairings,
+)
+@options.base
+@option(
+    "--platform OS/ARCH,…",
+    "Which images of an index, such as linux/arm64 [all of them, in one lock].",
+)
+@options.target_in_image
+@option("--output FILE", "Where the lock lies [pairings/NAME.lock beside the pairing].")
+@option("--check", "Say what moved since the lock was made; write nothing.")
+@options.own_library
+@options.network
+@options.source_date_epoch
+@answers.json_output
+def lock_command(
+    names: tuple[str, ...],
+    library: Library,
+    *,
+    platform: str | None,
+    in_image: str | None,
+    check: bool,
+    **given: Any,
+) -> Reply:
+    """Resolve a pairing to hashes, and write them down.
+
+    What is built follows from the base and this lock alone. With --check nothing is written, and
+    the exit code is 1 if anything moved. `lock diff A B` compares two locks, files or pairings.
+    Nothing is locked that vllm-mods.toml does not trust. The time of everything that is built is SOURCE_DATE_EPOCH, else 1970.
+    """
+    if names[:1] == ("diff",) and len(names) == 3:
+        return _moved(differences(library, *names[1:]), "no difference")
+    if len(names) != 1:
+        raise UsageError(
+            f"one pairing is locked at a time, and {len(names)} are named",
+            hint="vllm-mods lock PAIRING, or vllm-mods lock diff A B",
+        )
+    (pairing,), output = names, given["output"]
+    if check:
+        moved = moved_since(library, pairing, platform=platform, **given)
+        return _moved(moved, f"{lock_path(library, pairing, output)} holds")
+    platforms = platform.split(",") if platform else ()
+    result = lock(library, pairing, platforms=platforms, in_image=in_image, **given)
+    named = "" if output is None else f" --lock {shlex.quote(output)}"
+    next_step = f"vllm-mods build {result.lock.pairing}{named}"
+    return Reply(report.lock_data(result), report.lock_text(result), next_step=next_step)
+
+
+def _moved(moved: Sequence[LockDifference], none: str) -> Reply:
+    data = {"ok": not moved, "differences": moved}
+    return Reply(data, "\n".join(map(str, moved)) or none, ok=not moved)
 
 
 @click.command(name="build")
 @options.pairing_name
 @options.base
-@option("--lock FILE", "The lock [NAME.lock beside the pairing].", "lock_file")
+@option("--lock FILE", "The lock [NAME.lock beside the pairing].")
 @option(
     "--output WHERE",
     "docker, oci:DIR or registry:REF [the engine that the base lies in].",
@@ -30,66 +92,56 @@ from vllm_mods.running import engine
     "--platform OS/ARCH",
     "One of those that the lock is of [all of them, where the base is an index].",
 )
-@options.libraries
-@manner.json_output
-def command(
-    name: str,
-    base: str | None,
-    lock_file: str | None,
-    output: str | None,
-    libraries: LibraryArguments,
-    *,
-    tag: str | None,
-    platform: str | None,
-    as_json: bool,
-) -> int:
+@options.library
+@options.network
+@answers.json_output
+def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any) -> Reply:
     """Build the image of a pairing's lock.
 
     The base gets one layer more: what `apply` would write into its vLLM, and the lock. Only the
     files that the mods touch are read out of the base, and nothing of it is copied that is there
     already. Nothing is built that vllm-mods.toml does not trust. A tag that names another image is not moved.
     """
-    library, access = libraries.open(), options.open_access()
-    result = build(
-        library,
-        name,
-        base=base,
-        lock=lock_file,
-        output=output,
-        tag=tag,
-        platform=platform,
-        access=access,
-    )
-    pushed = result.written.pushed
-    answer: dict[str, Any] = {
-        **_digests(result.images[0].built),
-        **({"manifest": pushed} if pushed else {}),
-        "lock": result.lock,
-        "tag": result.tag,
-        "output": output or result.output.kind,
-    }
-    if len(result.images) > 1:
-        platforms = {one.lock.base.platform: _digests(one.built) for one in result.images}
-        answer["platforms"] = platforms
-    lines = [result.written.said, *image_lines(result.images)]
+    result = build(pairing=pairing, lock=lock, tag=tag, **given)
     next_step = None
     if result.output.kind in engine.PROGRAMS:
-        given = (("--lock", lock_file), ("--image", tag))
-        words = [word for option, value in given if value for word in (option, value)]
-        next_step = shlex.join(["vllm-mods", "run", name, *words])
-    return answers.answer(answer, "\n".join(lines), as_json=as_json, next_step=next_step)
+        named = (("--lock", lock), ("--image", tag))
+        words = [word for option, value in named if value for word in (option, value)]
+        next_step = shlex.join(["vllm-mods", "run", pairing, *words])
+    data = report.build_data(result, given["output"])
+    return Reply(data, report.build_text(result), next_step=next_step)
 
 
-def _digests(image: BuiltImage) -> dict[str, str | None]:
-    return {
-        "image": image.config_digest,
-        "manifest": image.manifest_digest,
-        "layer": image.layer_digest,
-    }
+@click.command(name="upgrade")
+@options.pairing_name
+@option("--to VERSION", "The vLLM to move to [the one that it is on].")
+@option(
+    "--base REF",
+    "The image to build on, wherever it lies [the pairing's, with that version in its tag].",
+)
+@option("--output WHERE", "As `build` has it [the engine that the base lies in].")
+@option("--rollback", "Back to what pairing and lock were before.")
+@options.own_library
+@options.network
+@options.source_date_epoch
+@answers.json_output
+def upgrade_command(
+    pairing: str, *, rollback: bool, source_date_epoch: int | None, **given: Any
+) -> Reply:
+    """Move a pairing to another vLLM: check, lock, serve-check and build, all of it or nothing.
 
-
-def image_lines(images: Sequence[BuiltFor]) -> list[str]:
-    """Say which images there are, and of several for what."""
-    ends = [f"  {one.lock.base.platform}" if len(images) > 1 else "" for one in images]
-    ids = (one.built.config_digest for one in images)
-    return [f"image  {image}{end}" for image, end in zip(ids, ends, strict=True)]
+    The pairing's file gets the base and the range of that version, the image a tag of its own; the old
+    image stays, and pairing and lock as they were are kept beside them for --rollback. Without --to, a
+    base that has another digest by now gets the pairing's layer anew. Nothing is ported: a mod that does
+    not fit is a refusal that names the command.
+    """
+    if not rollback:
+        result = upgrade(pairing=pairing, source_date_epoch=source_date_epoch, **given)
+    elif any(given[named] is not None for named in ("to", "base", "output")):
+        raise UsageError(
+            "--rollback goes to what was before, and takes neither --to nor --base nor --output",
+            hint=f"vllm-mods upgrade {pairing} --rollback",
+        )
+    else:
+        result = roll_back(given["library"], pairing)
+    return Reply(report.upgrade_data(result), report.upgrade_text(result))

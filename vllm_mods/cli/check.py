@@ -1,17 +1,21 @@
-"""``vllm-mods check``."""
+"""``vllm-mods check`` and ``diff``: whether mods fit a vLLM tree, and what they would change in it."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.check import check
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK
-from vllm_mods.cli import answers, ci_form, manner, options, plan_arguments, shown
+from vllm_mods.api.check import CheckResult, check
+from vllm_mods.api.libraries import choose, other_packages
+from vllm_mods.cli import answers, ci_form, options, plan_arguments, shown
+from vllm_mods.cli.answers import Reply
+from vllm_mods.cli.ci_form import CiReply
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.cli.plan_arguments import PlanArguments
-from vllm_mods.formats.pairing import Pairing
+from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
 
 
@@ -27,62 +31,62 @@ from vllm_mods.report import checked as report
 @options.verify
 @options.others
 @option("--explain", "List what was not examined too, and why.")
-@ci_form.option
-@manner.json_output
-def command(
-    asked: PlanArguments,
-    libraries: LibraryArguments,
-    access: Access,
-    target: str,
-    *,
-    platform: str | None,
-    in_image: str | None,
-    model: str | None,
-    verify: bool,
-    explain: bool,
-    form: str,
-    as_json: bool,
-) -> int:
+@ci_form.output
+def check_command(*, explain: bool, **given: Any) -> CiReply:
     """Tell whether mods fit a vLLM tree; change nothing.
 
     Without MOD and --pairing, all bundled mods that are marked as default.
     Exit code 0 if and only if every mod would end up in the tree, and with --model is for that one.
     """
-    ci_form.check_one_form(form, as_json=as_json)
-    chosen, tree = plan_arguments.open_both(
-        asked, libraries, access, target, verify=verify, platform=platform, in_image=in_image
-    )
+    result = _check(**given)
+    text = report.text(result, answers.paint, explain=explain)
+    answer = Reply(report.data(result), text, result.ok, result.hint)
+    return CiReply(answer, result)
+
+
+@click.command(name="diff")
+@plan_arguments.declared
+@options.target_tree
+@options.access
+@options.others
+@answers.json_output
+def diff_command(**given: Any) -> Reply:
+    """Show what mods would change in a vLLM tree, all of them together, as a diff; change nothing.
+
+    `git apply` and `patch -p1` take it, in the folder that holds vllm/. On a terminal $PAGER shows it.
+    Without MOD and --pairing, all bundled mods that are marked as default. Exit code 1, and no diff,
+    if any mod does not fit.
+    """
+    result = _check(**given)
+    diff = report.diff(result, answers.paint)
+    if not result.ok:
+        return Reply(diff.data, diff.text, ok=False, next_step=result.hint)
+    if not diff.text:
+        answers.note("nothing would change: all is in already")
+    return Reply(diff.data, diff.text, show=shown.paged)
+
+
+def _check(
+    asked: PlanArguments,
+    library: Library,
+    access: Access,
+    target: str,
+    others: Sequence[str],
+    *,
+    model: str | None = None,
+    **opening: Any,
+) -> CheckResult:
+    """Open the tree, read the mods and hold them against it; print on stderr what is left out."""
+    tree = access.open(target, workspace=asked.workspace, others=other_packages(others), **opening)
+    chosen = choose(library, asked.mods, asked.pairing)
+    other_packages(others, chosen.mods)
+    paired = chosen.pairing
     result = check(
         chosen.mods,
         tree,
         model=model,
-        revision=_revision(chosen.pairing, model),
-        workspace=asked.workspace,
-        strict_version=asked.strict_version,
-        only_supported=asked.only_supported,
-        base=asked.base and access.open(asked.base),
+        revision=paired.revision if paired is not None and paired.model == model else None,
+        **asked.terms(access.open),
     )
     plan_arguments.announce(result.plan, chosen)
-    if form != ci_form.TEXT:
-        from vllm_mods.report import ci_forms  # noqa: PLC0415  (10 ms that no person asks for)
-
-        shown.file(
-            ci_forms.render(
-                form,
-                "check",
-                ci_forms.of_plan(result.plan, result.model.mods if result.model else ()),
-            )
-        )
-        return EXIT_OK if result.ok else EXIT_NO
-    return answers.answer(
-        report.data(result),
-        report.text(result, answers.paint, explain=explain),
-        as_json=as_json,
-        ok=result.ok,
-        next_step=None if as_json else result.hint,
-    )
-
-
-def _revision(paired: Pairing | None, model: str | None) -> str | None:
-    """Return the revision that a pairing has of the model, if that is its own."""
-    return paired.revision if paired is not None and paired.model == model else None
+    return result

@@ -1,43 +1,73 @@
-"""``vllm-mods run`` and ``ps``: containers that serve."""
+"""``vllm-mods run``, ``ps`` and ``evidence``: containers that serve, and whether the mods' code ran."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from vllm_mods.api import serve_command
-from vllm_mods.api.access import open_image
+from vllm_mods.api.run import check_single, evidence, plan_service, run
 from vllm_mods.base import limits
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, Refused, TreeError, UsageError
-from vllm_mods.cli import answers, options
-from vllm_mods.cli.evidence import mods_of, print_evidence
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.cli import answers, named_files, options
+from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
-from vllm_mods.cli.serving import Asked, asked, serving
-from vllm_mods.running import engine, evidence, service, waiting
-from vllm_mods.running.service import LOCK_LABEL, PAIRING_LABEL, StartOptions
+from vllm_mods.library.catalog import Library
+from vllm_mods.running import engine, service
+from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, Evidence
+from vllm_mods.running.service import PAIRING_LABEL, StartOptions
+
+starting = options.grouped(
+    "start",
+    StartOptions,
+    option("--lock FILE", "The pairing's lock [beside it]."),
+    option("--image REF", "Its image [the tag that `build` gives]."),
+    option("--name NAME", "The container's [the pairing's]."),
+    option("--port", "On the host [the command's own].", type=click.IntRange(1, 65535)),
+    option("--gpus WHICH", "All, none, or 0,1.", default="all", show_default=True),
+    option("--shm-size SIZE", "Its shared memory.", default="16g", show_default=True),
+    option(
+        "--model-cache DIR",
+        "Where models of the Hub are kept [$HF_HOME, else ~/.cache/huggingface].",
+    ),
+    option(
+        "--model-folder DIR",
+        "The model's own folder, of a pairing that names a path [that path].",
+    ),
+    option("--restart POLICY", "When.", default="unless-stopped", show_default=True),
+)
+"""How a container is started: options of ``run`` and ``export``."""
+_TABLE = "table {{.Names}}\t{{.Image}}\t{{.Status}}"
+_MEANING = {
+    RAN: "its code ran: {}",
+    OTHER: "no word of it: the log has {}",
+    SILENT: "no word of it in the log",
+    UNTOLD: "a log does not tell; {}",
+}
 
 
 @click.command(name="run")
 @options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
-@serving
+@starting
 @option("--engine", "[what has the image].", "program", type=click.Choice(engine.PROGRAMS))
 @option("--env-file FILE", "Secrets: HF_TOKEN=….", "env_files", multiple=True)
-@option("--print", "Print the line; start nothing.", "shown")
+@option("--print", "Print the line; start nothing.", "only_print")
 @option("--wait", "Until it serves; then tell whether the mods' code ran.")
-@options.libraries
-def run(
-    name: str,
+@options.library
+@options.network
+def run_command(
+    pairing: str,
     arguments: tuple[str, ...],
-    libraries: LibraryArguments,
+    library: Library,
     *,
+    start: StartOptions,
     program: str | None,
     env_files: tuple[str, ...],
-    shown: bool,
-    wait: bool,
-    given: StartOptions,
+    only_print: bool,
+    **given: Any,
 ) -> int:
     """Start a pairing's image as a container that serves.
 
@@ -45,66 +75,21 @@ def run(
     behind the command in it; what the vLLM in it would not take is refused, as by serve-check.
     `ps` lists what this started; its log and its end are the engine's: `docker logs NAME`, `docker stop NAME`.
     """
-    library = libraries.open()
-    found = asked(library, name, arguments, given)
-    if found.service.cluster:
-        raise UsageError(
-            f"{name} is for a cluster: each of its nodes starts a container of its own",
-            hint=f"vllm-mods export {name} --format compose",
-        )
-    if shown:
-        first = program or next(iter(engine.found()), engine.PROGRAMS[0])
-        click.echo(shlex.join(service.line(first, found.service, env_files=env_files)))
+    if only_print:
+        planned = plan_service(library, pairing, start, arguments).service
+        check_single(pairing, planned)
+        program = program or next(iter(engine.found()), engine.PROGRAMS[0])
+        click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
         return EXIT_OK
-    chosen = _with_image(found, program)
-    _check(found, chosen)
-    one = found.service
-    identity = engine.start(service.line(chosen, one, env_files=env_files), one.name)
-    click.echo(f"{one.name}: {chosen} {identity[:12]}, http://localhost:{one.port}")
-    if not wait:
-        answers.hint(engine.log_command(chosen, one.name))
-        return EXIT_OK
-    waiting.wait(one, chosen)
-    there = engine.container(one.name, chosen)
-    seen = evidence.of_mods(mods_of(library, (name,)), engine.log(there)[: limits.LOG])
-    return print_evidence(seen, as_json=False)
-
-
-def _check(found: Asked, program: str) -> None:
-    """Raise ``Refused`` if the vLLM in the image, mods and all, would not take its command with what comes behind it."""
-    one = found.service
-    of_lock = serve_command.of_script(one.command, f"the command of {one.image}", "vllm-mods ps")
-    asked = of_lock._replace(argv=(*of_lock.argv, *one.arguments), name=one.pairing)
-    reference = f"image:{program}:{one.image}"
-    try:
-        tree = open_image(options.open_access(), reference, in_image=f"/{found.site_root}")
-    except (TreeError, UsageError) as error:
-        answers.note(f"the command is not checked: {error.message}")
-        return
-    serve_command.demand(asked, tree, note=answers.note)
-
-
-def _with_image(found: Asked, program: str | None) -> str:
-    """Return the engine that has the image; it has to be the one of the lock."""
-    image = found.service.image
-    for one in engine.installed(program):
-        labels = engine.labels(one, image)
-        if labels is None:
-            continue
-        if labels.get(LOCK_LABEL) != found.lock:
-            raise Refused(
-                f"{one} has {image}, and it is not of this lock ({labels.get(LOCK_LABEL) or 'of none'}); "
-                "nothing was started",
-                hint=f"vllm-mods build {found.wanted.name}",
-            )
-        return one
-    raise UsageError(
-        f"{' and '.join(engine.installed(program))}: no image {image}",
-        hint=f"vllm-mods build {found.wanted.name}",
+    started = run(library, pairing, arguments, start, program=program, env_files=env_files, **given)
+    one = started.service
+    click.echo(
+        f"{one.name}: {started.program} {started.identity[:12]}, http://localhost:{one.port}"
     )
-
-
-_TABLE = "table {{.Names}}\t{{.Image}}\t{{.Status}}"
+    if started.evidence is None:
+        answers.hint(engine.log_command(started.program, one.name))
+        return EXIT_OK
+    return _answer(started.evidence).print(as_json=False)
 
 
 @click.command(name="ps")
@@ -118,3 +103,39 @@ def ps() -> int:
     )
     answers.hint("; ".join(commands))
     return EXIT_NO if any(codes) else EXIT_OK
+
+
+@click.command(name="evidence")
+@click.argument(
+    "names", nargs=-1, metavar="[PAIRING|MOD]...", shell_complete=options.complete_names
+)
+@option("--container NAME", "What this container of docker or podman said.")
+@option("--log FILE", "A server's log, - for standard input.")
+@options.library
+@options.network
+@answers.json_output
+def evidence_command(container: str | None, log: str | None, **given: Any) -> Reply:
+    """Tell whether the mods' code ran, by what a server said.
+
+    Without a name, the mods that the container's image has. Looked for is what each mod's [evidence]
+    names. Exit code 0 if nothing speaks against any of them.
+    """
+    if log is None and container is not None:
+        return _answer(evidence(container=container, **given))
+    if log is None or container is not None:
+        raise UsageError(
+            "whose log? name --container or --log, one of them",
+            hint="docker logs NAME 2>&1 | vllm-mods evidence MOD --log -",
+        )
+    with named_files.opened(log) as file:
+        data = file.read(limits.LOG + 1)
+    return _answer(evidence(log=data, log_name=log, **given))
+
+
+def _answer(found: Sequence[Evidence]) -> Reply:
+    ok = all(one.ok for one in found)
+    lines = []
+    for one in found:
+        text = " ".join((one.text or "its manifest names no evidence").split())
+        lines.append(f"{one.name}: {_MEANING[one.state].format(text[:200])}")
+    return Reply({"ok": ok, "mods": found}, "\n".join(lines), ok)

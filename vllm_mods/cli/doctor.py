@@ -7,7 +7,8 @@ import functools
 import click
 
 from vllm_mods.api.access import Access
-from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli import answers, options
+from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.options import LibraryArguments
 
@@ -21,15 +22,10 @@ from vllm_mods.cli.options import LibraryArguments
 @options.libraries
 @options.workspace
 @options.access
-@manner.json_output
+@answers.json_output
 def command(
-    target: str | None,
-    workspace: str | None,
-    libraries: LibraryArguments,
-    access: Access,
-    *,
-    as_json: bool,
-) -> int:
+    target: str | None, workspace: str | None, libraries: LibraryArguments, access: Access
+) -> Reply:
     """Tell what this installation is, what a vLLM tree is, and what is wrong with either.
 
     Nothing is written, and no vLLM is imported. Exit code 0 if nothing is wrong, 1 if something is.
@@ -37,15 +33,6 @@ def command(
     from vllm_mods.diagnosis.checks import examine  # noqa: PLC0415  (not needed with `--help`)
     from vllm_mods.report import doctor as report  # noqa: PLC0415
 
-    result = examine(
-        target,
-        libraries.open,
-        functools.partial(access.open, workspace=workspace),
-        workspace=workspace,
-    )
-    return answers.answer(
-        report.as_data(result),
-        report.render(result, answers.paint),
-        as_json=as_json,
-        ok=result.ok,
-    )
+    open_tree = functools.partial(access.open, workspace=workspace)
+    result = examine(target, libraries.open, open_tree, workspace=workspace)
+    return Reply(report.as_data(result), report.render(result, answers.paint), result.ok)

@@ -7,14 +7,15 @@ import difflib
 import click
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, manner
+from vllm_mods.cli import answers
+from vllm_mods.cli.answers import Reply
 from vllm_mods.report import words
 
 
 @click.command(name="explain")
 @click.argument("word", metavar="VERDICT|CODE")
-@manner.json_output
-def command(word: str, *, as_json: bool) -> int:
+@answers.json_output
+def command(word: str) -> Reply:
     """Say what a verdict, an exit code, a kind of error or the code of a finding means, and what to do next.
 
     The kind of an error is its `code` under --json; the code of a finding stands in brackets behind it.
@@ -30,4 +31,4 @@ def command(word: str, *, as_json: bool) -> int:
         )
     lines = [f"{entry.word} ({entry.kind}): {entry.meaning}"]
     lines += [f"  {entry.follows}"] if entry.follows else []
-    return answers.answer(entry._asdict(), "\n".join(lines), as_json=as_json, next_step=entry.next)
+    return Reply(entry._asdict(), "\n".join(lines), next_step=entry.next)

@@ -1,55 +1,38 @@
-"""``vllm-mods status``, ``verify`` and ``revert``: which mods are in a vLLM, as they went in, and out again."""
+"""``vllm-mods status``, ``verify``, ``revert`` and ``sync``: which mods are in a vLLM, and exactly some of them."""
 
 from __future__ import annotations
 
-import json
 import os
+import shlex
+from typing import Any
 
 import click
 
 from vllm_mods.api.revert import revert
 from vllm_mods.api.status import status
+from vllm_mods.api.sync import fetch, sync
 from vllm_mods.api.verify import compare, node_of, verify
 from vllm_mods.base import limits
+from vllm_mods.base.errors import Refused
 from vllm_mods.cli import answers, manner, named_files, options
-from vllm_mods.cli.apply import source_date_epoch
+from vllm_mods.cli.answers import Reply
+from vllm_mods.cli.apply import announce, tell_plan
 from vllm_mods.cli.manner import option
-from vllm_mods.formats import receipt
-from vllm_mods.report import data, text
+from vllm_mods.report import installed as report
 
 
 @click.command(name="status")
 @options.mods
 @options.target_folder
-@manner.json_output
-def status_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
+@answers.json_output
+def status_command(mods: tuple[str, ...], target: str) -> Reply:
     """Tell which mods are in a vLLM tree: what its receipt says, and whether each file is so.
 
     Exit code 0 if and only if all that went in is in, as it was left; with MOD, if all of them are.
     """
     result = status(target, *mods)
-    answer = {
-        "tree": {"spec": target, "version": result.version},
-        "ok": result.ok,
-        "unfinished": result.unfinished,
-        "mods": [
-            {**data.applied(entry), "standing": result.standing(entry)} for entry in result.mods
-        ],
-        "absent": list(result.absent),
-        "findings": [data.finding(finding) for finding in result.findings],
-        "hint": result.hint,
-    }
-    lines = [text.tree_name(result.version, target)]
-    for entry in result.mods:
-        standing = text.STANDING[result.standing(entry)]
-        lines.append(f"  {entry.name} {entry.version} (variant {entry.variant}){standing}")
-        lines += [f"    {file.path}" for file in entry.files]
-    lines += [] if result.receipt and result.receipt.mods else ["  no mods are in"]
-    lines += [f"  {name}: is not in" for name in result.absent]
-    lines += text.located(result.findings)
-    return answers.answer(
-        answer, "\n".join(lines), as_json=as_json, ok=result.ok, next_step=result.hint
-    )
+    text = report.status_text(result, target)
+    return Reply(report.status_data(result, target), text, result.ok, result.hint)
 
 
 @click.command(name="verify")
@@ -64,7 +47,7 @@ def status_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
     "receipts",
     multiple=True,
 )
-@manner.json_output
+@manner.json_flag
 def verify_command(
     mods: tuple[str, ...], target: str | None, receipts: tuple[str, ...], *, as_json: bool
 ) -> int:
@@ -77,42 +60,21 @@ def verify_command(
     of the packages too that vLLM and its mods name. Exit code 1 if anything differs.
     """
     if receipts:
-        return _compare((*receipts, *mods), target, as_json=as_json)
+        return _compare((*receipts, *mods), target).print(as_json=as_json)
     target = target or os.environ.get(options.TARGET) or options.active_target()
     result = verify(target, *mods)
-    answer = {
-        "tree": {"spec": target, "version": result.version},
-        "ok": result.ok,
-        "mods": [data.applied(entry) for entry in result.mods],
-        "findings": [data.finding(finding) for finding in result.findings],
-    }
-    if as_json:
-        node = node_of(target)
-        raw = None if node.receipt is None else json.loads(receipt.dump(node.receipt))
-        answer |= {"receipt": raw, "packages": node.packages}
-    lines = [text.tree_name(result.version, target), *text.located(result.findings)]
-    if result.ok:
-        count = len(result.mods)
-        whole = f"  {count} mod{'s' * (count != 1)}, every file as it was left"
-        lines.append(whole if count else "  no mods are in")
-    return answers.answer(answer, "\n".join(lines), as_json=as_json, ok=result.ok)
+    data = report.verify_data(result, target, node_of(target) if as_json else None)
+    return Reply(data, report.verify_text(result, target), result.ok).print(as_json=as_json)
 
 
-def _compare(files: tuple[str, ...], target: str | None, *, as_json: bool) -> int:
+def _compare(files: tuple[str, ...], target: str | None) -> Reply:
     result = compare([(path, _read(path)) for path in files], target)
     if result.without_packages is not None:
         answers.note(
             f"{result.without_packages} is a receipt alone, which does not tell the versions of packages: "
             "`vllm-mods verify --json` on that node does"
         )
-    answer = {
-        "ok": result.ok,
-        "receipts": list(result.names),
-        "differences": [data.disagreement(one) for one in result.differences],
-    }
-    lines = text.disagreements(result.differences, result.names)
-    lines = lines or [f"{len(result.names)} receipts, all the same"]
-    return answers.answer(answer, "\n".join(lines), as_json=as_json, ok=result.ok)
+    return Reply(report.compared_data(result), report.compared_text(result), result.ok)
 
 
 def _read(path: str) -> bytes:
@@ -124,23 +86,66 @@ def _read(path: str) -> bytes:
 @options.mods
 @options.target_folder
 @option("--discard-edits", "Also where a file was edited since the mod went in.")
-@manner.json_output
-def revert_command(
-    mods: tuple[str, ...], target: str, *, discard_edits: bool, as_json: bool
-) -> int:
+@options.source_date_epoch
+@answers.json_output
+def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
     """Take mods out again; the others stay as if these had never been in.
 
     Without MOD, all of them: every byte, mode and time is as before the first apply.
     """
-    done = revert(target, *mods, discard_edits=discard_edits, source_date_epoch=source_date_epoch())
+    done = revert(target, *mods, **given)
     for note in done.notes:
         answers.note(note)
-    answer = {
-        "tree": {"spec": target, "version": done.version},
-        "reverted": list(done.reverted),
-        "mods": [data.applied(entry) for entry in done.mods],
-        "changed": list(done.changed),
-    }
-    lines = [text.tree_name(done.version, target)]
-    lines += [f"  {name} is out" for name in done.reverted]
-    return answers.answer(answer, "\n".join((*lines, text.done(done.changed))), as_json=as_json)
+    return Reply(report.revert_data(done, target), report.revert_text(done, target))
+
+
+@click.command(name="sync")
+@click.argument("name", required=False, metavar="[TARGET]")
+@option("--target DIR", "The vLLM [the target's path, else the active environment's].")
+@option("--check", "Write nothing; exit code 1 if the vLLM holds anything else.")
+@option("--fetch", "Only have the libraries, as they are locked, on this machine.", "only_fetch")
+@options.workspace
+@manner.json_flag
+@options.source_date_epoch
+def sync_command(
+    name: str | None,
+    target: str | None,
+    *,
+    check: bool,
+    only_fetch: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Make a vLLM hold exactly the mods that vllm-mods.toml names for TARGET, as they are locked.
+
+    Libraries are fetched as vllm-mods.lock has them, or not at all. What the file does not name is taken
+    out, what is missing put in, what is another version renewed: whole or not at all. Where
+    nothing is to be done, nothing is written. With SOURCE_DATE_EPOCH set, every file written
+    has that modification time.
+    """
+    if only_fetch:
+        project = fetch()
+        names = ", ".join(project.libraries) or "no library is named"
+        data = {"project": project.where, "libraries": list(project.libraries)}
+        return Reply(data, f"here, as they are locked: {names}").print(as_json=as_json)
+    try:
+        result = sync(
+            name,
+            target,
+            default_target=lambda: os.environ.get(options.TARGET) or options.active_target(),
+            planned=announce,
+            write=not check,
+            **given,
+        )
+    except Refused as error:
+        raise tell_plan(error, as_json=as_json) from error
+    for note in result.done.notes:
+        answers.note(note)
+    again = [*([name] if name else ()), *(("--target", target) if target else ())]
+    ok = result.settled or not check
+    return Reply(
+        report.sync_data(result, check=check),
+        report.sync_text(result, check=check),
+        ok,
+        None if ok else shlex.join(["vllm-mods", "sync", *again]),
+    ).print(as_json=as_json)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli import manner, options
+from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 
 
@@ -18,19 +21,9 @@ from vllm_mods.cli.manner import option
 @options.history
 @option("--commits REPO", "The newest commit of a clone of vLLM's repository too.")
 @option("--offline", "Use only what is cached; open no connection.")
-@manner.json_output
+@manner.json_flag
 def command(
-    mods: tuple[str, ...],
-    library: str,
-    since: str | None,
-    vllm: str | None,
-    test: str | None,
-    *,
-    history: str | None,
-    commits: str | None,
-    pre: bool,
-    offline: bool,
-    as_json: bool,
+    library: str, *, commits: str | None, offline: bool, as_json: bool, **given: Any
 ) -> int:
     """Keep a library up with vLLM's releases, on branches of its repository.
 
@@ -43,24 +36,12 @@ def command(
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)
     from vllm_mods.report import keep as report  # noqa: PLC0415
 
+    access = options.open_access(offline=offline, commits=commits)
     branches = []
-    for branch in keep(
-        library,
-        mods,
-        message=report.message,
-        since=since,
-        vllm=vllm,
-        pre=pre,
-        test=test,
-        history=history,
-        access=options.open_access(offline=offline, commits=commits),
-    ):
+    for branch in keep(library, message=report.message, access=access, **given):
         branches.append(branch)
         if not as_json:
             click.echo(report.line(branch))
-    return answers.answer(
-        report.data(library, branches),
-        None if branches else "no release is new to any mod: nothing to do",
-        as_json=as_json,
-        ok=not any(branch.kept.left for branch in branches),
-    )
+    words = None if branches else "no release is new to any mod: nothing to do"
+    ok = not any(branch.kept.left for branch in branches)
+    return Reply(report.data(library, branches), words, ok).print(as_json=as_json)

@@ -13,7 +13,7 @@ Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What declares options of a command."""
 
 
-def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Declared:  # noqa: ANN401
+def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Declared:
     """Declare an option as its help has it: ``--lock FILE`` takes a value, ``--check`` is a flag.
 
     ``name`` is what the command calls it; ``more`` is for ``click.option``.
@@ -26,10 +26,10 @@ def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Dec
     return click.option(*filter(None, (word, name)), help=text, **more)
 
 
-json_output = option("--json", "One JSON object on stdout.", "as_json")
+json_flag = option("--json", "One JSON object on stdout.", "as_json")
 
 
-def _heed(context: click.Context, parameter: click.Parameter, value: Any) -> None:  # noqa: ANN401
+def _heed(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if not value:
         return
     if parameter.name == "verbose" and context.obj is not None:

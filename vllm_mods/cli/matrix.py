@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import click
 
@@ -22,6 +22,7 @@ from vllm_mods.api.matrix import (
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, named_files, options, shown
+from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.matrices.locks import Updated
@@ -33,62 +34,36 @@ from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 _EVERY = 30.0
 
 
-class MatrixArguments(NamedTuple):
-    """Which cells are wanted, and how they are computed."""
-
-    mods: tuple[str, ...]
-    pairing: str | None
-    vllm: str | None
-    pre: bool
-    trees: tuple[str, ...]
-    others: tuple[str, ...]
-    since: str | None
-    update_lock: bool
-    strict: bool
-    jobs: int | None
-    executor: str | None
-    no_cache: bool
-    verify: bool
-
-
-declared = options.grouped(
-    "asked",
-    MatrixArguments,
-    options.verify,
-    options.others,
-    option("--no-cache", "Compute every cell anew, and keep none."),
-    option(
-        "--executor WHERE", "`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray])."
-    ),
-    option("--jobs N", "Processes to spread over [one per CPU].", type=click.IntRange(min=1)),
-    option(
-        "--strict",
-        "Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
-        "contradict, a tree that got worse, a mod that is needed nowhere.",
-    ),
-    option(
-        "--update-lock",
-        "Write what was found into each mod's mod.lock; what it says of other releases stays.",
-    ),
-    option(
-        "--since FILE",
-        "Say what has changed since an earlier matrix: FILE is its answer as JSON.",
-    ),
-    option(
-        "--tree TREE",
-        "These trees instead of releases; also a folder of wheels, or git:REPO@REV1..REV2.",
-        "trees",
-        multiple=True,
-    ),
-    option("--pre", "Pre-releases too."),
-    option("--vllm SPEC", "Only these releases, such as '>=0.19,<0.22'."),
-    options.pairing,
-    options.mods,
-)
-
-
 @click.command(name="matrix")
-@declared
+@options.mods
+@options.pairing
+@option("--vllm SPEC", "Only these releases, such as '>=0.19,<0.22'.")
+@option("--pre", "Pre-releases too.")
+@option(
+    "--tree TREE",
+    "These trees instead of releases; also a folder of wheels, or git:REPO@REV1..REV2.",
+    "trees",
+    multiple=True,
+)
+@option(
+    "--since FILE",
+    "Say what has changed since an earlier matrix: FILE is its answer as JSON.",
+)
+@option(
+    "--update-lock",
+    "Write what was found into each mod's mod.lock; what it says of other releases stays.",
+    "relock",
+)
+@option(
+    "--strict",
+    "Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
+    "contradict, a tree that got worse, a mod that is needed nowhere.",
+)
+@option("--jobs N", "Processes to spread over [one per CPU].", type=click.IntRange(min=1))
+@option("--executor WHERE", "`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray]).")
+@option("--no-cache", "Compute every cell anew, and keep none.")
+@options.others
+@options.verify
 @option(
     "--format",
     "How to print it.",
@@ -106,16 +81,23 @@ declared = options.grouped(
 )
 @options.libraries
 @options.access_to_commits
-@manner.json_output
+@manner.json_flag
 def command(
-    asked: MatrixArguments,
     libraries: LibraryArguments,
     access: Access,
     *,
+    mods: tuple[str, ...],
+    pairing: str | None,
+    trees: tuple[str, ...],
+    since: str | None,
+    others: tuple[str, ...],
+    relock: bool,
+    no_cache: bool,
     form: str,
     output: str | None,
     cell: tuple[str, str] | None,
     as_json: bool,
+    **given: Any,
 ) -> int:
     """Check mods against many vLLM releases.
 
@@ -123,23 +105,29 @@ def command(
     name, rebuilt wheels included, and the newest three beyond. Exit code 0 if every mod
     would end up in every tree that its ranges name.
     """
-    if asked.update_lock and (asked.trees or asked.others):
+    if relock and (trees or others):
         raise UsageError(
             "--update-lock writes what is known of releases as they were, and --tree and --with name others"
         )
-    others_given = asked.mods or asked.pairing or asked.trees or asked.update_lock or asked.strict
-    if cell is not None and (others_given or output):
+    if cell is not None and (mods or pairing or trees or relock or given["strict"] or output):
         raise UsageError("--explain is about the one cell that it names", hint="--explain MOD TREE")
     form = "json" if as_json else form
-    terms = _terms(asked, explain=form in EXPLAINING)
-    library = libraries.open_own() if asked.update_lock else libraries.open()
+    terms = MatrixTerms(
+        kept=not no_cache,
+        relock=relock,
+        explain=form in EXPLAINING,
+        since=None if since is None else named_files.read(since),
+        since_name=since or "",
+        others=other_packages(others),
+        progress=progress(),
+        **given,
+    )
+    library = libraries.open_own() if relock else libraries.open()
     if cell is not None:
         return _explain(choose_mods(library, cell[:1], None), cell, terms, access, form)
-    mods = choose_mods(library, asked.mods, asked.pairing)
-    mine: tuple[Mod, ...] = ()
-    if asked.update_lock:
-        mine = choose_own_mods(library, mods, asked.mods, answers.note)
-    result, computed = run_matrix(mods, asked.trees, terms, access)
+    chosen = choose_mods(library, mods, pairing)
+    mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
+    result, computed = run_matrix(chosen, trees, terms, access)
     text = FORMS[form](result, result.explanations)
     if output is not None:
         named_files.write(output, text.encode())
@@ -149,41 +137,20 @@ def command(
         shown.file(text)
         answers.remember("answered", thing=True)
     for mod, updated in write_locks(mine, computed, access) if mine else ():
-        _print_lock(mod, updated)
+        _tell_lock(mod, updated)
     return EXIT_OK if result.ok else EXIT_NO
-
-
-def _terms(asked: MatrixArguments, *, explain: bool) -> MatrixTerms:
-    earlier = None
-    if asked.since is not None:
-        with named_files.opened(asked.since) as file:
-            earlier = file.read()
-    return MatrixTerms(
-        vllm=asked.vllm,
-        pre=asked.pre,
-        jobs=asked.jobs,
-        executor=asked.executor,
-        kept=not asked.no_cache,
-        strict=asked.strict,
-        relock=asked.update_lock,
-        verify=asked.verify,
-        explain=explain,
-        since=earlier,
-        since_name=asked.since or "",
-        others=other_packages(asked.others),
-        progress=progress(),
-    )
 
 
 def _explain(
     mods: tuple[Mod, ...], cell: tuple[str, str], terms: MatrixTerms, access: Access, form: str
 ) -> int:
     result = explain_cell(mods, *cell, terms, access)
-    if form == "json":
-        answers.print_json(data.explanation(result))
-    else:
-        click.echo(explaining.explanation(result, answers.paint))
-    return EXIT_OK if result.cell.verdict.ok else EXIT_NO
+    answer = Reply(
+        data.explanation(result),
+        explaining.explanation(result, answers.paint),
+        result.cell.verdict.ok,
+    )
+    return answer.print(as_json=form == "json")
 
 
 def progress(clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
@@ -215,7 +182,7 @@ def _about(seconds: float) -> str:
     return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-def _print_lock(mod: Mod, updated: Updated) -> None:
+def _tell_lock(mod: Mod, updated: Updated) -> None:
     click.echo(f"wrote {os.path.join(mod.directory, 'mod.lock')}", err=True)
     if updated.kept:
         what = "it was" if len(updated.kept) == 1 else "they were"

@@ -29,6 +29,12 @@ def opened(path: str) -> Iterator[BinaryIO]:
         ) from error
 
 
+def read(path: str) -> bytes:
+    """Return what a file has, or standard input for ``-``. Raises ``UsageError``."""
+    with opened(path) as file:
+        return file.read()
+
+
 def write(path: str, data: bytes) -> None:
     """Write a file, or replace it, and say so. Raises ``UsageError``."""
     try:
@@ -43,3 +49,12 @@ def write_new(path: str, data: bytes) -> None:
     if os.path.lexists(path):
         raise UsageError(f"{path} is there already", hint="name another file, or remove it")
     write(path, data)
+
+
+def make_folder(path: str) -> str:
+    """Make a folder if it is not there, and return its path. Raises ``UsageError``."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}") from error
+    return path

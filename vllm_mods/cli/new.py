@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from vllm_mods.api.access import Access, open_image
 from vllm_mods.api.new import new
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, manner, named_files, options
+from vllm_mods.cli import answers, named_files, options
+from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.making.recording import Limits
-from vllm_mods.report.data import finding
 
 recorded = options.grouped(
     "limits",
@@ -40,13 +42,13 @@ recorded = options.grouped(
 @option("--record", "Run COMMAND on a copy of --tree.")
 @option("--tree TREE", "The vLLM of the diff, or to run COMMAND on.", "base")
 @option("--image REF", "Run COMMAND in a container of this image, which holds a vLLM.")
-@option("--library DIR", "Write to DIR/patches/NAME [.].", "folder", default=".")
+@option("--library DIR", "Write to DIR/patches/NAME [.].", default=".")
 @option("--summary TEXT", "What the mod is for.")
-@option("--license SPDX", "The licence of the changes.", "terms")
+@option("--license SPDX", "The licence of the changes.")
 @option("--vllm SPEC", "The range that it states [just that vLLM].")
 @recorded
 @options.access
-@manner.json_output
+@answers.json_output
 def command(
     name: str,
     argv: tuple[str, ...],
@@ -57,13 +59,8 @@ def command(
     access: Access,
     image: str | None,
     record: bool,
-    limits: Limits,
-    folder: str,
-    summary: str | None,
-    terms: str | None,
-    vllm: str | None,
-    as_json: bool,
-) -> int:
+    **given: Any,
+) -> Reply:
     """Make a mod.
 
     From a diff, whose paths may be from anywhere: each is looked up in the tree by its end and its
@@ -87,36 +84,27 @@ def command(
     spec = trees[0] if trees else base or ""
     result = new(
         name,
-        folder,
         tree=open_image(access, f"image:{image}") if image else access.open(spec),
-        diff=None if diff_file is None else _read(diff_file),
+        diff=None if diff_file is None else named_files.read(diff_file),
         edited=access.open(trees[1]) if trees else None,
         record=argv,
         in_container=image is not None,
-        limits=limits,
-        summary=summary,
-        license=terms,
-        vllm=vllm,
         diff_name="stdin" if diff_file == "-" else diff_file or "",
+        **given,
     )
     planned = result.planned
-    answer = {
+    data = {
         "mod": result.mod.name,
         "folder": result.folder,
         "variant": planned.variant.id if planned.variant else None,
-        "verdict": planned.verdict.value,
-        "files": list(result.files),
-        "findings": [finding(one) for one in planned.findings],
-        "notes": list(result.notes),
-        "unknown": list(result.unknown),
+        "verdict": planned.verdict,
+        "files": result.files,
+        "findings": planned.findings,
+        "notes": result.notes,
+        "unknown": result.unknown,
     }
     lines = [f"wrote {result.folder}: {planned.verdict}", *(f"  {path}" for path in result.files)]
     notes = (*result.notes, *(one.message for one in planned.findings))
     lines += [f"note: {line}" for line in notes]
     lines += [f"to be said by you, in mod.toml: {line}" for line in result.unknown]
-    return answers.answer(answer, "\n".join(lines), as_json=as_json)
-
-
-def _read(path: str) -> bytes:
-    with named_files.opened(path) as file:
-        return file.read()
+    return Reply(data, "\n".join(lines))

@@ -44,7 +44,7 @@ def grouped(
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def command(**values: Any) -> Any:  # noqa: ANN401
+        def command(**values: Any) -> Any:
             mine = {key: values.pop(key) for key in names if key in values}
             return function(**values, **{name: make(**mine)})
 
@@ -97,7 +97,7 @@ complete_pairings = completer(Library.pairing_names)
 complete_names = completer(Library.names, Library.pairing_names)
 
 mods = click.argument("mods", nargs=-1, metavar="[MOD]...", shell_complete=complete_mods)
-pairing_name = click.argument("name", metavar="PAIRING", shell_complete=complete_pairings)
+pairing_name = click.argument("pairing", metavar="PAIRING", shell_complete=complete_pairings)
 pairing = option(
     "--pairing NAME",
     "The mods and templates of a pairing, then those of MOD.",
@@ -147,15 +147,19 @@ workspace = option(
     "Where chat templates go [$WORKSPACE_DIR, else .vllm-mods/templates in the tree].",
     envvar="WORKSPACE_DIR",
 )
-libraries = grouped(
-    "libraries",
-    LibraryArguments,
-    option(
-        "--library DIR",
-        "A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",
-        "folders",
-        multiple=True,
-    ),
+_folders = option(
+    "--library DIR",
+    "A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",
+    "folders",
+    multiple=True,
+)
+libraries = grouped("libraries", LibraryArguments, _folders)
+"""Which libraries: to be opened by the command, where it may go on without them."""
+library = grouped(
+    "library", lambda folders: LibraryArguments(folders).open(), _folders, fields=("folders",)
+)
+own_library = grouped(
+    "library", lambda folders: LibraryArguments(folders).open_own(), _folders, fields=("folders",)
 )
 
 
@@ -166,6 +170,22 @@ def open_access(*, offline: bool = False, commits: str | None = None) -> Access:
     return access
 
 
+def read_source_date_epoch() -> int | None:
+    """Read SOURCE_DATE_EPOCH (https://reproducible-builds.org/specs/source-date-epoch/)."""
+    value = os.environ.get("SOURCE_DATE_EPOCH")
+    if value is None or value == "":
+        return None
+    if not value.isascii() or not value.isdigit():
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH is {value!r}, and it must be seconds since 1970",
+            hint="SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)",
+        )
+    return int(value)
+
+
+source_date_epoch = grouped("source_date_epoch", read_source_date_epoch, fields=())
+network = grouped("access", open_access, fields=())
+"""How trees are got at, of a command without options for it."""
 _offline = option("--offline", "Use only what is cached; open no connection.")
 access = grouped("access", open_access, _offline, fields=("offline",))
 access_to_commits = grouped(

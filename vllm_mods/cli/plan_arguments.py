@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import click
 
-from vllm_mods.api.access import Access
-from vllm_mods.api.libraries import Chosen, choose, other_packages
+from vllm_mods.api.libraries import Chosen
 from vllm_mods.base.model import Plan
 from vllm_mods.base.tree import Tree
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.formats.pairing import advice
 
 
 class PlanArguments(NamedTuple):
-    """Which mods are meant, and on what terms they go in; ``others`` is that of ``--with``."""
+    """Which mods are meant, and on what terms they go in."""
 
     mods: tuple[str, ...]
     pairing: str | None
@@ -25,7 +24,12 @@ class PlanArguments(NamedTuple):
     strict_version: bool
     only_supported: bool
     base: str | None
-    others: tuple[str, ...] = ()
+
+    def terms(self, open_tree: Callable[[str], Tree]) -> dict[str, Any]:
+        """Return the keywords of ``plan``."""
+        terms = self._asdict()
+        del terms["mods"], terms["pairing"]
+        return {**terms, "base": open_tree(self.base) if self.base else None}
 
 
 declared = options.grouped(
@@ -38,42 +42,10 @@ declared = options.grouped(
         "The vLLM that the mods were made for: it tells look-alike places apart.",
     ),
     options.workspace,
-    options.libraries,
+    options.library,
     options.pairing,
     options.mods,
 )
-
-
-class ModsOnTree(NamedTuple):
-    """The mods that were named, on a tree that was named."""
-
-    chosen: Chosen
-    tree: Tree
-
-
-def open_both(
-    asked: PlanArguments,
-    libraries: LibraryArguments,
-    access: Access,
-    target: str,
-    *,
-    verify: bool = False,
-    platform: str | None = None,
-    in_image: str | None = None,
-) -> ModsOnTree:
-    """Read the mods that were named, and open the tree."""
-    library = libraries.open()
-    tree = access.open(
-        target,
-        workspace=asked.workspace,
-        verify=verify,
-        others=other_packages(asked.others),
-        platform=platform,
-        in_image=in_image,
-    )
-    chosen = choose(library, asked.mods, asked.pairing)
-    other_packages(asked.others, chosen.mods)
-    return ModsOnTree(chosen, tree)
 
 
 def announce(planned: Plan, chosen: Chosen) -> None:

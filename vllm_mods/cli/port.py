@@ -8,53 +8,45 @@ import click
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import other_packages
-from vllm_mods.api.port import PortTerms, abort_port, continue_port, port
+from vllm_mods.api.port import abort_port, continue_port, port
 from vllm_mods.api.refresh import refresh
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli import answers, options
+from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
+from vllm_mods.library.catalog import Library
 from vllm_mods.report import port as report
-
-
-def _terms(*, no_repair: bool, **more: Any) -> PortTerms:  # noqa: ANN401
-    return PortTerms(repair=not no_repair, **more)
 
 
 @click.command(name="port")
 @click.argument("mod", metavar="MOD", shell_complete=options.complete_mods)
 @option("--to TREE", "A tree, or a range such as '>=0.22,<0.26'.", "target")
-@options.grouped(
-    "terms",
-    _terms,
-    options.history,
-    option("--no-repair", "Put nothing right of what would not work."),
-    option("--vllm SPEC", "The range that it states [just the target]."),
-    option("--as ID", "What to call the new variant.", "name"),
-    option("--variant ID", "The variant to port [the nearest]."),
-    option("--from TREE", "What the variant was written for [mod.lock].", "base"),
-    fields=("base", "variant", "name", "vllm", "no_repair", "history"),
-)
+@option("--from TREE", "What the variant was written for [mod.lock].", "base")
+@option("--variant ID", "The variant to port [the nearest].")
+@option("--as ID", "What to call the new variant.", "name")
+@option("--vllm SPEC", "The range that it states [just the target].")
+@option("--no-repair", "Put nothing right of what would not work.")
+@options.history
 @option("--output DIR", "Write a copy of the mod to DIR/patches instead.")
 @options.others
 @option("--continue", "Take the edited files of a port.", "go_on")
 @option("--abort", "Do away with an unfinished port.")
-@options.libraries
+@options.own_library
 @options.access_to_commits
-@manner.json_output
+@answers.json_output
 def port_command(
-    *,
     mod: str,
     target: str | None,
-    terms: PortTerms,
-    output: str | None,
     others: tuple[str, ...],
+    library: Library,
+    access: Access,
+    *,
+    output: str | None,
     go_on: bool,
     abort: bool,
-    libraries: LibraryArguments,
-    access: Access,
-    as_json: bool,
-) -> int:
+    no_repair: bool,
+    **given: Any,
+) -> Reply:
     """Make a variant of a mod for another vLLM.
 
     What the variant changes in the tree that it was written for is merged with the target, the
@@ -68,39 +60,35 @@ def port_command(
         raise UsageError(
             "give one of --to, --continue and --abort", hint=f"vllm-mods port {mod} --to TREE"
         )
-    library = libraries.open_own()
-    terms = terms._replace(others=other_packages(others, (library.load(mod),)))
     if abort:
         work = abort_port(library, mod, output=output)
-        answer = {"mod": work.mod, "aborted": work.name}
-        return answers.answer(answer, f"removed {work.folder}", as_json=as_json)
+        return Reply({"mod": work.mod, "aborted": work.name}, f"removed {work.folder}")
+    where: dict[str, Any] = {"output": output, "access": access}
     if target is None:
-        result = continue_port(library, mod, output=output, access=access)
+        result = continue_port(library, mod, **where)
     else:
-        result = port(library, mod, target, **terms._asdict(), output=output, access=access)
-    return answers.answer(report.data(result), report.text(result), as_json=as_json, ok=result.ok)
+        beside = other_packages(others, (library.load(mod),))
+        result = port(library, mod, target, others=beside, repair=not no_repair, **where, **given)
+    return Reply(report.data(result), report.text(result), result.ok)
 
 
 @click.command(name="refresh")
 @click.argument("name", metavar="MOD", shell_complete=options.complete_mods)
 @option("--variant ID", "Only this variant [all with patches].")
-@options.libraries
+@options.own_library
 @options.access
-@manner.json_output
-def refresh_command(
-    name: str, variant: str | None, libraries: LibraryArguments, access: Access, *, as_json: bool
-) -> int:
+@answers.json_output
+def refresh_command(name: str, **given: Any) -> Reply:
     """Cut a mod's patches anew without changing what they do.
 
     Line numbers, context and section headers become those of a release that mod.lock records, and
     every recorded release has to get the same bytes as before. A patch that is so already stays
     as it is, to the byte.
     """
-    results = refresh(libraries.open_own(), name, variant, access=access)
+    results = refresh(name=name, **given)
     lines = []
     for one in results:
         what = "cut anew" if one.wrote else "is so already"
         lines.append(f"{name} {one.variant}: {what}, on {len(one.releases)} releases")
         lines += [f"  wrote {path}" for path in one.wrote]
-    answer = {"mod": name, "variants": results}
-    return answers.answer(answer, "\n".join(lines), as_json=as_json)
+    return Reply({"mod": name, "variants": results}, "\n".join(lines))

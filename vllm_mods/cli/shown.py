@@ -45,7 +45,7 @@ class ShownText:
         self.exact.write(_STEERING.sub(_spelt, text).replace(_ESCAPE, "\x1b"))
         return len(text)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.exact, name)
 
 
@@ -58,7 +58,7 @@ class _ShownBytes(io.BufferedIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Any) -> int:  # noqa: ANN401  (as in its class)
+    def write(self, data: Any) -> int:
         self._text.write(bytes(data).decode("utf-8", "surrogateescape"))
         return len(data)
 
@@ -77,7 +77,7 @@ def streams() -> Iterator[None]:
         sys.stdout, sys.stderr = out, err
 
 
-def styled(text: str, **style: Any) -> str:  # noqa: ANN401  (as ``click.style`` has them)
+def styled(text: str, **style: Any) -> str:
     """Return a text in a style that the streams take for our own."""
     return click.style("\0", **style).replace("\x1b", _ESCAPE).replace("\0", text)
 

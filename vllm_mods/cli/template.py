@@ -7,14 +7,17 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.access import Access
-from vllm_mods.api.template_check import compare_templates, render_template, template_check
-from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.api.template_check import (
+    compare_templates,
+    list_templates,
+    render_template,
+    template_check,
+)
+from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.cli import answers, manner, named_files, options, shown
-from vllm_mods.cli.listing import print_faults, readable
+from vllm_mods.cli import answers, named_files, options, shown
+from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.templates import conversation, official
@@ -31,7 +34,7 @@ def _argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 _conversations = option(
     "--conversations NAME|DIR",
     "Those of this template, or in this folder [those beside the template].",
-    "others",
+    "conversations_of",
     shell_complete=_complete,
 )
 
@@ -46,15 +49,16 @@ def command() -> None:
 
 
 @command.command(name="list")
-@options.libraries
-@manner.json_output
-def list_(libraries: LibraryArguments, *, as_json: bool) -> int:
+@options.library
+@answers.json_output
+def list_(library: Library) -> Reply:
     """List the chat templates, bundled ones and those of --library."""
-    library = libraries.open()
-    faults: list[ManifestError] = []
-    found = readable(library.template_names(), lambda name: open_template(library, name), faults)
-    answers.answer(report.list_data(found, faults), report.list_text(found), as_json=as_json)
-    return print_faults(faults)
+    templates, faults = list_templates(library)
+    return Reply(
+        report.list_data(templates, faults),
+        report.list_text(templates),
+        exit_code=answers.tell_faults(faults),
+    )
 
 
 @command.command(name="check")
@@ -69,24 +73,20 @@ def list_(libraries: LibraryArguments, *, as_json: bool) -> int:
 @option(
     "--in TREE",
     "TEMPLATE is a path in there: sdist:FILE, pypi:VERSION, an absolute one in image:REF, …",
-    "place",
+    "inside",
 )
-@options.libraries
+@options.library
 @options.access
-@manner.json_output
+@answers.json_output
 def check(
     templates: tuple[str, ...],
-    others: str | None,
-    libraries: LibraryArguments,
-    access: Access,
     *,
     parsers: bool,
     target: str | None,
     tool: str | None,
     reasoner: str | None,
-    place: str | None,
-    as_json: bool,
-) -> int:
+    **given: Any,
+) -> Reply:
     """Tell whether templates make the prompts that they should; all of them without TEMPLATE.
 
     Also which content format each vLLM takes a template for, which arguments it reads, and
@@ -97,21 +97,9 @@ def check(
             "--parsers runs code of --target: both or neither",
             hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
         )
-    results = template_check(
-        libraries.open(),
-        templates,
-        conversations_of=others,
-        parsers_of=target,
-        parsers=(tool, reasoner),
-        inside=place,
-        access=access,
-    )
-    return answers.answer(
-        report.checked_data(results),
-        report.checked_text(results),
-        as_json=as_json,
-        ok=all(one.ok for one in results),
-    )
+    results = template_check(names=templates, parsers_of=target, parsers=(tool, reasoner), **given)
+    ok = all(one.ok for one in results)
+    return Reply(report.checked_data(results), report.checked_text(results), ok)
 
 
 @command.command(name="render")
@@ -123,24 +111,23 @@ def check(
     "kwargs",
 )
 @option("--no-generation-prompt", "Do not begin the answer.")
-@options.libraries
-@manner.json_output
+@options.library
+@answers.json_output
 def render(
     template: str,
     messages: str,
     kwargs: str | None,
-    libraries: LibraryArguments,
+    library: Library,
     *,
     no_generation_prompt: bool,
-    as_json: bool,
-) -> int:
+) -> Reply:
     """Print the prompt that a template makes of MESSAGES.
 
     MESSAGES is a file, or - for stdin: a list of messages, or the body of a request to
     /v1/chat/completions; or the name of a conversation beside the template. A message's
     content reaches the template as it stands there.
     """
-    opened = open_template(libraries.open(), template)
+    opened = open_template(library, template)
     prompt = render_template(
         opened,
         _conversation(opened, messages),
@@ -149,60 +136,46 @@ def render(
     )
     for name in prompt.unread:
         answers.note(f"the template does not read `{name}`, and vLLM drops it without a word")
-    return _print_text({"template": opened.name}, "prompt", prompt.text, as_json=as_json)
+    return Reply({"template": opened.name, "prompt": prompt.text}, prompt.text, show=shown.file)
 
 
 @command.command(name="diff")
 @_argument("old")
 @_argument("new")
 @_conversations
-@options.libraries
-@manner.json_output
-def diff(
-    old: str, new: str, others: str | None, libraries: LibraryArguments, *, as_json: bool
-) -> int:
+@options.library
+@answers.json_output
+def diff(old: str, new: str, **given: Any) -> Reply:
     """Show how the prompts of two templates differ, and what each keeps of the cache.
 
     For the conversations beside either of them, or those of --conversations; without any, for
     those that `template check` asks of every template. Exit code 1 if any differs.
     """
-    first, second, rows = compare_templates(libraries.open(), old, new, others)
+    first, second, rows = compare_templates(old=old, new=new, **given)
     different = report.differences((old, new), rows)
     count = f"{len(rows)} conversation{'s' * (len(rows) != 1)}"
     end = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
-    return answers.answer(
-        report.diff_data(first, second, rows),
-        "\n".join((*different, report.compared(first, second), end)),
-        as_json=as_json,
-        ok=not different,
-    )
+    words = "\n".join((*different, report.compared(first, second), end))
+    return Reply(report.diff_data(first, second, rows), words, ok=not different)
 
 
 @command.command(name="patch")
 @_argument("template")
-@options.libraries
-@manner.json_output
-def patch(template: str, libraries: LibraryArguments, *, as_json: bool) -> int:
+@options.library
+@answers.json_output
+def patch(template: str, library: Library) -> Reply:
     """Print a model's own template with its worst faults mended, and the rest of it as it was.
 
     For those who take no rewritten one: a few lines of Qwen3.5's, 3.6's and 3.8's own text are
     changed, each exactly where it stands, or nothing is. TEMPLATE is the model's folder or its file.
     """
-    library = libraries.open()
     opened = open_template(library, template)
     patched = official.patched(library, opened)
     if patched.was_in:
         answers.note(f"{opened.path} has {patched.patch} already")
     text = patched.data.decode("utf-8", "surrogateescape")
     answer = {"template": opened.name, "patch": patched.patch, "was_in": patched.was_in}
-    return _print_text(answer, "text", text, as_json=as_json)
-
-
-def _print_text(answer: dict[str, Any], key: str, text: str, *, as_json: bool) -> int:
-    """Print a text as the file that it is, or under a key of the answer."""
-    if not as_json:
-        shown.file(text)
-    return answers.answer({**answer, key: text}, None, as_json=as_json)
+    return Reply({**answer, "text": text}, text, show=shown.file)
 
 
 def _conversation(template: Template, messages: str) -> Conversation:
@@ -210,8 +183,7 @@ def _conversation(template: Template, messages: str) -> Conversation:
         if beside.name == messages:
             return beside
     try:
-        with named_files.opened(messages) as file:
-            raw = file.read()
+        raw = named_files.read(messages)
     except UsageError as error:
         none = " and no conversation beside the template" if template.conversations else ""
         raise UsageError(

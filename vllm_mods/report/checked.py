@@ -1,8 +1,9 @@
-"""The answer of ``check``: a plan, and how the mods fit a checkpoint."""
+"""The answers of ``check`` and ``diff``: a plan, how the mods fit a checkpoint, what would change."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, NamedTuple
 
 from vllm_mods.api.check import CheckResult
 from vllm_mods.report import data as plans
@@ -32,3 +33,38 @@ def text(result: CheckResult, paint: Paint, *, explain: bool) -> str:
 
         lines.append(checkpoint.fit_text(result.model))
     return "\n".join(lines)
+
+
+class DiffAnswer(NamedTuple):
+    """The answer of ``diff`` for scripts, and for a person."""
+
+    data: dict[str, Any]
+    text: str
+
+
+def diff(result: CheckResult, paint: Paint) -> DiffAnswer:
+    """Return what mods would change, as a diff; the plan where any of them does not fit."""
+    from vllm_mods.formats import diff_writer  # noqa: PLC0415  (`check` has no use for it)
+
+    diffs = {
+        # A template may go to a folder anywhere, of any name.
+        one.path: diff_writer.file_diff(
+            os.path.basename(one.path) if one.path.startswith("/") else one.path,
+            one.before,
+            one.after,
+        )
+        for one in (result.plan.changes if result.ok else ())
+    }
+    files = [_counted(path, diff) for path, diff in diffs.items()]
+    whole = b"".join(diffs.values()).decode("utf-8", "surrogateescape")
+    return DiffAnswer(
+        {**plans.plan(result.plan), "files": files},
+        whole if result.ok else words.plan(result.plan, paint),
+    )
+
+
+def _counted(path: str, diff: bytes) -> dict[str, Any]:
+    _head, _, body = diff.partition(b"\n@@")
+    lines = body.split(b"\n")
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in (b"+", b"-"))
+    return {"path": path, "added": added, "removed": removed}

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from vllm_mods.api.suggest import Suggested
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
-from vllm_mods.checkpoints.fitting import Suggestion
 from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
-from vllm_mods.report import data
+from vllm_mods.report import data, text
+from vllm_mods.report.text import Paint
 
 _MOST = 8
 
 
-def suggestion_data(one: Checkpoint, found: Suggestion) -> dict[str, Any]:
+def suggestion_data(result: Suggested) -> dict[str, Any]:
     """Return the answer of ``suggest``."""
+    one, found = result.checkpoint, result.suggestion
     said = found.facts
     return {
         "schema": data.SCHEMA,
@@ -27,6 +29,8 @@ def suggestion_data(one: Checkpoint, found: Suggestion) -> dict[str, Any]:
         "mods": list(map(_needed, found.mods)),
         "templates": list(map(_needed, found.templates)),
         "pairings": found.pairings,
+        **({} if result.plan is None else {"plan": data.plan(result.plan)}),
+        "ok": result.ok,
     }
 
 
@@ -44,8 +48,9 @@ def fit_text(fit: ModelFit) -> str:
     return "\n".join([f"model {_name(fit)}", *(wrong or ["  what the mods are for"])])
 
 
-def suggestion_text(one: Checkpoint, found: Suggestion) -> str:
-    """Say what a model is, and what is for it."""
+def suggestion_text(result: Suggested, paint: Paint) -> str:
+    """Say what a model is, what is for it, and whether that goes into the tree."""
+    one, found = result.checkpoint, result.suggestion
     lines = [_name(one), *_facts(found.facts)]
     if not one.tensors:
         lines.append("  no safetensors in it: what its layers are is not known")
@@ -61,6 +66,8 @@ def suggestion_text(one: Checkpoint, found: Suggestion) -> str:
     for each in found.pairings:
         same = "for this very model" if each.same else "written for another model of its kind"
         lines.append(f"  {each.name}: {same if each.ok else each.why}")
+    if result.plan is not None:
+        lines += ["", text.plan(result.plan, paint)]
     return "\n".join(lines)
 
 

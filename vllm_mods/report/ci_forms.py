@@ -14,8 +14,8 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from vllm_mods import __version__
-from vllm_mods.base.model import Level, Plan
-from vllm_mods.checkpoints.model_fit import ModFit
+from vllm_mods.api.check import CheckResult
+from vllm_mods.base.model import Level
 from vllm_mods.library.mod_folder import MANIFEST
 from vllm_mods.linting.places import Linted
 from vllm_mods.report import junit
@@ -44,11 +44,17 @@ class Reported(NamedTuple):
         return [one for one in self.remarks if one.level is level]
 
 
-def of_plan(planned: Plan, fits: Sequence[ModFit] = ()) -> list[Reported]:
+def subjects(result: CheckResult | Sequence[Linted]) -> list[Reported]:
+    """Return the mods of ``check``, or the files that ``lint`` looked at."""
+    return _of_check(result) if isinstance(result, CheckResult) else _of_lint(result)
+
+
+def _of_check(result: CheckResult) -> list[Reported]:
     """Return the mods of a plan. What was found in the tree is shown at the manifest, which the repository has."""
+    fits = result.model.mods if result.model else ()
     wrong = {fit.name: fit.why for fit in fits if not fit.meant}
-    subjects = []
-    for one in planned.mods:
+    judged = []
+    for one in result.plan.mods:
         remarks = []
         if not one.verdict.ok:
             remarks.append(
@@ -63,12 +69,11 @@ def of_plan(planned: Plan, fits: Sequence[ModFit] = ()) -> list[Reported]:
         if one.mod.name in wrong:
             remarks.append(Remark("model", f"it is not for this model: {wrong[one.mod.name]}"))
         name, path = f"{one.mod.name} {one.mod.version}", os.path.join(one.mod.directory, MANIFEST)
-        subjects.append(Reported(name, path, tuple(remarks)))
-    return subjects
+        judged.append(Reported(name, path, tuple(remarks)))
+    return judged
 
 
-def of_lint(found: Iterable[Linted]) -> list[Reported]:
-    """Return the files that ``lint`` looked at."""
+def _of_lint(found: Iterable[Linted]) -> list[Reported]:
     return [
         Reported(
             one.path,

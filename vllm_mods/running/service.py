@@ -59,17 +59,18 @@ class Service(NamedTuple):
 class StartOptions(NamedTuple):
     """What is asked of a container; None for what the pairing, its lock or the host's environment says.
 
-    ``model`` is the folder of this very model, where the pairing names a path.
+    The fields have the names of the options. ``model_cache`` is the host's folder of models of the Hub,
+    ``model_folder`` that of this very model, where the pairing names a path.
     """
 
-    lock_file: str | None = None
+    lock: str | None = None
     image: str | None = None
-    called: str | None = None
+    name: str | None = None
     port: int | None = None
     gpus: str = "all"
-    shm: str = "16g"
-    cache: str | None = None
-    model: str | None = None
+    shm_size: str = "16g"
+    model_cache: str | None = None
+    model_folder: str | None = None
     restart: str = "unless-stopped"
 
 
@@ -88,8 +89,8 @@ def service(
     """
     if not _GPUS.match(asked.gpus):
         raise UsageError(f"--gpus {asked.gpus}: neither all, none nor numbers", hint="--gpus 0,1")
-    if not _SHM.match(asked.shm):
-        raise UsageError(f"--shm {asked.shm}: no size", hint="--shm 16g")
+    if not _SHM.match(asked.shm_size):
+        raise UsageError(f"--shm-size {asked.shm_size}: no size", hint="--shm-size 16g")
     if not _RESTART.match(asked.restart):
         raise UsageError(
             f"--restart {asked.restart}: no policy of an engine",
@@ -98,13 +99,13 @@ def service(
     words = (*pairings.arguments(wanted), *arguments)
     inside = _number(words, _PORT, "--port")
     at_path = wanted.model.startswith("/")
-    if asked.model is not None and not at_path:
+    if asked.model_folder is not None and not at_path:
         raise UsageError(
-            f"--model is for a pairing that names a path, and {wanted.name} names {wanted.model} on the Hub",
+            f"--model-folder is for a pairing that names a path, and {wanted.name} names {wanted.model} on the Hub",
             hint="--model-cache DIR",
         )
     mount = (
-        Mount(asked.model or wanted.model, wanted.model, read_only=True)
+        Mount(asked.model_folder or wanted.model, wanted.model, read_only=True)
         if at_path
         else Mount(cache, CACHE)
     )
@@ -113,7 +114,7 @@ def service(
     )
     cluster = wanted.topology == "cluster"
     return Service(
-        name=asked.called or wanted.name,
+        name=asked.name or wanted.name,
         pairing=wanted.name,
         image=asked.image or image,
         command=command,
@@ -123,7 +124,7 @@ def service(
         inside=inside,
         gpus=asked.gpus,
         per_node=-(-ranks // 2) if cluster else ranks,
-        shm=asked.shm,
+        shm=asked.shm_size,
         restart=asked.restart,
         arguments=arguments,
         cluster=cluster,

@@ -1,0 +1,172 @@
+"""A pairing's image as a container that serves, and whether the mods' code ran in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from vllm_mods.api import on_base, serve_command
+from vllm_mods.api.access import Access, open_image
+from vllm_mods.base import limits
+from vllm_mods.base.errors import Refused, TreeError, UsageError
+from vllm_mods.base.model import Mod
+from vllm_mods.formats.taken_over import taken_over
+from vllm_mods.library import trust
+from vllm_mods.library.catalog import Library
+from vllm_mods.running import engine, waiting
+from vllm_mods.running import evidence as looking
+from vllm_mods.running.evidence import Evidence
+from vllm_mods.running.service import LOCK_LABEL, Service, StartOptions, line, service
+
+
+class ServedPairing(NamedTuple):
+    """The container of a pairing, and the ``lock`` that its image has to have: its sha256.
+
+    ``site_root`` is where the image has its vLLM.
+    """
+
+    service: Service
+    lock: str
+    site_root: str
+
+
+class StartedContainer(NamedTuple):
+    """A container that a ``program`` (docker or podman) started; ``evidence`` is that of the mods, if it was waited for."""
+
+    service: Service
+    program: str
+    identity: str
+    evidence: tuple[Evidence, ...] | None = None
+
+
+def plan_service(
+    library: Library, pairing: str, options: StartOptions, arguments: Sequence[str] = ()
+) -> ServedPairing:
+    """Read a pairing and its lock, and return what is to be started. Raises as ``run``."""
+    named = library.pairing(pairing)
+    wanted = taken_over(named, library.select(library.mods_of(named))).pairing
+    path = on_base.lock_path(library, pairing, options.lock)
+    beside = () if options.lock is not None else on_base.in_library(library, pairing, path)
+    trust.demand_pairing(library, pairing, *beside)
+    locked = on_base.read_lock(library, path, pairing)
+    hub = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
+    folder = options.model_folder
+    planned = service(
+        wanted,
+        options._replace(model_folder=folder and os.path.abspath(folder)),
+        image=locked.tag,
+        command=locked.lock.command,
+        cache=os.path.abspath(options.model_cache or hub),
+        arguments=tuple(arguments),
+    )
+    return ServedPairing(planned, f"sha256:{locked.sha256}", locked.lock.vllm.site_root)
+
+
+def run(
+    library: Library,
+    pairing: str,
+    arguments: Sequence[str] = (),
+    options: StartOptions | None = None,
+    *,
+    program: str | None = None,
+    env_files: Sequence[str] = (),
+    wait: bool = False,
+    access: Access | None = None,
+) -> StartedContainer:
+    """Start a pairing's image as a container that serves, in docker or podman.
+
+    ``arguments`` come behind the command in the image, ``program`` is the engine (without it, the one that has the
+    image), ``env_files`` have secrets. With ``wait``, return when it serves, with the evidence of its mods.
+    Raises ``Refused``, with nothing started, for an image of another lock and for what the vLLM in it would not
+    take; ``UsageError`` where there is no image, and for a pairing of a cluster.
+    """
+    access = access or Access()
+    served = plan_service(library, pairing, options or StartOptions(), arguments)
+    planned = served.service
+    check_single(pairing, planned)
+    program = _find_program(served, program)
+    _check_command(served, program, access)
+    identity = engine.start(line(program, planned, env_files=env_files), planned.name)
+    started = StartedContainer(planned, program, identity)
+    if not wait:
+        return started
+    waiting.wait(planned, program)
+    log = engine.log(engine.container(planned.name, program))[: limits.LOG]
+    return started._replace(evidence=looking.of_mods(mods_of(library, (pairing,)), log))
+
+
+def check_single(pairing: str, planned: Service) -> None:
+    """Raise ``UsageError`` for what runs on several nodes."""
+    if planned.cluster:
+        raise UsageError(
+            f"{pairing} is for a cluster: each of its nodes starts a container of its own",
+            hint=f"vllm-mods export {pairing} --format compose",
+        )
+
+
+def _check_command(served: ServedPairing, program: str, access: Access) -> None:
+    """Raise ``Refused`` if the vLLM in the image, mods and all, would not take its command with what comes behind it."""
+    one = served.service
+    of_lock = serve_command.of_script(one.command, f"the command of {one.image}", "vllm-mods ps")
+    asked = of_lock._replace(argv=(*of_lock.argv, *one.arguments), name=one.pairing)
+    try:
+        tree = open_image(access, f"image:{program}:{one.image}", in_image=f"/{served.site_root}")
+    except (TreeError, UsageError) as error:
+        access.note(f"the command is not checked: {error.message}")
+        return
+    serve_command.demand(asked, tree, note=access.note)
+
+
+def _find_program(served: ServedPairing, program: str | None) -> str:
+    """Return the engine that has the image; it has to be the one of the lock."""
+    image, build = served.service.image, f"vllm-mods build {served.service.pairing}"
+    for one in engine.installed(program):
+        labels = engine.labels(one, image)
+        if labels is None:
+            continue
+        if labels.get(LOCK_LABEL) != served.lock:
+            raise Refused(
+                f"{one} has {image}, and it is not of this lock ({labels.get(LOCK_LABEL) or 'of none'}); "
+                "nothing was started",
+                hint=build,
+            )
+        return one
+    raise UsageError(f"{' and '.join(engine.installed(program))}: no image {image}", hint=build)
+
+
+def evidence(
+    library: Library,
+    names: Sequence[str] = (),
+    *,
+    container: str | None = None,
+    log: bytes = b"",
+    log_name: str = "the log",
+    access: Access | None = None,
+) -> tuple[Evidence, ...]:
+    """Tell whether the code of mods ran, by what a ``container`` of docker or podman, or a ``log``, says.
+
+    ``names`` are mods and pairings; without them the mods that the container's image has. Raises ``UsageError``
+    where there are none, and for a container that is not there.
+    """
+    if container is not None:
+        running = engine.container(container)
+        label = running.labels.get("vllm-mods.mods", "")
+        names = names or tuple(one.partition("@")[0] for one in label.split())
+        log, log_name = engine.log(running), f"{running.program} logs {running.name}"
+    if not names:
+        raise UsageError(
+            f"{log_name}: which mods? the image has none of ours in it", hint="vllm-mods list"
+        )
+    if len(log) > limits.LOG:
+        (access or Access()).note(f"{log_name}: only the first {limits.LOG} were looked at")
+    return looking.of_mods(mods_of(library, names), log[: limits.LOG])
+
+
+def mods_of(library: Library, names: Sequence[str]) -> tuple[Mod, ...]:
+    """Read mods, and those of pairings, by name."""
+    each: Iterable[tuple[str, ...]] = (
+        library.mods_of(library.pairing(name)) if library.has_pairing(name) else (name,)
+        for name in names
+    )
+    return library.select(dict.fromkeys(name for group in each for name in group))
