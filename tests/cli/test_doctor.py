@@ -16,7 +16,7 @@ from small_site import RECORD, snapshot
 
 from vllm_mods.site import journal
 from vllm_mods.site.journal_text import Journal
-from vllm_mods.site.open_folders import Held
+from vllm_mods.site.open_folders import OpenFolders
 from vllm_mods.site.site import Site
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def test_a_patched_file_that_was_changed_since(call: Call, site: Path) -> None:
 def interrupted(site: Path) -> None:
     """Leave what a transaction leaves that was killed before its first change."""
     root = os.open(site, os.O_RDONLY)
-    held = Held(Site(root=str(site)), root)
+    held = OpenFolders(Site(root=str(site)), root)
     journal.save(held, journal.open_work(held), Journal((), (), (), ()))
     os.close(root)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vllm_mods.site import open_folders
-from vllm_mods.site.open_folders import Held
+from vllm_mods.site.open_folders import OpenFolders
 from vllm_mods.site.site import Site
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folders(root: Path) -> Iterator[Held]:
+def folders(root: Path) -> Iterator[OpenFolders]:
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    made = Held(Site(str(root), (str(root.parent / "space"),)), descriptor)
+    made = OpenFolders(Site(str(root), (str(root.parent / "space"),)), descriptor)
     yield made
     made.close()
     os.fstat(descriptor)  # the caller's own stays open
@@ -47,7 +47,7 @@ def opened(root: Path) -> int:
 
 
 def test_a_file_is_reached_though_its_folder_is_called_otherwise_by_now(
-    root: Path, folders: Held
+    root: Path, folders: OpenFolders
 ) -> None:
     place = folders.at(f"{root}/a/b/file")
     (root / "a").rename(root / "moved")
@@ -59,7 +59,9 @@ def test_a_file_is_reached_though_its_folder_is_called_otherwise_by_now(
     assert not (root.parent / "elsewhere/b/file").exists()
 
 
-def test_a_folder_that_is_a_link_is_refused_by_its_real_name(root: Path, folders: Held) -> None:
+def test_a_folder_that_is_a_link_is_refused_by_its_real_name(
+    root: Path, folders: OpenFolders
+) -> None:
     (root / "link").symlink_to(root.parent / "elsewhere")
     (root.parent / "space/link").symlink_to(root.parent / "elsewhere")
     for place in (f"{root}/link", f"{root.parent}/space/link"):
@@ -74,7 +76,7 @@ def test_a_folder_that_is_a_link_is_refused_by_its_real_name(root: Path, folders
 def test_a_workspace_may_be_a_link_for_the_user_named_it(root: Path) -> None:
     (root.parent / "named").symlink_to(root.parent / "space")
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    folders = Held(Site(str(root), (str(root.parent / "named"),)), descriptor)
+    folders = OpenFolders(Site(str(root), (str(root.parent / "named"),)), descriptor)
     with open(folders.at(f"{root.parent}/named/deep/file"), "w") as file:
         file.write("x")
     assert (root.parent / "space/deep/file").read_text() == "x"
@@ -82,7 +84,7 @@ def test_a_workspace_may_be_a_link_for_the_user_named_it(root: Path) -> None:
     os.close(descriptor)
 
 
-def test_errors_name_files_and_folders_as_the_user_does(root: Path, folders: Held) -> None:
+def test_errors_name_files_and_folders_as_the_user_does(root: Path, folders: OpenFolders) -> None:
     one, other = f"{root}/a/one", f"{root}/a/b/other"
     with pytest.raises(FileNotFoundError) as caught, folders.naming():
         os.rename(folders.at(one), folders.at(other))
@@ -96,7 +98,7 @@ def test_errors_name_files_and_folders_as_the_user_does(root: Path, folders: Hel
         assert as_it_is.value.filename == name
 
 
-def test_folders_are_opened_once_and_closed(root: Path, folders: Held) -> None:
+def test_folders_are_opened_once_and_closed(root: Path, folders: OpenFolders) -> None:
     before = opened(root)
     for _ in range(3):
         folders.at(f"{root}/a/b/file")
@@ -107,7 +109,7 @@ def test_folders_are_opened_once_and_closed(root: Path, folders: Held) -> None:
 
 
 def test_the_limit_of_open_files_is_as_it_was_after_the_last_of_two_closes(
-    folders: Held, monkeypatch: pytest.MonkeyPatch
+    folders: OpenFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (10, 1 << 20))
@@ -120,7 +122,7 @@ def test_the_limit_of_open_files_is_as_it_was_after_the_last_of_two_closes(
     assert set_[1][0] == 10
 
 
-def test_a_folder_made_has_exactly_its_mode_and_owner(root: Path, folders: Held) -> None:
+def test_a_folder_made_has_exactly_its_mode_and_owner(root: Path, folders: OpenFolders) -> None:
     owner = (os.geteuid(), os.getegid())
     folders.make_folder(f"{root}/a/new", owner=owner)
     assert stat.S_IMODE((root / "a/new").stat().st_mode) == 0o755
@@ -128,7 +130,7 @@ def test_a_folder_made_has_exactly_its_mode_and_owner(root: Path, folders: Held)
     assert stat.S_IMODE((root / "a/new").stat().st_mode) == 0o711
 
 
-def test_a_folder_removed_is_forgotten(root: Path, folders: Held) -> None:
+def test_a_folder_removed_is_forgotten(root: Path, folders: OpenFolders) -> None:
     before = opened(root)
     folders.folder(f"{root}/a/b")
     folders.remove_folder(f"{root}/a/b")
@@ -146,6 +148,6 @@ def test_a_folder_removed_is_forgotten(root: Path, folders: Held) -> None:
 
 def test_without_proc_paths_are_what_they_are(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_folders, "_PROC", f"{root}/none")
-    folders = Held(Site(str(root)), -1)
+    folders = OpenFolders(Site(str(root)), -1)
     assert folders.at(f"{root}/a/file") == f"{root}/a/file"
     assert folders.folder(f"{root}/a") == f"{root}/a"

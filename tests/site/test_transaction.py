@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from vllm_mods.formats.receipt import Receipt
     from vllm_mods.site.journal_text import Journal
-    from vllm_mods.site.open_folders import Held
+    from vllm_mods.site.open_folders import OpenFolders
     from vllm_mods.site.operations import Op
 
 A = FILES["vllm/a.py"]
@@ -534,7 +534,7 @@ def test_another_program_that_writes_at_the_same_time(
     before = snapshot(site)
     save = journal.save
 
-    def edit_and_save(held: Held, work: str, one: Journal) -> None:
+    def edit_and_save(held: OpenFolders, work: str, one: Journal) -> None:
         save(held, work, one)
         (site / "vllm/sub/c.py").write_bytes(b"edited")
 
@@ -622,7 +622,7 @@ def test_what_another_program_wrote_before_its_turn_came_is_left_alone(
     paths = [one.path for one in ONE.changes]
     theirs = next(path for path in paths[1:] if (site / path).exists())
 
-    def and_then_somebody_writes(held: Held, op: Op) -> None:
+    def and_then_somebody_writes(held: OpenFolders, op: Op) -> None:
         swap(held, op)
         swapped.append(op.step.path)
         if len(swapped) == 1:

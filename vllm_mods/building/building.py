@@ -88,7 +88,7 @@ def labels(lock: PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str
     Source and revision are those of the base's labels, ``below``: they say where its vLLM comes from,
     and that is so.
     """
-    found = {key: below[key] for key in _FROM_BASE if below.get(key)} | {
+    stated = {key: below[key] for key in _FROM_BASE if below.get(key)} | {
         f"{_NAME}.title": lock.pairing,
         f"{_NAME}.version": pairing_lock.tag(lock, data).rpartition(":")[2],
         f"{_NAME}.created": oci.timestamp(lock.epoch),
@@ -99,30 +99,30 @@ def labels(lock: PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str
         "vllm-mods.mods": " ".join(f"{mod.name}@{mod.version}" for mod in lock.mods),
     }
     if lock.base.manifest is not None:
-        found[f"{_NAME}.base.digest"] = lock.base.manifest
+        stated[f"{_NAME}.base.digest"] = lock.base.manifest
     if lock.revision is not None:
-        found["vllm-mods.revision"] = lock.revision
-    return found
+        stated["vllm-mods.revision"] = lock.revision
+    return stated
 
 
 def _config(base: Base, resolved: Resolved) -> dict[str, object]:
     """Return platform and settings: the pairing's over the base's, without what an earlier pairing said."""
-    found = oci.kept(json.loads(base.config))
-    settings = resolved.served.over(found["config"])
+    taken = oci.kept(json.loads(base.config))
+    settings = resolved.served.over(taken["config"])
     settings["Labels"] = {
         key: value
         for key, value in (settings.get("Labels") or {}).items()
         if not key.startswith("vllm-mods.") and key != f"{_NAME}.base.digest"
     }
-    return {**found, "config": settings}
+    return {**taken, "config": settings}
 
 
-def _listed(one: TarEntry, lock: PairingLock) -> LockedEntry:
-    is_lock = one.path == _place(lock)
-    kind = pairing_lock.FOLDER if one.data is None else pairing_lock.FILE
-    kind, digest = (pairing_lock.LOCK, None) if is_lock else (kind, sha256(one.data))
-    uid, gid = one.owner or (0, 0)
-    return LockedEntry(one.path, kind, one.mode, uid, gid, one.mtime, digest)
+def _listed(entry: TarEntry, lock: PairingLock) -> LockedEntry:
+    is_lock = entry.path == _place(lock)
+    kind = pairing_lock.FOLDER if entry.data is None else pairing_lock.FILE
+    kind, digest = (pairing_lock.LOCK, None) if is_lock else (kind, sha256(entry.data))
+    uid, gid = entry.owner or (0, 0)
+    return LockedEntry(entry.path, kind, entry.mode, uid, gid, entry.mtime, digest)
 
 
 def _place(lock: PairingLock) -> str:

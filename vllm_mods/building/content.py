@@ -82,10 +82,10 @@ class _Slice:
     site_root: str
     modes: dict[str, int] = field(default_factory=dict)
 
-    def lay(self, transition: Transition, there: Receipt | None) -> None:
+    def lay(self, transition: Transition, applied: Receipt | None) -> None:
         self.folder(self.site_root)
         self.below(f"{self.site_root}/{receipt.STATE}")
-        for file in there.files if there is not None else ():
+        for file in applied.files if applied is not None else ():
             if file.kind == receipt.FOLDER:  # whether it will be empty depends on all that is in it
                 self.below(f"{self.site_root}/{file.path}")
             elif file.kind == receipt.RECORD:
@@ -226,8 +226,8 @@ def _inside(transition: Transition, scratch: str) -> Transition:
     return transition._replace(changes=tuple(changes), restored=restored)
 
 
-def _moved_in(there: Receipt | None, scratch: str) -> Receipt | None:
-    return there and _moved(there, lambda path: _in(path, scratch))
+def _moved_in(applied: Receipt | None, scratch: str) -> Receipt | None:
+    return applied and _moved(applied, lambda path: _in(path, scratch))
 
 
 def _moved_out(final: Receipt, scratch: str) -> Receipt:
@@ -235,9 +235,9 @@ def _moved_out(final: Receipt, scratch: str) -> Receipt:
     return moved._replace(files=tuple(sorted(moved.files, key=lambda file: file.path)))
 
 
-def _moved(there: Receipt, place: Callable[[str], str]) -> Receipt:
-    files = tuple(file._replace(path=place(file.path)) for file in there.files)
-    return there._replace(files=files, workspace=there.workspace and place(there.workspace))
+def _moved(applied: Receipt, place: Callable[[str], str]) -> Receipt:
+    files = tuple(file._replace(path=place(file.path)) for file in applied.files)
+    return applied._replace(files=files, workspace=applied.workspace and place(applied.workspace))
 
 
 def _in(path: str, scratch: str) -> str:

@@ -39,42 +39,42 @@ def differences(
     """
     image = lock.image
     top = f"{lock.vllm.site_root}/"
-    found = [
+    differing = [
         Finding(code=FindingCode.LOCK_DIFFERS, message=said, path=_shown(one.path, top))
         for one in image.layer
         for said in _entry(base, one, data)
     ]
-    yield from (one for one in found if one.path not in known)
-    ours = None if found else digest_of(_tar(base, image, data))
+    yield from (one for one in differing if one.path not in known)
+    ours = None if differing else digest_of(_tar(base, image, data))
     yield from _layers(base, lock, ours)
     yield from _config(base, lock, data, ours or base.diff_ids[-1])
 
 
-def _entry(base: Base, one: LockedEntry, data: bytes) -> Iterator[str]:
+def _entry(base: Base, listed: LockedEntry, data: bytes) -> Iterator[str]:
     """Yield what is wrong with what lies at the path of one entry of our layer."""
-    folder, name = posixpath.split(one.path)
+    folder, name = posixpath.split(listed.path)
     if name.startswith(WHITEOUT):
         if base.entry(posixpath.join(folder, name.removeprefix(WHITEOUT))) is not None:
             yield f"{name.removeprefix(WHITEOUT)} is there, and the lock hides it"
         return
-    there = base.entry(one.path)
-    if there is None:
+    actual = base.entry(listed.path)
+    if actual is None:
         yield "is not there, and the lock has it"
         return
-    kind = DIR if one.kind == pairing_lock.FOLDER else FILE
-    if there.kind != kind:
-        what = f"a link to {there.target}" if there.target else f"a {there.kind}"
-        yield f"is {what}, and the lock has a {one.kind} there"
+    kind = DIR if listed.kind == pairing_lock.FOLDER else FILE
+    if actual.kind != kind:
+        what = f"a link to {actual.target}" if actual.target else f"a {actual.kind}"
+        yield f"is {what}, and the lock has a {listed.kind} there"
         return
-    if (there.uid, there.gid) != (one.uid, one.gid):
-        yield f"belongs to {there.uid}:{there.gid}, and the lock says {one.uid}:{one.gid}"
-    if there.mode != one.mode:
-        yield f"has mode {there.mode:04o}, and the lock says {one.mode:04o}"
-    wanted = sha256(data) if one.kind == pairing_lock.LOCK else one.sha256
-    if wanted is not None and sha256(base.read(one.path)) != wanted:
+    if (actual.uid, actual.gid) != (listed.uid, listed.gid):
+        yield f"belongs to {actual.uid}:{actual.gid}, and the lock says {listed.uid}:{listed.gid}"
+    if actual.mode != listed.mode:
+        yield f"has mode {actual.mode:04o}, and the lock says {listed.mode:04o}"
+    wanted = sha256(data) if listed.kind == pairing_lock.LOCK else listed.sha256
+    if wanted is not None and sha256(base.read(listed.path)) != wanted:
         yield "has another content than the lock says"
-    elif kind == FILE and there.mtime != one.mtime:
-        yield f"is of {oci.timestamp(there.mtime)}, and the lock says {oci.timestamp(one.mtime)}"
+    elif kind == FILE and actual.mtime != listed.mtime:
+        yield f"is of {oci.timestamp(actual.mtime)}, and the lock says {oci.timestamp(listed.mtime)}"
 
 
 def _tar(base: Base, image: LockedImage, data: bytes) -> bytes:
@@ -85,26 +85,26 @@ def _tar(base: Base, image: LockedImage, data: bytes) -> bytes:
     )
 
 
-def _content(base: Base, one: LockedEntry, data: bytes) -> bytes | None:
-    if one.kind == pairing_lock.LOCK:
+def _content(base: Base, listed: LockedEntry, data: bytes) -> bytes | None:
+    if listed.kind == pairing_lock.LOCK:
         return data
-    if posixpath.basename(one.path).startswith(WHITEOUT):
+    if posixpath.basename(listed.path).startswith(WHITEOUT):
         return b""
-    return base.read(one.path) if one.kind == pairing_lock.FILE else None
+    return base.read(listed.path) if listed.kind == pairing_lock.FILE else None
 
 
 def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding]:
     """Compare the layers with the base's and ours; where files are others already, ours is the next one."""
-    there, below = base.diff_ids, lock.base.diff_ids
+    actual, below = base.diff_ids, lock.base.diff_ids
     # Reading one compares its bytes with what the configuration says of it.
-    inside = [_layer(base, number) for number in range(len(there))]
-    wanted = (*below, ours or there[min(len(below), len(there) - 1)])
-    if sorted(there) == sorted(wanted) and there != wanted:
+    inside = [_layer(base, number) for number in range(len(actual))]
+    wanted = (*below, ours or actual[min(len(below), len(actual) - 1)])
+    if sorted(actual) == sorted(wanted) and actual != wanted:
         yield _differs(
-            f"its layers are in another order: {_listed(there)}, and the lock has {_listed(wanted)}"
+            f"its layers are in another order: {_listed(actual)}, and the lock has {_listed(wanted)}"
         )
         return
-    matcher = difflib.SequenceMatcher(a=wanted, b=there, autojunk=False)
+    matcher = difflib.SequenceMatcher(a=wanted, b=actual, autojunk=False)
     for kind, start, end, first, last in matcher.get_opcodes():
         if kind == "equal":
             continue
@@ -115,8 +115,8 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
         place = "above" if start >= len(wanted) else "below" if kind == "insert" else "in place of"
         for number in range(first, last):
             yield _differs(
-                f"layer {number + 1} of {len(there)}, {place} the one that the lock makes, is no part of it "
-                f"({there[number]}){_strange(inside[number], lock)}"
+                f"layer {number + 1} of {len(actual)}, {place} the one that the lock makes, is no part of it "
+                f"({actual[number]}){_strange(inside[number], lock)}"
             )
 
 
@@ -133,13 +133,13 @@ def _strange(layer: Layer | None, lock: PairingLock) -> str:
     hidden = {
         f"{posixpath.dirname(one)}/{WHITEOUT}{posixpath.basename(one)}": one for one in layer.gone
     }
-    found = [
+    strange = [
         f"/{path}" for path, one in layer.entries.items() if one.kind != DIR and path not in listed
     ]
-    found += [f"/{path} taken away" for place, path in hidden.items() if place not in listed]
-    found += [f"all that was in /{path} taken away" for path in layer.opaque]
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f": {', '.join(sorted(found)[:_SHOWN])}{more}" if found else ""
+    strange += [f"/{path} taken away" for place, path in hidden.items() if place not in listed]
+    strange += [f"all that was in /{path} taken away" for path in layer.opaque]
+    more = f" and {len(strange) - _SHOWN} more" if len(strange) > _SHOWN else ""
+    return f": {', '.join(sorted(strange)[:_SHOWN])}{more}" if strange else ""
 
 
 def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[Finding]:
@@ -155,40 +155,42 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
         epoch=lock.epoch,
     )
     if base.manifest is not None:
-        said = json.loads(base.manifest).get("annotations") or {}
-        yield from _values("the annotation", {**said, **labels} if said else {}, said)
+        annotations = json.loads(base.manifest).get("annotations") or {}
+        yield from _values(
+            "the annotation", {**annotations, **labels} if annotations else {}, annotations
+        )
     if digest_of(wanted) == base.config_digest:
         return
     before, after = json.loads(wanted), json.loads(base.config)
     if "history" not in after:  # an engine does not tell it
         del before["history"]
-    found = [
+    differing = [
         *_parts(before.pop("config"), after.pop("config", None) or {}),
         *_values("its", _filled(before, "rootfs"), _filled(after, "rootfs")),
     ]
-    yield from found
+    yield from differing
     is_told = base.where != "containerd" or base.manifest is not None
-    if not found and before["rootfs"] == after["rootfs"] and is_told:
+    if not differing and before["rootfs"] == after["rootfs"] and is_told:
         yield _differs(
             f"its ID is {base.config_digest}, and that of the lock's image {digest_of(wanted)}: {_UNSEEN}"
         )
 
 
-def _parts(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[Finding]:
+def _parts(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Finding]:
     """Compare settings: the environment and the labels name by name."""
-    yield from _values("the environment's", environment(wanted), environment(there))
-    yield from _values("the label", wanted.get("Labels") or {}, there.get("Labels") or {})
-    yield from _values("the setting", *(_filled(one, "Env", "Labels") for one in (wanted, there)))
-    order = [one.get("Env") or [] for one in (wanted, there)]
+    yield from _values("the environment's", environment(wanted), environment(actual))
+    yield from _values("the label", wanted.get("Labels") or {}, actual.get("Labels") or {})
+    yield from _values("the setting", *(_filled(one, "Env", "Labels") for one in (wanted, actual)))
+    order = [one.get("Env") or [] for one in (wanted, actual)]
     if order[0] != order[1] and sorted(order[0]) == sorted(order[1]):
         yield _differs("the environment is in another order")
 
 
-def _values(what: str, wanted: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[Finding]:
-    for key in sorted(wanted.keys() | there.keys()):
-        if wanted.get(key) != there.get(key):
+def _values(what: str, wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Finding]:
+    for key in sorted(wanted.keys() | actual.keys()):
+        if wanted.get(key) != actual.get(key):
             yield _differs(
-                f"{what} {key} is {_said(there, key)}, and the lock makes it {_said(wanted, key)}"
+                f"{what} {key} is {_said(actual, key)}, and the lock makes it {_said(wanted, key)}"
             )
 
 

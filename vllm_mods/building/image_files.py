@@ -25,21 +25,21 @@ def nodes(
     Raises ``Refused`` for one that takes the place of a file of the base that its mod does not name, at its path or
     before it on the way that programs and libraries are searched; and where two mods differ.
     """
-    found: dict[str, tuple[str, ImageFile]] = {}
-    for one in mods:
-        for file in one.mod.files if one.verdict is not Verdict.UPSTREAM else ():
+    placed: dict[str, tuple[str, ImageFile]] = {}
+    for planned in mods:
+        for file in planned.mod.files if planned.verdict is not Verdict.UPSTREAM else ():
             folder, name = posixpath.split(file.path)
             path = f"{resolve(base, folder)}/{name}"
-            _check(base, site_root, one.mod.name, file, path)
-            mod, other = found.setdefault(path, (one.mod.name, file))
+            _check(base, site_root, planned.mod.name, file, path)
+            mod, other = placed.setdefault(path, (planned.mod.name, file))
             if (other.data, other.mode) != (file.data, file.mode):
                 raise Refused(
-                    f"`{mod}` and `{one.mod.name}` bring different files for {file.path}; nothing was built",
+                    f"`{mod}` and `{planned.mod.name}` bring different files for {file.path}; nothing was built",
                     hint="take one of the two out of the pairing",
                 )
     return tuple(
         TarEntry(path=path, data=file.data, mode=file.mode, mtime=epoch)
-        for path, (_, file) in found.items()
+        for path, (_, file) in placed.items()
     )
 
 
@@ -55,11 +55,11 @@ def _check(base: Base, site_root: str, mod: str, file: ImageFile, path: str) -> 
         raise Refused(
             f"{mod}: {where} {why}; nothing was built", hint=f"another path in {mod}'s mod.toml"
         )
-    for there in (path, *_hidden(base, path)):
-        digest = sha256(base.read(there)) if base.entry(there) is not None else None
+    for place in (path, *_hidden(base, path)):
+        digest = sha256(base.read(place)) if base.entry(place) is not None else None
         if digest not in {None, sha256(file.data), *file.replaces}:
             raise Refused(
-                f"{mod}: {file.path} would take the place of the image's /{there}, and mod.toml does not say so; "
+                f"{mod}: {file.path} would take the place of the image's /{place}, and mod.toml does not say so; "
                 "nothing was built",
                 hint=f"if it is meant: replaces = {value([digest])}",
             )

@@ -56,81 +56,85 @@ class Inspection(NamedTuple):
 def inspect(tree: ImageTree) -> Inspection:
     """Look at an image: receipt and lock in it, every file that they name, the labels."""
     raw = tree.read(receipt.RECEIPT)
-    there = None if raw is None else receipt.parse(raw, f"{tree.spec}: {receipt.RECEIPT}")
+    applied = None if raw is None else receipt.parse(raw, f"{tree.spec}: {receipt.RECEIPT}")
     written = tree.read(LOCK)
     lock = None if written is None else pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
     digest = None if written is None else sha256(written)
     every = settings(tree.base).get("Labels") or {}
     labels = {key: str(text) for key, text in sorted(every.items()) if key.startswith(_OURS)}
-    found = (
-        [] if there is None else list(compare(there, InImage(tree), undone.look(there, tree).paths))
+    findings = (
+        []
+        if applied is None
+        else list(compare(applied, InImage(tree), undone.look(applied, tree).paths))
     )
-    for variant in ground.variants_in(tree, there):
-        found += requirements.conflicts(variant, tree)
+    for variant in ground.variants_in(tree, applied):
+        findings += requirements.conflicts(variant, tree)
     if lock is not None and written is not None:
-        found += _against(tree, lock, written, found)
-    said = labels.get("vllm-mods.lock")
-    if said is not None and said != f"sha256:{digest}":
-        found.append(
+        findings += _against(tree, lock, written, findings)
+    stated = labels.get("vllm-mods.lock")
+    if stated is not None and stated != f"sha256:{digest}":
+        findings.append(
             Finding(
                 code=FindingCode.LABEL_DISAGREES,
-                message=f"the label vllm-mods.lock says {said}, and the lock inside "
+                message=f"the label vllm-mods.lock says {stated}, and the lock inside "
                 + (f"is sha256:{digest}" if digest else "is not there"),
                 path=LOCK,
             )
         )
-    return Inspection(there, lock, digest, labels, tuple(found))
+    return Inspection(applied, lock, digest, labels, tuple(findings))
 
 
-def against(tree: ImageTree, found: Inspection, data: bytes, where: str) -> tuple[Finding, ...]:
+def against(
+    tree: ImageTree, inspection: Inspection, data: bytes, where: str
+) -> tuple[Finding, ...]:
     """Compare an image with a lock that lies elsewhere. Raises ``ManifestError`` for a broken one.
 
-    Returned is what ``found`` does not have yet.
+    Returned is what ``inspection`` does not have yet.
     """
     wanted = pairing_lock.parse(data, where)
-    if found.lock is None:
+    if inspection.lock is None:
         message = "the image has no lock of a pairing in it"
         return (Finding(code=FindingCode.LOCK_MISSING, message=message, path=LOCK),)
-    if found.lock_digest == sha256(data):
+    if inspection.lock_digest == sha256(data):
         return ()
-    said = [
+    differing = [
         Finding(
             code=FindingCode.LOCK_DIFFERS,
             message=f"{one.path} is {one.after or 'not there'} in the image and "
             f"{one.before or 'not there'} in {where}",
             path=LOCK,
         )
-        for one in pairing_lock.differences(wanted, found.lock)
+        for one in pairing_lock.differences(wanted, inspection.lock)
     ] or [Finding(FindingCode.LOCK_DIFFERS, f"the lock in it is not {where}, byte for byte", LOCK)]
-    said += _against(tree, wanted, data, found.findings)
-    return tuple(one for one in said if one not in found.findings)
+    differing += _against(tree, wanted, data, inspection.findings)
+    return tuple(one for one in differing if one not in inspection.findings)
 
 
 def _against(
-    tree: ImageTree, lock: PairingLock, data: bytes, found: Sequence[Finding]
+    tree: ImageTree, lock: PairingLock, data: bytes, earlier: Sequence[Finding]
 ) -> tuple[Finding, ...]:
-    """Compare an image with a lock, whose bytes are ``data``; ``found`` was found already."""
+    """Compare an image with a lock, whose bytes are ``data``; ``earlier`` was found already."""
     platform, every = platform_of(tree.base.config), pairing_lock.by_platform(lock)
     if len(every) > 1 and platform not in every:
-        said = f"the image is for {platform}, and the lock is of {' and '.join(every)}"
-        return (Finding(code=FindingCode.LOCK_DIFFERS, message=said, path=LOCK),)
+        message = f"the image is for {platform}, and the lock is of {' and '.join(every)}"
+        return (Finding(code=FindingCode.LOCK_DIFFERS, message=message, path=LOCK),)
     lock = every.get(platform, lock)
-    known = {one.path for one in found if one.path is not None and one.level is Level.ERROR}
+    known = {one.path for one in earlier if one.path is not None and one.level is Level.ERROR}
     return tuple(identity.differences(tree.base, lock, data, known))
 
 
-def index_findings(found: Sequence[tuple[ImageTree, Inspection]]) -> Iterator[Finding]:
+def index_findings(images: Sequence[tuple[ImageTree, Inspection]]) -> Iterator[Finding]:
     """Yield where the images of an index are not those that one lock makes."""
-    locks = [one.lock for _, one in found if one.lock is not None and one.lock.platforms]
+    locks = [one.lock for _, one in images if one.lock is not None and one.lock.platforms]
     wanted = {name for lock in locks for name in pairing_lock.by_platform(lock)}
-    there = {platform_of(tree.base.config) for tree, _ in found}
-    if wanted and len({one.lock_digest for _, one in found}) > 1:
+    platforms = {platform_of(tree.base.config) for tree, _ in images}
+    if wanted and len({one.lock_digest for _, one in images}) > 1:
         yield Finding(FindingCode.IMAGE_DIFFERS, "the images of the index are of different locks")
-    for name in sorted(wanted - there):
+    for name in sorted(wanted - platforms):
         yield Finding(
             FindingCode.IMAGE_DIFFERS, f"the index has no image for {name}, and its lock has one"
         )
-    for name in sorted(there - wanted if wanted else ()):
+    for name in sorted(platforms - wanted if wanted else ()):
         yield Finding(
             FindingCode.IMAGE_DIFFERS, f"the index has an image for {name}, and its lock has none"
         )
@@ -147,13 +151,13 @@ def diff(old: ImageTree, new: ImageTree) -> tuple[tuple[Disagreement, ...], tupl
         for tree in (old, new)
     ]
     before, after = _files(old), _files(new)
-    found = []
+    differing = []
     for path in sorted(before | after):
         first = _digest(old, path) if path in before else None
         second = _digest(new, path) if path in after else None
         if first != second:
-            found.append(FileHash(path, first, second))
-    return receipt_diff.disagreements(receipts), tuple(found)
+            differing.append(FileHash(path, first, second))
+    return receipt_diff.disagreements(receipts), tuple(differing)
 
 
 def pairing_diff(old: ImageTree, new: ImageTree) -> tuple[LockDifference, ...]:
@@ -172,10 +176,10 @@ def pairing_diff(old: ImageTree, new: ImageTree) -> tuple[LockDifference, ...]:
 def _told(tree: ImageTree) -> dict[str, str]:
     given = {key: value for key, value in settings(tree.base).items() if value}
     written = tree.read(LOCK)
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     if written is not None:
         lock = pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
-        found = {
+        values = {
             "pairing": lock.pairing,
             "model": lock.model,
             "revision": lock.revision,
@@ -185,7 +189,7 @@ def _told(tree: ImageTree) -> dict[str, str]:
         }
     words = [*given.pop("Entrypoint", ()), *given.pop("Cmd", ())]
     variables = environment(given)
-    found |= {
+    values |= {
         **_options(words),
         **{f"env {name}": value for name, value in variables.items()},
         **{
@@ -195,19 +199,19 @@ def _told(tree: ImageTree) -> dict[str, str]:
         },
         "platform": "/".join(platform_of(tree.base.config).split("/")[:2]),
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _options(words: list[str]) -> dict[str, str]:
     """Return a command by its options, each with all that follows it."""
     starts = [n for n, word in enumerate(words) if word.startswith("--")]
     first = starts[0] if starts else len(words)
-    found = {"command": shlex.join(words[:first])} if words else {}
+    options = {"command": shlex.join(words[:first])} if words else {}
     for start, end in zip(starts, (*starts[1:], len(words)), strict=False):
         name, equals, value = words[start].partition("=")
         rest = [*([value] if equals else []), *words[start + 1 : end]]
-        found[name] = shlex.join(rest) or "given"
-    return found
+        options[name] = shlex.join(rest) or "given"
+    return options
 
 
 def _files(tree: ImageTree) -> set[str]:
@@ -248,8 +252,8 @@ class InImage:
 
     def names(self, folder: str) -> Iterable[str]:
         """Return the names in a folder."""
-        found = children(self._tree.base, self._place(folder))
-        return [posixpath.basename(one.path) for one in found]
+        entries = children(self._tree.base, self._place(folder))
+        return [posixpath.basename(one.path) for one in entries]
 
     def is_there(self, path: str) -> bool:
         """Tell whether there is anything at a path."""

@@ -53,8 +53,8 @@ class _LayerTar:
         folder, name = os.path.split(node.path)
         folder = self.folder(resolve(self.base, folder))
         path = f"{folder}/{name}" if folder else name
-        there = self.base.entry(path)
-        owner = node.owner or ((there.uid, there.gid) if there else self.owner(folder))
+        below = self.base.entry(path)
+        owner = node.owner or ((below.uid, below.gid) if below else self.owner(folder))
         self.entries[path] = node._replace(path=path, owner=owner)
 
     def hide(self, path: str) -> None:
@@ -68,15 +68,15 @@ class _LayerTar:
         if not path or path in self.entries:
             return path
         parent = self.folder(os.path.dirname(path))
-        there = self.base.entry(path)
-        if there is None:
+        below = self.base.entry(path)
+        if below is None:
             entry = TarEntry(path, None, 0o755, self.epoch, self.owner(parent))
-        elif there.kind == DIR:
-            owner = (there.uid, there.gid)
-            entry = TarEntry(path, None, there.mode, there.mtime, owner)
+        elif below.kind == DIR:
+            owner = (below.uid, below.gid)
+            entry = TarEntry(path, None, below.mode, below.mtime, owner)
         else:
             raise Refused(
-                f"{self.base.reference}: /{path} is a {there.kind}, and a folder is needed there; "
+                f"{self.base.reference}: /{path} is a {below.kind}, and a folder is needed there; "
                 "nothing was built",
                 hint="take the path out of the mod, or build on another base",
             )

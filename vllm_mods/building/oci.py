@@ -117,10 +117,10 @@ def configuration(
 ) -> bytes:
     """Return the configuration of an image with these layers; the last is ours."""
     created = timestamp(epoch)
-    found = kept(raw)
-    settings = found["config"]
+    taken = kept(raw)
+    settings = taken["config"]
     document = {
-        **found,
+        **taken,
         "created": created,
         "config": {**settings, "Labels": {**(settings.get("Labels") or {}), **labels}},
         "rootfs": {"type": "layers", "diff_ids": list(diff_ids)},
@@ -170,10 +170,10 @@ def platforms(images: Sequence[BuiltImage]) -> bytes:
     Its annotations are those that all of them have.
     """
     listed = []
-    for one in images:
-        config = json.loads(one.config)
+    for image in images:
+        config = json.loads(image.config)
         place = {key: config[key] for key in _PLATFORM if key in config}
-        listed.append(entry(one.manifest or b"", platform=place))
+        listed.append(entry(image.manifest or b"", platform=place))
     shared = set.intersection(*(set(one.annotations.items()) for one in images))
     return index_of(listed, annotations=dict(shared))
 
@@ -223,8 +223,8 @@ def full_name(ref: str) -> str:
     return f"{names.HUB}/{'' if '/' in ref else 'library/'}{ref}"
 
 
-def _descriptor(one: Descriptor) -> dict[str, Any]:
-    return {"mediaType": one.media_type, "digest": one.digest, "size": one.size}
+def _descriptor(blob: Descriptor) -> dict[str, Any]:
+    return {"mediaType": blob.media_type, "digest": blob.digest, "size": blob.size}
 
 
 def _json(value: object) -> bytes:

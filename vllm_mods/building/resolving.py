@@ -68,10 +68,10 @@ def resolve(
     if problems := container.problems(wanted):
         raise ManifestError(f"pairing {wanted.name}", problems)
     raw = tree.read(receipt.RECEIPT)
-    there = None if raw is None else receipt.parse(raw, f"{base.reference}: {receipt.RECEIPT}")
+    applied = None if raw is None else receipt.parse(raw, f"{base.reference}: {receipt.RECEIPT}")
     outside = workspace(base)
     planned = planner.plan(
-        mods, tree, receipt=there, workspace=outside if outside is not None else planner.WORKSPACE
+        mods, tree, receipt=applied, workspace=outside if outside is not None else planner.WORKSPACE
     )
     if not planned.ok:
         raise _refusal(planned, base)
@@ -100,7 +100,9 @@ def resolve(
                 diff_ids=base.diff_ids,
                 platform=platform,
             ),
-            vllm=LockedVllm(version=tree.version, site_root=site_root, record=_record(tree, there)),
+            vllm=LockedVllm(
+                version=tree.version, site_root=site_root, record=_record(tree, applied)
+            ),
             mods=tuple(_mod(one) for one in planned.mods),
             templates=tuple(
                 LockedTemplate(path=f"{folder}/{file.file}", sha256=sha256(file.data) or "")
@@ -113,7 +115,7 @@ def resolve(
             image=LockedImage({}, ()),  # until the layer is drafted
         ),
         planned=planned,
-        there=there,
+        there=applied,
         served=container.served(served, templates),
     )
 
@@ -140,11 +142,13 @@ def _as_locked(mod: Mod, was: LockedMod | None) -> Mod:
         return mod
     text = was.manifest.encode("utf-8", "surrogateescape")
     try:
-        kept = packed_mod.unpack(packed_mod.pack(mod._replace(manifest=text)), mod.name, mod.name)
+        restored = packed_mod.unpack(
+            packed_mod.pack(mod._replace(manifest=text)), mod.name, mod.name
+        )
     except (ManifestError, Refused):
         return mod  # it names other files: the lock says what moved
-    same = kept.digest == was.digest
-    return kept._replace(directory=mod.directory, lock=mod.lock) if same else mod
+    same = restored.digest == was.digest
+    return restored._replace(directory=mod.directory, lock=mod.lock) if same else mod
 
 
 def workspace(base: Base) -> str | None:
@@ -153,36 +157,40 @@ def workspace(base: Base) -> str | None:
     return f"/{named}" if named else None
 
 
-def _requirements(one: ModPlan) -> tuple[str, ...]:
-    return one.variant.python if one.variant is not None and one.verdict != "upstream" else ()
+def _requirements(planned: ModPlan) -> tuple[str, ...]:
+    return (
+        planned.variant.python
+        if planned.variant is not None and planned.verdict != "upstream"
+        else ()
+    )
 
 
-def _record(tree: Tree, there: Receipt | None) -> str | None:
+def _record(tree: Tree, applied: Receipt | None) -> str | None:
     path = f"vllm-{tree.version}.dist-info/RECORD"
     # A mod of an earlier build may have changed it: the untouched one is meant.
-    known = there.file(path) if there is not None else None
+    known = applied.file(path) if applied is not None else None
     return sha256((known and receipt.untouched(known, tree.read)) or tree.read(path))
 
 
-def _mod(one: ModPlan) -> LockedMod:
+def _mod(planned: ModPlan) -> LockedMod:
     return LockedMod(
-        name=one.mod.name,
-        version=one.mod.version,
-        digest=one.mod.digest,
-        variant=one.variant.id if one.variant is not None else None,
-        verdict=one.verdict.value,
-        manifest=one.mod.manifest.decode("utf-8", "surrogateescape"),
-        files=receipt.hashes(one.changes),
+        name=planned.mod.name,
+        version=planned.mod.version,
+        digest=planned.mod.digest,
+        variant=planned.variant.id if planned.variant is not None else None,
+        verdict=planned.verdict.value,
+        manifest=planned.mod.manifest.decode("utf-8", "surrogateescape"),
+        files=receipt.hashes(planned.changes),
     )
 
 
 def _refusal(planned: Plan, base: Base) -> Refused:
     lines = [f"{base.reference}: not every mod goes into vLLM {planned.version or '(no version)'}"]
-    for one in planned.mods:
-        if not one.verdict.ok:
-            lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
+    for mod in planned.mods:
+        if not mod.verdict.ok:
+            lines.append(f"  {mod.mod.name} {mod.mod.version}: {mod.verdict.value}")
             lines += [
-                f"    {finding.message}" for finding in one.findings if finding.level == "error"
+                f"    {finding.message}" for finding in mod.findings if finding.level == "error"
             ]
     every = " ".join(one.mod.name for one in planned.mods)
     return Refused(

@@ -39,8 +39,8 @@ def on_release(wanted: Pairing, lock: PairingLock, to: str | None, base: str | N
         vllm = to if vllm[:1].isdigit() else _range(to)
     old = (lock.vllm.version or "").partition("+")[0]
     name, _, tag = wanted.base.rpartition(":")
-    new, found = re.subn(rf"(?<![\d.]){re.escape(old)}(?![\d.])", to.partition("+")[0], tag)
-    if old and found == 1 and "/" not in tag and "@" not in name:
+    new, count = re.subn(rf"(?<![\d.]){re.escape(old)}(?![\d.])", to.partition("+")[0], tag)
+    if old and count == 1 and "/" not in tag and "@" not in name:
         return wanted._replace(base=f"{name}:{new}", vllm=vllm)
     if base is not None:
         return wanted._replace(vllm=vllm)
@@ -109,8 +109,8 @@ def put(library: Library, name: str, files: Mapping[str, bytes]) -> None:
     beside, _ = os.path.splitext(library.pairing_file(name))
     root = os.path.dirname(os.path.dirname(beside))
     place = os.path.relpath(beside, root)
-    kept = {f"{ending}{PREVIOUS}": library.read(f"{beside}{ending}") for ending in KEPT}
-    every = {**files, **{ending: data for ending, data in kept.items() if data is not None}}
+    before = {f"{ending}{PREVIOUS}": library.read(f"{beside}{ending}") for ending in KEPT}
+    every = {**files, **{ending: data for ending, data in before.items() if data is not None}}
     writing.replace(root, {f"{place}{ending}": data for ending, data in every.items()})
 
 
@@ -120,11 +120,11 @@ def previous(library: Library, name: str) -> dict[str, bytes]:
     Raises ``UsageError`` if there is no such thing.
     """
     beside, _ = os.path.splitext(library.pairing_file(name))
-    found = {ending: library.read(f"{beside}{ending}{PREVIOUS}") for ending in KEPT}
-    there = {ending: data for ending, data in found.items() if data is not None}
-    if len(there) < len(KEPT):
+    contents = {ending: library.read(f"{beside}{ending}{PREVIOUS}") for ending in KEPT}
+    known = {ending: data for ending, data in contents.items() if data is not None}
+    if len(known) < len(KEPT):
         raise UsageError(
             f"{name} was not upgraded: there is no {beside}{KEPT[-1]}{PREVIOUS}",
             hint=f"vllm-mods upgrade {name} --to VERSION",
         )
-    return there
+    return known

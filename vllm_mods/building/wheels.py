@@ -61,8 +61,8 @@ def target(site_root: str, platform: str, folders: Iterable[str]) -> WheelTarget
             f"/{site_root} on {platform}: which wheels fit there cannot be told, and a mod needs some",
             hint="install what the mod needs in the base, then lock the pairing again",
         )
-    found = (tree_names.dist_info(folder) for folder in folders)
-    installed = {str(canonicalize_name(one[0])): one[1] for one in found if one is not None}
+    distributions = (tree_names.dist_info(folder) for folder in folders)
+    installed = {str(canonicalize_name(one[0])): one[1] for one in distributions if one is not None}
     return WheelTarget(python=f"{match[1]}.{match[2]}", machine=machine, installed=installed)
 
 
@@ -77,21 +77,21 @@ def resolve(requirements: Iterable[str], wanted: WheelTarget) -> tuple[LockedWhe
     missing = [one for one in asked if _is_missing(one, wanted)]
     if not missing:
         return ()
-    found, needs = [], {}
+    locked, needs = [], {}
     for filename, data in _downloaded([str(one) for one in missing], wanted):
         name, version, _build, _tags = parse_wheel_filename(filename)
-        found.append(LockedWheel(name, str(version), filename, sha256(data)))
+        locked.append(LockedWheel(name, str(version), filename, sha256(data)))
         needs[filename] = _needs(filename, data)
-    chosen = {str(canonicalize_name(one.name)): one.version for one in found}
-    there = wanted._replace(installed={**wanted.installed, **chosen})
+    chosen = {str(canonicalize_name(one.name)): one.version for one in locked}
+    complete = wanted._replace(installed={**wanted.installed, **chosen})
     for filename, others in needs.items():
-        if lacking := [str(one) for one in others if _is_missing(one, there)]:
+        if lacking := [str(one) for one in others if _is_missing(one, complete)]:
             raise Refused(
                 f"{filename} needs {', '.join(lacking)}, which neither the base nor the "
                 "mod brings; nothing was built",
                 hint="a base that has them, or add them to `python` in the mod's mod.toml",
             )
-    return tuple(sorted(found))
+    return tuple(sorted(locked))
 
 
 def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
@@ -100,11 +100,11 @@ def fetch(wheel: LockedWheel, wanted: WheelTarget) -> bytes:
     if cached is not None:
         return cached
     asked = f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}"
-    found = dict(_downloaded([asked], wanted))
-    data = found.get(wheel.filename)
+    downloaded = dict(_downloaded([asked], wanted))
+    data = downloaded.get(wheel.filename)
     if data is None:
         raise TreeError(
-            f"{wheel.filename}: the index has {', '.join(found)} in its place",
+            f"{wheel.filename}: the index has {', '.join(downloaded)} in its place",
             hint="vllm-mods lock PAIRING --check",
         )
     if sha256(data) != wheel.sha256:
@@ -164,17 +164,17 @@ def _requirement(text: str) -> Requirement:
         raise Refused(f"{text!r} is no requirement (PEP 508): {error}") from error
 
 
-def _is_missing(one: Requirement, wanted: WheelTarget) -> bool:
-    if one.marker is not None and not one.marker.evaluate(_environment(wanted)):
+def _is_missing(requirement: Requirement, wanted: WheelTarget) -> bool:
+    if requirement.marker is not None and not requirement.marker.evaluate(_environment(wanted)):
         return False
-    there = wanted.installed.get(canonicalize_name(one.name))
-    if there is None:
+    installed = wanted.installed.get(canonicalize_name(requirement.name))
+    if installed is None:
         return True
-    if one.specifier.contains(there, prereleases=True):
+    if requirement.specifier.contains(installed, prereleases=True):
         return False
     raise Refused(
-        f"{one} is needed, and the base has {one.name} {there}; nothing was built",
-        hint=f"a base with {one}: `RUN pip install '{one}'` in its Dockerfile",
+        f"{requirement} is needed, and the base has {requirement.name} {installed}; nothing was built",
+        hint=f"a base with {requirement}: `RUN pip install '{requirement}'` in its Dockerfile",
     )
 
 
@@ -201,8 +201,8 @@ def _needs(filename: str, data: bytes) -> list[Requirement]:
             for info in zips.files(archive)
             if re.fullmatch(r"[^/]+\.dist-info/METADATA", info.filename)
         )
-        said, odd = parse_email(zips.content(archive, place))
-    every = *said.get("requires_dist", ()), *odd.get("requires-dist", ())
+        metadata, odd = parse_email(zips.content(archive, place))
+    every = *metadata.get("requires_dist", ()), *odd.get("requires-dist", ())
     return [_requirement(text) for text in every]
 
 
@@ -226,8 +226,8 @@ def _downloaded(requirements: list[str], wanted: WheelTarget) -> Iterator[tuple[
             check=False,
         )
         if done.returncode:
-            said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-            why = said[-1].removeprefix("ERROR: ") if said else done.stderr.strip()[-500:]
+            errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
+            why = errors[-1].removeprefix("ERROR: ") if errors else done.stderr.strip()[-500:]
             raise TreeError(
                 f"pip finds no wheel of {', '.join(line.split(' --')[0] for line in requirements)} for "
                 f"Python {wanted.python} on {wanted.machine}: {why}",

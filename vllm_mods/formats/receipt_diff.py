@@ -26,26 +26,26 @@ def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...
 
     The vLLM under a tree without mods is not known from a receipt, and is not compared then.
     """
-    there = tuple(receipts)
-    found: list[Disagreement] = []
-    if None not in there:
-        found.append(Disagreement("vllm", "", tuple(one.vllm for one in there if one)))
-    found += _each(
-        there,
+    all_receipts = tuple(receipts)
+    differing: list[Disagreement] = []
+    if None not in all_receipts:
+        differing.append(Disagreement("vllm", "", tuple(one.vllm for one in all_receipts if one)))
+    differing += _each(
+        all_receipts,
         "mod",
         lambda one: (
             (mod.name, f"{mod.version}, variant {mod.variant}, {mod.digest[:12]}")
             for mod in one.mods
         ),
     )
-    orders = [[mod.name for mod in one.mods] if one else None for one in there]
+    orders = [[mod.name for mod in one.mods] if one else None for one in all_receipts]
     if len({None if order is None else frozenset(order) for order in orders}) == 1:
         # Mods that are not everywhere say it better.
         texts = tuple(None if order is None else ", ".join(order) for order in orders)
-        found.append(Disagreement("order", "", texts))
+        differing.append(Disagreement("order", "", texts))
     for kind, side in (("file", "after"), ("original", "before")):
-        found += _each(
-            there,
+        differing += _each(
+            all_receipts,
             kind,
             lambda one, side=side: (  # type: ignore[misc]
                 (file.path, getattr(file, side) or "not there")
@@ -53,14 +53,14 @@ def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...
                 if file.kind in {FILE, RECORD}
             ),
         )
-    return tuple(one for one in found if len(set(one.values)) > 1)
+    return tuple(one for one in differing if len(set(one.values)) > 1)
 
 
-def of_packages(there: Sequence[Mapping[str, str] | None]) -> tuple[Disagreement, ...]:
+def of_packages(nodes: Sequence[Mapping[str, str] | None]) -> tuple[Disagreement, ...]:
     """Return the packages of which versions differ; None stands for a tree of which nobody told any."""
-    told = [one for one in there if one is not None]
+    told = [one for one in nodes if one is not None]
     rows = {
-        name: tuple("not told" if one is None else one.get(name) for one in there)
+        name: tuple("not told" if one is None else one.get(name) for one in nodes)
         for name in sorted({name for one in told for name in one})
     }
     return tuple(
@@ -71,10 +71,10 @@ def of_packages(there: Sequence[Mapping[str, str] | None]) -> tuple[Disagreement
 
 
 def _each(
-    there: tuple[Receipt | None, ...],
+    nodes: tuple[Receipt | None, ...],
     kind: str,
     rows: Callable[[Receipt], Iterable[tuple[str, str]]],
 ) -> list[Disagreement]:
-    tables = [dict(rows(one)) if one else {} for one in there]
+    tables = [dict(rows(one)) if one else {} for one in nodes]
     names = dict.fromkeys(name for table in tables for name in table)
     return [Disagreement(kind, name, tuple(table.get(name) for table in tables)) for name in names]

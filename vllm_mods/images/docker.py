@@ -91,8 +91,8 @@ class Container:
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""
-        found = self.entry(path)
-        if found is None or found.kind != FILE:
+        entry = self.entry(path)
+        if entry is None or entry.kind != FILE:
             return None
         if path not in self._contents:
             self._fetch(path, content=True)
@@ -100,8 +100,8 @@ class Container:
 
     def paths(self, under: str) -> Iterator[ImageEntry]:
         """Return everything below a folder. The engine sends the contents along."""
-        found = self.entry(under)
-        if found is None or found.kind != DIR:
+        top_entry = self.entry(under)
+        if top_entry is None or top_entry.kind != DIR:
             return
         if not self._is_listed(under):
             self._list(under)
@@ -142,7 +142,7 @@ class Container:
             return tarred.entry(member, path)
 
     def _list(self, under: str) -> None:
-        found: dict[str, ImageEntry] = {}
+        entries: dict[str, ImageEntry] = {}
         first: dict[str, str] = {}
         with self._archive(under) as archive:
             for member in archive or ():
@@ -150,16 +150,16 @@ class Container:
                 path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
                 if path == under:
                     continue
-                found[path] = tarred.entry(member, path)
+                entries[path] = tarred.entry(member, path)
                 if member.islnk():
                     first[path] = posixpath.join(under, member.linkname.partition("/")[2])
                 elif member.isreg() and member.size <= _LARGEST_KEPT and path.endswith(_KEPT):
                     assert archive is not None  # noqa: S101  (there is a member)
                     self._contents[path] = tarred.content(archive, member)
         for path, target in first.items():
-            if target in found:
-                found[path] = found[path]._replace(size=found[target].size)
-        self._entries.update(found)
+            if target in entries:
+                entries[path] = entries[path]._replace(size=entries[target].size)
+        self._entries.update(entries)
 
     def _mode(self, path: str) -> int | None:
         """Return the mode of a path in Go's form, ``None`` if it is not there."""
@@ -220,8 +220,8 @@ class EngineImage(Opened):
         try:
             with asking(reference):
                 if container:
-                    there = client.inspect_container(name)
-                    identity, image = there["Id"], there["Image"]
+                    state = client.inspect_container(name)
+                    identity, image = state["Id"], state["Image"]
                 self._told: dict[str, Any] = client.inspect_image(image)
         except docker.errors.NotFound as error:
             raise UsageError(
@@ -250,11 +250,11 @@ class EngineImage(Opened):
         if self._files is None:
             with asking(self.reference):
                 # By its ID: the name may point elsewhere by now. The command is never run.
-                made = self._client.create_container(
+                created = self._client.create_container(
                     self._told["Id"], ["-"], labels={LABEL: "1"}, network_disabled=True
                 )
-            self._remove = weakref.finalize(self, _remove, self._client, made["Id"])
-            self._files = Container(self._client, made["Id"], self.reference)
+            self._remove = weakref.finalize(self, _remove, self._client, created["Id"])
+            self._files = Container(self._client, created["Id"], self.reference)
         return self._files
 
     def _read_content_store(self) -> None:
@@ -262,17 +262,17 @@ class EngineImage(Opened):
 
         On another machine, or for want of rights, they stay unknown.
         """
-        told = self._told.get("Descriptor") or {}
-        found = Descriptor(
-            str(told.get("mediaType", "")), told.get("digest") or self._told["Id"], -1
+        stated = self._told.get("Descriptor") or {}
+        top = Descriptor(
+            str(stated.get("mediaType", "")), stated.get("digest") or self._told["Id"], -1
         )
         with asking(self.reference):
             root = str(self._client.info().get("DockerRootDir") or "/var/lib/docker")
-        self.manifest_digest = found.digest
+        self.manifest_digest = top.digest
         for place in (f"{root}/containerd/daemon", "/var/lib/containerd"):
             store = LayoutFolder(f"{place}/io.containerd.content.v1.content")
             try:
-                data, picked = oci.pick(store, found, self.reference)
+                data, picked = oci.pick(store, top, self.reference)
                 config, layers, self.config = oci.read_manifest(store, data, self.reference)
             except VllmModsError:
                 continue  # Not there, or not to be read by us: the API's values have to do.
@@ -282,14 +282,14 @@ class EngineImage(Opened):
             return
 
 
-def rebuilt(told: dict[str, Any]) -> bytes:
+def rebuilt(inspected: dict[str, Any]) -> bytes:
     """Return an image's configuration from what ``docker inspect`` tells, as canonical JSON."""
-    inner = told.get("Config") or {}
+    inner = inspected.get("Config") or {}
     keys = ("Architecture", "Os", "Variant", "Author", "Created")
-    config: dict[str, Any] = {key.lower(): told[key] for key in keys if told.get(key)}
+    config: dict[str, Any] = {key.lower(): inspected[key] for key in keys if inspected.get(key)}
     if settings := {key: inner[key] for key in (*SETTINGS, "ArgsEscaped") if inner.get(key)}:
         config["config"] = settings
-    layers = (told.get("RootFS") or {}).get("Layers") or []
+    layers = (inspected.get("RootFS") or {}).get("Layers") or []
     config["rootfs"] = {"type": "layers", "diff_ids": layers}
     return json.dumps(config, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -312,8 +312,8 @@ def asking(what: str) -> Iterator[None]:
     except docker.errors.NotFound:
         raise
     except docker.errors.APIError as error:
-        said = error.explanation or str(error)
-        raise TreeError(f"{what}: the engine refused: {said}", hint=_AGAIN) from error
+        words = error.explanation or str(error)
+        raise TreeError(f"{what}: the engine refused: {words}", hint=_AGAIN) from error
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
         raise TreeError(
             f"{what}: the engine stopped in the middle: {_reason(error)}", hint=_AGAIN

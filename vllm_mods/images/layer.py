@@ -58,7 +58,7 @@ def scan(source: Source, what: str) -> Layer:
     entries: dict[str, ImageEntry] = {}
     gone, opaque = set(), set()
     names: dict[str, str] = {}
-    kept: dict[str, tuple[int, int]] = {}
+    contents: dict[str, tuple[int, int]] = {}
     pack = bytearray()
     hashed = hashlib.sha256()
     file = _plain(source, what, hashed)
@@ -74,7 +74,7 @@ def scan(source: Source, what: str) -> Layer:
                 names[path] = _inside(member.linkname, what)
             elif _is_kept(path, member) and len(pack) < _MOST_KEPT:
                 packed = zlib.compress(_content(archive, member, what), 1)
-                kept[path] = len(pack), len(packed)
+                contents[path] = len(pack), len(packed)
                 pack += packed
             if len(entries) > limits.LAYER_FILES:
                 raise TreeError(f"{what}: more than {limits.LAYER_FILES} in one layer", hint=_AGAIN)
@@ -84,19 +84,19 @@ def scan(source: Source, what: str) -> Layer:
     with tarred.reading(what, _AGAIN):
         file.finish()
     diff_id = f"sha256:{hashed.hexdigest()}"
-    return Layer(entries, frozenset(gone), frozenset(opaque), names, kept, bytes(pack), diff_id)
+    return Layer(entries, frozenset(gone), frozenset(opaque), names, contents, bytes(pack), diff_id)
 
 
 def extract(source: Source, path: str, what: str) -> bytes:
     """Return one file of a layer that ``scan`` has found there, reading as far as that file."""
-    found = None
+    data = None
     for member, place, archive in _members(_plain(source, what), what):
         if place == path and member.isreg():
-            found = _content(archive, member, what)
+            data = _content(archive, member, what)
             break
-    if found is None:
+    if data is None:
         raise TreeError(f"{what}: {path} was in it and is not any more", hint=_AGAIN)
-    return found
+    return data
 
 
 def load(cache: Cache, digest: str) -> Layer | None:

@@ -32,17 +32,17 @@ class LayeredImage(Base):
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path."""
-        found = self._find(path)
-        if found is None:
+        located = self._find(path)
+        if located is None:
             return _ROOT if not path else None  # A layer need not mention the root.
-        return found[1]
+        return located[1]
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""
-        found = self._find(path)
-        if found is None or found[1].kind != FILE:
+        located = self._find(path)
+        if located is None or located[1].kind != FILE:
             return None
-        number, _ = found
+        number, _ = located
         layer = self.layer(number)
         if path in layer.names:
             return self.read(layer.names[path])
@@ -87,8 +87,12 @@ class LayeredImage(Base):
             if path in layer.gone:
                 return None
             for parent in parents:
-                there = layer.entries.get(parent)
-                if parent in layer.gone or parent in layer.opaque or (there and there.kind != DIR):
+                above_it = layer.entries.get(parent)
+                if (
+                    parent in layer.gone
+                    or parent in layer.opaque
+                    or (above_it and above_it.kind != DIR)
+                ):
                     return None
         return None
 

@@ -37,8 +37,8 @@ def open_layout(text: str, how: Opening) -> Base:
         ) from error
     except OSError as error:
         raise TreeError(f"{index}: {error.strerror}", hint=f"ls -la {index}") from error
-    found = oci.named(oci.parse(data, index), tag, how)
-    return oci.OciImage(LayoutFolder(path), found, "oci-layout", how)
+    image = oci.named(oci.parse(data, index), tag, how)
+    return oci.OciImage(LayoutFolder(path), image, "oci-layout", how)
 
 
 def _split(text: str) -> tuple[str, str | None]:

@@ -26,22 +26,22 @@ def login(host: str, repository: str, environ: Mapping[str, str]) -> tuple[str, 
             continue
         try:
             known = AuthConfig.load_config(path, None)
-            found = next(
+            credentials = next(
                 (known.auths[place] for place in _places(host, repository) if place in known.auths),
                 None,
             )
-            found = found or known.resolve_authconfig(host)
+            credentials = credentials or known.resolve_authconfig(host)
         except DockerException as error:
             raise TreeError(
                 f"{path}: the login for {host} cannot be read: {error}",
                 hint=f"docker login {host}",
             ) from error
-        if found and found.get("IdentityToken"):
-            return TOKEN_USER, str(found["IdentityToken"])
+        if credentials and credentials.get("IdentityToken"):
+            return TOKEN_USER, str(credentials["IdentityToken"])
         # The library writes the keys in two ways: of the file, and of a credential helper.
-        user = found and (found.get("username") or found.get("Username"))
-        if found and user:
-            return str(user), str(found.get("password") or found.get("Password") or "")
+        user = credentials and (credentials.get("username") or credentials.get("Username"))
+        if credentials and user:
+            return str(user), str(credentials.get("password") or credentials.get("Password") or "")
     return None
 
 

@@ -108,24 +108,24 @@ class Base(Readable, Protocol):
 def settings(base: Base) -> dict[str, Any]:
     """Return what a container takes from an image, by OCI's names. Raises ``TreeError``."""
     try:
-        found = json_of(base.config).get("config")
+        inner = json_of(base.config).get("config")
     except (ValueError, AttributeError) as error:
         raise TreeError(
             f"{base.reference}: its configuration is no JSON object", hint="get the image again"
         ) from error
-    return found if isinstance(found, dict) else {}
+    return inner if isinstance(inner, dict) else {}
 
 
-def environment(found: Mapping[str, Any]) -> dict[str, str]:
+def environment(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables of an image's settings."""
-    given = (one for one in found.get("Env") or () if isinstance(one, str))
+    given = (one for one in settings.get("Env") or () if isinstance(one, str))
     return dict(one.partition("=")[::2] for one in given)
 
 
 def children(base: Base, folder: str) -> Iterator[ImageEntry]:
     """Yield what lies directly in a folder, nothing where there is none."""
-    there = base.entry(folder)
-    if there is not None and there.kind == DIR:
+    parent = base.entry(folder)
+    if parent is not None and parent.kind == DIR:
         for entry in base.paths(folder):
             if posixpath.dirname(entry.path) == folder:
                 yield entry

@@ -30,8 +30,8 @@ class MountedFiles:
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""
-        found = self.entry(path)
-        if found is None or found.kind != FILE:
+        entry = self.entry(path)
+        if entry is None or entry.kind != FILE:
             return None
         try:
             descriptor = os.open(self._place(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -69,20 +69,20 @@ class Choice(NamedTuple):
         fitting = [(one, name) for one, name in images.values() if is_for(name, wanted)]
         exact = [one for one in fitting if one[1] == wanted]
         if len(exact or fitting) == 1:
-            ((found, taken),) = exact or fitting
+            ((chosen, taken),) = exact or fitting
             if self.platform is None and self.note is not None:
                 others = ", ".join(name for _, name in images.values() if name != taken)
                 self.note(
                     f"{reference}: read for {taken}; it is there for {others} too (--platform)"
                 )
-            return found
+            return chosen
         known = "".join(
             f"\n  {one.digest}  {name or 'says no platform'}" for one, name in images.values()
         )
-        there = next((name for _, name in images.values() if name), None)
+        first = next((name for _, name in images.values() if name), None)
         raise UsageError(
             f"{reference}: {len(fitting)} of its {len(images)} images are for {wanted}{known}",
-            hint=(f"--platform {there}, or " if there else "")
+            hint=(f"--platform {first}, or " if first else "")
             + "name one by its digest: …@sha256:…",
         )
 
@@ -120,10 +120,10 @@ class Opening(NamedTuple):
 class OciImage(LayeredImage):
     """An image in a place that gives out blobs by digest."""
 
-    def __init__(self, store: BlobStore, found: Descriptor, where: str, how: Opening) -> None:
+    def __init__(self, store: BlobStore, top: Descriptor, where: str, how: Opening) -> None:
         reference = how.reference
         self.where = where
-        self.manifest, raw = pick(store, found, reference, how.choice)
+        self.manifest, raw = pick(store, top, reference, how.choice)
         self.manifest_digest = raw.digest
         config, self.layers, self.config = read_manifest(store, self.manifest, reference)
         self.config_digest = config.digest
@@ -142,16 +142,16 @@ class OciImage(LayeredImage):
 
 
 def pick(
-    store: BlobStore, found: Descriptor, reference: str, choice: Choice = HERE, *, depth: int = 0
+    store: BlobStore, top: Descriptor, reference: str, choice: Choice = HERE, *, depth: int = 0
 ) -> tuple[bytes, Descriptor]:
     """Return the manifest of one platform: the one described, or one of the index described."""
     if depth > limits.INDEXES:
         raise TreeError(f"{reference}: an index in an index in an index, and so on", hint=_HINT)
-    data = document_of(store, found, f"{reference}: its manifest")
+    data = document_of(store, top, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
     if "manifests" not in document:
-        return data, found
-    manifests = _manifests(document, f"{reference}: its index {found.digest}")
+        return data, top
+    manifests = _manifests(document, f"{reference}: its index {top.digest}")
     chosen = choice.of(manifests, reference)
     return pick(store, chosen, reference, choice, depth=depth + 1)
 
@@ -170,11 +170,11 @@ def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
     size = raw["size"]
     if type(size) is not int or size < 0:
         raise ValueError(f"{size!r} is no size")
-    one = Descriptor(str(raw.get("mediaType", "")), str(raw["digest"]), size)
-    algorithm, _, value = one.digest.partition(":")
+    blob = Descriptor(str(raw.get("mediaType", "")), str(raw["digest"]), size)
+    algorithm, _, value = blob.digest.partition(":")
     if algorithm not in {"sha256", "sha512"} or not set(value) <= set("0123456789abcdef"):
-        raise ValueError(f"{one.digest} is no digest")
-    return one
+        raise ValueError(f"{blob.digest} is no digest")
+    return blob
 
 
 def read_manifest(
@@ -286,7 +286,7 @@ def named(index: dict[str, Any], tag: str | None, how: Opening) -> Descriptor:
 
 def _texts(raw: dict[str, Any], key: str, reference: str) -> dict[str, str]:
     """Return a mapping of texts out of a descriptor, an empty one if it is not there."""
-    found = raw.get(key) or {}
-    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+    texts = raw.get(key) or {}
+    if not isinstance(texts, dict) or not all(isinstance(one, str) for one in texts.values()):
         raise TreeError(f"{reference}: the {key} of {raw.get('digest')} are broken", hint=_HINT)
-    return found
+    return texts

@@ -63,13 +63,13 @@ def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:
     """
     if in_engine(reference):
         return ()
-    found: set[str] = set()
+    platforms: set[str] = set()
     try:
-        open_base(reference, offline=offline, known=found.update).close()
+        open_base(reference, offline=offline, known=platforms.update).close()
     except UsageError:  # perhaps none of them is for this machine
-        if not found:
+        if not platforms:
             raise
-    return tuple(sorted(found))
+    return tuple(sorted(platforms))
 
 
 def in_engine(reference: str) -> bool:
@@ -79,11 +79,11 @@ def in_engine(reference: str) -> bool:
 
 def demand_platform(base: Base, platform: str) -> None:
     """Raise ``UsageError`` unless an image is for the platform that the user has named."""
-    there = platform_of(base.config)
-    if not is_for(there, platform):
+    actual = platform_of(base.config)
+    if not is_for(actual, platform):
         pull = "podman" if base.where == "podman" else "docker"
         raise UsageError(
-            f"{base.reference}: it is for {there}, not for {platform}",
+            f"{base.reference}: it is for {actual}, not for {platform}",
             hint=f"{pull} pull --platform {platform} IMAGE, or leave --platform out"
             if base.where not in {"oci-layout", "registry"}
             else "leave --platform out, or name the image for it",

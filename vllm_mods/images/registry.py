@@ -192,16 +192,16 @@ class Client:
 
     def _refused(self, response: requests.Response, path: str, method: str) -> TreeError:
         host = self.name.host
-        said = f"the registry answered {response.status_code} {response.reason or ''}".rstrip()
+        answer = f"the registry answered {response.status_code} {response.reason or ''}".rstrip()
         denied = response.status_code in {401, 403}
         if method != "GET":
-            said += ": it does not let you write there" if denied else ""
+            answer += ": it does not let you write there" if denied else ""
             hint = f"docker login {host}" if denied else "try again later"
-            return TreeError(f"{self.name}: {said}; no tag was moved", hint=hint)
+            return TreeError(f"{self.name}: {answer}; no tag was moved", hint=hint)
         if denied:
             login = logins.login(host, self.name.repository, self._environ)
             what = f"as {login[0]}" if login else "without a login"
-            return TreeError(f"{self.name}: {said} (asked {what})", hint=f"docker login {host}")
+            return TreeError(f"{self.name}: {answer} (asked {what})", hint=f"docker login {host}")
         if response.status_code == requests.codes.not_found:
             what = (
                 "has no such image" if path.startswith("manifests") else f"does not have its {path}"
@@ -210,7 +210,7 @@ class Client:
                 f"{self.name}: {host} {what}; or it is private, and hidden without a login",
                 hint=f"check the name and the tag; docker login {host}",
             )
-        return TreeError(f"{self.name}: {said}", hint="try again later")
+        return TreeError(f"{self.name}: {answer}", hint="try again later")
 
     def _unreachable(self, error: Exception) -> TreeError:
         host = self.name.host

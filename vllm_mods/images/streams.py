@@ -35,7 +35,7 @@ class CheckedStream(io.RawIOBase):
         digest: str,
         size: int | None,
         what: str,
-        told: Callable[[int], None] | None = None,
+        on_read: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__()
         self._source = source
@@ -48,7 +48,7 @@ class CheckedStream(io.RawIOBase):
         self._hash = hashlib.new(self._algorithm)
         self._size = size
         self._what = what
-        self._told = told
+        self._told = on_read
         self._done = 0
 
     def readable(self) -> bool:

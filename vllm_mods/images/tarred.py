@@ -51,5 +51,5 @@ def reading(what: str, hint: str) -> Iterator[None]:
     try:
         yield
     except BROKEN as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise TreeError(f"{what}: broken or cut short: {said}", hint=hint) from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TreeError(f"{what}: broken or cut short: {reason}", hint=hint) from error

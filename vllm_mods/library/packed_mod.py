@@ -26,12 +26,12 @@ def pack(mod: Mod) -> bytes:
 
 def files_of(mod: Mod) -> dict[str, bytes]:
     """Return the files that a mod's manifest names, by their names."""
-    found = {file.source: file.data for file in mod.files}
+    files = {file.source: file.data for file in mod.files}
     for variant in mod.variants:
         every = (variant.patches, variant.overlay, variant.templates, variant.binary, variant.fetch)
         for group in every:
-            found |= {file.source: file.data for file in group}
-    return found
+            files |= {file.source: file.data for file in group}
+    return files
 
 
 def unpack(data: bytes, where: str, name: str) -> Mod:

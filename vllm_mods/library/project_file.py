@@ -33,13 +33,13 @@ def find(environ: Mapping[str, str] | None = None) -> project.ProjectFile | None
         return None
     for folder in _upwards(here):
         places = [os.path.join(folder, name) for name in (NAME, PYPROJECT)]
-        found = [one for one in map(read, places) if one is not None]
-        if len(found) > 1:
+        projects = [one for one in map(read, places) if one is not None]
+        if len(projects) > 1:
             raise UsageError(
                 f"{places[0]} and [tool.vllm-mods] of {places[1]} are two files of one project",
                 hint="keep one of them",
             )
-        for one in found:
+        for one in projects:
             if folder != here and os.stat(one.where).st_uid not in {os.geteuid(), 0}:
                 raise UsageError(
                     f"{one.where}, above the current folder, is somebody else's",

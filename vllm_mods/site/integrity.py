@@ -47,42 +47,44 @@ def verify(root: str) -> tuple[Finding, ...]:
 
     Raises ``Refused`` for a broken receipt.
     """
-    there = read_state(root)
-    return findings(there, undone_in(there).paths)
+    state = read_state(root)
+    return findings(state, undone_in(state).paths)
 
 
-def undone_in(there: State) -> Undone:
+def undone_in(state: State) -> Undone:
     """Return what an installer has undone of the mods in a folder."""
-    if there.receipt is None:
+    if state.receipt is None:
         return Undone()
-    return undone.look(there.receipt, FolderTree(there.root, workspace=there.receipt.workspace))
+    return undone.look(state.receipt, FolderTree(state.root, workspace=state.receipt.workspace))
 
 
-def findings(there: State, gone: Collection[str] = ()) -> tuple[Finding, ...]:
-    """Return everything in which a tree differs from what ``there`` says of it.
+def findings(state: State, gone: Collection[str] = ()) -> tuple[Finding, ...]:
+    """Return everything in which a tree differs from what ``state`` says of it.
 
     Codes: ``unfinished``, and those of ``compare``. A tree without mods has none of them. ``gone`` are
     the paths that an installer has undone.
     """
-    found: tuple[Finding, ...] = ()
-    if there.unfinished is not None:
+    problems: tuple[Finding, ...] = ()
+    if state.unfinished is not None:
         message = "a transaction was interrupted; the next apply or revert undoes it first"
-        found = (Finding(FindingCode.UNFINISHED, message, os.path.basename(there.unfinished)),)
-    if there.receipt is None:
-        return found
-    workspace = there.receipt.workspace
-    where = site.Site(root=there.root, workspaces=(workspace,) if workspace else ())
-    return (*found, *compare(there.receipt, _FolderPlace(where), gone))
+        problems = (Finding(FindingCode.UNFINISHED, message, os.path.basename(state.unfinished)),)
+    if state.receipt is None:
+        return problems
+    workspace = state.receipt.workspace
+    where = site.Site(root=state.root, workspaces=(workspace,) if workspace else ())
+    return (*problems, *compare(state.receipt, _FolderPlace(where), gone))
 
 
-def compare(there: Receipt, place: ReceiptPlace, gone: Collection[str] = ()) -> tuple[Finding, ...]:
+def compare(
+    applied: Receipt, place: ReceiptPlace, gone: Collection[str] = ()
+) -> tuple[Finding, ...]:
     """Return everything in which a place differs from its receipt; ``gone`` is what ``undone.look`` found.
 
     Codes: ``missing``, ``changed-since``, ``mode-changed``, ``unreadable``, ``original-missing``,
     ``original-damaged`` (a revert would fail), ``stale-bytecode`` (old code would run),
     ``record-disagrees``; and as a note ``leftover`` (a ``.rej`` or ``.orig`` of ``patch``).
     """
-    return (*_of_files(there, place, gone), *_of_records(there, place))
+    return (*_of_files(applied, place, gone), *_of_records(applied, place))
 
 
 class _FolderPlace:
@@ -109,8 +111,8 @@ class _FolderPlace:
         return os.path.lexists(self._look.site.absolute(path))
 
 
-def _of_files(there: Receipt, place: ReceiptPlace, gone: Collection[str]) -> Iterator[Finding]:
-    for file in there.files:
+def _of_files(applied: Receipt, place: ReceiptPlace, gone: Collection[str]) -> Iterator[Finding]:
+    for file in applied.files:
         if file.kind == receipt.FOLDER or (file.kind == receipt.BYTECODE and file.path in gone):
             continue
         try:
@@ -121,7 +123,7 @@ def _of_files(there: Receipt, place: ReceiptPlace, gone: Collection[str]) -> Ite
             if file.kind != receipt.BYTECODE:
                 yield from _file(place, file)
             if file.path.endswith(".py"):
-                yield from _bytecode(place, file.path, there)
+                yield from _bytecode(place, file.path, applied)
             yield from _leftovers(place, file.path)
         except VllmModsError as error:
             yield Finding(
@@ -145,40 +147,40 @@ def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
 
 def _file(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     mode = place.mode(file.path)
-    found = None if mode is None else sha256(place.read(file.path))
-    if found == file.after:
+    digest = None if mode is None else sha256(place.read(file.path))
+    if digest == file.after:
         if mode is not None and file.mode is not None and mode != file.mode:
             message = f"its mode is {mode:04o} and was {file.mode:04o} after the mods went in"
             yield Finding(FindingCode.MODE_CHANGED, message, file.path)
         return
-    if found is None:
+    if digest is None:
         what = "is gone"
     elif file.after is None:
         what = "was removed by a mod and is there again"
-    elif found == file.before:
+    elif digest == file.before:
         what = "is as it was before the mods went in, and what it belongs to is not"
     else:
         what = "was changed after the mods went in; by whom, nothing here can tell"
     yield Finding(
-        FindingCode.MISSING if found is None else FindingCode.CHANGED_SINCE, what, file.path
+        FindingCode.MISSING if digest is None else FindingCode.CHANGED_SINCE, what, file.path
     )
 
 
 def _undone(place: ReceiptPlace, file: ReceiptFile) -> Finding:
     """Say what lies where a mod's file was: the originals are of no use for it, its bytecode is its own."""
-    found = sha256(place.read(file.path))
-    if found is None:
+    digest = sha256(place.read(file.path))
+    if digest is None:
         what = "is gone, as it was before the mods went in: an installer took it away"
         return Finding(FindingCode.MISSING, what, file.path)
     what = "is that of another installation, which came after the mods went in"
-    if found == file.before:
+    if digest == file.before:
         what = "is as it was before the mods went in: something put the untouched file back"
     return Finding(FindingCode.CHANGED_SINCE, what, file.path)
 
 
-def _bytecode(place: ReceiptPlace, path: str, there: Receipt) -> Iterator[Finding]:
+def _bytecode(place: ReceiptPlace, path: str, applied: Receipt) -> Iterator[Finding]:
     """Find bytecode that Python would run in place of the patched source."""
-    removed = {file.path: file.before for file in there.files if file.kind == receipt.BYTECODE}
+    removed = {file.path: file.before for file in applied.files if file.kind == receipt.BYTECODE}
     source = place.read(path)
     folder = bytecode.cache(path)
     for name in sorted(place.names(folder)):
@@ -217,16 +219,16 @@ def _leftovers(place: ReceiptPlace, path: str) -> Iterator[Finding]:
             yield Finding(FindingCode.LEFTOVER, message, left, level=Level.NOTE)
 
 
-def _of_records(there: Receipt, place: ReceiptPlace) -> Iterator[Finding]:
+def _of_records(applied: Receipt, place: ReceiptPlace) -> Iterator[Finding]:
     """Compare each touched file with its row; a changed RECORD itself is found as any file is."""
-    for owner in there.files:
+    for owner in applied.files:
         if owner.kind != receipt.RECORD:
             continue
         try:
             rows = place.read(owner.path) or b""
         except (VllmModsError, OSError):
             continue
-        for file in there.files:
+        for file in applied.files:
             if file.kind != receipt.FILE or file.path.startswith("/"):
                 continue
             try:

@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from vllm_mods.base.errors import Refused
 from vllm_mods.site import journal_text, site
 from vllm_mods.site.journal_text import Foreign, Journal, JournalPlace
-from vllm_mods.site.open_folders import Held
+from vllm_mods.site.open_folders import OpenFolders
 from vllm_mods.site.putting_back import INTERRUPTED, put_back, undoing
 from vllm_mods.site.site import Site
 
@@ -51,10 +51,10 @@ def unfinished(root: str) -> str | None:
         return None
     descriptor = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with closing(Held(Site(root=root), descriptor)) as held:
+        with closing(OpenFolders(Site(root=root), descriptor)) as opened:
             for work in works:
                 with suppress(Foreign):
-                    if _read(held, work) is not None:
+                    if _read(opened, work) is not None:
                         return work
         return None
     finally:
@@ -83,17 +83,17 @@ def _is_time(text: str) -> bool:
     return digits.isascii() and digits.isdigit() and len(digits) < 20 and int(digits) < 2**63
 
 
-def open_work(held: Held) -> str:
+def open_work(opened: OpenFolders) -> str:
     """Make the work folder. From here on ``sweep`` or ``recover`` has to follow."""
-    work = f"{held.root}/{PREFIX}{os.lstat(held.folder(held.root)).st_mtime_ns}"
-    os.mkdir(held.at(work), 0o700)
-    if not _is_private(os.lstat(held.folder(work))):
+    work = f"{opened.root}/{PREFIX}{os.lstat(opened.folder(opened.root)).st_mtime_ns}"
+    os.mkdir(opened.at(work), 0o700)
+    if not _is_private(os.lstat(opened.folder(work))):
         raise Refused(
-            f"{held.root}: this file system keeps no permissions, so that anybody could have written "
+            f"{opened.root}: this file system keeps no permissions, so that anybody could have written "
             "the journal that undoes an interrupted transaction; nothing was changed",
-            hint=f"findmnt -T {held.root}  # keep vLLM on a local file system of Linux",
+            hint=f"findmnt -T {opened.root}  # keep vLLM on a local file system of Linux",
         )
-    os.close(os.open(held.at(f"{work}/{STAMP}"), site.NEW_FILE, 0o600))
+    os.close(os.open(opened.at(f"{work}/{STAMP}"), site.NEW_FILE, 0o600))
     return work
 
 
@@ -101,41 +101,41 @@ def _is_private(info: os.stat_result) -> bool:
     return stat.S_ISDIR(info.st_mode) and not info.st_mode & 0o077
 
 
-def save(held: Held, work: str, journal: Journal) -> None:
+def save(opened: OpenFolders, work: str, journal: Journal) -> None:
     """Write the journal and bring it to the disk. The backups lie in the work folder already.
 
     After a power cut there is a whole journal or none, and with none nothing was staged or replaced
     yet, on whichever file system: so its content goes to the disk before it gets its name, and its
     name (with the backups beside it) before anything that it would have to undo.
     """
-    info = os.lstat(held.folder(work))
-    data = journal_text.dump(journal, _place(held, work))
-    new = held.at(f"{work}/{FILE}.new")
+    info = os.lstat(opened.folder(work))
+    data = journal_text.dump(journal, _place(opened, work))
+    new = opened.at(f"{work}/{FILE}.new")
     site.write(new, data, like=info, mode=0o600)
     site.sync([new])
-    os.replace(new, held.at(f"{work}/{FILE}"))
-    site.sync([held.folder(work)])
+    os.replace(new, opened.at(f"{work}/{FILE}"))
+    site.sync([opened.folder(work)])
 
 
-def _place(held: Held, work: str) -> JournalPlace:
-    stamp = site.status(held.at(f"{work}/{STAMP}"))
+def _place(opened: OpenFolders, work: str) -> JournalPlace:
+    stamp = site.status(opened.at(f"{work}/{STAMP}"))
     return JournalPlace(
-        folder=os.lstat(held.folder(work)).st_ino,
+        folder=os.lstat(opened.folder(work)).st_ino,
         stamp=None if stamp is None else (stamp.st_ino, stamp.st_ctime_ns),
     )
 
 
-def _read(held: Held, work: str) -> Journal | None:
+def _read(opened: OpenFolders, work: str) -> Journal | None:
     """Return what has to be put back, None if nothing was changed yet, or nothing is left to do.
 
     Raises ``Foreign`` for what no transaction of this tool left there.
     """
-    info = os.lstat(held.at(work))
+    info = os.lstat(opened.at(work))
     if not _is_private(info):
         raise Foreign("this tool makes a folder there that only its owner may enter")
-    if info.st_uid not in {0, os.geteuid(), os.lstat(held.folder(held.root)).st_uid}:
+    if info.st_uid not in {0, os.geteuid(), os.lstat(opened.folder(opened.root)).st_uid}:
         raise Foreign(f"it belongs to user {info.st_uid}, who is neither you nor the tree's owner")
-    folder = held.folder(work)
+    folder = opened.folder(work)
     for name in os.listdir(folder):
         entry = os.lstat(f"{folder}/{name}")
         known = name in {FILE, f"{FILE}.new", STAMP} or (name.isascii() and name.isdigit())
@@ -143,30 +143,30 @@ def _read(held: Held, work: str) -> Journal | None:
             raise Foreign(f"{name!r} in it is nothing that this tool keeps there")
         if name == FILE and entry.st_size > _MOST_BYTES:
             raise Foreign(f"its journal has {entry.st_size} bytes, and {_MOST_BYTES} is the most")
-    data = site.read(held.at(f"{work}/{FILE}"))
-    return None if data is None else journal_text.parse(data, held.site, _place(held, work))
+    data = site.read(opened.at(f"{work}/{FILE}"))
+    return None if data is None else journal_text.parse(data, opened.site, _place(opened, work))
 
 
-def finish(held: Held, work: str) -> None:
+def finish(opened: OpenFolders, work: str) -> None:
     """Remove the journal: from here on the transaction is over, whichever way it went."""
-    place = held.at(f"{work}/{FILE}")
+    place = opened.at(f"{work}/{FILE}")
     if site.status(place) is not None:
         os.unlink(place)
 
 
-def sweep(held: Held, work: str) -> None:
+def sweep(opened: OpenFolders, work: str) -> None:
     """Remove the work folder of a transaction that is over, and give the root its mtime back."""
-    with _given_mtime(held, int(os.path.basename(work)[len(PREFIX) :])):
-        if site.status(held.at(work)) is not None:
-            for entry in os.listdir(held.folder(work)):
-                os.unlink(held.at(f"{work}/{entry}"))
-            held.remove_folder(work)
+    with _given_mtime(opened, int(os.path.basename(work)[len(PREFIX) :])):
+        if site.status(opened.at(work)) is not None:
+            for entry in os.listdir(opened.folder(work)):
+                os.unlink(opened.at(f"{work}/{entry}"))
+            opened.remove_folder(work)
 
 
 @contextmanager
-def _given_mtime(held: Held, mtime_ns: int) -> Iterator[None]:
+def _given_mtime(opened: OpenFolders, mtime_ns: int) -> Iterator[None]:
     """Give the root an mtime after what is done to its entries; whoever finds that undone does it."""
-    root = held.folder(held.root)
+    root = opened.folder(opened.root)
     marked = True
     try:
         os.setxattr(root, _ATTRIBUTE, str(mtime_ns).encode())
@@ -178,40 +178,40 @@ def _given_mtime(held: Held, mtime_ns: int) -> Iterator[None]:
         os.removexattr(root, _ATTRIBUTE)
 
 
-def recover(held: Held, note: Callable[[str], object]) -> bool:
+def recover(opened: OpenFolders, note: Callable[[str], object]) -> bool:
     """Put back what an interrupted transaction left; True if there was one.
 
     What only has the name of one is set aside, and ``note`` is told. Raises ``NotRestored`` if a file
     was changed since then by somebody else; everything else is put back, and nothing is thrown away.
     """
-    found = False
-    with undoing(held, INTERRUPTED):
-        for work in _named(held.root):
+    was_interrupted = False
+    with undoing(opened, INTERRUPTED):
+        for work in _named(opened.root):
             try:
-                journal = _read(held, work)
+                journal = _read(opened, work)
             except Foreign as error:
-                note(_set_aside(held, work, str(error)))
+                note(_set_aside(opened, work, str(error)))
                 continue
-            found = True
+            was_interrupted = True
             if journal is not None:
-                held.allow(journal.paths())
-                put_back(held, work, journal)
-                finish(held, work)
-            sweep(held, work)
-        if (work_before := _remembered(held.root)) is not None:
-            found = True
-            sweep(held, work_before)  # interrupted between the last two steps of all
-    return found
+                opened.allow(journal.paths())
+                put_back(opened, work, journal)
+                finish(opened, work)
+            sweep(opened, work)
+        if (work_before := _remembered(opened.root)) is not None:
+            was_interrupted = True
+            sweep(opened, work_before)  # interrupted between the last two steps of all
+    return was_interrupted
 
 
-def _set_aside(held: Held, work: str, why: str) -> str:
+def _set_aside(opened: OpenFolders, work: str, why: str) -> str:
     """Give what is no work folder another name; return what to say of it."""
     n = 0
-    while site.status(held.at(aside := f"{held.root}/{ASIDE}{n}")) is not None:
+    while site.status(opened.at(aside := f"{opened.root}/{ASIDE}{n}")) is not None:
         n += 1
     try:
-        with _given_mtime(held, os.stat(held.folder(held.root)).st_mtime_ns):
-            os.rename(held.at(work), held.at(aside))
+        with _given_mtime(opened, os.stat(opened.folder(opened.root)).st_mtime_ns):
+            os.rename(opened.at(work), opened.at(aside))
     except OSError as error:
         raise Refused(
             f"{work} has the name of what an interrupted transaction leaves, and is none: {why}. It could "

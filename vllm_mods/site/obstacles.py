@@ -45,17 +45,17 @@ def check(files: Iterable[str], folders: Iterable[str]) -> None:
 def hint(error: OSError, place: str, root: str) -> str:
     """Return the command that helps after an error at a place: by what is in the way there, else by its number."""
     if error.errno in {errno.EPERM, errno.EBUSY, errno.EROFS, errno.EACCES}:
-        found = _mounted(place, _mount_points())
+        obstacle = _mounted(place, _mount_points())
         for one in (place, os.path.dirname(place)):
-            found = found or _attributes(one) or _read_only(one)
-        if found is not None:
-            return found[1]
+            obstacle = obstacle or _attributes(one) or _read_only(one)
+        if obstacle is not None:
+            return obstacle[1]
     return _HINTS.get(error.errno or 0, "ls -la {root}").format(root=root)
 
 
-def _refuse(place: str, found: tuple[str, str] | None) -> None:
-    if found is not None:
-        what, help_ = found
+def _refuse(place: str, obstacle: tuple[str, str] | None) -> None:
+    if obstacle is not None:
+        what, help_ = obstacle
         raise Refused(f"{place} {what}; nothing was changed", hint=help_)
 
 

@@ -22,7 +22,7 @@ _SPARE = 64
 """How many descriptors are left for files, and for what else the process does."""
 
 
-class Held:
+class OpenFolders:
     """A site whose folders are opened when they are first needed; ``root`` is its real path.
 
     ``root_descriptor`` is the site root, opened by the caller. Where ``/proc`` is not mounted, paths

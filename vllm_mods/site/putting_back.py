@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from vllm_mods.base.errors import NotRestored
 from vllm_mods.site import obstacles, site, undone
 from vllm_mods.site.journal_text import Folder, Journal, Step
-from vllm_mods.site.open_folders import Held
+from vllm_mods.site.open_folders import OpenFolders
 from vllm_mods.trees.folder import FolderTree
 
 _SHOWN = 20
@@ -25,32 +25,32 @@ def give_mtime(place: str, mtime_ns: int) -> None:
         os.utime(place, ns=(mtime_ns, mtime_ns))
 
 
-def sync_folders(held: Held, folders: Iterable[str]) -> None:
+def sync_folders(opened: OpenFolders, folders: Iterable[str]) -> None:
     """Bring the entries of those folders to the disk that lie on another file system than the root.
 
     Call it before ``finish``: the journal is all that could undo or explain them. A file system
     keeps its own changes of folders in order, but none waits for another.
     """
-    device = os.stat(held.folder(held.root)).st_dev
-    places = [held.folder(held.site.absolute(path)) for path in folders]
+    device = os.stat(opened.folder(opened.root)).st_dev
+    places = [opened.folder(opened.site.absolute(path)) for path in folders]
     site.sync([place for place in places if os.stat(place).st_dev != device])
 
 
 @contextmanager
-def undoing(held: Held, what: str) -> Iterator[None]:
+def undoing(opened: OpenFolders, what: str) -> Iterator[None]:
     """Turn an error of the system while ``what`` is undone into ``NotRestored``: the next command tries again."""
     try:
-        with held.naming():
+        with opened.naming():
             yield
     except OSError as error:
         raise NotRestored(
-            f"{held.root}: {what} could not be undone: {error}; what is needed for that lies in the tree",
-            hint=obstacles.hint(error, str(error.filename), held.root) + _AGAIN,
+            f"{opened.root}: {what} could not be undone: {error}; what is needed for that lies in the tree",
+            hint=obstacles.hint(error, str(error.filename), opened.root) + _AGAIN,
         ) from error
 
 
 def put_back(
-    held: Held,
+    opened: OpenFolders,
     work: str,
     journal: Journal,
     *,
@@ -63,11 +63,11 @@ def put_back(
     known: the others are left alone, whatever lies there. Raises ``NotRestored``, of ``what``, as
     ``recover`` does.
     """
-    real = held.site.absolute
+    real = opened.site.absolute
     theirs = undone.installed_anew(
-        FolderTree(held.root),
+        FolderTree(opened.root),
         journal.steps,
-        lambda step: None if step.backup is None else site.read(held.at(f"{work}/{step.backup}")),
+        lambda step: None if step.backup is None else site.read(opened.at(f"{work}/{step.backup}")),
     )
     # no uninstall removes a folder that something was staged in
     emptied = sorted({os.path.dirname(path) for path in theirs}, key=len, reverse=True)
@@ -75,10 +75,10 @@ def put_back(
 
     def do(place: str, part: Callable[..., tuple[str, str] | None], *given: object) -> None:
         try:
-            with held.naming():
-                problem = part(held, *given)
+            with opened.naming():
+                problem = part(opened, *given)
         except OSError as error:
-            problem = (f"{place}: {error}", obstacles.hint(error, place, held.root))
+            problem = (f"{place}: {error}", obstacles.hint(error, place, opened.root))
         if problem is not None:
             problems.append(problem)
 
@@ -92,50 +92,50 @@ def put_back(
     for made in (*journal.made[::-1], *emptied):
         do(real(made), _unmake, real(made))
     settle = functools.partial(_settle, lost=bool(theirs))
-    for one in (*journal.kept, *journal.gone):
-        do(real(one.path), settle, one)
+    for folder in (*journal.kept, *journal.gone):
+        do(real(folder.path), settle, folder)
     if problems:
         lines = "".join(f"\n  {what}" for what, _hint in problems[:_SHOWN])
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise NotRestored(
-            f"{held.root}: {what} could not be undone in full{lines}{more}\n"
+            f"{opened.root}: {what} could not be undone in full{lines}{more}\n"
             f"everything else is as it was before; what is needed for the rest lies in {work}",
             hint=problems[0][1] + _AGAIN,
         )
 
 
-def _make_again(held: Held, gone: Folder) -> None:
-    place = held.site.absolute(gone.path)
-    held.make_folder(place, owner=(gone.uid, gone.gid), mode=gone.mode)
+def _make_again(opened: OpenFolders, gone: Folder) -> None:
+    place = opened.site.absolute(gone.path)
+    opened.make_folder(place, owner=(gone.uid, gone.gid), mode=gone.mode)
 
 
-def _unlink(held: Held, place: str) -> None:
-    if _is_there(held, place):
-        os.unlink(held.at(place))
+def _unlink(opened: OpenFolders, place: str) -> None:
+    if _is_there(opened, place):
+        os.unlink(opened.at(place))
 
 
-def _settle(held: Held, one: Folder, *, lost: bool) -> None:
+def _settle(opened: OpenFolders, folder: Folder, *, lost: bool) -> None:
     """Give a folder its mtime, and bring it to the disk; ``lost`` says that an installer may have removed it."""
-    place = held.site.absolute(one.path)
-    if not lost or _is_there(held, place):
-        give_mtime(held.folder(place), one.mtime_ns)
-        sync_folders(held, [one.path])
+    place = opened.site.absolute(folder.path)
+    if not lost or _is_there(opened, place):
+        give_mtime(opened.folder(place), folder.mtime_ns)
+        sync_folders(opened, [folder.path])
 
 
-def _is_there(held: Held, place: str) -> bool:
+def _is_there(opened: OpenFolders, place: str) -> bool:
     """Tell whether there is such a file: the folder that it would be in need not be there either."""
     try:
-        return site.status(held.at(place)) is not None
+        return site.status(opened.at(place)) is not None
     except FileNotFoundError:
         return False
 
 
-def _put_back(held: Held, work: str, step: Step) -> tuple[str, str] | None:
+def _put_back(opened: OpenFolders, work: str, step: Step) -> tuple[str, str] | None:
     """Put one file back; return what is wrong and what to do, if that cannot be done."""
-    path = held.site.absolute(step.path)
-    info = site.status(held.at(path)) if _is_there(held, path) else None
+    path = opened.site.absolute(step.path)
+    info = site.status(opened.at(path)) if _is_there(opened, path) else None
     try:
-        there = None if info is None else site.digest(held.at(path))
+        digest = None if info is None else site.digest(opened.at(path))
     except OSError as error:  # a folder or a link lies there now
         return (
             f"{step.path}: {error.strerror}, so it cannot be put back",
@@ -144,48 +144,48 @@ def _put_back(held: Held, work: str, step: Step) -> tuple[str, str] | None:
     if step.before is None or step.backup is None:
         # With another name beside this one (an original that was not replaced yet, and was then
         # edited in place) nothing is lost either.
-        if info is not None and (there == step.after or info.st_nlink > 1):
-            os.unlink(held.at(path))
+        if info is not None and (digest == step.after or info.st_nlink > 1):
+            os.unlink(opened.at(path))
         elif info is not None:
             return (
                 f"{step.path}: was new, and somebody has changed it since",
                 f"mv {path} {path}.mine",
             )
         return None
-    return _put_backup(held, work, step, info, there)
+    return _put_backup(opened, work, step, info, digest)
 
 
 def _put_backup(
-    held: Held, work: str, step: Step, info: os.stat_result | None, there: str | None
+    opened: OpenFolders, work: str, step: Step, info: os.stat_result | None, digest: str | None
 ) -> tuple[str, str] | None:
-    backup, path = f"{work}/{step.backup}", held.site.absolute(step.path)
-    kept, place = held.at(backup), held.at(path)
-    saved = site.status(kept)
-    if saved is None and there == step.before:
+    backup, path = f"{work}/{step.backup}", opened.site.absolute(step.path)
+    saved_at, place = opened.at(backup), opened.at(path)
+    saved = site.status(saved_at)
+    if saved is None and digest == step.before:
         return None  # an earlier recovery got this far
     if saved is not None and info is not None and os.path.samestat(saved, info):
         return None  # never replaced
-    if saved is None or site.digest(kept) != step.before:
+    if saved is None or site.digest(saved_at) != step.before:
         return (f"{step.path}: its original {backup} is damaged", f"ls -la {path} {backup}")
     # Bytecode is no work of anybody's: an import since then made it, of what lay there half done.
-    if info is not None and there not in {step.before, step.after} and path[-4:] != ".pyc":
+    if info is not None and digest not in {step.before, step.after} and path[-4:] != ".pyc":
         return (
             f"{step.path}: somebody has changed it since; its original is {backup}",
             f"cp -p {backup} {path}",
         )
     try:
-        os.replace(kept, place)  # needs no space on a full disk
+        os.replace(saved_at, place)  # needs no space on a full disk
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        site.preserve(kept, held.at(step.temp))
-        os.replace(held.at(step.temp), place)
+        site.preserve(saved_at, opened.at(step.temp))
+        os.replace(opened.at(step.temp), place)
     return None
 
 
-def _unmake(held: Held, place: str) -> None:
+def _unmake(opened: OpenFolders, place: str) -> None:
     try:
-        held.remove_folder(place)
+        opened.remove_folder(place)
     except FileNotFoundError:
         pass
     except OSError as error:

@@ -24,16 +24,16 @@ from vllm_mods.site.step_list import Steps
 
 
 def draft(
-    where: Site, there: Receipt | None, transition: Transition, *, keep_links: bool = False
+    where: Site, applied: Receipt | None, transition: Transition, *, keep_links: bool = False
 ) -> Draft:
-    """Draft a transition of the tree at ``where``, whose receipt is ``there``.
+    """Draft a transition of the tree at ``where``, whose receipt is ``applied``.
 
     Raises ``Refused`` for a file that is not as expected, is reached through a link, has
     other names (with ``keep_links``), is read-only or lies outside.
     """
-    if there is not None and transition.undone:
-        there = receipt.without(there, transition.undone)
-    drafter = _Drafter(where, there, transition, keep_links=keep_links)
+    if applied is not None and transition.undone:
+        applied = receipt.without(applied, transition.undone)
+    drafter = _Drafter(where, applied, transition, keep_links=keep_links)
     site.check_writable(receipt.STATE, None, drafter.look)
     drafter.targets()
     drafter.records()

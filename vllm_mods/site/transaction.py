@@ -17,7 +17,7 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import bytecode, journal, obstacles, putting_back, signals, site
-from vllm_mods.site.open_folders import Held
+from vllm_mods.site.open_folders import OpenFolders
 from vllm_mods.site.operations import Draft, Op, Transition
 from vllm_mods.site.signals import Interrupted
 from vllm_mods.site.site import Site
@@ -56,17 +56,17 @@ def commit(
     """
     root = os.path.realpath(root)
     lock = _lock(root)
-    said: list[str] = []
+    notes_of_recovery: list[str] = []
     try:
-        _recovered(root, lock, said.append)
+        _recovered(root, lock, notes_of_recovery.append)
         where, drafted = _drafted(root, transition, workspace, known, keep_links=keep_links)
-        notes = _run(Held(where, lock), drafted, source_date_epoch) if drafted.ops else ()
+        notes = _run(OpenFolders(where, lock), drafted, source_date_epoch) if drafted.ops else ()
     finally:
         os.close(lock)
     return Outcome(
         receipt=drafted.receipt,
         changed=_changed(drafted),
-        notes=(*said, *drafted.notes, *notes),
+        notes=(*notes_of_recovery, *drafted.notes, *notes),
     )
 
 
@@ -93,16 +93,16 @@ def _drafted(
     keep_links: bool,
 ) -> tuple[Site, Draft]:
     state = read_state(root, known)
-    there = state.receipt
+    applied = state.receipt
     # Plans are made without the lock. Files are compared one by one; this is for all others.
     if state.mods != transition.before:
         raise Refused(
             f"{root}: another vllm-mods put mods in or took mods out just now; nothing was changed",
             hint="run the command again",
         )
-    where = Site(root=root, workspaces=_workspaces(there, workspace))
+    where = Site(root=root, workspaces=_workspaces(applied, workspace))
     try:
-        return where, draft(where, there, transition, keep_links=keep_links)
+        return where, draft(where, applied, transition, keep_links=keep_links)
     except OSError as error:
         raise refusal(root, error) from error
 
@@ -136,8 +136,8 @@ def recover(root: str, note: Callable[[str], object] = lambda _said: None) -> bo
 
 
 def _recovered(root: str, lock: int, note: Callable[[str], object]) -> bool:
-    with contextlib.closing(Held(Site(root=root), lock)) as held:
-        return journal.recover(held, note)
+    with contextlib.closing(OpenFolders(Site(root=root), lock)) as opened:
+        return journal.recover(opened, note)
 
 
 def _lock(root: str) -> int:
@@ -159,37 +159,37 @@ def _lock(root: str) -> int:
     return descriptor
 
 
-def _workspaces(there: Receipt | None, workspace: str | None) -> tuple[str, ...]:
+def _workspaces(applied: Receipt | None, workspace: str | None) -> tuple[str, ...]:
     """One workspace for a tree: the one that its templates are in already, else the caller's."""
-    if there is not None and there.workspace is not None:
-        return (there.workspace,)
+    if applied is not None and applied.workspace is not None:
+        return (applied.workspace,)
     return () if workspace is None else (os.path.abspath(workspace),)
 
 
-def _run(held: Held, drafted: Draft, source_date_epoch: int | None) -> tuple[str, ...]:
+def _run(opened: OpenFolders, drafted: Draft, source_date_epoch: int | None) -> tuple[str, ...]:
     """Do it, or put everything back. Returns notes."""
     progress = _Progress()
     try:
         with signals.deferred() as check:
             try:
-                with held.naming():
-                    _steps(held, drafted, source_date_epoch, progress, check)
+                with opened.naming():
+                    _steps(opened, drafted, source_date_epoch, progress, check)
             except BaseException as error:
                 if not progress.committed:
-                    _undo(held, drafted, progress, error)
+                    _undo(opened, drafted, progress, error)
                 if not isinstance(error, OSError):
                     raise
                 if not progress.committed:
-                    raise refusal(held.root, error, "everything was put back") from error
+                    raise refusal(opened.root, error, "everything was put back") from error
                 said = f"{error}: {progress.work} could not be removed; the next command will"
                 progress.notes.append(said)
     except Interrupted:
         raise Refused(
-            f"{held.root}: interrupted by a signal; everything was put back",
+            f"{opened.root}: interrupted by a signal; everything was put back",
             hint="run the command again",
         ) from None
     finally:
-        held.close()
+        opened.close()
     return tuple(progress.notes)
 
 
@@ -205,7 +205,7 @@ class _Progress:
 
 
 def _steps(
-    held: Held,
+    opened: OpenFolders,
     drafted: Draft,
     source_date_epoch: int | None,
     progress: _Progress,
@@ -214,20 +214,20 @@ def _steps(
     ops = drafted.ops
     mtime_ns = None if source_date_epoch is None else source_date_epoch * 1_000_000_000
     check()
-    held.allow([*drafted.journal.paths(), *(op.source for op in ops if op.source is not None)])
-    progress.work = work = journal.open_work(held)
+    opened.allow([*drafted.journal.paths(), *(op.source for op in ops if op.source is not None)])
+    progress.work = work = journal.open_work(opened)
     for op in ops:
         if op.step.backup is not None:
-            site.preserve(_place(held, op), held.at(f"{work}/{op.step.backup}"))
-    journal.save(held, work, drafted.journal)
+            site.preserve(_place(opened, op), opened.at(f"{work}/{op.step.backup}"))
+    journal.save(opened, work, drafted.journal)
     progress.journalled = True
 
     for made in drafted.journal.made:
-        parent = os.stat(held.folder(held.site.absolute(os.path.dirname(made))))
-        held.make_folder(held.site.absolute(made), owner=(parent.st_uid, parent.st_gid))
+        parent = os.stat(opened.folder(opened.site.absolute(os.path.dirname(made))))
+        opened.make_folder(opened.site.absolute(made), owner=(parent.st_uid, parent.st_gid))
     for op in ops:
         check()
-        _stage(held, op, mtime_ns)
+        _stage(opened, op, mtime_ns)
     # What a power cut may take: ext4, XFS and btrfs keep changes of folders (names, links, removals)
     # in the order they were made, whatever part of them is on the disk; the content of a file may
     # come later than its name, unless it was synced; two file systems know no common order. So
@@ -235,42 +235,42 @@ def _steps(
     # staged files here. The renames need no sync among each other, as all of them are before the
     # removal of the journal; but those on another file system than the journal's have to be on the
     # disk when it goes.
-    site.sync([held.at(op.step.temp) for op in ops if op.data is not None])
+    site.sync([opened.at(op.step.temp) for op in ops if op.data is not None])
     for op in ops:
         check()
-        _same_as_drafted(held, op)
+        _same_as_drafted(opened, op)
         progress.begun += 1
-        _swap(held, op)
+        _swap(opened, op)
     for gone in reversed(drafted.journal.gone):
-        held.remove_folder(held.site.absolute(gone.path))
-    _settle_folders(held, drafted, mtime_ns)
+        opened.remove_folder(opened.site.absolute(gone.path))
+    _settle_folders(opened, drafted, mtime_ns)
     kept = [one.path for one in drafted.journal.kept]
-    putting_back.sync_folders(held, [*kept, *drafted.journal.made])
+    putting_back.sync_folders(opened, [*kept, *drafted.journal.made])
     paths = (op.step.path for op in ops)
     sources = [path for path in paths if path.endswith(".py") and not path.startswith(("/", "."))]
-    progress.notes += bytecode.forget(held.root, sources)
+    progress.notes += bytecode.forget(opened.root, sources)
     check()
-    journal.finish(held, work)
+    journal.finish(opened, work)
     progress.committed = True
-    journal.sweep(held, work)
+    journal.sweep(opened, work)
 
 
-def _place(held: Held, op: Op) -> str:
-    return held.at(held.site.absolute(op.step.path))
+def _place(opened: OpenFolders, op: Op) -> str:
+    return opened.at(opened.site.absolute(op.step.path))
 
 
-def _stage(held: Held, op: Op, mtime_ns: int | None) -> None:
-    temp = held.at(op.step.temp)
+def _stage(opened: OpenFolders, op: Op, mtime_ns: int | None) -> None:
+    temp = opened.at(op.step.temp)
     if op.source is not None:
-        site.preserve(held.at(op.source), temp, private=op.private)
+        site.preserve(opened.at(op.source), temp, private=op.private)
     elif op.data is not None and op.like is not None:
-        of = None if op.attributes_of is None else held.at(op.attributes_of)
+        of = None if op.attributes_of is None else opened.at(op.attributes_of)
         site.write(temp, op.data, op.like, mode=op.mode, mtime_ns=mtime_ns, attributes_of=of)
 
 
-def _same_as_drafted(held: Held, op: Op) -> None:
+def _same_as_drafted(opened: OpenFolders, op: Op) -> None:
     """Look once more: somebody who knows no locks may have written between draft and now."""
-    info = site.status(_place(held, op))
+    info = site.status(_place(opened, op))
     if _identity(info) != _identity(op.info):
         raise Refused(
             f"{op.step.path} was changed by another program just now; everything was put back",
@@ -282,8 +282,8 @@ def _identity(info: os.stat_result | None) -> tuple[int, ...] | None:
     return None if info is None else (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns)
 
 
-def _swap(held: Held, op: Op) -> None:
-    path, temp = _place(held, op), held.at(op.step.temp)
+def _swap(opened: OpenFolders, op: Op) -> None:
+    path, temp = _place(opened, op), opened.at(op.step.temp)
     if op.removes:
         os.unlink(path)
         return
@@ -293,26 +293,26 @@ def _swap(held: Held, op: Op) -> None:
         os.unlink(temp)
 
 
-def _settle_folders(held: Held, drafted: Draft, mtime_ns: int | None) -> None:
+def _settle_folders(opened: OpenFolders, drafted: Draft, mtime_ns: int | None) -> None:
     """Give the folders that stay the mtime they had."""
     for made in drafted.journal.made:
         if mtime_ns is not None:
-            os.utime(held.folder(held.site.absolute(made)), ns=(mtime_ns, mtime_ns))
+            os.utime(opened.folder(opened.site.absolute(made)), ns=(mtime_ns, mtime_ns))
     for kept in drafted.journal.kept:
-        putting_back.give_mtime(held.folder(held.site.absolute(kept.path)), kept.mtime_ns)
+        putting_back.give_mtime(opened.folder(opened.site.absolute(kept.path)), kept.mtime_ns)
 
 
-def _undo(held: Held, drafted: Draft, progress: _Progress, cause: BaseException) -> None:
+def _undo(opened: OpenFolders, drafted: Draft, progress: _Progress, cause: BaseException) -> None:
     """Put everything back. ``NotRestored`` if that fails too: the next command tries again."""
     what = f"the transaction failed ({cause}) and"
-    with putting_back.undoing(held, what):
-        work = progress.work or journal.find(held.root)
+    with putting_back.undoing(opened, what):
+        work = progress.work or journal.find(opened.root)
         if work is None:
             return
         if progress.journalled:
-            putting_back.put_back(held, work, drafted.journal, reached=progress.begun, what=what)
-            journal.finish(held, work)
-        journal.sweep(held, work)
+            putting_back.put_back(opened, work, drafted.journal, reached=progress.begun, what=what)
+            journal.finish(opened, work)
+        journal.sweep(opened, work)
 
 
 def refusal(root: str, error: OSError, outcome: str = "nothing was changed") -> Refused:

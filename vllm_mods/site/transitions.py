@@ -15,13 +15,13 @@ from vllm_mods.site import site
 from vllm_mods.site.operations import Transition
 
 
-def forward(planned: Plan, there: Receipt | None) -> Transition:
-    """Return what brings the tree from ``there`` to what the plan says.
+def forward(planned: Plan, applied: Receipt | None) -> Transition:
+    """Return what brings the tree from ``applied`` to what the plan says.
 
     Mods that are in stay in; mods that write come after them. A mod that is in without a
     receipt, or that the release carries itself, is none of ours and gets no entry.
     """
-    before = () if there is None else there.mods
+    before = () if applied is None else applied.mods
     new = [one for one in planned.mods if one.verdict.writes]
     return Transition(
         changes=planned.changes,
@@ -34,14 +34,14 @@ def forward(planned: Plan, there: Receipt | None) -> Transition:
 
 def revert_transition(
     root: str,
-    there: Receipt,
+    applied: Receipt,
     *,
     mods: Sequence[ReceiptMod] = (),
     changes: Sequence[FileChange] = (),
     sources: Sequence[tuple[str, bytes]] = (),
     discard_edits: bool = False,
 ) -> Transition:
-    """Return the transition from what ``there`` says is in to the mods that stay.
+    """Return the transition from what ``applied`` says is in to the mods that stay.
 
     Without ``mods`` every file goes back to its original. Otherwise ``mods`` are the entries
     of those that stay and ``changes`` their net effect on the untouched tree (they were
@@ -51,15 +51,15 @@ def revert_transition(
     ``discard_edits``. A file that is already as it was before the mods was not "changed".
     """
     root = os.path.realpath(root)
-    where = site.Site(root=root, workspaces=(there.workspace,) if there.workspace else ())
+    where = site.Site(root=root, workspaces=(applied.workspace,) if applied.workspace else ())
     look = site.Look(site=where, folders={})
     wanted = {change.path: change for change in changes}
     written: list[FileChange] = []
     restored: set[str] = set()
     edited: list[str] = []
-    for file in there.files:
+    for file in applied.files:
         if file.kind == receipt.RECORD:
-            _check_still_installed(where, look, file, there)
+            _check_still_installed(where, look, file, applied)
         if file.kind != receipt.FILE:
             continue  # these follow from the files
         info = look.file(file.path)
@@ -83,20 +83,20 @@ def revert_transition(
     return Transition(
         changes=tuple(written),
         restored=frozenset(restored),
-        before=there.mods,
+        before=applied.mods,
         mods=tuple(mods),
-        vllm=there.vllm,
+        vllm=applied.vllm,
         sources=tuple(sources),
         discard_edits=discard_edits,
     )
 
 
 def _check_still_installed(
-    where: site.Site, look: site.Look, record: ReceiptFile, there: Receipt
+    where: site.Site, look: site.Look, record: ReceiptFile, applied: Receipt
 ) -> None:
     """Refuse to put an older release's files into a newer one."""
     if look.file(record.path) is None:
-        was = f"vLLM {there.vllm}" if there.vllm else "vLLM"
+        was = f"vLLM {applied.vllm}" if applied.vllm else "vLLM"
         raise Refused(
             f"{record.path} is gone: {was} was upgraded or removed since the mods went in, and its "
             "originals belong to no file that is there now; nothing was changed",
@@ -104,12 +104,12 @@ def _check_still_installed(
         )
 
 
-def _entry(one: ModPlan) -> ReceiptMod:
+def _entry(planned: ModPlan) -> ReceiptMod:
     return ReceiptMod(
-        name=one.mod.name,
-        version=one.mod.version,
-        digest=one.mod.digest,
-        variant=one.variant.id if one.variant is not None else "",
-        verdict=one.verdict.value,
-        files=receipt.hashes(one.changes),
+        name=planned.mod.name,
+        version=planned.mod.version,
+        digest=planned.mod.digest,
+        variant=planned.variant.id if planned.variant is not None else "",
+        verdict=planned.verdict.value,
+        files=receipt.hashes(planned.changes),
     )

@@ -36,17 +36,19 @@ class Undone(NamedTuple):
         )
 
 
-def look(there: Receipt, tree: Tree) -> Undone:
-    """Tell what of ``there``, the receipt in ``tree``, an installer has undone. Reads only.
+def look(applied: Receipt, tree: Tree) -> Undone:
+    """Tell what of ``applied``, the receipt in ``tree``, an installer has undone. Reads only.
 
     A file is undone that is as before the mods; so is whatever belongs to a distribution whose RECORD
     is another one now and does not list what the mods made: that one's originals are of an
     installation that is gone.
     """
-    new = [one for one in there.files if one.kind == receipt.RECORD and _is_new(one, there, tree)]
+    new = [
+        one for one in applied.files if one.kind == receipt.RECORD and _is_new(one, applied, tree)
+    ]
     lists = {base: one for one in new if (base := _list_of(tree, one)) is not None}
     paths, edited = set(), []
-    for file in there.files:
+    for file in applied.files:
         if file.kind != receipt.FILE or file.path.startswith(f"{receipt.STATE}/"):
             continue
         try:
@@ -59,11 +61,11 @@ def look(there: Receipt, tree: Tree) -> Undone:
         elif sha256(data) != file.after and (data is not None or file.before is not None):
             edited.append(file.path)
     if paths:
-        files = [one.path for one in there.files if one.path in paths]
+        files = [one.path for one in applied.files if one.path in paths]
         paths.update(one.path for one in new if _lists_any(_list_of(tree, one), files))
         paths.update(
             one.path
-            for one in there.files
+            for one in applied.files
             if one.kind == receipt.BYTECODE
             and any(bytecode.is_of(one.path, path) for path in files)
         )
@@ -79,14 +81,14 @@ def installed_anew(
     was to be; and so is all that a RECORD listed which is another one now, if what the transaction would have
     left is nowhere but where a RECORD lists it.
     """
-    found: set[str] = set()
+    paths: set[str] = set()
     for step in steps:
         data = _plain(tree, step.path)
         folder, _slash, name = step.path.rpartition("/")
         if name != "RECORD" or "/" in folder:  # one that we keep is no RECORD of the tree's
             other = data is not None and sha256(data) not in {step.before, step.after}
             if other and tree.is_released(step.path, data or b""):
-                found.add(step.path)
+                paths.add(step.path)
             continue
         if data is not None and sha256(data) in {step.before, step.after}:
             continue
@@ -96,9 +98,9 @@ def installed_anew(
         if all(tree.is_released(one.path, now or b"") for one, now in left) and (
             data is None or not mine or len(left) < len(mine)
         ):
-            found.update([one.path for one in mine], [step.path])
-    return found | {
-        step.path for step in steps if any(bytecode.is_of(step.path, source) for source in found)
+            paths.update([one.path for one in mine], [step.path])
+    return paths | {
+        step.path for step in steps if any(bytecode.is_of(step.path, source) for source in paths)
     }
 
 
@@ -120,14 +122,14 @@ def free_name(root: str) -> str:
     return next(name for name in names if not os.path.lexists(f"{root}/{name}"))
 
 
-def _is_new(one: ReceiptFile, there: Receipt, tree: Tree) -> bool:
+def _is_new(one: ReceiptFile, applied: Receipt, tree: Tree) -> bool:
     """Tell whether a RECORD is neither the one that the mods left nor lists what they made."""
     data = tree.read(one.path)
     if data is None or sha256(data) in {one.before, one.after}:
         return data is None or sha256(data) == one.before
     return not any(
         record.agrees(data, file.path, file.after, file.size or 0)
-        for file in there.files
+        for file in applied.files
         if file.kind == receipt.FILE and file.after is not None and file.after != file.before
     )
 
@@ -154,6 +156,6 @@ def _lists_any(base: bytes | None, paths: list[str]) -> bool:
     )
 
 
-def _list_of(tree: Tree, one: ReceiptFile) -> bytes | None:
+def _list_of(tree: Tree, file: ReceiptFile) -> bytes | None:
     """Return a RECORD as it was before the mods, as it is if that is lost."""
-    return receipt.untouched(one, lambda path: _plain(tree, path)) or tree.read(one.path)
+    return receipt.untouched(file, lambda path: _plain(tree, path)) or tree.read(file.path)

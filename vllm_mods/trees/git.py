@@ -133,23 +133,23 @@ def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
     }
     if first in tags and last in tags:
         low, high = sort_key(tags[first]), sort_key(tags[last])
-        found = sorted(
+        chosen = sorted(
             (name for name, number in tags.items() if low <= sort_key(number) <= high),
             key=lambda name: sort_key(tags[name]),
         )
         if not pre:
-            found = [name for name in found if name in {first, last} or is_final(tags[name])]
+            chosen = [name for name in chosen if name in {first, last} or is_final(tags[name])]
     else:
         span = f"{repository.commit(first)}..{repository.commit(last)}"
         words = ("--first-parent", "--reverse", span)
-        found = repository.output("cannot walk the history", "rev-list", *words).decode().split()
-    if not found or len(found) > limits.REVISIONS:
-        many = f"{len(found)} commits, and {int(limits.REVISIONS)} are the most"
-        what = many if found else "no revision"
+        chosen = repository.output("cannot walk the history", "rev-list", *words).decode().split()
+    if not chosen or len(chosen) > limits.REVISIONS:
+        many = f"{len(chosen)} commits, and {int(limits.REVISIONS)} are the most"
+        what = many if chosen else "no revision"
         raise UsageError(
             f"{spec}: there is {what} in this range", hint=f"git -C {folder} log {given}"
         )
-    return tuple(f"git:{folder}@{revision}" for revision in found)
+    return tuple(f"git:{folder}@{revision}" for revision in chosen)
 
 
 def _split(name: str, spec: str) -> tuple[str, str]:
@@ -184,8 +184,8 @@ class Commit(NamedTuple):
     @property
     def pull_request(self) -> int | None:
         """The number of the pull request that the subject names."""
-        found = _PULL.search(self.subject)
-        return int(found[1] or found[2]) if found else None
+        match = _PULL.search(self.subject)
+        return int(match[1] or match[2]) if match else None
 
     @property
     def named(self) -> str:
@@ -270,10 +270,10 @@ class Repository:
     def object(self, name: str) -> GitObject:
         """Open an object by its id. Raises ``LookupError`` where git has none."""
         try:
-            found = self._objects.odb.stream(bytes.fromhex(name))
+            stream = self._objects.odb.stream(bytes.fromhex(name))
         except ValueError as error:  # GitPython's word for an object that git has not got
             raise LookupError(str(error)) from error
-        return GitObject(found.type.decode(), found.size, found)
+        return GitObject(stream.type.decode(), stream.size, stream)
 
     def blob(self, blob: str, what: str) -> bytes:
         """Return the bytes of a blob, ``what`` it is being said where they cannot be read: ``TreeError``."""

@@ -73,20 +73,20 @@ def environment(
     ``transports`` only. Credential helpers are asked with ``logins`` alone, since that ``config`` can name some.
     """
     alone = settings is GitSettings.NOBODYS
-    kept = {
+    safe = {
         name: value
         for name, value in environ.items()
         if not name.startswith("GIT_")
         or name in _NOBODYS_OWN
         or not (alone or name in _OF_A_REPOSITORY)
     }
-    first = int(kept.get("GIT_CONFIG_COUNT") or 0)
+    first = int(safe.get("GIT_CONFIG_COUNT") or 0)
     pairs = [*_SAFE.items(), ("http.lowSpeedTime", str(int(limits.SILENT_SECONDS)))]
     if not logins:
         pairs.append(("credential.helper", ""))
     for number, (key, value) in enumerate(pairs, first):
-        kept |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    kept |= {
+        safe |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    safe |= {
         "GIT_CONFIG_COUNT": str(first + len(pairs)),
         "GIT_ALLOW_PROTOCOL": "https" if alone else transports,
         "GIT_LITERAL_PATHSPECS": "1",
@@ -94,13 +94,13 @@ def environment(
         "LC_ALL": "C",
     }
     if alone:
-        kept |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+        safe |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     if not logins:
         # by a variable, so that a repository's `core.sshCommand` does not count
-        ssh = kept.get("GIT_SSH_COMMAND") or kept.get("GIT_SSH") or "ssh"
-        kept |= {"GIT_ASKPASS": "", "GIT_SSH_COMMAND": ssh}
-        kept |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
-    return kept
+        ssh = safe.get("GIT_SSH_COMMAND") or safe.get("GIT_SSH") or "ssh"
+        safe |= {"GIT_ASKPASS": "", "GIT_SSH_COMMAND": ssh}
+        safe |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
+    return safe
 
 
 def run(

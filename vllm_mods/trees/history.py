@@ -34,19 +34,19 @@ class CommitHistory:
 
     def file(self, path: str) -> HistoryMove | None:
         """Return what a file was renamed to, as git tells renames, as often as it was."""
-        found = None
+        move = None
         for commit in self.commits:
             new = self._repository.renames(commit).get(path) if path in commit.paths else None
             if new is not None:
-                path, found = new, HistoryMove(new, commit)
-        return found
+                path, move = new, HistoryMove(new, commit)
+        return move
 
     def definition(self, path: str, name: str) -> HistoryMove | None:
         """Return the file into which the commit put a class or function that took it out of another.
 
         Followed as often as it was moved; None where it went nowhere, or to several files at once.
         """
-        found = None
+        move = None
         for commit in self.commits:
             if path not in commit.paths or self._defined(commit, path, name) != (True, False):
                 continue
@@ -57,8 +57,8 @@ class CommitHistory:
             ]
             if len(new) != 1:
                 return None
-            path, found = new[0], HistoryMove(new[0], commit)
-        return found
+            path, move = new[0], HistoryMove(new[0], commit)
+        return move
 
     def _defined(self, commit: Commit, path: str, name: str) -> tuple[bool, bool]:
         """Tell whether a file defined a name at module level before a commit, and after it."""

@@ -45,8 +45,8 @@ class ImageTree(Tree):
     def dist_info(self) -> str | None:
         """The name of the folder with vLLM's ``RECORD``, ``None`` if it is not where it should be."""
         folder = f"vllm-{self.version}.dist-info"
-        found = self.base.entry(f"{self.site_root}/{folder}") if self.version else None
-        return folder if found is not None and found.kind == DIR else None
+        entry = self.base.entry(f"{self.site_root}/{folder}") if self.version else None
+        return folder if entry is not None and entry.kind == DIR else None
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none.
@@ -193,20 +193,20 @@ def find_site_root(base: Base, named: str | None = None) -> str:
             )
         return place
     looked = list(dict.fromkeys(_candidates(base)))
-    found = _vllms(base, looked) or _vllms(base, _behind_pth(base, looked))
-    locked = [one for one in found if base.entry(f"{one}/{pairing_lock.PLACE}") is not None]
-    if len(found) > 1 and len(locked) == 1:
+    vllms = _vllms(base, looked) or _vllms(base, _behind_pth(base, looked))
+    locked = [one for one in vllms if base.entry(f"{one}/{pairing_lock.PLACE}") is not None]
+    if len(vllms) > 1 and len(locked) == 1:
         return locked[0]
-    if len(found) == 1:
-        folder, fault = found.popitem()
+    if len(vllms) == 1:
+        folder, fault = vllms.popitem()
         if not fault:
             return folder
         raise _unusable(base, folder, fault)
-    if found:
-        lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in found.items())
+    if vllms:
+        lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in vllms.items())
         raise UsageError(
-            f"{base.reference}: it holds {len(found)} vLLMs, and which one runs is not clear{lines}",
-            hint=f"name the one that runs: --target-in-image /{next(iter(found))}; "
+            f"{base.reference}: it holds {len(vllms)} vLLMs, and which one runs is not clear{lines}",
+            hint=f"name the one that runs: --target-in-image /{next(iter(vllms))}; "
             "or build the image with one of them only",
         )
     raise _nothing(base, looked)
@@ -272,13 +272,13 @@ def _nothing(base: Base, looked: list[str]) -> UsageError:
 
 def _candidates(base: Base) -> Iterator[str]:
     """Yield the folders that Python may import from, resolved."""
-    found = settings(base)
-    variables = environment(found)
-    working = str(found.get("WorkingDir") or "/")
+    configured = settings(base)
+    variables = environment(configured)
+    working = str(configured.get("WorkingDir") or "/")
     paths = variables.get("PYTHONPATH", "").split(":")
     folders = [place for place in paths if place.startswith("/")]
     programs = [place.rstrip("/") for place in variables.get("PATH", "").split(":")]
-    home = variables.get("HOME") or _home(base, str(found.get("User") or "root"))
+    home = variables.get("HOME") or _home(base, str(configured.get("User") or "root"))
     data = variables.get("XDG_DATA_HOME") or f"{home}/.local/share"
     prefixes = [variables.get("VIRTUAL_ENV", ""), f"{working}/.venv"]
     prefixes += [posixpath.dirname(place) for place in programs if place.endswith("/bin")]

@@ -138,8 +138,8 @@ def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]
         local = [file for file in files if Version(file.version).public == str(wanted)]
         newest = max((Version(file.version) for file in local), default=None)
         matching = [file for file in local if Version(file.version) == newest]
-    kept = [file for file in matching if file.yanked is None] or matching
-    return tuple(sorted(kept, key=_preference, reverse=True))
+    usable = [file for file in matching if file.yanked is None] or matching
+    return tuple(sorted(usable, key=_preference, reverse=True))
 
 
 def without_ranges(candidates: tuple[ReleaseFile, ...]) -> ReleaseFile:

@@ -69,7 +69,7 @@ def write(output: Output, images: Sequence[tuple[BuiltImage, Base]], tag: str) -
         from vllm_mods.building.outputs import registry  # noqa: PLC0415  (requests: 100 ms)
 
         pushed = registry.push(images, output.place, tag)
-        said = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
-        return Written(said, pushed.digest)
+        message = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
+        return Written(message, pushed.digest)
     files.layout(images, os.path.abspath(output.place), tag)
     return Written(f"wrote {tag} to {output.place}")

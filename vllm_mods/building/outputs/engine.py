@@ -50,25 +50,25 @@ def write(image: BuiltImage, where: str, tag: str) -> str:
             hint=f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`",
         )
     ours = {image.config_digest, image.manifest_digest}
-    there = tagged(where, tag)
+    current = tagged(where, tag)
     name = _named(program, tag)
-    if there is not None and there not in ours:
-        raise moved(name, there, image.config_digest)
-    if there is None:
-        there = _load(program, archive.thin(image, name), name) or tagged(where, tag)
-        if there is None or there not in ours:
+    if current is not None and current not in ours:
+        raise moved(name, current, image.config_digest)
+    if current is None:
+        current = _load(program, archive.thin(image, name), name) or tagged(where, tag)
+        if current is None or current not in ours:
             raise TreeError(
-                f"{program} took the image for {there or 'nothing'}, and it is "
+                f"{program} took the image for {current or 'nothing'}, and it is "
                 f"{image.config_digest}",
                 hint=f"{program} rmi {name}  # then run the command again, or with `--output oci:DIR`",
             )
-    return there
+    return current
 
 
-def moved(tag: str, there: str, ours: str) -> Refused:
+def moved(tag: str, current: str, ours: str) -> Refused:
     """Say that a tag is taken by another image."""
     return Refused(
-        f"{tag} is {there} already, and what was built is {ours}: a tag is not moved; nothing was "
+        f"{tag} is {current} already, and what was built is {ours}: a tag is not moved; nothing was "
         "changed",
         hint="--tag another-name:tag, or remove the old image first",
     )

@@ -41,19 +41,19 @@ def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> 
         index = _index(top, others, tag)
         if index is None:
             return
-        made: list[str] = []
+        created: list[str] = []
         try:
             for path in (folder, f"{folder}/blobs", f"{folder}/blobs/sha256"):
                 if not os.path.isdir(path):
                     os.mkdir(path)
-                    made.append(path)
+                    created.append(path)
             for image, base in images:
-                _fill(folder, image, base, made)
-            _put(f"{folder}/{oci.blob_path(digest_of(top))}", (top,), made)
-            _put(f"{folder}/oci-layout", (oci.LAYOUT,), made)
+                _fill(folder, image, base, created)
+            _put(f"{folder}/{oci.blob_path(digest_of(top))}", (top,), created)
+            _put(f"{folder}/oci-layout", (oci.LAYOUT,), created)
             write_whole(f"{folder}/index.json", index)
         except BaseException:
-            for path in reversed(made):
+            for path in reversed(created):
                 os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
             raise
 
@@ -68,16 +68,16 @@ def _check_given_out(base: Base) -> None:
         )
 
 
-def _fill(folder: str, image: BuiltImage, base: Base, made: list[str]) -> None:
+def _fill(folder: str, image: BuiltImage, base: Base, created: list[str]) -> None:
     manifest = image.manifest or b""
     ours = {image.config_digest: image.config, digest_of(manifest): manifest}
     for digest, data in (*ours.items(), image.layer_blob):
-        _put(f"{folder}/{oci.blob_path(digest)}", (data,), made)
+        _put(f"{folder}/{oci.blob_path(digest)}", (data,), created)
     for blob in base.blobs:
         place = f"{folder}/{oci.blob_path(blob.digest)}"
         if not os.path.exists(place) and _link(blob, place):
-            made.append(place)
-        _put(place, _pieces(blob), made)
+            created.append(place)
+        _put(place, _pieces(blob), created)
 
 
 def _link(blob: Blob, place: str) -> bool:
@@ -104,7 +104,7 @@ def _others(folder: str) -> list[dict[str, Any]]:
     """Return the entries of a layout that is there."""
     try:
         with open(f"{folder}/index.json", "rb") as file:
-            found = json.load(file)["manifests"]
+            entries = json.load(file)["manifests"]
     except FileNotFoundError:
         if os.path.isdir(folder) and os.listdir(folder):
             raise Refused(
@@ -117,23 +117,23 @@ def _others(folder: str) -> list[dict[str, Any]]:
             f"{folder}/index.json cannot be read: {error}",
             hint="--output oci:DIR with a new folder",
         ) from error
-    return list(found)
+    return list(entries)
 
 
 def _index(top: bytes, others: list[dict[str, Any]], tag: str) -> bytes | None:
     """Return the layout's index with what was built added, None if it has it already."""
-    made = oci.index(top, tag, others)
-    mine = json.loads(made)["manifests"][-1]
+    index = oci.index(top, tag, others)
+    mine = json.loads(index)["manifests"][-1]
     for other in others:
         names = other.get("annotations") or {}
         if names.get(TAG) == mine["annotations"][TAG]:
             if other.get("digest") == mine["digest"]:
                 return None
             raise moved(tag, str(other.get("digest")), mine["digest"])
-    return made
+    return index
 
 
-def _put(path: str, pieces: Iterable[bytes], made: list[str]) -> None:
+def _put(path: str, pieces: Iterable[bytes], created: list[str]) -> None:
     """Write a file under its name only when it is whole, unless it is there.
 
     Raises ``Refused`` where somebody has put another file there in the meantime.
@@ -155,7 +155,7 @@ def _put(path: str, pieces: Iterable[bytes], made: list[str]) -> None:
                 ) from None
         finally:
             os.unlink(staged)
-    made.append(path)
+    created.append(path)
 
 
 @contextlib.contextmanager

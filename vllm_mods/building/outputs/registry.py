@@ -44,8 +44,8 @@ def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pushe
     ours = [oci.with_layers(built, _layers(base, source)) for built, base in images]
     top = (ours[0].manifest or b"") if len(ours) == 1 else oci.platforms(ours)
     tagged = oci.described(top)
-    there = client.digest_of_tag()
-    if there is None:
+    current = client.digest_of_tag()
+    if current is None:
         for image, (_, base) in zip(ours, images, strict=True):
             for layer in dict.fromkeys((image.layers or ())[:-1]):
                 client.take(layer, base)
@@ -55,11 +55,11 @@ def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pushe
             if manifest != top:
                 client.put_manifest(manifest, oci.described(manifest))
         client.put_manifest(top, tagged, target.tag)
-    elif there != tagged.digest:
+    elif current != tagged.digest:
         ids = [one.config_digest for one in ours]
         tagged, built = client.manifest(str(target)), tagged.digest
         if client.images_of(tagged) != ids:  # else it was packed by another zlib
-            raise moved(str(target), there, built)
+            raise moved(str(target), current, built)
     return Pushed(str(target), tagged.digest, client.sent)
 
 
@@ -121,11 +121,11 @@ class Pusher(Client):
             below = [reading.descriptor(one) for one in listed] if isinstance(listed, list) else []
         except (KeyError, TypeError, ValueError):
             return []
-        found = []
+        ids = []
         for one in below or [top]:
             config = self._document(one).get("config")
-            found.append(config.get("digest") if isinstance(config, dict) else None)
-        return found
+            ids.append(config.get("digest") if isinstance(config, dict) else None)
+        return ids
 
     def _document(self, of: Descriptor) -> dict[str, Any]:
         with self.open(of) as file:
