@@ -40,14 +40,14 @@ def clean(merged: Sequence[Lines | Clash]) -> bytes | None:
 def marked(merged: Sequence[Lines | Clash], ours: str, base: str, theirs: str) -> bytes:
     """Return the merged text with both sides and the base around markers, as git's diff3 style has it."""
     out: list[bytes] = []
-    for one in merged:
-        if not isinstance(one, Clash):
-            out += one
+    for part in merged:
+        if not isinstance(part, Clash):
+            out += part
             continue
         for marker, name, side in (
-            (b"<<<<<<<", ours, one.ours),
-            (b"|||||||", base, one.base),
-            (b"=======", "", one.theirs),
+            (b"<<<<<<<", ours, part.ours),
+            (b"|||||||", base, part.base),
+            (b"=======", "", part.theirs),
         ):
             out += [marker + (f" {name}".encode() if name else b"") + b"\n", *_ended(side)]
         out.append(b">>>>>>> %s\n" % theirs.encode())
@@ -67,21 +67,21 @@ def _stretches(
     to_theirs = dict(line_diff.matching(base, theirs))
     stable = [i for i in range(len(base)) if i in to_ours and i in to_theirs]
     i = a = b = 0
-    kept: list[bytes] = []
+    common: list[bytes] = []
     for k in (*stable, len(base)):
         x, y = to_ours.get(k, len(ours)), to_theirs.get(k, len(theirs))
-        one = _resolved(tuple(ours[a:x]), tuple(base[i:k]), tuple(theirs[b:y]))
-        if isinstance(one, Clash):
-            if kept:
-                yield tuple(kept)
-                kept = []
-            yield one
+        part = _resolved(tuple(ours[a:x]), tuple(base[i:k]), tuple(theirs[b:y]))
+        if isinstance(part, Clash):
+            if common:
+                yield tuple(common)
+                common = []
+            yield part
         else:
-            kept += one
-        kept += base[k : k + 1]
+            common += part
+        common += base[k : k + 1]
         i, a, b = k + 1, x + 1, y + 1
-    if kept:
-        yield tuple(kept)
+    if common:
+        yield tuple(common)
 
 
 def _resolved(ours: Lines, base: Lines, theirs: Lines) -> Lines | Clash:

@@ -29,9 +29,9 @@ class Limit(int):
 
     def __new__(cls, value: int, unit: str, what: str) -> Self:
         """Make one; ``unit`` is ``bytes``, ``letters``, ``seconds`` or what is counted."""
-        made = super().__new__(cls, value)
-        made.unit, made.what = unit, what
-        return made
+        limit = super().__new__(cls, value)
+        limit.unit, limit.what = unit, what
+        return limit
 
     def __str__(self) -> str:
         """Return it as people read it: ``64 MiB``, ``5,000 files``."""

@@ -70,12 +70,12 @@ def _anchors(before: Sequence[bytes], after: Sequence[bytes]) -> list[tuple[int,
         back.append(ends[pile - 1] if pile else -1)
         tops[pile : pile + 1] = [place]
         ends[pile : pile + 1] = [index]
-    found = []
+    anchors = []
     index = ends[-1] if ends else -1
     while index >= 0:
-        found.append(pairs[index])
+        anchors.append(pairs[index])
         index = back[index]
-    return found[::-1]
+    return anchors[::-1]
 
 
 def _by_size(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[tuple[int, int]]:

@@ -65,11 +65,11 @@ def session(
     ``plain`` tells of a URL whether the user lets its host be asked without TLS, ``verify`` how its
     certificate is checked.
     """
-    made = _Session(plain, verify)
-    made.headers["User-Agent"] = f"vllm-mods/{__version__}"
+    new = _Session(plain, verify)
+    new.headers["User-Agent"] = f"vllm-mods/{__version__}"
     for scheme in ("http://", "https://"):
-        made.mount(scheme, Adapter(retries, backoff=backoff, context=context))
-    return made
+        new.mount(scheme, Adapter(retries, backoff=backoff, context=context))
+    return new
 
 
 class _Session(requests.Session):
@@ -127,19 +127,19 @@ class Adapter(HTTPAdapter):
         _bound(self.poolmanager)
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401, D102  (as in its class)
-        found = super().proxy_manager_for(*args, **kwargs)
-        _bound(found)
-        return found
+        manager = super().proxy_manager_for(*args, **kwargs)
+        _bound(manager)
+        return manager
 
 
 def _bound(manager: urllib3.PoolManager) -> None:
     """Have a manager, of whatever kind of proxy, read its answers through ``_Ending``."""
     classes: dict[str, Any] = manager.pool_classes_by_scheme
-    made = {}
+    pools = {}
     for scheme, pool in classes.items():
         connection = type("_Connection", (pool.ConnectionCls,), {"response_class": _Ending})
-        made[scheme] = type("_Pool", (pool,), {"ConnectionCls": connection})
-    manager.pool_classes_by_scheme = made
+        pools[scheme] = type("_Pool", (pool,), {"ConnectionCls": connection})
+    manager.pool_classes_by_scheme = pools
 
 
 _OVER = "the time for one answer is over"

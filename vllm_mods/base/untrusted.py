@@ -23,12 +23,12 @@ def json_of(data: bytes | str) -> Any:  # noqa: ANN401  (as ``json.loads`` has i
     """Read JSON in UTF-8. Raises ``ValueError`` for anything else, and for text that is no Unicode."""
     text = data if isinstance(data, str) else data.decode().removeprefix("\ufeff")
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except RecursionError as error:
         raise ValueError(DEEP) from error
     if "\\u" in text:
-        _check(found)
-    return found
+        _check(value)
+    return value
 
 
 def number_of(text: str) -> int | None:
@@ -51,7 +51,7 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415  (4 ms that a call without a manifest need not pay)
 
     try:
-        found = tomllib.loads(data.decode("utf-8"))
+        table = tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ManifestError(where, (f"not UTF-8: byte {error.start}",)) from error
     except RecursionError as error:
@@ -60,9 +60,9 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
         raise ManifestError(
             where, (f"not TOML: {error}",), hint="https://toml.io/en/v1.0.0 has the syntax"
         ) from error
-    if is_deep(found):
+    if is_deep(table):
         raise ManifestError(where, (f"not a manifest: {DEEP}",))
-    return found
+    return table
 
 
 def is_deep(value: object) -> bool:

@@ -82,8 +82,8 @@ def public(version: str) -> str:
 
 def node(version: str) -> str | None:
     """Return the abbreviated id of the commit that a build's local version names, if it does."""
-    found = _NODE.search(version)
-    return None if found is None else found[1]
+    match = _NODE.search(version)
+    return None if match is None else match[1]
 
 
 def sort_key(version: str) -> tuple[bool, Version | str]:

@@ -56,14 +56,14 @@ def _range(to: str) -> str:
     return f">={to.partition('+')[0]},<{major}.{int(minor) + 1}"
 
 
-def check_version(wanted: Pairing, lock: PairingLock, to: str | None, there: str | None) -> None:
+def check_version(wanted: Pairing, lock: PairingLock, to: str | None, version: str | None) -> None:
     """Raise ``Refused`` for a base that has another vLLM than was asked for."""
-    if there == lock.vllm.version if to is None else in_range(there, f"=={to}"):
+    if version == lock.vllm.version if to is None else in_range(version, f"=={to}"):
         return
     asked = f"--to says {to}" if to is not None else f"its lock has {lock.vllm.version}"
     raise Refused(
-        f"{wanted.base} has vLLM {there or '(no version)'}, and {asked}; nothing was changed",
-        hint=f"vllm-mods upgrade {wanted.name} --to {there} --base {wanted.base}",
+        f"{wanted.base} has vLLM {version or '(no version)'}, and {asked}; nothing was changed",
+        hint=f"vllm-mods upgrade {wanted.name} --to {version} --base {wanted.base}",
     )
 
 

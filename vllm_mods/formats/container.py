@@ -45,7 +45,7 @@ class Served(NamedTuple):
         pairs = [one.partition("=")[::2] for one in settings.get("Env") or ()]
         env = {**dict(pairs), **self.env}
         left = {key: value for key, value in settings.items() if key not in {"Cmd", "Healthcheck"}}
-        found = {
+        changed = {
             **left,
             "Env": [f"{name}={value}" for name, value in env.items()],
             "Entrypoint": list(self.entrypoint),
@@ -53,16 +53,19 @@ class Served(NamedTuple):
             "StopSignal": "SIGINT",
         }
         if self.port is not None:
-            found["ExposedPorts"] = {**(settings.get("ExposedPorts") or {}), f"{self.port}/tcp": {}}
+            changed["ExposedPorts"] = {
+                **(settings.get("ExposedPorts") or {}),
+                f"{self.port}/tcp": {},
+            }
         if self.health is not None:
-            found["Healthcheck"] = {
+            changed["Healthcheck"] = {
                 "Test": ["CMD", *self.health],
                 "Interval": 30 * _SECOND,
                 "Timeout": 10 * _SECOND,
                 "StartPeriod": 1800 * _SECOND,  # weights are read, and graphs are captured
                 "Retries": 3,
             }
-        return found
+        return changed
 
 
 def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
@@ -89,7 +92,7 @@ def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
 
 def problems(pairing: Pairing) -> tuple[str, ...]:
     """Return what no image may be made of, each with its key: secrets, and what contradicts the command."""
-    found = [
+    faults = [
         f"env.{name}: it looks like a secret, and an image shows its environment to everybody who has it: "
         f"{_GIVEN.format(name)}"
         for name in pairing.env
@@ -102,53 +105,53 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
     for option, variable in _SECRETS.items():
         value = options.get(option, "")
         if value.lower() not in {"", "true"} and not any(text in value for text in unknown):
-            found.append(f"command: {option} has a secret: {_GIVEN.format(variable)}")
-    found += [
+            faults.append(f"command: {option} has a secret: {_GIVEN.format(variable)}")
+    faults += [
         f"command: {name}=… looks like a secret: {_GIVEN.format(name)}"
         for name in named
         if re.match(SECRET, name)
     ]
     if not pairings.serves(serving.argv):
-        return tuple(found)
+        return tuple(faults)
     model = _model(serving.argv, options)
     if model is None:
         if pairing.model not in serving.argv and "--config" not in options:
-            found.append(
+            faults.append(
                 f"model: is {pairing.model}, and the command names none: vllm serve {{model}}"
             )
     elif model != pairing.model and not any(text in model for text in unknown):
-        found.append(
+        faults.append(
             f"model: is {pairing.model}, and the command serves {model}: write {{model}} there"
         )
     revision = options.get("--revision")
     if pairing.revision is not None and revision is None:
-        found.append(
+        faults.append(
             f"revision: is {pairing.revision}, and the command has no --revision: vLLM would load the newest; "
             "write --revision {revision} there"
         )
     elif revision != pairing.revision and not any(text in str(revision) for text in unknown):
-        found.append(
+        faults.append(
             f"revision: is {pairing.revision or 'not given'}, and the command has --revision {revision}: "
             "write --revision {revision} there"
         )
-    return tuple(found)
+    return tuple(faults)
 
 
-def _named(one: command_line.WordedCommand) -> list[str]:
+def _named(command: command_line.WordedCommand) -> list[str]:
     """Return the variables that a command sets, those of `export` and `env` among its words."""
-    words = (word.split("=") for word in one.argv if "=" in word)
-    return [name for name, *_ in (*one.assignments, *words) if name.isidentifier()]
+    words = (word.split("=") for word in command.argv if "=" in word)
+    return [name for name, *_ in (*command.assignments, *words) if name.isidentifier()]
 
 
 def options_of(argv: tuple[str, ...]) -> dict[str, str]:
     """Return the value of each ``--option`` of a command, the last one of several; ``""`` if it has none."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for word, after in zip(argv, (*argv[1:], "--"), strict=True):
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")
-            found[name] = value if equals else "" if after.startswith("--") else after
-    return found
+            options[name] = value if equals else "" if after.startswith("--") else after
+    return options
 
 
 def _model(argv: tuple[str, ...], options: Mapping[str, str]) -> str | None:

@@ -31,15 +31,15 @@ def foreign(data: bytes, where: str) -> Form | None:
             "the patch file is UTF-16, as PowerShell's `>` writes it",
             f"make it again with `git diff --output={where}`, which writes the bytes themselves",
         )
-    if b"\x1b[" in data and (found := re.search(_COLOURED, data, re.MULTILINE)):
+    if b"\x1b[" in data and (match := re.search(_COLOURED, data, re.MULTILINE)):
         return Form(
-            _line(data, found),
+            _line(data, match),
             "the patch is coloured: terminal escape sequences stand in its lines",
             f"make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}",
         )
-    if b"\n*** " in data and (found := re.search(_CONTEXT, data, re.MULTILINE)):
+    if b"\n*** " in data and (match := re.search(_CONTEXT, data, re.MULTILINE)):
         return Form(
-            _line(data, found),
+            _line(data, match),
             "a context diff: only unified diffs are read",
             f"{_UNIFIED}, or: filterdiff --format=unified {where} (of patchutils)",
         )
@@ -49,14 +49,14 @@ def foreign(data: bytes, where: str) -> Form | None:
 def without_changes(data: bytes) -> Form:
     """Say what a file is in which no part of a unified diff was found."""
     for pattern, name in ((_NORMAL, "a diff without context"), (_ED, "an ed script")):
-        if found := re.search(pattern, data, re.MULTILINE):
+        if match := re.search(pattern, data, re.MULTILINE):
             return Form(
-                _line(data, found),
+                _line(data, match),
                 f"{name}: only unified diffs are read, since nothing else proves where a change belongs",
                 _UNIFIED,
             )
     return Form(1, "there is no change in this file: no '--- a/…' and '+++ b/…' lines", _UNIFIED)
 
 
-def _line(data: bytes, found: re.Match[bytes]) -> int:
-    return data.count(b"\n", 0, found.start()) + 1
+def _line(data: bytes, match: re.Match[bytes]) -> int:
+    return data.count(b"\n", 0, match.start()) + 1

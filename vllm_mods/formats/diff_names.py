@@ -36,8 +36,8 @@ def is_epoch(raw: bytes) -> bool:
         return False
     day, hour, minute, sign, zone_hours, zone_minutes = stamp.groups()
     zone = int(zone_hours) * 60 + int(zone_minutes)
-    there = int(hour) * 60 + int(minute) + (zone if sign == b"-" else -zone)
-    return there == (_DAY if day == b"1969-12-31" else 0)
+    minutes = int(hour) * 60 + int(minute) + (zone if sign == b"-" else -zone)
+    return minutes == (_DAY if day == b"1969-12-31" else 0)
 
 
 def bare(raw: bytes) -> bytes:
@@ -83,14 +83,14 @@ def in_git_head(rest: bytes) -> str:
 
 
 def _unquoted(raw: bytes) -> bytes:
-    found = b""
+    name = b""
     for part in re.finditer(_QUOTED, raw[1:]):
         if part[0] == b'"':
-            return found
+            return name
         if part[1] is not None:
             raise BadName("an unknown escape in a quoted path")
         # Python has C's escapes, and bytes that are none stay what they are in Latin-1.
-        found += part[0].decode("unicode_escape").encode("latin-1")
+        name += part[0].decode("unicode_escape").encode("latin-1")
     raise BadName("a quoted path is not closed")
 
 

@@ -63,19 +63,19 @@ class _DiffReader:
     def files(self) -> tuple[FileDiff, ...]:
         if foreign := diff_forms.foreign(self.data, self.where):
             raise self.fail(foreign.why, line=foreign.line, hint=foreign.hint)
-        found: list[FileDiff] = []
+        diffs: list[FileDiff] = []
         while (line := self.peek()) is not None:
             if line.startswith(b"diff --git "):
-                found.append(self.git_file())
+                diffs.append(self.git_file())
             elif self.is_head(line):
-                found.append(self.plain_file())
+                diffs.append(self.plain_file())
             else:
                 self.preamble(line)
                 self.at += 1
-        if not found:
+        if not diffs:
             instead = diff_forms.without_changes(self.data)
             raise self.fail(instead.why, line=instead.line, hint=instead.hint)
-        return tuple(found)
+        return tuple(diffs)
 
     def is_head(self, line: bytes) -> bool:
         """Tell whether the two lines from here on are a file's names; in prose, no hunk follows."""
@@ -298,22 +298,22 @@ class _DiffReader:
     # --- hunks --------------------------------------------------------------
 
     def hunks(self) -> tuple[Hunk, ...]:
-        found: list[Hunk] = []
+        hunks: list[Hunk] = []
         while (line := self.peek()) is not None and line.startswith(b"@@"):
             if line.startswith(b"@@@") or not _HUNK.match(line):
                 self.preamble(line)
-            found.append(self.hunk(len(found) + 1))
-        if found:
+            hunks.append(self.hunk(len(hunks) + 1))
+        if hunks:
             self.after_hunks()
-        return self.in_order(found)
+        return self.in_order(hunks)
 
-    def in_order(self, found: list[Hunk]) -> tuple[Hunk, ...]:
+    def in_order(self, hunks: list[Hunk]) -> tuple[Hunk, ...]:
         """Sort by the stated old lines, and let the new ones follow from them."""
         ordered: list[Hunk] = []
         shift = 0
         end = 0
         # A side of length 0 states the line *before* it (POSIX diff), hence the correction.
-        for hunk in sorted(found, key=lambda one: one.old_start + (not one.old)):
+        for hunk in sorted(hunks, key=lambda one: one.old_start + (not one.old)):
             first = hunk.old_start + (not hunk.old)
             if first < end:
                 raise self.fail("the hunk overlaps another one of this file", line=hunk.patch_line)

@@ -68,11 +68,11 @@ def _hunks(before: Sequence[bytes], after: Sequence[bytes], context: int) -> Ite
 
 
 def _groups(
-    found: Sequence[tuple[int, int, int, int]], context: int
+    changes: Sequence[tuple[int, int, int, int]], context: int
 ) -> Iterator[list[tuple[int, int, int, int]]]:
     """Put changes together whose contexts touch."""
     group: list[tuple[int, int, int, int]] = []
-    for change in found:
+    for change in changes:
         if group and change[0] - group[-1][1] > 2 * context:
             yield group
             group = []

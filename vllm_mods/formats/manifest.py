@@ -99,16 +99,16 @@ def _mod(top: Table) -> Mod:
 
 
 def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
-    found = []
+    patterns = []
     for key in ("log", "instead", "behaviour"):
         if (text := table.get(key, str)) is not None:
-            found.append((key, text))
+            patterns.append((key, text))
             if key != "behaviour" and not table.checked:
                 try:
                     re.compile(text)
                 except (re.error, RecursionError, OverflowError) as error:
                     table.problem(key, f"not a regular expression: {error}")
-    return tuple(found)
+    return tuple(patterns)
 
 
 def _env(table: Table) -> tuple[tuple[str, str], ...]:
@@ -137,16 +137,16 @@ def _file(entry: Table) -> ImageFile:
 
 def _when(table: Table) -> When:
     config, tensors = table.table("config"), table.table("tensors")
-    found = When(
+    when = When(
         config=tuple((key, _scalars(config, key)) for key in config.raw),
         tensors=tuple((key, tensors.strings(key)) for key in tensors.raw),
         fails=table.text("fails"),
     )
-    if not (found.config or found.tensors) and not table.problems:
+    if not (when.config or when.tensors) and not table.problems:
         table.problem(
             "", "names no key of config.json and no tensor: every checkpoint would be meant"
         )
-    return found
+    return when
 
 
 def _scalars(table: Table, key: str) -> tuple[Scalar, ...]:

@@ -94,13 +94,13 @@ def parse(data: bytes, where: str) -> Pairing:
 
 def faults(pairing: Pairing) -> tuple[str, ...]:
     """Return why the command cannot be filled in or read by a shell, each with its line in it."""
-    found = _unfilled(pairing.command, _parameters(pairing))
-    if not found:
+    unfilled = _unfilled(pairing.command, _parameters(pairing))
+    if not unfilled:
         try:
             _script(pairing)
         except command_line.ShellError as error:
             return (str(error),)
-    return found
+    return unfilled
 
 
 def placeholders(command: str) -> tuple[tuple[int, str], ...]:
@@ -112,19 +112,19 @@ def placeholders(command: str) -> tuple[tuple[int, str], ...]:
 
 def _braces(command: str) -> Iterator[tuple[int, str]]:
     """Yield what is not a doubled brace: ``{…}`` or a single one."""
-    for found in re.finditer(r"\{\{|\}\}|\{[^{}]*\}|[{}]", command):
-        if found[0] not in {"{{", "}}"}:
-            yield command.count("\n", 0, found.start()) + 1, found[0]
+    for match in re.finditer(r"\{\{|\}\}|\{[^{}]*\}|[{}]", command):
+        if match[0] not in {"{{", "}}"}:
+            yield command.count("\n", 0, match.start()) + 1, match[0]
 
 
 def _unfilled(command: str, values: Mapping[str, Scalar]) -> tuple[str, ...]:
-    found = []
+    faults = []
     for line, text in _braces(command):
         if not re.fullmatch(_PLACEHOLDER, text):
-            found.append(f"line {line}: {text} is no placeholder; a brace itself is doubled")
+            faults.append(f"line {line}: {text} is no placeholder; a brace itself is doubled")
         elif text[1:-1] not in values:
-            found.append(f"line {line}: {text} has no default")
-    return tuple(found)
+            faults.append(f"line {line}: {text} has no default")
+    return tuple(faults)
 
 
 def rendered(pairing: Pairing) -> str:
@@ -260,14 +260,14 @@ def _script(pairing: Pairing) -> command_line.CommandScript:
 def _origins(pairing: Pairing) -> list[int]:
     """Return which line of the command each line of ``rendered`` comes from."""
     values, loses = _parameters(pairing), _loses_executor(pairing)
-    found: list[int] = []
+    lines: list[int] = []
     for number, line in enumerate(pairing.command.split("\n"), 1):
         filled = line if _unfilled(line, values) else line.format(**values)
         for text in filled.split("\n"):
-            dropped = {"", "\\"} if loses else {""} if not found else set()
+            dropped = {"", "\\"} if loses else {""} if not lines else set()
             if (_without_executor(text) if loses else text).strip() not in dropped:
-                found.append(number)
-    return found or [1]
+                lines.append(number)
+    return lines or [1]
 
 
 def _loses_executor(pairing: Pairing) -> bool:

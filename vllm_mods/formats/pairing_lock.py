@@ -285,8 +285,8 @@ def _values(lock: PairingLock, *, several: bool) -> Iterator[tuple[str, str]]:
     if not several:
         yield from _flat("", _encoded(lock))
         return
-    for platform, one in by_platform(lock).items():
-        for key, value in _encoded(one).items():
+    for platform, part in by_platform(lock).items():
+        for key, value in _encoded(part).items():
             where = f"{platform} " if key in LockedPlatform._fields else ""
             yield from ((f"{where}{path}", text) for path, text in _flat(key, value))
 
@@ -302,10 +302,10 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  
         for one in value:
             rest = {k: v for k, v in one.items() if k != key}
             if path == "image.layer":  # one difference for one file
-                said = {**rest, "mode": f"{one['mode']:o}"}
+                shown = {**rest, "mode": f"{one['mode']:o}"}
                 yield (
                     f"{path}[{one[key]}]",
-                    ", ".join(f"{name} {each}" for name, each in said.items() if each is not None),
+                    ", ".join(f"{name} {each}" for name, each in shown.items() if each is not None),
                 )
                 continue
             yield from _flat(f"{path}[{one[key]}]", rest)

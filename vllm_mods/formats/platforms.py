@@ -12,8 +12,8 @@ NAMES = tuple(_TAGS.values())
 def of_wheel(metadata: bytes | None) -> str | None:
     """Return what the tags of a ``WHEEL`` state; None for one that is for any, or several."""
     tags = re.findall(rb"(?m)^Tag:.*-\w*linux\w*?_(x86_64|aarch64)\s*$", metadata or b"")
-    found = {_TAGS[tag.decode()] for tag in tags}
-    return found.pop() if len(found) == 1 else None
+    platforms = {_TAGS[tag.decode()] for tag in tags}
+    return platforms.pop() if len(platforms) == 1 else None
 
 
 def of_code(data: bytes) -> str | None:

@@ -48,9 +48,9 @@ class LibrarySource(NamedTuple):
     @property
     def keys(self) -> dict[str, str]:
         """What a table has of it."""
-        found = {self.kind: self.place, "rev": self.rev, "subdirectory": self.subdirectory}
-        found["allowed_signers"] = self.allowed_signers
-        return {key: text for key, text in found.items() if text}
+        texts = {self.kind: self.place, "rev": self.rev, "subdirectory": self.subdirectory}
+        texts["allowed_signers"] = self.allowed_signers
+        return {key: text for key, text in texts.items() if text}
 
     def __str__(self) -> str:
         """Name it as ``add`` takes it."""
@@ -153,23 +153,23 @@ def _target(table: Table) -> SyncTarget:
     pairing, place = table.get("pairing", str), table.get("path", str)
     if place is not None and ("\0" in place or not place):
         table.problem("path", "is no path")
-    found = SyncTarget(table.name, place, table.strings("mods"), pairing)
+    target = SyncTarget(table.name, place, table.strings("mods"), pairing)
     if "mods" not in table.raw and pairing is None:
         table.problem("", "names neither mods nor a pairing; mods = [] stands for none at all")
-    return found
+    return target
 
 
 def _policy(trust: Table, where: str) -> Policy:
     bundled = trust.get("bundled", bool)
-    found = Policy(
+    policy = Policy(
         where=where,
         allowed_signers=trust.get("allowed_signers", str),
         require_hashes=trust.strings("require_hashes", r".+\Z", "a file, or sha256:HEX"),
         bundled=bundled is None or bundled,
     )
-    if found.allowed_signers is None and not found.require_hashes:
+    if policy.allowed_signers is None and not policy.require_hashes:
         trust.problem(
             "", "names neither allowed_signers nor require_hashes: nobody could be trusted"
         )
     trust.refuse_unknown()
-    return found
+    return policy

@@ -49,10 +49,10 @@ def _library(table: Table) -> LockedLibrary:
 def dump(libraries: Iterable[tuple[str, LockedLibrary]]) -> bytes:
     """Write a lock, its libraries by their names."""
     lines = [_HEAD]
-    for name, one in sorted(libraries):
-        keys = one.source.keys
-        if one.resolved:
-            keys[RESOLVED[one.source.kind]] = one.resolved
-        keys["files"] = f"sha256:{one.files}"
+    for name, library in sorted(libraries):
+        keys = library.source.keys
+        if library.resolved:
+            keys[RESOLVED[library.source.kind]] = library.resolved
+        keys["files"] = f"sha256:{library.files}"
         lines += [f"[libraries.{toml_writer.key(name)}]", *toml_writer.rows(keys), ""]
     return "\n".join(lines).encode()

@@ -58,15 +58,15 @@ def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...
 
 def of_packages(nodes: Sequence[Mapping[str, str] | None]) -> tuple[Disagreement, ...]:
     """Return the packages of which versions differ; None stands for a tree of which nobody told any."""
-    told = [one for one in nodes if one is not None]
+    known = [one for one in nodes if one is not None]
     rows = {
         name: tuple("not told" if one is None else one.get(name) for one in nodes)
-        for name in sorted({name for one in told for name in one})
+        for name in sorted({name for one in known for name in one})
     }
     return tuple(
         Disagreement("package", name, values)
         for name, values in rows.items()
-        if len({one.get(name) for one in told}) > 1
+        if len({one.get(name) for one in known}) > 1
     )
 
 

@@ -22,11 +22,11 @@ def edit(record: bytes, files: Mapping[str, tuple[str, int] | None]) -> bytes:
     before RECORD's own row.
     """
     for path, file in sorted(files.items()):
-        found = _find(record, path)
-        if found is None:
+        span = _find(record, path)
+        if span is None:
             record = record if file is None else _add(record, path, file)
             continue
-        start, end = found
+        start, end = span
         content = record[start:end].rstrip(b"\r\n")
         name = _name(content)
         if file is None:
@@ -62,10 +62,10 @@ def agrees(record: bytes, path: str, digest: str, size: int) -> bool | None:
 
 def columns(record: bytes, path: str) -> bytes | None:
     """Return what stands behind a path in its row, the comma first; None where there is no row."""
-    found = _find(record, path)
-    if found is None:
+    span = _find(record, path)
+    if span is None:
         return None
-    row = record[slice(*found)].rstrip(b"\r\n")
+    row = record[slice(*span)].rstrip(b"\r\n")
     return row[len(_name(row)) :]
 
 
@@ -91,8 +91,8 @@ def _written(name: bytes) -> bytes:
 
 def _name(row: bytes) -> bytes:
     """Return a row's first column as it is written, quotes included."""
-    found = re.match(_NAME, row, re.DOTALL)
-    return found[0] if found else row
+    match = re.match(_NAME, row, re.DOTALL)
+    return match[0] if match else row
 
 
 def _columns(file: tuple[str, int]) -> bytes:

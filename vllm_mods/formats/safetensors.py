@@ -39,18 +39,18 @@ def header(data: bytes, where: str) -> dict[str, Tensor]:
     """Return the tensors of a header. Raises ``TreeError`` for anything that is none."""
     raw = table(data, where)
     raw.pop("__metadata__", None)
-    found = {}
+    tensors = {}
     for name, entry in raw.items():
-        one = entry if isinstance(entry, dict) else {}
-        dtype, shape = one.get("dtype"), one.get("shape")
+        fields = entry if isinstance(entry, dict) else {}
+        dtype, shape = fields.get("dtype"), fields.get("shape")
         if (
             not isinstance(dtype, str)
             or not isinstance(shape, list)
             or any(type(edge) is not int or edge < 0 for edge in shape)
         ):
             raise TreeError(f"{where}: {name!r} has no dtype and shape in its header")
-        found[name] = Tensor(dtype, tuple(shape))
-    return found
+        tensors[name] = Tensor(dtype, tuple(shape))
+    return tensors
 
 
 def files_of_index(data: bytes, where: str) -> tuple[str, ...]:

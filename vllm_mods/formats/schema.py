@@ -57,9 +57,9 @@ def reading(
     Another ``schema`` is one, and so is each key that nobody asked for. ``checked`` as of a ``Table``.
     """
     top = Table(raw, at, [], checked=checked)
-    found = top.get("schema", int, required=True)
-    if found is not None and found != schema:
-        top.problem("schema", f"this version of vllm-mods reads schema {schema}, not {found}")
+    stated = top.get("schema", int, required=True)
+    if stated is not None and stated != schema:
+        top.problem("schema", f"this version of vllm-mods reads schema {schema}, not {stated}")
     yield top
     top.refuse_unknown()
     if top.problems:
@@ -86,9 +86,9 @@ class Table:
         self.bad.add(key)
         self.problems.append(f"{self._path(key)}: {why}")
 
-    def expected(self, key: str, words: str, found: object) -> None:
+    def expected(self, key: str, words: str, value: object) -> None:
         """Note what should stand at a key, or be the table itself, and what is there."""
-        self.problem(key, f"expected {words}, found {in_words(found)}")
+        self.problem(key, f"expected {words}, found {in_words(value)}")
 
     def get(self, key: str, kind: type[T], *, required: bool = False) -> T | None:
         """Return a value of this type, ``None`` if it is not there or another."""
@@ -129,13 +129,13 @@ class Table:
 
     def strings(self, key: str, pattern: str | None = None, words: str = "") -> tuple[str, ...]:
         """Return an array of texts that match."""
-        found = []
+        texts = []
         for at, value in self._each(key, str):
             if pattern is not None and not self._matches(pattern, value):
                 self.problem(at, f"expected {words}, found {value!r}")
             else:
-                found.append(value)
-        return tuple(found)
+                texts.append(value)
+        return tuple(texts)
 
     def path(self, key: str, *, required: bool = False) -> str:
         """Return a relative path that stays in its folder."""
@@ -145,10 +145,10 @@ class Table:
 
     def paths(self, key: str) -> tuple[str, ...]:
         """Return an array of such paths."""
-        found = self.strings(key)
-        for i, text in enumerate(found):
+        texts = self.strings(key)
+        for i, text in enumerate(texts):
             self._check_path(f"{key}[{i}]", text)
-        return found
+        return texts
 
     def _check_path(self, key: str, text: str) -> None:
         if text.startswith("/") or "\\" in text:
@@ -241,9 +241,9 @@ class Table:
 
 
 def _whole(table: Table, read: Callable[[Table], T]) -> T:
-    found = read(table)
+    value = read(table)
     table.refuse_unknown()
-    return found
+    return value
 
 
 _WORDS: dict[type, str] = {

@@ -96,11 +96,11 @@ def _flags(mod: Mod) -> Iterator[tuple[str, tuple[str, ...], str]]:
 
 
 def _grouped(
-    found: Iterator[tuple[str, str, tuple[str, ...], str]],
+    rows: Iterator[tuple[str, str, tuple[str, ...], str]],
 ) -> list[tuple[str, list[_Brought]]]:
     """Return the different values of each name; one name may be the head of another (``--a``, ``--a.b``)."""
     groups: list[tuple[str, list[_Brought]]] = []
-    for mod, name, words, shown in found:
+    for mod, name, words, shown in rows:
         group = next((one for known, one in groups if _same(known, name)), None)
         if group is None:
             groups.append((name, [_Brought(words, shown, (mod,))]))
@@ -120,8 +120,8 @@ def _named(word: str) -> str:
     return f"{name}{dot}{key}"
 
 
-def _same(one: str, other: str) -> bool:
-    return one == other or f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+def _same(name: str, other: str) -> bool:
+    return name == other or f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.")
 
 
 def _conflict(key: str, wanted: Sequence[_Brought], way: str) -> str:
@@ -129,8 +129,8 @@ def _conflict(key: str, wanted: Sequence[_Brought], way: str) -> str:
     return f"{key}: {values}; the pairing has to say: {way}"
 
 
-def _taken(one: _Brought) -> list[tuple[str, str]]:
-    return [(mod, f"brings {one.shown}, which the pairing takes over") for mod in one.mods]
+def _taken(value: _Brought) -> list[tuple[str, str]]:
+    return [(mod, f"brings {value.shown}, which the pairing takes over") for mod in value.mods]
 
 
 def _kept(wanted: Sequence[_Brought], own: str) -> list[tuple[str, str]]:
@@ -145,16 +145,16 @@ def _kept(wanted: Sequence[_Brought], own: str) -> list[tuple[str, str]]:
 def _with_words(pairing: Pairing, words: tuple[str, ...]) -> Pairing | None:
     """Put words behind the model of the command that serves; None where no place does that and no more."""
     text = " ".join(shlex.quote(word) for word in words).replace("{", "{{").replace("}", "}}")
-    for found in re.finditer(_SERVES, pairing.command):
-        command = f"{pairing.command[: found.end()]} {text}{pairing.command[found.end() :]}"
-        made = pairing._replace(command=command)
-        if not pairings.faults(made) and _adds(pairing, made, words):
-            return made
+    for match in re.finditer(_SERVES, pairing.command):
+        command = f"{pairing.command[: match.end()]} {text}{pairing.command[match.end() :]}"
+        changed = pairing._replace(command=command)
+        if not pairings.faults(changed) and _adds(pairing, changed, words):
+            return changed
     return None
 
 
-def _adds(pairing: Pairing, made: Pairing, words: tuple[str, ...]) -> bool:
-    (old, before), (new, after) = (pairings.serve_command(one) for one in (pairing, made))
+def _adds(pairing: Pairing, changed: Pairing, words: tuple[str, ...]) -> bool:
+    (old, before), (new, after) = (pairings.serve_command(one) for one in (pairing, changed))
     others = [list(one.commands) for one in (before, after)]
     for script, commands in zip((before, after), others, strict=True):
         del commands[pairings.serving(script)]

@@ -23,15 +23,15 @@ class Info(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Info:
         """Read a header. Raises ``ReadError`` for sizes that no tar has."""
-        made = super().frombuf(buf, encoding, errors)
-        if made.size < 0:
-            raise tarfile.ReadError(f"{made.name!r} has {made.size} bytes")
-        if ord(made.type) in _BEFORE and made.size > limits.TAR_HEADER:
+        info = super().frombuf(buf, encoding, errors)
+        if info.size < 0:
+            raise tarfile.ReadError(f"{info.name!r} has {info.size} bytes")
+        if ord(info.type) in _BEFORE and info.size > limits.TAR_HEADER:
             raise tarfile.ReadError(
-                f"the extended header of a member takes {made.size:,} bytes, and {limits.TAR_HEADER} "
+                f"the extended header of a member takes {info.size:,} bytes, and {limits.TAR_HEADER} "
                 "is the most"
             )
-        return made
+        return info
 
 
 def members(file: BinaryIO, *, most: int | None = None) -> Iterator[tarfile.TarInfo]:

@@ -36,8 +36,8 @@ def rows(values: Mapping[str, object]) -> list[str]:
 
 def lines(text: str) -> str:
     """Write text over several lines as it is, where TOML can hold it so."""
-    held = not text.endswith("'") and "'''" not in text
-    if held and "\n" in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
+    is_plain = not text.endswith("'") and "'''" not in text
+    if is_plain and "\n" in text and not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
         return f"'''\n{text}'''"
     return _quoted(text)
 

@@ -73,15 +73,15 @@ def dist_info(folder: str) -> tuple[str, str] | None:
 
 def dist_infos(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return what those of some folders say that are named so, by folder."""
-    return {folder: said for folder in folders if (said := dist_info(folder)) is not None}
+    return {folder: info for folder in folders if (info := dist_info(folder)) is not None}
 
 
 def version_of(folders: Iterable[str], name: str) -> str | None:
     """Return the version of a distribution, out of the names of ``.dist-info`` folders; None if there are several."""
     wanted = canonical(name)
-    said = dist_infos(folders).values()
-    found = {version for one, version in said if canonical(one) == wanted}
-    return found.pop() if len(found) == 1 else None
+    distributions = dist_infos(folders).values()
+    versions = {version for one, version in distributions if canonical(one) == wanted}
+    return versions.pop() if len(versions) == 1 else None
 
 
 def canonical(name: str) -> str:

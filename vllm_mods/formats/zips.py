@@ -38,8 +38,8 @@ _HEADER = 30  # bytes in front of each file, its name and extra field not counte
 def opened(file: BinaryIO | str) -> zipfile.ZipFile:
     """Open a zip, unless its directory is too long to be read. Raises one of ``BROKEN``."""
     if isinstance(file, str):
-        with open(file, "rb") as there:
-            _check_directory(there)
+        with open(file, "rb") as stream:
+            _check_directory(stream)
     else:
         _check_directory(file)
     return zipfile.ZipFile(file)
@@ -55,18 +55,18 @@ def _check_directory(file: BinaryIO) -> None:
             break
     file.seek(0)
     for mark, at, length in ((b"PK\5\6", 12, 4), (b"PK\6\6", 40, 8)):
-        found = tail.rfind(mark)
-        stated = int.from_bytes(tail[found + at : found + at + length], "little")
-        if found >= 0 and limits.ZIP_DIRECTORY < stated != 0xFFFFFFFF:
+        at_mark = tail.rfind(mark)
+        stated = int.from_bytes(tail[at_mark + at : at_mark + at + length], "little")
+        if at_mark >= 0 and limits.ZIP_DIRECTORY < stated != 0xFFFFFFFF:
             raise zipfile.BadZipFile(f"its directory takes {stated:,} bytes, too many to be true")
 
 
 def files(archive: zipfile.ZipFile) -> tuple[ZipInfo, ...]:
     """Return the entries but folders. Raises ``BadZipFile`` for a directory that cannot be true."""
-    found = tuple(info for info in archive.infolist() if not info.filename.endswith("/"))
+    infos = tuple(info for info in archive.infolist() if not info.filename.endswith("/"))
     end = 0
     last = ""
-    for info in sorted(found, key=lambda one: one.header_offset):
+    for info in sorted(infos, key=lambda one: one.header_offset):
         if not info.filename:
             raise zipfile.BadZipFile("an entry has no name")
         if info.header_offset < end:
@@ -75,7 +75,7 @@ def files(archive: zipfile.ZipFile) -> tuple[ZipInfo, ...]:
         last = info.filename
         if info.compress_size < 0 or end > archive.start_dir:
             raise zipfile.BadZipFile(f"{last!r} does not end before the directory")
-    return found
+    return infos
 
 
 def content(archive: zipfile.ZipFile, info: ZipInfo, *, most: int | None = None) -> bytes:

@@ -51,7 +51,7 @@ class MountedFiles:
                     yield entry
 
     def _is_folder(self, path: str) -> bool:
-        return all((one := self._entry(folder)) and one.kind == DIR for folder in above(path))
+        return all((entry := self._entry(folder)) and entry.kind == DIR for folder in above(path))
 
     def _entry(self, path: str) -> ImageEntry | None:
         place = self._place(path)

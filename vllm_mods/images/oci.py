@@ -54,13 +54,13 @@ class Choice(NamedTuple):
     def of(self, manifests: list[tuple[Descriptor, dict[str, Any]]], reference: str) -> Descriptor:
         """Choose from an index; what is no image (an attestation) is left aside. Raises ``UsageError``."""
         images = {}
-        for one, raw in manifests:
+        for blob, raw in manifests:
             place = _texts(raw, "platform", reference)
             name = "/".join(
                 part for key in ("os", "architecture", "variant") if (part := place.get(key))
             )
             if name != "unknown/unknown":
-                images[one.digest] = (one, name)
+                images[blob.digest] = (blob, name)
         if self.known is not None:
             self.known(name for _, name in images.values() if name)
         if len(images) == 1:
@@ -271,9 +271,9 @@ def named(index: dict[str, Any], tag: str | None, how: Opening) -> Descriptor:
         if manifests and not known:
             return how.choice.of(manifests, reference)
     else:
-        for (one, _), name, note in zip(manifests, tags, notes, strict=True):
-            if tag in {one.digest, name, note.get(FULL_NAME)}:
-                return one
+        for (blob, _), name, note in zip(manifests, tags, notes, strict=True):
+            if tag in {blob.digest, name, note.get(FULL_NAME)}:
+                return blob
         if tag.startswith("sha256:"):
             # In a nested index, then; its length is not known here, and its digest says enough.
             return Descriptor("", tag, -1)

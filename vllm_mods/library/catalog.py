@@ -86,26 +86,26 @@ class Library:
 
     def _by_name(self, what: str, of: Callable[[str], Iterable[tuple[str, str]]]) -> dict[str, str]:
         """Return what each library has, by its own name if no other has that, and with its owner's in front."""
-        held: dict[str, dict[str, str]] = {}
+        places_of: dict[str, dict[str, str]] = {}
         for root in self.roots:
             for name, place in of(root):
-                held.setdefault(name, {})[root] = place
-        found: dict[str, str] = {}
-        for name, places in held.items():
+                places_of.setdefault(name, {})[root] = place
+        by_name: dict[str, str] = {}
+        for name, places in places_of.items():
             if len(places) == 1:
-                found[name] = next(iter(places.values()))
+                by_name[name] = next(iter(places.values()))
             elif not places.keys() <= self._owners.keys():
                 one, other, *_ = places.values()
                 raise UsageError(
                     f"two libraries have a {what} named `{name}`: {one} and {other}",
                     hint=f"rename one of them: it, and `name` in its {what}.toml",
                 )
-            found |= {
+            by_name |= {
                 f"{owner}/{name}": place
                 for root, place in places.items()
                 for owner in self._owners.get(root, ())
             }
-        return found
+        return by_name
 
     def owner(self, path: str) -> str | None:
         """Return whose library something lies in, None for a folder that was only named."""
@@ -132,13 +132,13 @@ class Library:
 
     def files(self, mod: Mod) -> dict[str, bytes]:
         """Read all that lies in a mod's folder, by the path in it. Raises ``ManifestError`` as ``read``."""
-        found = {}
+        files = {}
         for above, folders, names in os.walk(mod.directory):
             links = [name for name in folders if os.path.islink(os.path.join(above, name))]
             for name in (*names, *links):
                 path = os.path.join(above, name)
-                found[os.path.relpath(path, mod.directory)] = self.read(path) or b""
-        return found
+                files[os.path.relpath(path, mod.directory)] = self.read(path) or b""
+        return files
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all mods, sorted; with their owners' where two have one name."""
@@ -194,14 +194,14 @@ class Library:
         another name.
         """
         file = self.pairing_file(name)
-        found = parse_pairing(self.read(file) or b"", file)
-        if found.name != name.rpartition("/")[2]:
+        pairing = parse_pairing(self.read(file) or b"", file)
+        if pairing.name != name.rpartition("/")[2]:
             raise ManifestError(
-                file, (f"name: {found.name!r} is not the name of its file, {name!r}",)
+                file, (f"name: {pairing.name!r} is not the name of its file, {name!r}",)
             )
         home = _root(file)
-        self._homes[found.name] = home if self._homes.get(found.name, home) == home else ""
-        return found
+        self._homes[pairing.name] = home if self._homes.get(pairing.name, home) == home else ""
+        return pairing
 
     def pairing_file(self, name: str) -> str:
         """Return the path of a pairing. Raises ``UsageError`` if there is none."""
@@ -273,11 +273,11 @@ class Library:
 
         return self._by_name("pairing", of)
 
-    def _unknown(self, what: str, name: str, *there: Iterable[str]) -> UsageError:
+    def _unknown(self, what: str, name: str, *known: Iterable[str]) -> UsageError:
         import difflib  # noqa: PLC0415
 
         self._absent(True)
-        names = sorted(set().union(*there))
+        names = sorted(set().union(*known))
         if several := [one for one in names if one.endswith(f"/{name}")]:
             return UsageError(
                 f"`{name}` is a {what} of several libraries: {', '.join(several)}",
@@ -354,9 +354,9 @@ def _root(place: str) -> str:
     return os.path.dirname(os.path.dirname(place))
 
 
-def _shown(found: Iterable[str]) -> tuple[str, ...]:
+def _shown(full_names: Iterable[str]) -> tuple[str, ...]:
     """Return names as they are listed: without the owner's where there is but one."""
-    names = set(found)
+    names = set(full_names)
     return tuple(sorted(one for one in names if one.rpartition("/")[2] not in names - {one}))
 
 

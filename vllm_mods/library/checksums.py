@@ -33,11 +33,11 @@ def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, st
     """
     files = [pin for pin in pins if not _PIN.fullmatch(pin)]
     digests = [pin.removeprefix("sha256:") for pin in pins if _PIN.fullmatch(pin)]
-    found: dict[str, str] = {}
+    listed: dict[str, str] = {}
     for file in files:
-        found |= parse(_bytes(file), file)
+        listed |= parse(_bytes(file), file)
     if not digests and signers is None:
-        return found
+        return listed
     own = os.path.join(library, SUMS)
     data = _bytes(own, library)
     if digests and sha256(data) not in digests:
@@ -49,12 +49,12 @@ def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, st
         _signed(own, data, signers)
     own_sums = parse(data, own)
     # With a list from elsewhere too, what both say is what counts.
-    return {path: own_sums[path] for path in own_sums.keys() & found.keys()} if files else own_sums
+    return {path: own_sums[path] for path in own_sums.keys() & listed.keys()} if files else own_sums
 
 
 def parse(data: bytes, where: str) -> dict[str, str]:
     """Read a list as ``sha256sum`` prints it. Raises ``UsageError`` for a line that is none of it."""
-    found: dict[str, str] = {}
+    listed: dict[str, str] = {}
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         match = _LINE.fullmatch(line)
         if match is None:
@@ -63,9 +63,9 @@ def parse(data: bytes, where: str) -> dict[str, str]:
                 hint=f"cd LIBRARY && find patches templates pairings -type f | sort | xargs sha256sum > {SUMS}",
             )
         digest, path = match.groups()
-        if found.setdefault(path, digest) != digest:
+        if listed.setdefault(path, digest) != digest:
             raise UsageError(f"{where}:{number}: {path} is listed with two hashes")
-    return found
+    return listed
 
 
 def check(
@@ -78,15 +78,15 @@ def check(
 ) -> None:
     """Raise ``Refused`` unless a file of a library has the bytes that the list says, or neither is there."""
     relative = os.path.relpath(path, library)
-    wanted, there = listed.get(relative), None if data is None else sha256(data)
-    if wanted == there:
+    wanted, actual = listed.get(relative), None if data is None else sha256(data)
+    if wanted == actual:
         return
     if wanted is None:
         what = "is in no list of hashes"
-    elif there is None:
+    elif actual is None:
         what = "is gone, and the list of hashes has it"
     else:
-        what = f"has the hash sha256:{there}, and the list says {wanted}"
+        what = f"has the hash sha256:{actual}, and the list says {wanted}"
     raise Refused(
         f"{path} {what}; nothing was changed",
         hint=hint

@@ -133,8 +133,11 @@ class _Files:
         if sha256(data) != stated.sha256:
             why = f"the sha256 of {name} is {sha256(data)}, and not {stated.sha256}"
             self.problems.append(f"{at}: {why}")
-        if isinstance(stated, BinaryFile) and (found := platforms.of_code(data)) != stated.platform:
-            what = f"machine code for {found}" if found else "no machine code that is known"
+        if (
+            isinstance(stated, BinaryFile)
+            and (platform := platforms.of_code(data)) != stated.platform
+        ):
+            what = f"machine code for {platform}" if platform else "no machine code that is known"
             self.problems.append(f"{row}.platform: {name} is {what}, and not for {stated.platform}")
         return data
 
@@ -157,12 +160,12 @@ class _Files:
         own = os.path.dirname(os.path.dirname(os.path.abspath(self.folder)))
         folders = [self.folder, *sorted(self.roots, key=lambda root: root != own)]
         tried = [os.path.join(root, "templates", name, TEMPLATE) for root in folders]
-        there = [path for path in dict.fromkeys(tried) if self._read(path) is not None]
-        if len(there) > 1 and there[0] not in tried[: 2 if folders[1:2] == [own] else 1]:
+        existing = [path for path in dict.fromkeys(tried) if self._read(path) is not None]
+        if len(existing) > 1 and existing[0] not in tried[: 2 if folders[1:2] == [own] else 1]:
             self.problems.append(
-                f"{at}: two libraries have a template {name!r}: {there[0]} and {there[1]}"
+                f"{at}: two libraries have a template {name!r}: {existing[0]} and {existing[1]}"
             )
-        path, source = there[0] if there else tried[-1], f"templates/{name}/{TEMPLATE}"
+        path, source = existing[0] if existing else tried[-1], f"templates/{name}/{TEMPLATE}"
         data = self.take(at, source, path)
         return stated._replace(source=source, data=data, root=path[: -len(source) - 1])
 

@@ -39,13 +39,13 @@ def find(environ: Mapping[str, str] | None = None) -> project.ProjectFile | None
                 f"{places[0]} and [tool.vllm-mods] of {places[1]} are two files of one project",
                 hint="keep one of them",
             )
-        for one in projects:
-            if folder != here and os.stat(one.where).st_uid not in {os.geteuid(), 0}:
+        for project_here in projects:
+            if folder != here and os.stat(project_here.where).st_uid not in {os.geteuid(), 0}:
                 raise UsageError(
-                    f"{one.where}, above the current folder, is somebody else's",
-                    hint=f"{CONFIG}={one.where} vllm-mods …  # if you trust it",
+                    f"{project_here.where}, above the current folder, is somebody else's",
+                    hint=f"{CONFIG}={project_here.where} vllm-mods …  # if you trust it",
                 )
-            return one
+            return project_here
     return None
 
 

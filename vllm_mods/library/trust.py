@@ -22,26 +22,26 @@ def demand(mods: Iterable[Mod]) -> None:
 
     Raises ``ManifestError`` and ``UsageError`` for a policy that cannot be read.
     """
-    if held := policies():
+    if rules := policies():
         libraries: dict[str, dict[str, bytes]] = {}
         for mod in mods:
             if not mod.directory:
                 raise Refused(
-                    f"{held[0].where} does not let this in: {mod.name} comes from no library (a tree "
+                    f"{rules[0].where} does not let this in: {mod.name} comes from no library (a tree "
                     "has kept it, say), so nobody vouches for it",
                     hint=f"vllm-mods apply {mod.name} --library DIR  # the library that it came from",
                 )
             for root, path, data in _files(mod):
                 libraries.setdefault(root, {})[path] = data
-        _check(held, libraries)
+        _check(rules, libraries)
 
 
 def demand_pairing(library: catalog.Library, name: str, *paths: str) -> None:
     """Raise ``Refused`` unless every policy vouches for a pairing, and for other files of its library."""
-    if held := policies():
+    if rules := policies():
         place = library.pairing_file(name)
         root = os.path.dirname(os.path.dirname(place))
-        _check(held, {root: {path: library.read(path) for path in (place, *paths)}})
+        _check(rules, {root: {path: library.read(path) for path in (place, *paths)}})
 
 
 def policies(environ: Mapping[str, str] | None = None) -> tuple[Policy, ...]:
@@ -54,10 +54,10 @@ def policies(environ: Mapping[str, str] | None = None) -> tuple[Policy, ...]:
     return tuple(one.policy for one in (machine, project) if one is not None and one.policy)
 
 
-def _check(held: Iterable[Policy], libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:
+def _check(rules: Iterable[Policy], libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:
     from vllm_mods.library import checksums  # noqa: PLC0415  (where there is a policy)
 
-    for policy in held:
+    for policy in rules:
         beside = os.path.dirname(policy.where)
         pins = [
             pin if pin.startswith("sha256:") else os.path.join(beside, pin)

@@ -98,11 +98,11 @@ def _move(root: str, ready: str) -> None:
         for name in found
     ]
     before: dict[str, bytes | None] = {}
-    made: list[str] = []
+    new_folders: list[str] = []
     try:
         for name in sorted(names, key=lambda name: (os.path.basename(name) in _LAST, name)):
             _check_place(root, ready, name)
-            made += _made(root, os.path.dirname(name))
+            new_folders += _made(root, os.path.dirname(name))
             before[name] = reading.read(os.path.join(root, name), root)
             os.replace(os.path.join(ready, name), os.path.join(root, name))
     except BaseException:
@@ -115,7 +115,7 @@ def _move(root: str, ready: str) -> None:
                 os.replace(os.path.join(ready, name), place)
             elif os.path.lexists(place):
                 os.unlink(place)
-        for above in reversed(made):
+        for above in reversed(new_folders):
             with contextlib.suppress(OSError):
                 os.rmdir(above)
         raise
@@ -125,14 +125,14 @@ def _move(root: str, ready: str) -> None:
 
 def _made(root: str, above: str) -> list[str]:
     """Make a folder and those above it; return the ones that were not there."""
-    made = []
+    folders = []
     parts = above.split("/")
     for n in range(1, len(parts) + 1):
         place = os.path.join(root, *parts[:n])
         if not os.path.isdir(place):
             os.mkdir(place)
-            made.append(place)
-    return made
+            folders.append(place)
+    return folders
 
 
 def _check_place(root: str, ready: str, name: str) -> None:

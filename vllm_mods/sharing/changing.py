@@ -47,19 +47,19 @@ class LibraryUpdate(NamedTuple):
 
 def place() -> str:
     """Return the file of the project that holds here, or where it would be."""
-    found = project_file.find()
-    return os.path.abspath(project_file.NAME) if found is None else found.where
+    project = project_file.find()
+    return os.path.abspath(project_file.NAME) if project is None else project.where
 
 
 def there() -> ProjectFile:
     """Read the project that holds here. Raises ``UsageError`` where there is none."""
-    found = project_file.find()
-    if found is None:
+    project = project_file.find()
+    if project is None:
         raise UsageError(
             f"there is no {project_file.NAME} here, nor above in this repository",
             hint="vllm-mods add SOURCE --mod MOD  # makes one",
         )
-    return found
+    return project
 
 
 def spelled(text: str, where: str, signers: str | None = None) -> tuple[LibrarySource, str]:
@@ -105,18 +105,18 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
     if not re.match(NAME, name) or name == BUNDLED:
         raise UsageError(f"{name!r} is no name of a library", hint="--name NAME")
     locked = locking.resolved(project, name, source)
-    there = _mods(name, locked) or ()
+    all_mods = _mods(name, locked) or ()
     for mod in mods:
-        if mod not in {one.name for one in there}:
+        if mod not in {one.name for one in all_mods}:
             raise UsageError(
                 f"{source} has no mod named `{mod}`",
-                hint=f"it has {', '.join(one.name for one in there) or 'none'}",
+                hint=f"it has {', '.join(one.name for one in all_mods) or 'none'}",
             )
     named = tuple(f"{name}/{mod}" for mod in mods)
     with editing.alone(where) as project:
         _check_new(project, name)
         editing.write(project, _lock(project) | {name: locked}, editing.adding(name, source, named))
-    return LibraryAdded(name, locked, there, named)
+    return LibraryAdded(name, locked, all_mods, named)
 
 
 def remove(where: str, name: str) -> tuple[str, ...]:
@@ -143,26 +143,26 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdat
         lock = locking.read(project)
     for name in names:
         _check_there(project, name)
-    found = []
+    updates = []
     for name in names or project.libraries:
         before = lock.get(name)
         now = locking.resolved(project, name, project.libraries[name])
         old = None if before is None else _mods(name, before)
-        found.append(LibraryUpdate(name, before, now, old, _mods(name, now) or ()))
-    made = {one.name: one.now for one in found}
-    if not dry and any(one.changed for one in found):
+        updates.append(LibraryUpdate(name, before, now, old, _mods(name, now) or ()))
+    locked = {one.name: one.now for one in updates}
+    if not dry and any(one.changed for one in updates):
         with editing.alone(where) as project:
-            editing.write(project, _lock(project) | made)
-    return tuple(found)
+            editing.write(project, _lock(project) | locked)
+    return tuple(updates)
 
 
 def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
     """Read the mods of a library that is kept."""
-    there = kept.opened(locked)
-    if there is None:
+    library_files = kept.opened(locked)
+    if library_files is None:
         return None
-    library = Library(shared=[Shared(name, *there)])
-    own = contents.named(there.listed, "patches", mod_folder.MANIFEST)
+    library = Library(shared=[Shared(name, *library_files)])
+    own = contents.named(library_files.listed, "patches", mod_folder.MANIFEST)
     return tuple(library.load(f"{name}/{mod}") for mod in own)
 
 
@@ -189,5 +189,5 @@ def _check_there(project: ProjectFile, name: str, more: str = "") -> None:
 
 def _beside(path: str, where: str) -> str:
     """Return a path as the project's file has it."""
-    found = os.path.relpath(path, os.path.dirname(where))
-    return found if found.startswith("..") else os.path.join(".", found)
+    relative = os.path.relpath(path, os.path.dirname(where))
+    return relative if relative.startswith("..") else os.path.join(".", relative)

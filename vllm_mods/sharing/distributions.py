@@ -19,15 +19,15 @@ GROUP = "vllm_mods.libraries"
 def installed(name: str) -> tuple[str, str]:
     """Return the version of an installed distribution, and the folder of its library. Raises ``UsageError``."""
     try:
-        found = metadata.distribution(name)
+        distribution = metadata.distribution(name)
     except metadata.PackageNotFoundError as error:
         raise UsageError(
             f"package:{name}: no such distribution is installed where vllm-mods is",
             hint=f"pip install {name}",
         ) from error
     try:
-        packages = [one.value for one in found.entry_points.select(group=GROUP)]
-        parse_version(found.version)
+        packages = [one.value for one in distribution.entry_points.select(group=GROUP)]
+        parse_version(distribution.version)
     except (ValueError, TypeError) as error:  # no UTF-8, no entry points, no version
         raise UsageError(
             f"package:{name}: what pip wrote of it is damaged: {error}",
@@ -35,7 +35,7 @@ def installed(name: str) -> tuple[str, str]:
         ) from error
     if len(packages) != 1:
         raise UsageError(
-            f"package:{name}: {found.version} has {len(packages)} entry points in {GROUP}, and not one",
+            f"package:{name}: {distribution.version} has {len(packages)} entry points in {GROUP}, and not one",
             hint="it brings no library; does another distribution?",
         )
     places: list[str] | None = None
@@ -45,7 +45,7 @@ def installed(name: str) -> tuple[str, str]:
     folder = next((place for place in places or () if os.path.isdir(place)), None)
     if folder is None:
         raise UsageError(
-            f"package:{name}: {found.version} names the package {packages[0]}, which is not there",
+            f"package:{name}: {distribution.version} names the package {packages[0]}, which is not there",
             hint=f"pip install --force-reinstall {name}",
         )
-    return found.version, folder
+    return distribution.version, folder

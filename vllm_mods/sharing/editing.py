@@ -78,9 +78,9 @@ def write(
     """
     files = {locking.place(project): project_lock.dump(lock.items())}
     if change is not None:
-        there = reading.read(project.where, None) if os.path.lexists(project.where) else None
-        made = {project.where: edited(there or b"schema = 1\n", project.where, change)}
-        files = files | made if removes else made | files
+        before = reading.read(project.where, None) if os.path.lexists(project.where) else None
+        after = {project.where: edited(before or b"schema = 1\n", project.where, change)}
+        files = files | after if removes else after | files
     try:
         with contextlib.ExitStack() as stack:
             for path, data in files.items():  # the last one gets its name first

@@ -49,8 +49,8 @@ def fetch(source: LibrarySource, beside: str, commit: str | None) -> FetchedLibr
         url = os.path.abspath(os.path.join(beside, url))
     with _scratch() as folder:
         environ = _environment(os.environ, url, folder)
-        found = _commit(functools.partial(_run, folder, environ, source), url, source, commit)
-        return _library(Repository(folder, str(source)), found, source)
+        sha = _commit(functools.partial(_run, folder, environ, source), url, source, commit)
+        return _library(Repository(folder, str(source)), sha, source)
 
 
 def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: str | None) -> str:

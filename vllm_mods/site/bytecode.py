@@ -52,8 +52,8 @@ def forget(root: str, sources: Iterable[str]) -> list[str]:
     ]
     if not stays:
         return []
-    said = "bytecode of changed files could not be removed, and Python may run it in place of them"
-    return [f"{said}: rm {' '.join(map(shlex.quote, stays))}"]
+    note = "bytecode of changed files could not be removed, and Python may run it in place of them"
+    return [f"{note}: rm {' '.join(map(shlex.quote, stays))}"]
 
 
 def _elsewhere(folder: str, source: str) -> list[str]:

@@ -136,12 +136,12 @@ def _of_files(applied: Receipt, place: ReceiptPlace, gone: Collection[str]) -> I
 def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
     if file.before is None:
         return
-    kept = receipt.original(file.path)
-    if place.read(kept) is None:
-        message = f"its original {kept} is gone: a revert would fail"
+    saved = receipt.original(file.path)
+    if place.read(saved) is None:
+        message = f"its original {saved} is gone: a revert would fail"
         yield Finding(FindingCode.ORIGINAL_MISSING, message, file.path)
     elif receipt.untouched(file, place.read) is None:
-        message = f"its original {kept} is not what it was: a revert would fail"
+        message = f"its original {saved} is not what it was: a revert would fail"
         yield Finding(FindingCode.ORIGINAL_DAMAGED, message, file.path)
 
 

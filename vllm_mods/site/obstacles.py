@@ -46,8 +46,8 @@ def hint(error: OSError, place: str, root: str) -> str:
     """Return the command that helps after an error at a place: by what is in the way there, else by its number."""
     if error.errno in {errno.EPERM, errno.EBUSY, errno.EROFS, errno.EACCES}:
         obstacle = _mounted(place, _mount_points())
-        for one in (place, os.path.dirname(place)):
-            obstacle = obstacle or _attributes(one) or _read_only(one)
+        for path in (place, os.path.dirname(place)):
+            obstacle = obstacle or _attributes(path) or _read_only(path)
         if obstacle is not None:
             return obstacle[1]
     return _HINTS.get(error.errno or 0, "ls -la {root}").format(root=root)

@@ -89,8 +89,8 @@ def put_back(
     mine = [step for step in journal.steps[:reached] if step.path not in theirs]
     for step in mine:
         do(real(step.path), _put_back, work, step)
-    for made in (*journal.made[::-1], *emptied):
-        do(real(made), _unmake, real(made))
+    for folder_made in (*journal.made[::-1], *emptied):
+        do(real(folder_made), _unmake, real(folder_made))
     settle = functools.partial(_settle, lost=bool(theirs))
     for folder in (*journal.kept, *journal.gone):
         do(real(folder.path), settle, folder)

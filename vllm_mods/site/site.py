@@ -78,12 +78,12 @@ class Look(NamedTuple):
 
     def missing(self, path: str) -> tuple[str, ...]:
         """Return the folders that have to be made for a file, outermost first."""
-        made: list[str] = []
+        folders: list[str] = []
         folder = os.path.dirname(path)
         while folder and self._folder(self.site.absolute(folder), path) is None:
-            made.append(folder)
+            folders.append(folder)
             folder = os.path.dirname(folder)
-        return tuple(reversed(made))
+        return tuple(reversed(folders))
 
     def _folder(self, place: str, path: str) -> os.stat_result | None:
         if place not in self.folders:

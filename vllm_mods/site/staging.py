@@ -47,9 +47,9 @@ class _Drafter(Steps):
     """One draft in the making."""
 
     def __init__(
-        self, where: Site, there: Receipt | None, transition: Transition, *, keep_links: bool
+        self, where: Site, applied: Receipt | None, transition: Transition, *, keep_links: bool
     ) -> None:
-        super().__init__(where, there, keep_links=keep_links)
+        super().__init__(where, applied, keep_links=keep_links)
         self.transition = transition
 
     # --- what the caller asked for ------------------------------------------
@@ -66,8 +66,8 @@ class _Drafter(Steps):
             self.writable(path, info)
             for folder in missing:
                 if folder.split("/", 1)[0] != receipt.STATE:
-                    made = ReceiptFile(folder, None, None, kind=receipt.FOLDER)
-                    self.net.setdefault(folder, made)
+                    entry = ReceiptFile(folder, None, None, kind=receipt.FOLDER)
+                    self.net.setdefault(folder, entry)
             if path in self.transition.restored:
                 self.restore(path)
             else:
@@ -86,8 +86,8 @@ class _Drafter(Steps):
             after, mode, size = None, None, None
         else:
             after = sha256(data)
-            kept = NEW_FILE_MODE if info is None else stat.S_IMODE(info.st_mode)
-            mode, size = kept if change.mode is None else change.mode, len(data)
+            own_mode = NEW_FILE_MODE if info is None else stat.S_IMODE(info.st_mode)
+            mode, size = own_mode if change.mode is None else change.mode, len(data)
             self.put(path, data, info, mode)
         before = current if known is None else known.before
         if before is None and after is None:
@@ -202,12 +202,12 @@ class _Drafter(Steps):
     def state(self) -> None:
         """Bring the receipt and the mods' sources up to date."""
         mods = self.transition.mods
-        kept = {receipt.kept(mod.name) for mod in mods}
+        wanted = {receipt.kept(mod.name) for mod in mods}
         for path in self.below(receipt.MODS):
-            if path not in kept:
+            if path not in wanted:
                 self.remove(path, self.look.file(path))
         for name, data in self.transition.sources:
-            if (path := receipt.kept(name)) in kept:
+            if (path := receipt.kept(name)) in wanted:
                 self.own(path, data)
         if not mods:
             self.leftovers()
@@ -234,8 +234,8 @@ class _Drafter(Steps):
             self.add(Op(step=step, info=None, source=source, private=True))
         wanted = {receipt.original(path) for path, one in self.net.items() if one.before}
         for path in files:
-            kept = path in wanted or path in self.ops
-            if path.startswith(f"{receipt.ORIGINALS}/") and not kept:
+            is_needed = path in wanted or path in self.ops
+            if path.startswith(f"{receipt.ORIGINALS}/") and not is_needed:
                 self.remove(path, self.look.file(path))
 
     def below(self, folder: str) -> Iterator[str]:
@@ -264,19 +264,19 @@ class _Drafter(Steps):
         final = self.final_receipt() if self.transition.mods else None
         if final is not None:
             self.own(receipt.RECEIPT, receipt.dump(final))
-        kept = self.kept(gone.gone)
+        folders = self.kept(gone.gone)
         # The receipt is the last file: whoever sees it sees the rest.
         ops = sorted(self.ops.values(), key=lambda op: op.step.path == receipt.RECEIPT)
-        there = [op.step.path for op in ops if op.info is not None]
+        existing = [op.step.path for op in ops if op.info is not None]
         real = self.site.absolute
         obstacles.check(
-            [real(path) for path in (*there, *(one.path for one in gone.gone))],
-            [real(one.path) for one in kept],
+            [real(path) for path in (*existing, *(one.path for one in gone.gone))],
+            [real(one.path) for one in folders],
         )
         steps = tuple(op.step for op in ops)
         return Draft(
             ops=tuple(ops),
-            journal=Journal(steps, kept, made=tuple(self.made), gone=gone.gone),
+            journal=Journal(steps, folders, made=tuple(self.made), gone=gone.gone),
             receipt=final,
             notes=(*gone.notes, *self.linked()),
         )
@@ -288,8 +288,8 @@ class _Drafter(Steps):
             return ()
         more = f" and {len(linked) - 1} more are" if len(linked) > 1 else " is"
         some = f"{linked[0]}{more}"
-        said = "perhaps to a package cache (uv, conda): the other names stay as they are, and this tree"
-        return (f"{some} hard-linked, {said} has files of its own now",)
+        why = "perhaps to a package cache (uv, conda): the other names stay as they are, and this tree"
+        return (f"{some} hard-linked, {why} has files of its own now",)
 
     def final_receipt(self) -> Receipt:
         absolute = any(path.startswith("/") for path in self.net)
@@ -302,13 +302,13 @@ class _Drafter(Steps):
         )
 
 
-def _changed(where: Site, path: str, expected: str | None, found: str | None) -> Refused:
+def _changed(where: Site, path: str, expected: str | None, actual: str | None) -> Refused:
     if expected is None:
         what = "is there already"
-    elif found is None:
+    elif actual is None:
         what = "is gone"
     else:
-        what = f"was changed: its sha256 is {found[:12]}…, and {expected[:12]}… was expected"
+        what = f"was changed: its sha256 is {actual[:12]}…, and {expected[:12]}… was expected"
     return Refused(
         f"{path} {what}; nothing was changed",
         hint=f"vllm-mods verify --target {where.root}",

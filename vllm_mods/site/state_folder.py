@@ -39,8 +39,8 @@ def read_state(root: str, known: State | None = None) -> State:
     root = os.path.realpath(root)
     data = _receipt_bytes(root)
     same = known is not None and known.root == root and known.data == data
-    there = known.receipt if known is not None and same else _parsed(root, data)
-    return State(root=root, receipt=there, unfinished=_unfinished(root), data=data)
+    applied = known.receipt if known is not None and same else _parsed(root, data)
+    return State(root=root, receipt=applied, unfinished=_unfinished(root), data=data)
 
 
 def read_receipt(root: str) -> Receipt | None:
@@ -90,11 +90,11 @@ def reinstall(version: str | None) -> str:
 class Pristine(TreeView):
     """A tree over another one: as it was before any mod went in, by its receipt."""
 
-    def __init__(self, tree: Tree, there: Receipt) -> None:
+    def __init__(self, tree: Tree, applied: Receipt) -> None:
         super().__init__(tree)
-        self._files = {file.path: file for file in there.files if file.kind != receipt.FOLDER}
+        self._files = {file.path: file for file in applied.files if file.kind != receipt.FOLDER}
         self._records: dict[str, bytes] = {}
-        self.version = there.vllm
+        self.version = applied.vllm
 
     def read(self, path: str) -> bytes | None:
         """Return a file as it was. Raises ``TreeError`` if its original is missing or damaged."""
@@ -105,10 +105,10 @@ class Pristine(TreeView):
             return None
         data = receipt.untouched(known, self.below.read)
         if data is None:
-            kept = receipt.original(path)
-            what = "missing" if self.below.read(kept) is None else "damaged"
+            saved = receipt.original(path)
+            what = "missing" if self.below.read(saved) is None else "damaged"
             raise TreeError(
-                f"{self.spec}: the original of {path}, {kept}, is {what}",
+                f"{self.spec}: the original of {path}, {saved}, is {what}",
                 hint=reinstall(self.version),
             )
         return data
@@ -135,6 +135,6 @@ class Pristine(TreeView):
         return self.below.is_released(path, data)
 
 
-def pristine(tree: Tree, there: Receipt | None) -> Tree:
+def pristine(tree: Tree, applied: Receipt | None) -> Tree:
     """Return ``tree`` as it was before any mod went in; the tree itself without a receipt."""
-    return tree if there is None or not there.files else Pristine(tree, there)
+    return tree if applied is None or not applied.files else Pristine(tree, applied)

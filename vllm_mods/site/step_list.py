@@ -66,10 +66,10 @@ class Steps:
     def keep(self, path: str, info: os.stat_result) -> None:
         """Keep the original of a file, under the name that ``receipt.original`` gives it."""
         original = receipt.original(path)
-        there = self.look.file(original)
-        step = self.step(original, there, self.digest(path, info))
+        before = self.look.file(original)
+        step = self.step(original, before, self.digest(path, info))
         source = self.site.absolute(path)
-        self.add(Op(step, there, source=source, private=info.st_nlink > 1))
+        self.add(Op(step, before, source=source, private=info.st_nlink > 1))
 
     def put(self, path: str, data: bytes, info: os.stat_result | None, mode: int) -> None:
         """Add the step that writes a file; the owner stays, or is that of the folder."""

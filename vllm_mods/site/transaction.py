@@ -181,8 +181,8 @@ def _run(opened: OpenFolders, drafted: Draft, source_date_epoch: int | None) -> 
                     raise
                 if not progress.committed:
                     raise refusal(opened.root, error, "everything was put back") from error
-                said = f"{error}: {progress.work} could not be removed; the next command will"
-                progress.notes.append(said)
+                note = f"{error}: {progress.work} could not be removed; the next command will"
+                progress.notes.append(note)
     except Interrupted:
         raise Refused(
             f"{opened.root}: interrupted by a signal; everything was put back",
@@ -222,9 +222,9 @@ def _steps(
     journal.save(opened, work, drafted.journal)
     progress.journalled = True
 
-    for made in drafted.journal.made:
-        parent = os.stat(opened.folder(opened.site.absolute(os.path.dirname(made))))
-        opened.make_folder(opened.site.absolute(made), owner=(parent.st_uid, parent.st_gid))
+    for new_folder in drafted.journal.made:
+        parent = os.stat(opened.folder(opened.site.absolute(os.path.dirname(new_folder))))
+        opened.make_folder(opened.site.absolute(new_folder), owner=(parent.st_uid, parent.st_gid))
     for op in ops:
         check()
         _stage(opened, op, mtime_ns)
@@ -244,8 +244,8 @@ def _steps(
     for gone in reversed(drafted.journal.gone):
         opened.remove_folder(opened.site.absolute(gone.path))
     _settle_folders(opened, drafted, mtime_ns)
-    kept = [one.path for one in drafted.journal.kept]
-    putting_back.sync_folders(opened, [*kept, *drafted.journal.made])
+    folders = [one.path for one in drafted.journal.kept]
+    putting_back.sync_folders(opened, [*folders, *drafted.journal.made])
     paths = (op.step.path for op in ops)
     sources = [path for path in paths if path.endswith(".py") and not path.startswith(("/", "."))]
     progress.notes += bytecode.forget(opened.root, sources)
@@ -295,11 +295,11 @@ def _swap(opened: OpenFolders, op: Op) -> None:
 
 def _settle_folders(opened: OpenFolders, drafted: Draft, mtime_ns: int | None) -> None:
     """Give the folders that stay the mtime they had."""
-    for made in drafted.journal.made:
+    for new_folder in drafted.journal.made:
         if mtime_ns is not None:
-            os.utime(opened.folder(opened.site.absolute(made)), ns=(mtime_ns, mtime_ns))
-    for kept in drafted.journal.kept:
-        putting_back.give_mtime(opened.folder(opened.site.absolute(kept.path)), kept.mtime_ns)
+            os.utime(opened.folder(opened.site.absolute(new_folder)), ns=(mtime_ns, mtime_ns))
+    for folder in drafted.journal.kept:
+        putting_back.give_mtime(opened.folder(opened.site.absolute(folder.path)), folder.mtime_ns)
 
 
 def _undo(opened: OpenFolders, drafted: Draft, progress: _Progress, cause: BaseException) -> None:

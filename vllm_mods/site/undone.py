@@ -29,10 +29,10 @@ class Undone(NamedTuple):
     paths: frozenset[str] = frozenset()
     edited: tuple[str, ...] = ()
 
-    def mods(self, there: Receipt) -> tuple[str, ...]:
+    def mods(self, applied: Receipt) -> tuple[str, ...]:
         """Return the names of the mods that are not in whole any more."""
         return tuple(
-            mod.name for mod in there.mods if any(one.path in self.paths for one in mod.files)
+            mod.name for mod in applied.mods if any(one.path in self.paths for one in mod.files)
         )
 
 
@@ -122,11 +122,11 @@ def free_name(root: str) -> str:
     return next(name for name in names if not os.path.lexists(f"{root}/{name}"))
 
 
-def _is_new(one: ReceiptFile, applied: Receipt, tree: Tree) -> bool:
+def _is_new(record_file: ReceiptFile, applied: Receipt, tree: Tree) -> bool:
     """Tell whether a RECORD is neither the one that the mods left nor lists what they made."""
-    data = tree.read(one.path)
-    if data is None or sha256(data) in {one.before, one.after}:
-        return data is None or sha256(data) == one.before
+    data = tree.read(record_file.path)
+    if data is None or sha256(data) in {record_file.before, record_file.after}:
+        return data is None or sha256(data) == record_file.before
     return not any(
         record.agrees(data, file.path, file.after, file.size or 0)
         for file in applied.files

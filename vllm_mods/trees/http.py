@@ -206,13 +206,13 @@ class Http:
         status = response.status_code
         if status in {200, 206}:
             return
-        said = f"the server answered {status} {response.reason or ''}".rstrip()
+        answer = f"the server answered {status} {response.reason or ''}".rstrip()
         if status in AGAIN:
-            raise self._given_up(url, said)
+            raise self._given_up(url, answer)
         hint = _SETTINGS
         if status in {401, 403, 407}:
             hint = "put the user and the password into the index URL or ~/.netrc, as for pip"
-        raise TreeError(f"{redact(url)}: {said}", hint=hint)
+        raise TreeError(f"{redact(url)}: {answer}", hint=hint)
 
     def _body(self, response: requests.Response, limit: int) -> bytes:
         """Read the body, of a server that sends more than ``limit`` no more than that."""

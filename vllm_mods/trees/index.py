@@ -81,10 +81,10 @@ def parse_page(
     if len(body) > limits.PAGE:
         raise ValueError(f"it has more than {limits.PAGE}")
     if content_type.split(";", maxsplit=1)[0].strip().lower().endswith(("+json", "/json")):
-        found = _from_json(body, url, project)
+        files = _from_json(body, url, project)
     else:
-        found = _from_html(body, url, project)
-    return tuple(replace(file, page=url) for file in found if file is not None)
+        files = _from_html(body, url, project)
+    return tuple(replace(file, page=url) for file in files if file is not None)
 
 
 def release_file(filename: str, url: str, project: str = PROJECT) -> ReleaseFile | None:

@@ -117,9 +117,9 @@ class OtherPackages:
             if known is not None and any(n.startswith(f"{top}/") for n in known.archive.names):
                 return known
         for name in (top, f"{top}-python"):
-            found = self.package(name)
-            if found is not None:
-                return found
+            package = self.package(name)
+            if package is not None:
+                return package
         return None
 
     def _find(self, name: str) -> OtherPackage | None:
@@ -155,11 +155,11 @@ class OtherPackages:
 
     def _allowed(self, name: str) -> SpecifierSet | None:
         """Return the versions that vLLM takes; None where it says nothing of the name."""
-        found = _required(self._metadata(), name)
-        if found is None and name in _VIA and (via := self.package(_VIA[name])) is not None:
+        allowed = _required(self._metadata(), name)
+        if allowed is None and name in _VIA and (via := self.package(_VIA[name])) is not None:
             folder = f"{via.name.replace('-', '_')}-{via.version}.dist-info"
-            found = _required(via.archive.read(f"{folder}/METADATA"), name)
-        return found
+            allowed = _required(via.archive.read(f"{folder}/METADATA"), name)
+        return allowed
 
 
 def changed(mods: Iterable[Mod]) -> frozenset[str]:
@@ -187,7 +187,7 @@ def asked_for(named: Mapping[str, str], mods: Sequence[Mod]) -> dict[str, str]:
 
 def chosen(texts: tuple[str, ...]) -> dict[str, str]:
     """Read ``NAME==VERSION`` as ``--with`` takes it. Raises ``UsageError``."""
-    found = {}
+    versions = {}
     for text in texts:
         name, equals, version = (part.strip() for part in text.partition("=="))
         try:
@@ -196,8 +196,8 @@ def chosen(texts: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--with {text}: {error}", hint="--with NAME==VERSION") from error
         if not equals or "*" in version or "," in version:
             raise UsageError(f"--with {text}: not one version", hint="--with NAME==VERSION")
-        found[name] = version
-    return found
+        versions[name] = version
+    return versions
 
 
 def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
@@ -206,8 +206,8 @@ def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
         one.specifier for one in needs(metadata or b"", _MACHINE) if canonical(one.name) == name
     ]
     allowed = SpecifierSet()
-    for one in sets:
-        allowed &= one
+    for specifier in sets:
+        allowed &= specifier
     return allowed if sets else None
 
 

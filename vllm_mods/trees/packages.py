@@ -48,23 +48,25 @@ def beside(tree: Tree, names: Collection[str]) -> Packages:
 
 def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     """Return the versions beside a tree of what its vLLM and these requirements name, sorted."""
-    named = {canonical(one.name) for text in texts if (one := read(text)) is not None}
-    there = beside(tree, named)
+    named = {
+        canonical(requirement.name) for text in texts if (requirement := read(text)) is not None
+    }
+    packages = beside(tree, named)
     return {
         name: version
-        for name, version in sorted(there.installed.items())
-        if name in named or name in there.needs
+        for name, version in sorted(packages.installed.items())
+        if name in named or name in packages.needs
     }
 
 
 def read(text: str, machine: Mapping[str, str] = _LINUX) -> Requirement | None:
     """Read a requirement (PEP 508); None for one that is none, or that is not for a machine."""
     try:
-        found = Requirement(text)
-        meant = found.marker is None or found.marker.evaluate(dict(machine))
+        requirement = Requirement(text)
+        meant = requirement.marker is None or requirement.marker.evaluate(dict(machine))
     except (InvalidRequirement, UndefinedEnvironmentName):
         return None
-    return found if meant else None
+    return requirement if meant else None
 
 
 def needs(metadata: bytes, machine: Mapping[str, str] = _LINUX) -> list[Requirement]:
@@ -72,7 +74,7 @@ def needs(metadata: bytes, machine: Mapping[str, str] = _LINUX) -> list[Requirem
     head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
     lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
     texts = (line.partition(":")[2].strip() for line in lines)
-    return [one for text in texts if (one := read(text, machine)) is not None]
+    return [requirement for text in texts if (requirement := read(text, machine)) is not None]
 
 
 def _pins(needs: Iterable[Requirement]) -> dict[str, str]:

@@ -195,8 +195,8 @@ class Releases:
         seen = seen_of(file, self._cache, None)
         if seen is not None and seen.whole:
             return
-        kept = self._here(file)
-        with self._fetched(file) if kept is None else contextlib.nullcontext(kept) as whole:
+        here = self._here(file)
+        with self._fetched(file) if here is None else contextlib.nullcontext(here) as whole:
             pin(file, self._cache, whole)
 
     def identity(self, name: str) -> str | None:
@@ -222,8 +222,8 @@ class Releases:
         """
         best = candidates[0]
         self._check_link(best)
-        there = self._here(best)
-        if there is None and best.kind == "wheel":
+        here = self._here(best)
+        if here is None and best.kind == "wheel":
             try:
                 return RemoteZip(best, self._cache, self.http, progress=self._progress), best
             except NoRangesError as error:
@@ -231,8 +231,8 @@ class Releases:
                 self._check_link(best)
                 if not isinstance(error, NotKeptError):
                     self._tell((f"{_WHOLE}: reading {best.filename}",))
-                there = self._here(best)
-        return opened(best.kind, there or self._download(best), best.filename), best
+                here = self._here(best)
+        return opened(best.kind, here or self._download(best), best.filename), best
 
     def _check_link(self, file: ReleaseFile) -> None:
         """Raise ``TreeError`` for a link that leads where the page it is on may not."""

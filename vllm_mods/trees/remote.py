@@ -49,8 +49,8 @@ class Seen(NamedTuple):
     @property
     def key(self) -> str:
         """What parts that go with this are kept under."""
-        said = f"{self.total} {self.etag} {self.start} {self.directory} {self.record}"
-        return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
+        text = f"{self.total} {self.etag} {self.start} {self.directory} {self.record}"
+        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def seen_of(file: ReleaseFile, cache: Cache, http: Http | None) -> Seen | None:
@@ -61,10 +61,10 @@ def seen_of(file: ReleaseFile, cache: Cache, http: Http | None) -> Seen | None:
     whole = _kept(cache, "whole", file.sha256) if file.sha256 else None
     if whole is not None:
         return whole[0]
-    there = _kept(cache, "seen", file.url, file.sha256 or "")
-    if there is None:
+    last = _kept(cache, "seen", file.url, file.sha256 or "")
+    if last is None:
         return None
-    seen, asked = there
+    seen, asked = last
     if http is None or 0 <= time.time() - asked < _FRESH_SECONDS:
         return seen
     try:
@@ -94,8 +94,8 @@ def pin(file: ReleaseFile, cache: Cache, opened: BinaryIO) -> None:
         whole=True,
     )
     _keep(cache, seen, "whole", file.sha256 or "")
-    there = _kept(cache, "seen", file.url, file.sha256 or "")
-    if there is not None and there[0].key != seen._replace(etag=there[0].etag).key:
+    in_parts = _kept(cache, "seen", file.url, file.sha256 or "")
+    if in_parts is not None and in_parts[0].key != seen._replace(etag=in_parts[0].etag).key:
         raise TreeError(
             f"{file.filename}: what the server sent of it in parts is not what it sends as the whole, "
             "which has the hash that the index states",

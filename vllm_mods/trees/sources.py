@@ -93,23 +93,23 @@ class IndexSources:
             raise TreeError(f"{redact(url)}: not a page of a package index: {error}") from error
 
     def _page(self, url: str, *, fresh: bool) -> WebPage | None:
-        kept = self._kept(url)
-        if kept is not None and not fresh and 0 <= time.time() - kept[1] < _FRESH_SECONDS:
+        last = self._kept(url)
+        if last is not None and not fresh and 0 <= time.time() - last[1] < _FRESH_SECONDS:
             self._used_kept = self._http is not None
-            return kept[0]
+            return last[0]
         if self._http is None:
-            if kept is None:
+            if last is None:
                 why = "no copy of this page is kept, and we are offline"
                 raise Unreachable(f"{redact(url)}: {why}")
-            return kept[0]
+            return last[0]
         try:
             page = self._http.page(url, ACCEPT)
         except TreeError as error:
-            if kept is None:
+            if last is None:
                 raise
             if self._note is not None:
                 self._note(f"{error.message}; using the page kept of it")
-            return kept[0]
+            return last[0]
         self._keep(url, page)
         return page
 
