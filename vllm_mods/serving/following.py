@@ -1,0 +1,315 @@
+"""Methods of a tree's arguments and config classes, followed on values as far as they are known.
+
+Straight code only: a branch whose test is not known is passed over, and what it sets is not known behind it. So what is
+raised is raised whatever the model, the machine and the environment are.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vllm_mods.serving import configs, hints, values
+from vllm_mods.serving.configs import ConfigField
+from vllm_mods.serving.evaluation import (
+    UNKNOWN,
+    ConfigObject,
+    Evaluator,
+    Frame,
+    RefusedError,
+    is_known,
+    is_quiet,
+    name_in,
+)
+from vllm_mods.serving.source import ClassPlace, FunctionPlace, dotted
+
+_MODEL = "self.create_model_config"
+_STEPS = 20_000
+_DEEPEST = 8
+_LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
+
+
+class _Leave(Exception):
+    """A function is left here with a value, or may be left."""
+
+    def __init__(self, value: Any = UNKNOWN) -> None:
+        super().__init__()
+        self.value = value
+
+
+class Follower(Evaluator):
+    """Follows methods of the arguments and of config classes."""
+
+    steps = 0
+    depth = 0
+
+    def defaults(self, cls: ClassPlace) -> dict[str, Any]:
+        """Return the defaults of a class's fields, ``UNKNOWN`` where one is computed."""
+        return {
+            node.target.id: self._default(one.path, node.value)
+            for one in reversed(self.sources.bases(cls))
+            for node in one.node.body
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        }
+
+    def _default(self, path: str, node: ast.expr | None) -> Any:
+        if isinstance(node, ast.Attribute):  # `max_model_len: int = ModelConfig.max_model_len`
+            cls = self.sources.find_class(path, dotted(node.value))
+            return UNKNOWN if cls is None else self.defaults(cls).get(node.attr, UNKNOWN)
+        if isinstance(node, ast.Call) and dotted(node.func) in {"Field", "field"}:
+            given = {one.arg: one.value for one in node.keywords}
+            node = given.get("default", node.args[0] if node.args else None)
+        return node.value if isinstance(node, ast.Constant) and node.value is not ... else UNKNOWN
+
+    def make(self, cls: ClassPlace, given: Mapping[str, Any]) -> Any:
+        """Make an object of a config class as pydantic would. Raises ``RefusedError``."""
+        around = [*configs.validators(self.sources, cls, "")]
+        if any(one.whole and one.early for one in around):
+            return UNKNOWN  # what is given may be changed first
+        made = ConfigObject(cls, self.defaults(cls))
+        fields = configs.fields(self.sources, cls)
+        for name, value in given.items():
+            if name in fields:
+                made.attributes[name] = self._validated(cls, fields[name], value)
+            elif configs.takes_any_key(self.sources, cls) is None:
+                raise RefusedError(f"{made!r} has no {name!r}", (name,))
+        if post := self.sources.method(cls, "__post_init__"):
+            self.run(post, made, given)
+        for one in around:
+            if one.whole and one.mode == "after":
+                self.run(one.at, made, {})
+        return made
+
+    def _validated(self, cls: ClassPlace, field: ConfigField, value: Any) -> Any:
+        """Return what a field holds. Raises ``RefusedError``."""
+        late = []
+        for one in configs.validators(self.sources, cls, field.name):
+            if one.whole or (one.mode == "wrap" and one.lets_none_through):
+                continue
+            if one.mode == "before":
+                value = self._passed(one.at, value)
+            elif one.early:
+                return UNKNOWN
+            else:
+                late.append(one.at)
+        value = self._converted(field, value)
+        for at in late:
+            value = self._passed(at, value)
+        return value
+
+    def _passed(self, at: FunctionPlace, value: Any) -> Any:
+        """Return what a validator makes of a value. Raises ``RefusedError``."""
+        parameters = [arg.arg for arg in at.node.args.args]
+        if not is_known(value) or len(parameters) != 2:
+            return UNKNOWN
+        return self._follow(at, Frame(at.path, {parameters[1]: value}))
+
+    def _converted(self, field: ConfigField, value: Any) -> Any:
+        """Return what pydantic makes of a value, where that is the value itself. Raises ``RefusedError``."""
+        if value is None or not is_known(value) or values.is_unchecked(field):
+            return value
+        found = hints.hints(self.sources, field.annotation)
+        config = hints.config_class(self.sources, found)
+        if isinstance(value, dict) and config is not None:
+            return self.make(config, value)
+        wrong = [*values.type_problems(self.sources, found, value, field.name)]
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            wrong += values.bound_problems(field, value, field.name)
+        if wrong:
+            raise RefusedError(wrong[0].message, (field.name,))
+        names = {hint.name for hint in found if hint.kind == "builtin"}
+        stays = type(value).__name__ in names or value in hints.literals(found)
+        return value if stays else UNKNOWN
+
+    # --- calls
+
+    def call(self, node: ast.Call, frame: Frame) -> Any:
+        """Follow a call of a method of the object, or of a config class; lose what else is handed something."""
+        if is_quiet(node):
+            return None
+        name = dotted(node.func) or ""
+        given = [self.value(one, frame) for one in node.args]
+        named = self._keywords(node, frame)
+        cls = self.sources.find_class(frame.path, name)
+        if cls is not None and named is not None and not given and self._is_config(cls):
+            return self.make(cls, named)
+        owner = frame.owner
+        if owner is not None and name.startswith("self.") and name.count(".") == 1:
+            method = self.sources.method(owner.cls, name[5:])
+            if method is not None and named is not None:
+                parameters = (arg.arg for arg in method.node.args.args[1:])
+                bound = dict(zip(parameters, given, strict=False))
+                value = self.run(method, owner, bound | named)
+                return self._model(owner) if name == _MODEL else value
+            owner.lose()
+        for value in (*given, *(named or {}).values()):
+            if isinstance(value, ConfigObject):
+                value.lose()
+        return UNKNOWN
+
+    def _keywords(self, node: ast.Call, frame: Frame) -> dict[str, Any] | None:
+        """Return what a call hands over by name, None where that is not known."""
+        named: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = self.value(keyword.value, frame)
+            if keyword.arg is None and not isinstance(value, dict):
+                return None
+            named |= value if keyword.arg is None else {keyword.arg: value}
+        return named
+
+    def _is_config(self, cls: ClassPlace) -> bool:
+        own = self.sources.method(cls, "__init__")
+        return own is None and configs.is_dataclass(self.sources, cls)
+
+    def _model(self, args: ConfigObject) -> Any:
+        """Return the model's configuration: of it the length is known that is asked for."""
+        cls = self.sources.find_class("vllm/config/__init__.py", "ModelConfig")
+        length = args.attributes.get("max_model_len", UNKNOWN)
+        asked = {"max_model_len": length} if type(length) is int and length > 0 else {}
+        return UNKNOWN if cls is None else ConfigObject(cls, asked, fixed=True)
+
+    def run(self, method: FunctionPlace, owner: ConfigObject, given: Mapping[str, Any]) -> Any:
+        """Return what a method of an object returns. Raises ``RefusedError`` where it raises on every way."""
+        spec = method.node.args
+        if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(method.node)):
+            return UNKNOWN  # nothing of it is run yet
+        names = {arg.arg: given.get(arg.arg, UNKNOWN) for arg in (*spec.args, *spec.kwonlyargs)}
+        for arg, default in zip(reversed(spec.args), reversed(spec.defaults), strict=False):
+            if arg.arg not in given and isinstance(default, ast.Constant):
+                names[arg.arg] = default.value
+        first = spec.args[0].arg if spec.args else ""
+        return self._follow(method, Frame(method.path, {**names, first: owner}, owner))
+
+    def _follow(self, method: FunctionPlace, frame: Frame) -> Any:
+        """Return what a method returns, as far as that is known."""
+        self.depth += 1
+        try:
+            if self.depth <= _DEEPEST:
+                self._block(method.node.body, frame)
+                return None
+            self._forget(method.node.body, frame)
+        except _Leave as leave:
+            return leave.value
+        finally:
+            self.depth -= 1
+        return UNKNOWN
+
+    # --- statements
+
+    def _block(self, body: Sequence[ast.stmt], frame: Frame) -> None:
+        """Follow statements. Raises ``_Leave`` where they end, or may end, the function."""
+        for node in body:
+            self.steps += 1
+            if self.steps > _STEPS:
+                raise _Leave
+            self._statement(node, frame)
+
+    def _statement(self, node: ast.stmt, frame: Frame) -> None:  # noqa: C901, PLR0912  (a kind each)
+        match node:
+            case ast.Expr(value=value):
+                self.value(value, frame)
+            case ast.Assign(targets=[target], value=value):
+                self._assign(target, self.value(value, frame), frame)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._assign(target, self.value(value, frame), frame)
+            case ast.Return(value=value):
+                raise _Leave(self.value(value, frame))
+            case ast.Raise(exc=exc):
+                self._refuse(exc, frame, ())
+            case ast.Assert(test=test, msg=msg):
+                if self.holds(test, frame) is False:
+                    self._refuse(msg or test, frame, name_in(test))
+            case ast.If(test=test, body=body, orelse=other):
+                answer = self.holds(test, frame)
+                if answer is None:
+                    self._forget([node], frame)
+                    return
+                try:
+                    self._block(body if answer else other, frame)
+                except RefusedError as error:
+                    error.names = (*error.names, *name_in(test))
+                    raise
+            case ast.For(target=ast.Name(id=name), iter=over, body=body, orelse=[]):
+                items = self.value(over, frame)
+                leaves = any(isinstance(one, _LEAVES) for part in body for one in ast.walk(part))
+                if leaves or not isinstance(items, list):
+                    self._forget([node], frame)
+                    return
+                for item in items:
+                    frame.names[name] = item
+                    self._block(body, frame)
+            case _:
+                self._forget([node], frame)
+
+    def _refuse(self, node: ast.expr | None, frame: Frame, names: tuple[str, ...]) -> None:
+        call = node if isinstance(node, ast.Call) else None
+        text = self.value(call.args[0] if call and call.args else node, frame)
+        if isinstance(text, list):
+            text = " ".join(map(str, text))
+        shown = text if isinstance(text, str) and text else ast.unparse(node) if node else "raises"
+        raise RefusedError(shown, names)
+
+    def _assign(self, target: ast.expr, value: Any, frame: Frame) -> None:
+        if isinstance(target, ast.Name):
+            frame.names[target.id] = value
+            return
+        owner = self.value(target.value, frame) if isinstance(target, ast.Attribute) else None
+        if isinstance(target, ast.Attribute) and isinstance(owner, ConfigObject):
+            owner.attributes[target.attr] = value
+        else:
+            self._forget([ast.Expr(target)], frame)
+
+    def _forget(
+        self, body: Sequence[ast.stmt], frame: Frame, seen: frozenset[str] = frozenset()
+    ) -> None:
+        """Take as unknown what statements may set that are perhaps run. Raises ``_Leave`` where they may end the function."""
+        for part in body:
+            if not isinstance(part, ast.If):
+                self._forget_nodes(part, frame, seen)
+                continue
+            asks = any(isinstance(node, ast.Call) for node in ast.walk(part.test))
+            answer = None if asks else self.holds(part.test, frame)
+            self._forget_nodes(part.test, frame, seen)
+            self._forget(part.body if answer is not False else [], frame, seen)
+            self._forget(part.orelse if answer is not True else [], frame, seen)
+
+    def _forget_nodes(self, part: ast.AST, frame: Frame, seen: frozenset[str]) -> None:
+        leaves = False
+        if isinstance(part, ast.Assign) and self._stays(part, frame):
+            return
+        for node in ast.walk(part):
+            leaves |= isinstance(node, _LEAVES)
+            if isinstance(node, ast.Name):
+                held = frame.names.get(node.id)
+                if isinstance(node.ctx, ast.Store) or isinstance(held, (list, dict)):
+                    frame.names[node.id] = UNKNOWN
+            elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+                owner = frame.names.get(dotted(node.value) or "")
+                if isinstance(owner, ConfigObject):
+                    owner.attributes[node.attr] = UNKNOWN
+            elif isinstance(node, ast.Call) and not is_quiet(node):
+                self._forget_call(node, frame, seen)
+        if leaves and not seen:
+            raise _Leave
+
+    def _stays(self, node: ast.Assign, frame: Frame) -> bool:
+        """Return True if an assignment sets what is so already."""
+        plain = isinstance(node.value, ast.Constant) and isinstance(node.targets[0], ast.Attribute)
+        return plain and self.value(node.targets[0], frame) == self.value(node.value, frame)
+
+    def _forget_call(self, node: ast.Call, frame: Frame, seen: frozenset[str]) -> None:
+        """Take as unknown what a call may set that is perhaps made."""
+        for one in (*node.args, *(keyword.value for keyword in node.keywords)):
+            owner = frame.names.get(one.id) if isinstance(one, ast.Name) else None
+            if isinstance(owner, ConfigObject):
+                owner.lose()
+        name = dotted(node.func) or ""
+        if frame.owner is None or not name.startswith("self.") or name in seen:
+            return
+        method = self.sources.method(frame.owner.cls, name[5:])
+        if method is None:
+            frame.owner.attributes.pop(name.split(".")[1], None)  # `self.sizes.append(…)`
+        else:
+            inner = Frame(method.path, {"self": frame.owner}, frame.owner)
+            self._forget(method.node.body, inner, seen | {name})
