@@ -66,29 +66,29 @@ def project(place: Path, source: LibrarySource = SIGNED) -> ProjectFile:
 
 def keep_unsigned(place: Path) -> None:
     """Fetch the library with nobody asking for a signature, and lock it as if somebody had."""
-    locked = locking.resolved(project(place, UNSIGNED), "acme", UNSIGNED)
+    locked = locking.resolve(project(place, UNSIGNED), "acme", UNSIGNED)
     lock = project_lock.dump([("acme", locked._replace(source=SIGNED))])
     (place / locking.LOCK).write_bytes(lock)
 
 
 def test_what_is_signed_is_fetched_and_opened(place: Path) -> None:
     sign(place, "patches/fast/mod.toml")
-    locked = locking.resolved(project(place), "acme", SIGNED)
+    locked = locking.resolve(project(place), "acme", SIGNED)
     (place / locking.LOCK).write_bytes(project_lock.dump([("acme", locked)]))
-    (library,) = locking.shared(project(place))
+    (library,) = locking.open_shared(project(place))
     assert library.owner == "acme"
 
 
 def test_what_nobody_signed_is_not_fetched(place: Path) -> None:
     with pytest.raises(UsageError, match="nothing says what the library may hold"):
-        locking.resolved(project(place), "acme", SIGNED)
+        locking.resolve(project(place), "acme", SIGNED)
 
 
 def test_a_file_that_the_signed_list_does_not_name_is_not_fetched(place: Path) -> None:
     (place / "library/patches/fast/more.patch").write_text("")
     sign(place, "patches/fast/mod.toml")
     with pytest.raises(Refused, match=r"more\.patch has the hash .* does not name it"):
-        locking.resolved(project(place), "acme", SIGNED)
+        locking.resolve(project(place), "acme", SIGNED)
 
 
 def test_a_file_that_is_not_as_it_was_signed_is_not_fetched(place: Path) -> None:
@@ -96,13 +96,13 @@ def test_a_file_that_is_not_as_it_was_signed_is_not_fetched(place: Path) -> None
     (place / "library/patches/fast/mod.toml").write_text("schema = 1  # another\n")
     save(place)
     with pytest.raises(Refused, match=r"mod\.toml has the hash .* says"):
-        locking.resolved(project(place), "acme", SIGNED)
+        locking.resolve(project(place), "acme", SIGNED)
 
 
 def test_what_is_kept_and_nobody_signed_is_not_opened(place: Path) -> None:
     keep_unsigned(place)
     with pytest.raises(UsageError, match="nothing says what the library may hold"):
-        locking.shared(project(place))
+        locking.open_shared(project(place))
 
 
 def test_what_is_kept_and_was_changed_after_it_was_signed_is_not_opened(place: Path) -> None:
@@ -111,7 +111,7 @@ def test_what_is_kept_and_was_changed_after_it_was_signed_is_not_opened(place: P
     save(place)
     keep_unsigned(place)
     with pytest.raises(Refused, match=r"mod\.toml has the hash .* says"):
-        locking.shared(project(place))
+        locking.open_shared(project(place))
 
 
 def test_what_is_kept_and_somebody_else_signed_is_not_opened(place: Path) -> None:
@@ -120,4 +120,4 @@ def test_what_is_kept_and_somebody_else_signed_is_not_opened(place: Path) -> Non
     signers = place / "signers"
     signers.write_text(signers.read_text().replace('"vllm-mods"', '"git"'))
     with pytest.raises(Refused, match="is no good signature"):
-        locking.shared(project(place))
+        locking.open_shared(project(place))

@@ -22,7 +22,7 @@ from vllm_mods.base.model import Verdict
 from vllm_mods.cli import run
 from vllm_mods.planning.planner import plan
 from vllm_mods.trees import open_tree, sources
-from vllm_mods.trees.other_packages import chosen
+from vllm_mods.trees.other_packages import parse_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,7 +195,7 @@ def test_offline_nothing_is_read_that_is_not_kept(server: PackageServer) -> None
 )
 def test_what_is_no_version_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--with"):
-        chosen((text,))
+        parse_versions((text,))
 
 
 def test_no_release_that_is_allowed_is_said(server: PackageServer) -> None:

@@ -110,7 +110,7 @@ def image_verify(
             )
             continue
         result = inspection.inspect(tree)
-        more = () if lock is None else inspection.against(tree, result, lock, lock_name)
+        more = () if lock is None else inspection.compare_with_lock(tree, result, lock, lock_name)
         result = result._replace(findings=(*result.findings, *more))
         images[one or ""] = InspectedImage(tree, result)
     if several:

@@ -42,7 +42,7 @@ def _of_project(
     """Return the project's libraries that are on this machine, and what a ``Library`` asks about the others.
 
     A name that is found without them means the same with them, or is refused then as one of several: so
-    that is noted once, and a list of all names is refused. Raises as ``locking.shared`` does.
+    that is noted once, and a list of all names is refused. Raises as ``locking.open_shared`` does.
     """
     shared: tuple[Shared, ...] = ()
     missing: list[NotFetched] = []
@@ -50,7 +50,7 @@ def _of_project(
     if project is not None and project.libraries:
         from vllm_mods.sharing import locking  # noqa: PLC0415  (where there are any)
 
-        shared = locking.shared(project, missing=missing)
+        shared = locking.open_shared(project, missing=missing)
 
     @functools.cache
     def absent(needed: bool) -> None:  # noqa: FBT001
@@ -110,10 +110,10 @@ def other_packages(named: Sequence[str], mods: Iterable[Mod] | None = None) -> M
     """Read ``NAME==VERSION``; with ``mods``, raise ``UsageError`` for a package that none of them changes."""
     if not named:
         return {}
-    from vllm_mods.trees.other_packages import asked_for, chosen  # noqa: PLC0415
+    from vllm_mods.trees.other_packages import check_versions, parse_versions  # noqa: PLC0415
 
-    versions = chosen(tuple(named))
-    return versions if mods is None else asked_for(versions, tuple(mods))
+    versions = parse_versions(tuple(named))
+    return versions if mods is None else check_versions(versions, tuple(mods))
 
 
 def open_own_library(folders: Sequence[str], open_all: Callable[[], Library]) -> Library:

@@ -22,7 +22,7 @@ from vllm_mods.matrices.cell import Explanation, MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Computed
 from vllm_mods.planning.origins import Origins
-from vllm_mods.trees.other_packages import asked_for
+from vllm_mods.trees.other_packages import check_versions
 
 Progress = Callable[[int, int], None]
 
@@ -156,7 +156,7 @@ def _prepare(
         store=terms.kept,
         strict=terms.strict,
         commits=access.commits,
-        others=asked_for(terms.others, mods),
+        others=check_versions(terms.others, mods),
     )
     workshop = work.Workshop(setting, note=access.note)
     executor = _executor(terms, workshop)

@@ -36,8 +36,8 @@ class Synced(NamedTuple):
 
 def fetch() -> ProjectFile:
     """Have the libraries of the project here on this machine, as they are locked, and return the project."""
-    project = changing.there()
-    locking.shared(project, fetching=True)
+    project = changing.read_project()
+    locking.open_shared(project, fetching=True)
     return project
 
 
@@ -65,8 +65,8 @@ def sync(
     >>> vm.sync(write=False).settled
     True
     """
-    project = changing.there()
-    library = Library(shared=locking.shared(project, fetching=True))
+    project = changing.read_project()
+    library = Library(shared=locking.open_shared(project, fetching=True))
     wanted = _choose_target(project, name)
     paired = None if wanted.pairing is None else library.pairing(wanted.pairing)
     names = (*(() if paired is None else library.mods_of(paired)), *wanted.mods)

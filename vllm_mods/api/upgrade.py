@@ -60,7 +60,7 @@ def upgrade(
     access = access or Access()
     before = _read_own(library, pairing)
     to = None if to is None else to.removeprefix("v")
-    wanted = upgrading.on_release(library.pairing(pairing), before.lock, to, base)
+    wanted = upgrading.move_to_release(library.pairing(pairing), before.lock, to, base)
     epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
     with upgrading.naming_ports(pairing, to), ExitStack() as stack:
         opened = [
@@ -90,14 +90,14 @@ def upgrade(
         )
         file = library.pairing_file(pairing)
         text = library.read(file) or b""
-        edited = upgrading.edited(text, file, wanted)
+        edited = upgrading.edit_pairing(text, file, wanted)
         if edited == text and not pairing_lock.moved(before.lock, lock):
             return Upgraded(before, before)
         now = ReadLock(before.path, pairing_lock.dump(lock), lock)
         check_room(lock, opened, place, None)
         images = build_all(now, opened)
         written = outputs.write(place, [image[1:] for image in images], now.tag)
-        upgrading.put(library, pairing, {".toml": edited, ".lock": now.data})
+        upgrading.write_pairing(library, pairing, {".toml": edited, ".lock": now.data})
     return Upgraded(before, now, tuple(images), written)
 
 
@@ -105,10 +105,10 @@ def upgrade(
 def roll_back(library: Library, pairing: str) -> Upgraded:
     """Put back a pairing's file and lock as they were before the last ``upgrade``. Raises ``UsageError`` where there is none."""
     before = _read_own(library, pairing)
-    files = upgrading.previous(library, pairing)
+    files = upgrading.read_previous(library, pairing)
     lock = pairing_lock.parse(files[".lock"], f"{before.path}{upgrading.PREVIOUS}")
     pairings.parse(files[".toml"], f"{library.pairing_file(pairing)}{upgrading.PREVIOUS}")
-    upgrading.put(library, pairing, files)
+    upgrading.write_pairing(library, pairing, files)
     return Upgraded(before, ReadLock(before.path, files[".lock"], lock))
 
 

@@ -107,7 +107,7 @@ def labels(lock: PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str
 
 def _config(base: Base, resolved: Resolved) -> dict[str, object]:
     """Return platform and settings: the pairing's over the base's, without what an earlier pairing said."""
-    taken = oci.kept(json.loads(base.config))
+    taken = oci.inherited(json.loads(base.config))
     settings = resolved.served.over(taken["config"])
     settings["Labels"] = {
         key: value

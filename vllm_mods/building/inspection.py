@@ -84,7 +84,7 @@ def inspect(tree: ImageTree) -> Inspection:
     return Inspection(applied, lock, digest, labels, tuple(findings))
 
 
-def against(
+def compare_with_lock(
     tree: ImageTree, inspection: Inspection, data: bytes, where: str
 ) -> tuple[Finding, ...]:
     """Compare an image with a lock that lies elsewhere. Raises ``ManifestError`` for a broken one.

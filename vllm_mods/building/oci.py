@@ -98,7 +98,7 @@ def append(
     return image if base_layers is None else with_layers(image, base_layers)
 
 
-def kept(raw: Mapping[str, Any]) -> dict[str, Any]:
+def inherited(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an image takes over from the configuration of its base: platform and settings."""
     settings = raw.get("config") or {}
     return {
@@ -117,7 +117,7 @@ def configuration(
 ) -> bytes:
     """Return the configuration of an image with these layers; the last is ours."""
     created = timestamp(epoch)
-    taken = kept(raw)
+    taken = inherited(raw)
     settings = taken["config"]
     document = {
         **taken,
@@ -190,14 +190,14 @@ def index_of(entries: Sequence[Mapping[str, Any]], **more: object) -> bytes:
     return _json({**document, **more})
 
 
-def described(document: bytes) -> Descriptor:
+def descriptor_of(document: bytes) -> Descriptor:
     """Return how others name a manifest or an index."""
     return Descriptor(str(json.loads(document)["mediaType"]), digest_of(document), len(document))
 
 
 def entry(document: bytes, **more: object) -> dict[str, Any]:
     """Return what an index says of a manifest, or of another index."""
-    return {**_descriptor(described(document)), **more}
+    return {**_descriptor(descriptor_of(document)), **more}
 
 
 def docker_manifest(image: BuiltImage, ref: str, layer_paths: Sequence[str]) -> bytes:

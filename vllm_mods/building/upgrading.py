@@ -24,7 +24,9 @@ KEPT = (".toml", ".lock")
 PREVIOUS = ".previous"
 
 
-def on_release(wanted: Pairing, lock: PairingLock, to: str | None, base: str | None) -> Pairing:
+def move_to_release(
+    wanted: Pairing, lock: PairingLock, to: str | None, base: str | None
+) -> Pairing:
     """Return a pairing for the release ``to``, its base the one of that version; as it is where ``to`` is None.
 
     With a ``base`` of its own, a tag that says no version is left as it is. Raises ``UsageError`` for what
@@ -88,7 +90,7 @@ def naming_ports(name: str, to: str | None) -> Iterator[None]:
         ) from error
 
 
-def edited(data: bytes, where: str, now: Pairing) -> bytes:
+def edit_pairing(data: bytes, where: str, now: Pairing) -> bytes:
     """Return a pairing's file with the base and range of ``now``; all else stays as it is.
 
     Raises ``Refused`` as ``manifest_editor.edit`` does.
@@ -101,7 +103,7 @@ def edited(data: bytes, where: str, now: Pairing) -> bytes:
     return data
 
 
-def put(library: Library, name: str, files: Mapping[str, bytes]) -> None:
+def write_pairing(library: Library, name: str, files: Mapping[str, bytes]) -> None:
     """Write files of a pairing, by their endings, and keep what it was; all of it or nothing.
 
     Raises ``Refused`` as ``writing.replace`` does.
@@ -114,7 +116,7 @@ def put(library: Library, name: str, files: Mapping[str, bytes]) -> None:
     writing.replace(root, {f"{place}{ending}": data for ending, data in every.items()})
 
 
-def previous(library: Library, name: str) -> dict[str, bytes]:
+def read_previous(library: Library, name: str) -> dict[str, bytes]:
     """Return what a pairing and its lock were before the last upgrade, by their endings.
 
     Raises ``UsageError`` if there is no such thing.

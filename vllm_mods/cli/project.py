@@ -30,8 +30,8 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
     folder. It is written to vllm-mods.toml, here or further up in the
     repository, and what it is now to vllm-mods.lock. `vllm-mods sync` puts the mods in.
     """
-    where = changing.place()
-    found, suggested = changing.spelled(source, where, signers)
+    where = changing.project_path()
+    found, suggested = changing.parse_source(source, where, signers)
     done = changing.add(where, found, owner or suggested, mods)
     answers.note(f"wrote {os.path.relpath(where)} and the lock beside it")
     next_step = None
@@ -50,7 +50,7 @@ def remove(library: str) -> Reply:
 
     `vllm-mods sync` takes them out of the target; `vllm-mods revert` takes one mod out of a vLLM.
     """
-    where = changing.there().where
+    where = changing.read_project().where
     mods = changing.remove(where, library)
     lines = [f"{library} is out of {where}", *(f"  no target names {mod} any more" for mod in mods)]
     return Reply(
@@ -70,7 +70,7 @@ def update(libraries: tuple[str, ...], *, dry_run: bool) -> Reply:
     Without LIBRARY, all of them. A tag that was moved shows here, and nowhere else: `sync` takes
     the commit that is locked. The way to another tag is `rev` in vllm-mods.toml, and then this.
     """
-    where = changing.there().where
+    where = changing.read_project().where
     updates = changing.update(where, libraries, dry=dry_run)
     next_step = None
     if any(one.changed for one in updates):

@@ -9,7 +9,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.images import layer as layers
 from vllm_mods.images import streams
 from vllm_mods.images.layer import Layer
-from vllm_mods.images.model import DIR, FILE, Base, Blob, ImageEntry, above
+from vllm_mods.images.model import DIR, FILE, Base, Blob, ImageEntry, with_ancestors
 
 Progress = Callable[[str, int, int | None], None]
 _ROOT = ImageEntry(path="", kind=DIR, mode=0o755, uid=0, gid=0, mtime=0)
@@ -66,18 +66,18 @@ class LayeredImage(Base):
                     covered_here.add(path)
                 if path in seen or not path.startswith(top) or path == under or not path:
                     continue
-                if covered.isdisjoint(above(path)):
+                if covered.isdisjoint(with_ancestors(path)):
                     seen.add(path)
                     yield entry
             covered |= covered_here
-            if not covered.isdisjoint(above(under)):
+            if not covered.isdisjoint(with_ancestors(under)):
                 return  # Nothing further down can show through.
 
     def close(self) -> None:
         """Give back nothing: nothing is held."""
 
     def _find(self, path: str) -> tuple[int, ImageEntry] | None:
-        parents = above(path)[:-1]
+        parents = with_ancestors(path)[:-1]
         for number in reversed(range(len(self.blobs))):
             layer = self.layer(number)
             if path in layer.entries:

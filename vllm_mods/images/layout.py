@@ -37,7 +37,7 @@ def open_layout(text: str, how: Opening) -> Base:
         ) from error
     except OSError as error:
         raise TreeError(f"{index}: {error.strerror}", hint=f"ls -la {index}") from error
-    image = oci.named(oci.parse(data, index), tag, how)
+    image = oci.choose_named(oci.parse(data, index), tag, how)
     return oci.OciImage(LayoutFolder(path), image, "oci-layout", how)
 
 

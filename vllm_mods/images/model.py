@@ -172,7 +172,7 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in {"", "."}]
 
 
-def above(path: str) -> list[str]:
+def with_ancestors(path: str) -> list[str]:
     """Return a path's folders, outermost first, and the path itself."""
     parts = path.split("/")
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]

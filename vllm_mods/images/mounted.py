@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry, above
+from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry, with_ancestors
 
 _KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: DIR, stat.S_IFLNK: LINK}
 
@@ -51,7 +51,9 @@ class MountedFiles:
                     yield entry
 
     def _is_folder(self, path: str) -> bool:
-        return all((entry := self._entry(folder)) and entry.kind == DIR for folder in above(path))
+        return all(
+            (entry := self._entry(folder)) and entry.kind == DIR for folder in with_ancestors(path)
+        )
 
     def _entry(self, path: str) -> ImageEntry | None:
         place = self._place(path)

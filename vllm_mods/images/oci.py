@@ -65,7 +65,7 @@ class Choice(NamedTuple):
             self.known(name for _, name in images.values() if name)
         if len(images) == 1:
             return next(iter(images.values()))[0]
-        wanted = self.platform or here()
+        wanted = self.platform or this_platform()
         fitting = [(one, name) for one, name in images.values() if is_for(name, wanted)]
         exact = [one for one in fitting if one[1] == wanted]
         if len(exact or fitting) == 1:
@@ -90,7 +90,7 @@ class Choice(NamedTuple):
 HERE = Choice()
 
 
-def here() -> str:
+def this_platform() -> str:
     """Return the platform of containers on this machine."""
     machine = platform.machine()
     return f"linux/{_ARCHITECTURES.get(machine, machine)}"
@@ -255,7 +255,7 @@ class _Config(NamedTuple):
     rootfs: _Layers | None
 
 
-def named(index: dict[str, Any], tag: str | None, how: Opening) -> Descriptor:
+def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descriptor:
     """Choose from a layout's ``index.json``: by tag or digest, else the only image there is.
 
     Raises ``UsageError`` if the choice is not clear, ``TreeError`` if the index is broken.

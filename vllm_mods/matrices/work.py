@@ -31,7 +31,7 @@ from vllm_mods.planning import planner
 from vllm_mods.planning.context import PlanContext
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.open import open_tree
-from vllm_mods.trees.other_packages import changed
+from vllm_mods.trees.other_packages import changed_distributions
 from vllm_mods.trees.release import Releases
 
 Executor = Callable[[Sequence["Task"], "Setting"], Iterator["TaskOutcome"]]
@@ -264,7 +264,7 @@ class Workshop:
             key += " strict" * self._setting.strict
             others = self._setting.others
             mods = self._needed(subject)
-            asked = changed(mods) if others else ()
+            asked = changed_distributions(mods) if others else ()
             key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
             packages = {one.package for mod in mods for one in mod.variants if one.package}
             key += "".join(f" without {name}" for name in self._yanked(packages))

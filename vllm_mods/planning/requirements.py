@@ -39,9 +39,9 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
         return
     from vllm_mods.trees import packages  # noqa: PLC0415  (packaging, for mods that need something)
 
-    needs = {text: packages.read(text) for text in variant.python}
+    needs = {text: packages.parse_requirement(text) for text in variant.python}
     names = {text: canonical(one.name) for text, one in needs.items() if one}
-    there = packages.beside(tree, set(names.values()))
+    there = packages.read_packages(tree, set(names.values()))
     for text, one in needs.items():
         name = names.get(text, "")
         installed, pinned = there.installed.get(name), there.pins.get(name)

@@ -71,7 +71,7 @@ def verified_data(result: ImageVerified) -> dict[str, Any]:
     """Return the image for this machine, and of an index each of them by platform."""
     images = {name: image_data(image) for name, image in result.images.items()}
     none: dict[str, Any] = {"findings": []}
-    answer = images.get(oci.here()) or next(iter(images.values()), none)
+    answer = images.get(oci.this_platform()) or next(iter(images.values()), none)
     if not result.platforms:
         return answer
     findings = [*answer["findings"], *result.findings]

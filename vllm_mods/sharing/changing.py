@@ -45,13 +45,13 @@ class LibraryUpdate(NamedTuple):
         return self.before != self.now
 
 
-def place() -> str:
+def project_path() -> str:
     """Return the file of the project that holds here, or where it would be."""
     project = project_file.find()
     return os.path.abspath(project_file.NAME) if project is None else project.where
 
 
-def there() -> ProjectFile:
+def read_project() -> ProjectFile:
     """Read the project that holds here. Raises ``UsageError`` where there is none."""
     project = project_file.find()
     if project is None:
@@ -62,7 +62,7 @@ def there() -> ProjectFile:
     return project
 
 
-def spelled(text: str, where: str, signers: str | None = None) -> tuple[LibrarySource, str]:
+def parse_source(text: str, where: str, signers: str | None = None) -> tuple[LibrarySource, str]:
     """Read a source as it is typed, for the project's file ``where``; and the name that suggests itself.
 
     Raises ``UsageError``, which does not repeat what may be a secret.
@@ -100,11 +100,11 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
     Raises ``UsageError`` for a name that is taken or a mod that it has not, and whatever fetching it and
     reading its mods does; nothing is written then.
     """
-    with editing.alone(where) as project:
+    with editing.locked_project(where) as project:
         _check_new(project, name)
     if not re.match(NAME, name) or name == BUNDLED:
         raise UsageError(f"{name!r} is no name of a library", hint="--name NAME")
-    locked = locking.resolved(project, name, source)
+    locked = locking.resolve(project, name, source)
     all_mods = _mods(name, locked) or ()
     for mod in mods:
         if mod not in {one.name for one in all_mods}:
@@ -113,19 +113,23 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
                 hint=f"it has {', '.join(one.name for one in all_mods) or 'none'}",
             )
     named = tuple(f"{name}/{mod}" for mod in mods)
-    with editing.alone(where) as project:
+    with editing.locked_project(where) as project:
         _check_new(project, name)
-        editing.write(project, _lock(project) | {name: locked}, editing.adding(name, source, named))
+        editing.write(
+            project, _lock(project) | {name: locked}, editing.edit_to_add(name, source, named)
+        )
     return LibraryAdded(name, locked, all_mods, named)
 
 
 def remove(where: str, name: str) -> tuple[str, ...]:
     """Take a library out of a project, and its mods out of what targets hold; return those, as they were named."""
-    with editing.alone(where) as project:
+    with editing.locked_project(where) as project:
         _check_there(project, name, "; vllm-mods revert MOD takes a mod out of a vLLM")
         lock = _lock(project)
-        library = kept.opened(lock[name]) if name in lock else None
-        own = contents.named(library.listed, "patches", mod_folder.MANIFEST) if library else ()
+        library = kept.open_kept(lock[name]) if name in lock else None
+        own = (
+            contents.folders_with(library.listed, "patches", mod_folder.MANIFEST) if library else ()
+        )
         gone = [
             mod
             for target in project.targets
@@ -133,36 +137,36 @@ def remove(where: str, name: str) -> tuple[str, ...]:
             if mod.startswith(f"{name}/") or mod in own
         ]
         left = {one: was for one, was in lock.items() if one != name}
-        editing.write(project, left, editing.removing(name, gone), removes=True)
+        editing.write(project, left, editing.edit_to_remove(name, gone), removes=True)
     return tuple(dict.fromkeys(gone))
 
 
 def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdate, ...]:
     """Resolve libraries anew, all of them where none is named; lock what is found unless this is ``dry``."""
-    with editing.alone(where) as project:
+    with editing.locked_project(where) as project:
         lock = locking.read(project)
     for name in names:
         _check_there(project, name)
     updates = []
     for name in names or project.libraries:
         before = lock.get(name)
-        now = locking.resolved(project, name, project.libraries[name])
+        now = locking.resolve(project, name, project.libraries[name])
         old = None if before is None else _mods(name, before)
         updates.append(LibraryUpdate(name, before, now, old, _mods(name, now) or ()))
     locked = {one.name: one.now for one in updates}
     if not dry and any(one.changed for one in updates):
-        with editing.alone(where) as project:
+        with editing.locked_project(where) as project:
             editing.write(project, _lock(project) | locked)
     return tuple(updates)
 
 
 def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
     """Read the mods of a library that is kept."""
-    library_files = kept.opened(locked)
+    library_files = kept.open_kept(locked)
     if library_files is None:
         return None
     library = Library(shared=[Shared(name, *library_files)])
-    own = contents.named(library_files.listed, "patches", mod_folder.MANIFEST)
+    own = contents.folders_with(library_files.listed, "patches", mod_folder.MANIFEST)
     return tuple(library.load(f"{name}/{mod}") for mod in own)
 
 

@@ -37,7 +37,7 @@ def read_files(folder: str) -> dict[str, bytes]:
     return files
 
 
-def named(paths: Iterable[str], part: str, file: str) -> tuple[str, ...]:
+def folders_with(paths: Iterable[str], part: str, file: str) -> tuple[str, ...]:
     """Return the names of the folders in a part that hold a file, sorted."""
     split = (path.split("/") for path in paths)
     return tuple(sorted(parts[1] for parts in split if (parts[0], parts[2:]) == (part, [file])))

@@ -25,7 +25,7 @@ DEFAULT = "default"
 """The target whose mods ``add`` and ``remove`` change, and that is meant where none is named."""
 
 
-def adding(name: str, source: LibrarySource, mods: Sequence[str]) -> Edit:
+def edit_to_add(name: str, source: LibrarySource, mods: Sequence[str]) -> Edit:
     """Return what puts a library into a project's table, and mods into what its target holds."""
 
     def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
@@ -41,7 +41,7 @@ def adding(name: str, source: LibrarySource, mods: Sequence[str]) -> Edit:
     return change
 
 
-def removing(name: str, mods: Sequence[str]) -> Edit:
+def edit_to_remove(name: str, mods: Sequence[str]) -> Edit:
     """Return what takes a library out of a project's table, and mods out of what its targets hold."""
 
     def change(root: Any) -> None:  # noqa: ANN401
@@ -55,7 +55,7 @@ def removing(name: str, mods: Sequence[str]) -> Edit:
     return change
 
 
-def edited(data: bytes, where: str, change: Edit) -> bytes:
+def edit_project(data: bytes, where: str, change: Edit) -> bytes:
     """Return a project's file with a change. Raises ``Refused`` where nothing else can stay as it is."""
 
     def change_project(root: Any) -> None:  # noqa: ANN401
@@ -76,10 +76,10 @@ def write(
 
     Whoever calls this is ``alone``, and has read both since.
     """
-    files = {locking.place(project): project_lock.dump(lock.items())}
+    files = {locking.lock_path(project): project_lock.dump(lock.items())}
     if change is not None:
         before = reading.read(project.where, None) if os.path.lexists(project.where) else None
-        after = {project.where: edited(before or b"schema = 1\n", project.where, change)}
+        after = {project.where: edit_project(before or b"schema = 1\n", project.where, change)}
         files = files | after if removes else after | files
     try:
         with contextlib.ExitStack() as stack:
@@ -94,7 +94,7 @@ def write(
 
 
 @contextlib.contextmanager
-def alone(where: str) -> Iterator[ProjectFile]:
+def locked_project(where: str) -> Iterator[ProjectFile]:
     """Read a project, and let nobody else change it meanwhile; one that there is not yet is empty."""
     folder = os.path.dirname(where)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -66,7 +66,7 @@ def keep(locked: LockedLibrary, fetched: FetchedLibrary) -> None:
             ) from error
 
 
-def opened(locked: LockedLibrary) -> KeptLibrary | None:
+def open_kept(locked: LockedLibrary) -> KeptLibrary | None:
     """Return a library that is kept; None if a file of it is missing, or it is not what its commit has.
 
     A file that was changed since is left to whoever reads it.
@@ -85,7 +85,7 @@ def opened(locked: LockedLibrary) -> KeptLibrary | None:
 
 def is_whole(locked: LockedLibrary) -> bool:
     """Return True if a library is kept, and each file of it is as it is listed."""
-    library = opened(locked)
+    library = open_kept(locked)
     return library is not None and not _damaged(library)
 
 

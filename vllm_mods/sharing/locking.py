@@ -21,14 +21,14 @@ class NotFetched(UsageError):
     """A library is not on this machine."""
 
 
-def place(project: ProjectFile) -> str:
+def lock_path(project: ProjectFile) -> str:
     """Return where a project's lock lies: beside its file."""
     return os.path.join(os.path.dirname(project.where), LOCK)
 
 
 def read(project: ProjectFile) -> dict[str, LockedLibrary]:
     """Read a project's lock, nothing where there is none. Raises ``ManifestError``."""
-    where = place(project)
+    where = lock_path(project)
     data = reading.read(where, None) if os.path.lexists(where) else None
     return {} if data is None else project_lock.parse(data, where)
 
@@ -47,12 +47,12 @@ def entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> Lo
     else:
         return locked
     raise UsageError(
-        f"library {name} is {source} in {project.where}, and {place(project)} has {has}",
+        f"library {name} is {source} in {project.where}, and {lock_path(project)} has {has}",
         hint=f"vllm-mods update {name}  # resolves it, and writes the lock",
     )
 
 
-def resolved(
+def resolve(
     project: ProjectFile, name: str, source: LibrarySource, locked: LockedLibrary | None = None
 ) -> LockedLibrary:
     """Fetch a library as it is now, or as it is ``locked``, and keep it. Nothing is written to the project.
@@ -64,17 +64,17 @@ def resolved(
     now = kept.lock(source, fetched)
     if locked is not None and now != locked:
         raise Refused(
-            f"{name} ({source}) is not what {place(project)} has: {now.resolved or 'its files'} and "
+            f"{name} ({source}) is not what {lock_path(project)} has: {now.resolved or 'its files'} and "
             f"sha256:{now.files}, and not {locked.resolved} and sha256:{locked.files}; nothing was changed",
             hint=f"vllm-mods update {name}  # takes it as it is now, if you know why it has changed",
         )
     kept.keep(now, fetched)
-    if (library := kept.opened(now)) is not None:
+    if (library := kept.open_kept(now)) is not None:
         _check_signature(project, source, library)
     return now
 
 
-def shared(
+def open_shared(
     project: ProjectFile, *, fetching: bool = False, missing: list[NotFetched] | None = None
 ) -> tuple[Shared, ...]:
     """Open a project's libraries: folders as they stand, all else as it is locked and kept.
@@ -109,8 +109,8 @@ def _opened(
         return Shared(name, folder, checksums.sums(folder, (), signers) if signers else None)
     locked = entry(project, name, lock)
     if fetching and (source.kind == "path" or not kept.is_whole(locked)):
-        resolved(project, name, source, locked)
-    library = kept.opened(locked)
+        resolve(project, name, source, locked)
+    library = kept.open_kept(locked)
     if library is None:
         raise NotFetched(
             f"{name} ({source}) was not fetched on this machine yet",

@@ -236,7 +236,7 @@ def reading(label: str) -> Iterator[None]:
         raise TreeError(f"{label}: corrupt or unreadable: {error}", hint=_REBUILD) from error
 
 
-def opened(kind: str, file: BinaryIO, label: str) -> Archive:
+def open_archive(kind: str, file: BinaryIO, label: str) -> Archive:
     """Open a ``wheel``, which takes the file over, or an sdist, which has read all of it then."""
     if kind == "wheel":
         return ZipArchive(file, label=label)

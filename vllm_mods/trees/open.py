@@ -133,5 +133,5 @@ def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> 
         file = open(path, "rb")  # noqa: SIM115  (lives as long as the tree)
     except OSError as error:
         raise TreeError(f"{spec}: {error.strerror}", hint=f"ls -la {path}") from error
-    opened = archive.opened(kind, file, path)
+    opened = archive.open_archive(kind, file, path)
     return archive.ArchiveTree(opened, spec=spec, workspace=workspace)

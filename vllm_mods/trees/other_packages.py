@@ -162,7 +162,7 @@ class OtherPackages:
         return allowed
 
 
-def changed(mods: Iterable[Mod]) -> frozenset[str]:
+def changed_distributions(mods: Iterable[Mod]) -> frozenset[str]:
     """Return the distributions that mods may change beside vLLM, by canonical name."""
     of = {one.package for mod in mods for one in mod.variants if one.package}
     tops = {path.partition("/")[0].removesuffix(".py") for mod in mods for path in mod.outside}
@@ -170,9 +170,9 @@ def changed(mods: Iterable[Mod]) -> frozenset[str]:
     return frozenset(canonical(name) for name in names | {_VIA.get(n, n) for n in names})
 
 
-def asked_for(named: Mapping[str, str], mods: Sequence[Mod]) -> dict[str, str]:
+def check_versions(named: Mapping[str, str], mods: Sequence[Mod]) -> dict[str, str]:
     """Return versions by canonical name. Raises ``UsageError`` for one of what none of the mods changes."""
-    asked = changed(mods)
+    asked = changed_distributions(mods)
     for name, version in named.items():
         if canonical(name) not in asked:
             of = {one.package for mod in mods for one in mod.variants if one.package}
@@ -185,7 +185,7 @@ def asked_for(named: Mapping[str, str], mods: Sequence[Mod]) -> dict[str, str]:
     return {canonical(name): version for name, version in named.items()}
 
 
-def chosen(texts: tuple[str, ...]) -> dict[str, str]:
+def parse_versions(texts: tuple[str, ...]) -> dict[str, str]:
     """Read ``NAME==VERSION`` as ``--with`` takes it. Raises ``UsageError``."""
     versions = {}
     for text in texts:

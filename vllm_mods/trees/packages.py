@@ -24,7 +24,7 @@ class Packages(NamedTuple):
     needs: Collection[str] = ()
 
 
-def beside(tree: Tree, names: Collection[str]) -> Packages:
+def read_packages(tree: Tree, names: Collection[str]) -> Packages:
     """Return what a tree knows of the packages of these canonical names: a folder elsewhere may have more.
 
     Nothing of a tree that cannot be listed, or whose metadata cannot be read.
@@ -49,9 +49,11 @@ def beside(tree: Tree, names: Collection[str]) -> Packages:
 def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     """Return the versions beside a tree of what its vLLM and these requirements name, sorted."""
     named = {
-        canonical(requirement.name) for text in texts if (requirement := read(text)) is not None
+        canonical(requirement.name)
+        for text in texts
+        if (requirement := parse_requirement(text)) is not None
     }
-    packages = beside(tree, named)
+    packages = read_packages(tree, named)
     return {
         name: version
         for name, version in sorted(packages.installed.items())
@@ -59,7 +61,7 @@ def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     }
 
 
-def read(text: str, machine: Mapping[str, str] = _LINUX) -> Requirement | None:
+def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Requirement | None:
     """Read a requirement (PEP 508); None for one that is none, or that is not for a machine."""
     try:
         requirement = Requirement(text)
@@ -74,7 +76,11 @@ def needs(metadata: bytes, machine: Mapping[str, str] = _LINUX) -> list[Requirem
     head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
     lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
     texts = (line.partition(":")[2].strip() for line in lines)
-    return [requirement for text in texts if (requirement := read(text, machine)) is not None]
+    return [
+        requirement
+        for text in texts
+        if (requirement := parse_requirement(text, machine)) is not None
+    ]
 
 
 def _pins(needs: Iterable[Requirement]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node
-from vllm_mods.trees.archive import ArchiveTree, opened
+from vllm_mods.trees.archive import ArchiveTree, open_archive
 from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, parsed, release_file, without_ranges
 from vllm_mods.trees.other_packages import OtherPackages
 from vllm_mods.trees.pip_config import read_settings
@@ -170,7 +170,7 @@ class Releases:
         sdists = [one for one in files if one.kind == "sdist" and one.version == version]
         file = next((one for one in sdists if one.yanked is None), candidates[0])
         self._check_link(file)
-        archive = opened(file.kind, self._here(file) or self._download(file), file.filename)
+        archive = open_archive(file.kind, self._here(file) or self._download(file), file.filename)
         tree = ArchiveTree(archive, spec=f"pypi:{name}", identity=file.sha256)
         tree.releases = self
         return tree
@@ -232,7 +232,7 @@ class Releases:
                 if not isinstance(error, NotKeptError):
                     self._tell((f"{_WHOLE}: reading {best.filename}",))
                 here = self._here(best)
-        return opened(best.kind, here or self._download(best), best.filename), best
+        return open_archive(best.kind, here or self._download(best), best.filename), best
 
     def _check_link(self, file: ReleaseFile) -> None:
         """Raise ``TreeError`` for a link that leads where the page it is on may not."""

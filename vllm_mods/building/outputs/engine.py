@@ -53,7 +53,7 @@ def write(image: BuiltImage, where: str, tag: str) -> str:
     current = tagged(where, tag)
     name = _named(program, tag)
     if current is not None and current not in ours:
-        raise moved(name, current, image.config_digest)
+        raise tag_refusal(name, current, image.config_digest)
     if current is None:
         current = _load(program, archive.thin(image, name), name) or tagged(where, tag)
         if current is None or current not in ours:
@@ -65,8 +65,8 @@ def write(image: BuiltImage, where: str, tag: str) -> str:
     return current
 
 
-def moved(tag: str, current: str, ours: str) -> Refused:
-    """Say that a tag is taken by another image."""
+def tag_refusal(tag: str, current: str, ours: str) -> Refused:
+    """Return the error of a tag that another image has."""
     return Refused(
         f"{tag} is {current} already, and what was built is {ours}: a tag is not moved; nothing was "
         "changed",

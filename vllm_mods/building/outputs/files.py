@@ -16,7 +16,7 @@ from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.base.output import write_whole
 from vllm_mods.building import oci
 from vllm_mods.building.oci import BuiltImage
-from vllm_mods.building.outputs.engine import moved
+from vllm_mods.building.outputs.engine import tag_refusal
 from vllm_mods.images import names
 from vllm_mods.images.model import Base, Blob, digest_of
 from vllm_mods.images.oci import TAG
@@ -129,7 +129,7 @@ def _index(top: bytes, others: list[dict[str, Any]], tag: str) -> bytes | None:
         if names.get(TAG) == mine["annotations"][TAG]:
             if other.get("digest") == mine["digest"]:
                 return None
-            raise moved(tag, str(other.get("digest")), mine["digest"])
+            raise tag_refusal(tag, str(other.get("digest")), mine["digest"])
     return index
 
 

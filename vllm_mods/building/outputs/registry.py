@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.building import oci
 from vllm_mods.building.oci import BuiltImage
-from vllm_mods.building.outputs.engine import moved
+from vllm_mods.building.outputs.engine import tag_refusal
 from vllm_mods.images import names
 from vllm_mods.images import oci as reading
 from vllm_mods.images.model import Base, Descriptor
@@ -43,7 +43,7 @@ def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pushe
     client = Pusher(target, os.environ, source)
     ours = [oci.with_layers(built, _layers(base, source)) for built, base in images]
     top = (ours[0].manifest or b"") if len(ours) == 1 else oci.platforms(ours)
-    tagged = oci.described(top)
+    tagged = oci.descriptor_of(top)
     current = client.digest_of_tag()
     if current is None:
         for image, (_, base) in zip(ours, images, strict=True):
@@ -53,13 +53,13 @@ def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pushe
             client.upload(image.config_digest, image.config)
         for manifest in (image.manifest or b"" for image in ours):
             if manifest != top:
-                client.put_manifest(manifest, oci.described(manifest))
+                client.put_manifest(manifest, oci.descriptor_of(manifest))
         client.put_manifest(top, tagged, target.tag)
     elif current != tagged.digest:
         ids = [one.config_digest for one in ours]
         tagged, built = client.manifest(str(target)), tagged.digest
         if client.images_of(tagged) != ids:  # else it was packed by another zlib
-            raise moved(str(target), current, built)
+            raise tag_refusal(str(target), current, built)
     return Pushed(str(target), tagged.digest, client.sent)
 
 
