@@ -153,6 +153,8 @@ def changed_in(before: Places, after: Places) -> dict[Chain, int]:
     """
     chains_at: dict[Chain, int] = {}
     for i, j, k, n in line_diff.changes(before.lines, after.lines):
+        while i == j and k and after.lines[k - 1] == after.lines[n - 1]:
+            i, j, k, n = i - 1, j - 1, k - 1, n - 1  # noqa: PLW2901  (a diff may slide it: up is where it begins)
         chains = [before.at(x) for x in range(i, j) if before.lines[x].strip()]
         chains += [after.at(x) for x in range(k, n) if after.lines[x].strip()]
         for chain in chains:

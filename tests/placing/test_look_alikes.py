@@ -54,14 +54,16 @@ def test_a_hunk_does_not_go_into_the_twin_of_its_method(header: str) -> None:
     assert finding.level.value == "error"
 
 
-def test_a_header_that_names_the_method_tells_it_from_its_twin() -> None:
-    by_name = written(
-        CLASS, "load_w2", context=1, header="def load_w2(self, weight, start, size, param):"
-    )
+def test_a_patch_that_names_class_and_method_tells_it_from_its_twin() -> None:
+    by_name = written(CLASS, "load_w2", context=2, header="class Loader:")
     planned = one(by_name, tree(f"import os\n\n{CLASS}"))
     assert planned.verdict is Verdict.MOVED
     assert after(planned) == touched(f"import os\n\n{CLASS}", "load_w2", "contiguous", "clone")
     assert not one(by_name, tree(NEWER)).verdict.ok
+    # another class may have a method of that name
+    header = "def load_w2(self, weight, start, size, param):"
+    half = one(written(CLASS, "load_w2", context=1, header=header), tree(f"import os\n\n{CLASS}"))
+    assert found(half, "unprovable")
 
 
 def test_a_hunk_does_not_stay_in_the_class_that_its_method_has_left() -> None:

@@ -367,26 +367,20 @@ LOOK_ALIKES = (
 )
 
 
-def test_of_two_places_the_one_behind_a_proven_hunk_is_taken_and_order_is_the_proof() -> None:
-    final = LOOK_ALIKES.replace("q = 2", "q = 3")
-    cut = final.index("def late")
-    final = final[:cut] + final[cut:].replace("free()", "free(1)")
-    patch = diff_of(PATH, LOOK_ALIKES, final, context=1, section="class A:")
-    assert patch.count(b"@@ -") == 2
-    for above in ("", "import os\n\n\n", "def g():\n    return 0\n\n\n"):
-        planned = one(patch, above + LOOK_ALIKES)
-        assert planned.verdict is (Verdict.MOVED if above else Verdict.APPLIES)
+def test_of_two_places_the_one_between_proven_hunks_is_taken_and_order_is_the_proof() -> None:
+    base = "class A:\n" + method("first", "m = 1", "n = 2", "o = 3") + LOOK_ALIKES[9:]
+    base = base.replace("\n\n    def", "\n\n\n\n\n    def")
+    final = base.replace("n = 2", "n = 3").replace("q = 2", "q = 3").replace("free()", "free(1)", 1)
+    patch = diff_of(PATH, base, final, context=2, section="class A:")
+    assert patch.count(b"@@ -") == 3
+    for above in ("import os\n\n\n", "def g():\n    return 0\n\n\n"):
+        planned = one(patch, above + base)
+        assert planned.verdict is Verdict.MOVED
         assert after(planned) == above + final
-        assert proofs(planned)[1] == "order"
-
-
-def test_of_two_places_the_one_before_a_proven_hunk_is_taken() -> None:
-    final = LOOK_ALIKES.replace("free()", "free(1)", 1).replace("q = 2", "q = 3")
-    patch = diff_of(PATH, LOOK_ALIKES, final, context=1, section="class A:")
-    planned = one(patch, "import os\n\n\n" + LOOK_ALIKES)
-    assert planned.verdict is Verdict.MOVED
-    assert after(planned) == "import os\n\n\n" + final
-    assert proofs(planned)[0] == "order"
+        assert proofs(planned) == ["scope", "order", "scope"]
+    # with nothing proven before it, it may be the other one
+    only = base.replace("q = 2", "q = 3").replace("free()", "free(1)", 1)
+    assert refused(one(diff_of(PATH, base, only, context=2, section="class A:"), above + base))
 
 
 def test_hunks_that_would_have_to_change_places_are_refused() -> None:
@@ -452,27 +446,35 @@ def test_of_two_classes_with_the_same_forward_the_header_tells_which_in_any_orde
     for name, other in (("A", "B"), ("B", "A")):
         changed = f"class {name}:\n{TWIN.replace('+= 1', '+= 2')}"
         final = base.replace(f"class {name}:\n{TWIN}", changed, 1)
-        patch = diff_of(PATH, base, final, context=1, section=f"class {name}:")
+        patch = diff_of(PATH, base, final, context=2, section=f"class {name}:")
         planned = one(patch, base)
         assert (planned.verdict, after(planned)) == (Verdict.APPLIES, final)
-        assert proofs(planned) == ["stated"]
+        assert proofs(planned) == ["scope"]
         there = one(patch, swapped)
         assert there.verdict is Verdict.MOVED
         assert after(there) == swapped.replace(f"class {name}:\n{TWIN}", changed, 1)
         assert refused(one(patch, f"class {other}:\n{TWIN}"))
 
 
-def test_a_text_that_stands_once_has_its_place_only_if_the_patch_names_the_class() -> None:
+def test_a_text_that_stands_once_has_its_place_only_if_the_patch_names_what_it_is_in() -> None:
     base = "class A:\n" + method("f", *(f"{name} = 1" for name in "abcdefg"))
     final = base.replace("d = 1", "d = 9")
-    moved = f"import os\n{base}"
-    assert proofs(one(diff_of(PATH, base, final, context=2), base)) == ["stated"]
-    planned = one(diff_of(PATH, base, final, context=2, section="class A:"), moved)
+    for section in ("", "class A:", "def f(self):"):
+        patch = diff_of(PATH, base, final, context=2, section=section)
+        assert proofs(one(patch, base)) == ["stated"]
+        # the one that it was written for may be gone, and this be its twin
+        moved = one(patch, f"import os\n{base}")
+        assert [finding.code for finding in moved.findings] == ["unprovable"]
+    named = diff_of(PATH, base, final, context=4, section="class A:")
+    assert proofs(one(named, f"import os\n{base}")) == ["scope"]
+
+
+def test_nothing_encloses_a_statement_of_the_module() -> None:
+    base = "".join(f"{name} = 1\n" for name in "abcdefg")
+    patch = diff_of(PATH, base, base.replace("d = 1", "d = 9"), context=2)
+    planned = one(patch, f"import os\n{base}")
     assert proofs(planned) == ["unique"]
     assert "unique-only" in {finding.code for finding in planned.findings}
-    # the one that it was written for may be gone, and this be its twin
-    bare = one(diff_of(PATH, base, final, context=2), moved)
-    assert [finding.code for finding in bare.findings] == ["unprovable"]
 
 
 # --- 5: what the release carries --------------------------------------------------------------------
@@ -544,7 +546,7 @@ def test_an_applied_mod_whose_receipt_is_gone_is_not_the_release_s_own() -> None
 TWINS = f"class A:\n{TWIN}\nclass B:\n{TWIN}"
 A_CHANGED = TWINS.replace("+= 1", "+= 2", 1)
 B_CHANGED = f"class A:\n{TWIN}\nclass B:\n{TWIN.replace('+= 1', '+= 2')}"
-FOR_B = diff_of(PATH, TWINS, B_CHANGED, context=1, section="class B:")
+FOR_B = diff_of(PATH, TWINS, B_CHANGED, context=2, section="class B:")
 
 
 def forged(mod_: Mod, before: str, result: str, line: int, scope: str) -> bytes:

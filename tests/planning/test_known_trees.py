@@ -12,6 +12,8 @@ from small_plans import PATH, after, codes, found, one, tree
 from vllm_mods.base.model import Mod, ModPlan, OverlayFile, TemplateFile, Verdict
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.receipt import FileHash
+from vllm_mods.planning import lock_entries
+from vllm_mods.planning.planner import plan
 
 TEXT = "def f():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    return a\n"
 DONE = TEXT.replace("b = 2", "b = 9")
@@ -219,8 +221,6 @@ def test_what_the_lock_proves_by_and_its_optional_patches_are_said() -> None:
 
 
 def test_a_mod_is_known_on_what_the_mods_before_it_left() -> None:
-    from vllm_mods.planning.planner import plan
-
     low = mod(variant(PATCH), name="low")
     high = mod(variant(diff_of(PATH, DONE, DONE.replace("c = 3", "c = 9"), context=1)), name="high")
     known = locked(high, tree(DONE))
@@ -229,3 +229,18 @@ def test_a_mod_is_known_on_what_the_mods_before_it_left() -> None:
     assert both.changes[0].after == DONE.replace("c = 3", "c = 9").encode()
     alone = one(known, tree(TEXT))
     assert not alone.vouched
+
+
+def test_a_plan_that_could_not_ask_for_users_of_what_is_removed_is_no_entry_of_a_lock() -> None:
+    gone = "def load():\n    return 1\n\n\ndef save():\n    return 2\n"
+    user = "from vllm.x import load\n\nload()\n"
+    files = {f"vllm/f{n}.py": b"A = 1\n" for n in range(30)}
+    files |= {"vllm/x.py": gone.encode(), "vllm/zz/user.py": user.encode()}
+    removes = mod(variant(diff_of("vllm/x.py", gone, gone.partition("\n\n\n")[2])))
+    whole = plan([removes], MemoryTree(files)).mods[0]
+    assert whole.verdict is Verdict.UNFIT
+    partly = plan([removes], MemoryTree(files, remote=True)).mods[0]
+    assert partly.verdict.writes
+    assert lock_entries.entry(partly) is None
+    adds = mod(variant(diff_of("vllm/x.py", gone, f"{gone}\n\nMORE = 1\n")))
+    assert lock_entries.entry(plan([adds], MemoryTree(files, remote=True)).mods[0])

@@ -29,11 +29,11 @@ def repaired(
         }.items()
     ]
     cut = FileChange(MOD, theirs.encode(), ours.encode())
-    findings, _, _ = judge((cut,), trees[1], (), SummaryCache())
+    findings = judge((cut,), trees[1], (), SummaryCache()).findings
     done = successors.follow([cut], findings, *trees)
     (after,) = (one.after or b"" for one in done.cuts)
     if done.told:
-        again, _, _ = judge((cut._replace(after=after),), trees[1], (), SummaryCache())
+        again = judge((cut._replace(after=after),), trees[1], (), SummaryCache()).findings
         assert not [one for one in again if one.level == "error"], again
     return after.decode(), done.told
 

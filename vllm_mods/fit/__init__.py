@@ -28,6 +28,8 @@ _NEVER = (
     ("packages outside the tree", "only what is installed beside vLLM is looked at"),
 )
 _TYPED = "types of arguments that are no literals, and of results"
+USERS = "users of what the mod removes or renames"
+"""A class of faults: a plan that could not look for them is not written into a lock."""
 _SEARCHED = "users, overrides and subclasses elsewhere, what nobody calls, operators by name"
 
 
@@ -73,7 +75,7 @@ def fit(
     if not python and not expected:
         return Fit()
     try:
-        found, consulted, untyped = judge(
+        judgement = judge(
             python, tree, expected, cache if cache is not None else NewCache(), origin
         )
     except RecursionError as error:
@@ -83,7 +85,7 @@ def fit(
             hint="is this a file that people write? nothing of vLLM is nested so",
         ) from error
     allowances = tuple(allow)
-    allowed = (_allowed(finding, allowances) for finding in found)
+    allowed = (_allowed(finding, allowances) for finding in judgement.findings)
     ranked = sorted(
         allowed,
         key=lambda f: (
@@ -96,12 +98,15 @@ def fit(
     changed = {change.path for change in changes}
     # What is in no package that is changed is the environment: it differs from one installation to the next.
     roots = ("vllm/", *(f"{path.partition('/')[0]}/" for path in changed))
-    beside = (path for path in consulted - changed if path.startswith(roots))
+    beside = (path for path in judgement.consulted - changed if path.startswith(roots))
     return Fit(
         findings=tuple(ranked),
         beside=tuple(sorted(beside)),
-        proof="static" if untyped else "types",
-        unexamined=unexamined(tree, untyped),
+        proof="static" if judgement.untyped else "types",
+        unexamined=(
+            *(((USERS, "of a remote tree only some files are read"),) if judgement.partly else ()),
+            *unexamined(tree, judgement.untyped),
+        ),
     )
 
 
@@ -126,4 +131,4 @@ def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
     return finding
 
 
-__all__ = ["Fit", "fit", "unexamined"]
+__all__ = ["USERS", "Fit", "fit", "unexamined"]

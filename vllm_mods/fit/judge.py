@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Expectation, FileChange, Finding, Level
@@ -27,12 +28,25 @@ from vllm_mods.fit.problems import Doubt, Problem, finding, notes
 from vllm_mods.fit.search import candidates, classes_in, subclasses
 from vllm_mods.fit.strings import string_problems
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
-from vllm_mods.fit.traces import mentions, traces
+from vllm_mods.fit.traces import Trace, mentions, traces
 from vllm_mods.fit.walk import walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
 _IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
+
+
+class Judgement(NamedTuple):
+    """The problems, then a note for each file of what cannot be told.
+
+    ``consulted`` are the paths of the files that these rest on, ``untyped`` says why no type checker was asked (``""`` if one
+    was), ``partly`` that what the patch takes away may have users that nobody looked for.
+    """
+
+    findings: tuple[Finding, ...]
+    consulted: frozenset[str]
+    untyped: str
+    partly: bool
 
 
 def judge(
@@ -41,14 +55,8 @@ def judge(
     expects: tuple[Expectation, ...],
     cache: SummaryCache,
     origin: Tree | None = None,
-) -> tuple[tuple[Finding, ...], frozenset[str], str]:
-    """Run every check; return the problems, then a note per file for what can't be told.
-
-    ``origin`` is the release that the patch was written for, where it can be had.
-
-    The second part is the paths of the files that the answers rest on, the third why no type
-    checker was asked (``""`` if one was).
-    """
+) -> Judgement:
+    """Run every check. ``origin`` is the release that the patch was written for, where it can be had."""
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
     after = World(tree, {change.path: change.after for change in changes}, cache, texts)
@@ -63,7 +71,8 @@ def judge(
         answers += syntax
         if not any(isinstance(answer, Problem) for answer in syntax):
             sound[change.path] = change.after
-    reached = _reached(before, after, changes, sound)
+    gone = _gone(before, after, changes, sound)
+    reached = _reached(after, changes, sound, gone)
     for path, lines in reached.items():
         answers.extend(_file(before, after, path, lines, sound.get(path)))
     for path, data in sound.items():
@@ -79,11 +88,12 @@ def judge(
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     if untyped.startswith("ty failed"):
         doubts.append(Doubt(next(iter(sound), ""), "type", untyped))
-    if not candidates(before, tuple(sound))[1] and len(reached) > len(sound):
+    partly = bool(gone) and not candidates(before, tuple(sound))[1]
+    if partly:
         why = "of this remote tree only some files were searched for uses of what the patch changes"
         doubts.append(Doubt(next(iter(sound), ""), "use", why))
     found = (*(finding(problem) for problem in problems), *notes(doubts))
-    return found, frozenset(before.consulted | after.consulted), untyped
+    return Judgement(found, frozenset(before.consulted | after.consulted), untyped, partly)
 
 
 def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
@@ -124,18 +134,24 @@ def _honoured(after: World, problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE, message=message)
 
 
-def _reached(
+def _gone(
     before: World, after: World, changes: tuple[FileChange, ...], sound: dict[str, bytes]
+) -> list[Trace]:
+    """Return what the changes take away or rename."""
+    judged = [c.path for c in changes if c.path in sound or c.after is None]
+    return [trace for path in judged for trace in traces(before, after, path)]
+
+
+def _reached(
+    after: World, changes: tuple[FileChange, ...], sound: dict[str, bytes], gone: list[Trace]
 ) -> dict[str, frozenset[int]]:
-    """Return the lines to judge: those added or beside a gap, and those that use what is taken away."""
+    """Return the lines to judge: those added or beside a gap, and those that use what is ``gone``."""
     lines = {
         change.path: touched_lines(change.before, sound[change.path])
         for change in changes
         if change.path in sound
     }
-    judged = [c.path for c in changes if c.path in sound or c.after is None]
-    gone = [trace for path in judged for trace in traces(before, after, path)]
-    broken = {change.path for change in changes} - set(judged)
+    broken = {c.path for c in changes if c.path not in sound and c.after is not None}
     for path, mentioned in mentions(after, gone, tuple(lines)).items():
         if path not in broken:
             lines[path] = lines.get(path, frozenset()) | mentioned

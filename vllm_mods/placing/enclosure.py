@@ -124,7 +124,8 @@ class Identity(NamedTuple):
         shown = range(line, line + len(hunk.old))
 
         def is_named(block: CodeBlock) -> bool:
-            return block.head in shown or names_block(hunk.section, block, target)
+            above = block.head < line  # a decorator's hunk has the function before in its header
+            return block.head in shown or (above and names_block(hunk.section, block, target))
 
         homes: dict[Home, frozenset[int]] = {}
         whole = True
@@ -136,21 +137,10 @@ class Identity(NamedTuple):
         return cls(tuple(homes), tuple(homes.values()), whole)
 
     @property
-    def partly(self) -> bool:
-        """Whether the patch names the outermost of what encloses the changes; the module itself needs no name."""
+    def named(self) -> bool:
+        """Whether the patch names every definition around the changes; the module itself needs no name."""
         return all(
-            0 in known or not home for home, known in zip(self.homes, self.known, strict=True)
-        )
-
-    def names_only(self, target: Target) -> bool:
-        """Tell whether the patch names the innermost of what encloses the changes, and the file has one definition of that name.
-
-        Any class may have a ``forward``.
-        """
-        names = [scope.name.rpartition(".")[2] for scope in target.heads.values()]
-        return all(
-            not home or (len(home) - 1 in known and names.count(home[-1]) == 1)
-            for home, known in zip(self.homes, self.known, strict=True)
+            len(known) == len(home) for home, known in zip(self.homes, self.known, strict=True)
         )
 
     def admits(self, homes: tuple[Home, ...]) -> bool:

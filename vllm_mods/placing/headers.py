@@ -55,7 +55,8 @@ def header_holds(hunk: Hunk, target: Target, line: int) -> bool:
     kind, name = definition[1], definition[2]
     above = target.scopes.above(line)
     candidates = {(scope.kind, scope.name.rsplit(".", 1)[-1]) for scope in (top, above) if scope}
-    return (kind, name) in candidates or name in target.scopes.at(line).split(".")
+    around = (block.name for block in target.blocks.around(line) if block.head < line)
+    return (kind, name) in candidates or name in around
 
 
 def names_block(section: str, block: CodeBlock, target: Target) -> bool:

@@ -11,7 +11,7 @@ placement has to be proven, by the strongest evidence there is:
             column 0, or the nearest definition),
 ``order``   proven hunks before and behind it leave it one place,
 ``stated``  all hunks of the file stand at their stated lines,
-``unique``  the only match in the file, and the patch names the class around it, or a function of which the file has one.
+``unique``  the only match in the file, and the patch names all definitions around it, or there are none.
 
 The last three, and what names only a part of what encloses a hunk, count only if no other place resembles what it
 expects or leaves: where upstream changed what the patch was written for, its twin is the only match. Only the syntax
@@ -230,8 +230,7 @@ class _Placing:
             return True
         if is_scant(hunk):
             return False
-        named = identity.partly or identity.names_only(self.target)
-        return told or self.target.scopes is None or (named and shows)
+        return told or self.target.scopes is None or (identity.named and shows)
 
     def find_rivals(
         self, hunk: Hunk, line: int, identity: Identity, known: tuple[str, ...] | None

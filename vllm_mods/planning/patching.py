@@ -287,7 +287,7 @@ def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Fi
         if hunk.proof == "unique" and hunk.path.endswith(".py"):
             message = (
                 f"hunk {hunk.number} matches once in the file; "
-                "the patch names only a part of what it was written in"
+                "the patch does not name all that it was written in"
             )
             notes.append(note(FindingCode.UNIQUE_ONLY, message, **place))
     return notes
