@@ -10,7 +10,7 @@ from fuzz.parts import joined, taken
 from vllm_mods.base.digest import sha256
 from vllm_mods.formats import receipt, record
 from vllm_mods.matrices import answer, questions
-from vllm_mods.site import integrity, journal, state_folder, transaction
+from vllm_mods.site import integrity, journal, receipt_tree, transaction
 from vllm_mods.trees.folder import FolderTree
 
 X = b"x = 1\n"
@@ -34,7 +34,7 @@ def _receipt(data: bytes, folder: str) -> None:
         file.write(b"x = 0\n")
     there = receipt.parse(data)
     tree = FolderTree(root)
-    before = state_folder.pristine(tree, there)
+    before = receipt_tree.pristine(tree, there)
     for path in ("vllm/x.py", "vllm/__init__.py"):
         before.is_released(path, before.read(path) or b"")
     list(before.paths())

@@ -37,7 +37,8 @@ from vllm_mods.base.errors import NotRestored, Refused, TreeError
 from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt
 from vllm_mods.site import journal, transaction
-from vllm_mods.site.state_folder import State, pristine, read_state
+from vllm_mods.site.receipt_tree import pristine
+from vllm_mods.site.state_folder import State, read_state
 from vllm_mods.site.transaction import (
     Outcome,
     Transition,

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.plan import as_tree, plan
-from vllm_mods.applying.opening import Folder
 from vllm_mods.base.model import Mod, Plan
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints.model_fit import ModelFit
 
 

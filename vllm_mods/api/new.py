@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.plan import as_tree
-from vllm_mods.applying.opening import Folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.library import mod_folder, writing
 from vllm_mods.making import compose, from_diff, from_trees, recording
 from vllm_mods.making import folder as folders

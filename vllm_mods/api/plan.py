@@ -6,11 +6,10 @@ import os
 from collections.abc import Sequence
 
 from vllm_mods.applying import ground
-from vllm_mods.applying.carry_out import Terms, check_mods, plan_on_ground
-from vllm_mods.applying.opening import Folder
+from vllm_mods.applying.plan_on_ground import Terms, check_mods, plan_on_ground
 from vllm_mods.base.model import Mod, Plan
-from vllm_mods.base.tree import Tree
-from vllm_mods.site import state_folder
+from vllm_mods.base.tree import Folder, Tree
+from vllm_mods.site.receipt_tree import receipt_of
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.open import open_tree
 
@@ -44,7 +43,7 @@ def plan(
     """
     check_mods(mods)
     opened = as_tree(tree)
-    receipt = state_folder.receipt_of(opened)
+    receipt = receipt_of(opened)
     space = os.path.realpath(workspace) if workspace else receipt.workspace if receipt else None
     if opened.root is not None and opened.workspace is None:
         opened = FolderTree(opened.root, spec=opened.spec, workspace=space)

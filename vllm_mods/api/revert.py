@@ -2,9 +2,9 @@
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
-from vllm_mods.applying.opening import Folder
 from vllm_mods.applying.outcomes import Reverted
 from vllm_mods.applying.removing import remove
+from vllm_mods.base.tree import Folder
 
 
 def revert(

@@ -3,9 +3,10 @@
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 from vllm_mods.applying.advice import next_command
-from vllm_mods.applying.opening import Folder, opened
+from vllm_mods.applying.opening import opened
 from vllm_mods.applying.outcomes import Status, all_well, of_mods
 from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.tree import Folder
 from vllm_mods.site import integrity
 
 

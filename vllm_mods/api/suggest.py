@@ -5,9 +5,8 @@
 from typing import NamedTuple
 
 from vllm_mods.api.plan import plan
-from vllm_mods.applying.opening import Folder
 from vllm_mods.base.model import Plan
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints import fitting
 from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.fitting import Suggestion

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from vllm_mods.api.libraries import Chosen
 from vllm_mods.applying import exactly
-from vllm_mods.applying.carry_out import Terms
 from vllm_mods.applying.exactly import Exactly
-from vllm_mods.applying.opening import Folder
+from vllm_mods.applying.plan_on_ground import Terms
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Plan
+from vllm_mods.base.tree import Folder
 from vllm_mods.diagnosis import search
 from vllm_mods.formats.project import ProjectFile, SyncTarget
 from vllm_mods.library import trust

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.applying import ground
-from vllm_mods.applying.opening import Folder, in_tree, opened
+from vllm_mods.applying.opening import in_tree, opened
 from vllm_mods.applying.outcomes import Verified, of_mods
 from vllm_mods.base.errors import UsageError
+from vllm_mods.base.tree import Folder
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import receipt as receipts
 from vllm_mods.formats import receipt_diff

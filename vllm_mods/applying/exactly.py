@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_mods.applying import carry_out, claims, ground
-from vllm_mods.applying.carry_out import Terms
-from vllm_mods.applying.opening import Folder, check_finished, opened, templates_of
+from vllm_mods.applying import carry_out, claims, ground, rebuilding
+from vllm_mods.applying.opening import check_finished, opened, templates_of
+from vllm_mods.applying.plan_on_ground import Terms, plan_on_ground
 from vllm_mods.base.errors import refusing
 from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.tree import Folder
 from vllm_mods.formats.receipt import ReceiptMod
 from vllm_mods.library import trust
-from vllm_mods.site import integrity, state_folder, transitions
+from vllm_mods.site import integrity, receipt_tree, transitions
 from vllm_mods.site.undone import Undone
 
 
@@ -48,13 +49,13 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
         if left is not None:
             left = ground.Ground(tree, left, gone).left if gone.paths else left
             claims.check(tree, left)
-        bare = ground.Ground(state_folder.pristine(tree, left), None)
-        made = carry_out.plan_on_ground(mods, bare, tree.workspace, terms).whole
+        bare = ground.Ground(receipt_tree.pristine(tree, left), None)
+        made = plan_on_ground(mods, bare, tree.workspace, terms).whole
         notes += carry_out.check_agreement(made, tree, terms, notes)
         if left is None:
             wanted = transitions.forward(made, None)
         else:
-            wanted = ground.anew(tree.root, left, made)._replace(undone=gone.paths)
+            wanted = rebuilding.anew(tree.root, left, made)._replace(undone=gone.paths)
         settled = wanted.mods == there.mods and not wanted.changes
         changed: tuple[str, ...] = ()
         if not settled:

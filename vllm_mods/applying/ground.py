@@ -14,8 +14,7 @@ from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import packed_mod
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.site import state_folder, transitions, undone
-from vllm_mods.site.operations import Transition
+from vllm_mods.site import receipt_tree, undone
 from vllm_mods.site.undone import Undone
 
 Planner = Callable[[Sequence[Mod], Tree, Receipt | None], Plan]
@@ -60,7 +59,7 @@ def of(tree: Tree, there: Receipt | None) -> Ground:
     while more := {name for name, mod in stay.items() if out.intersection(mod.requires)} - out:
         out |= more
     return found._replace(
-        bare=state_folder.pristine(tree, found.left),
+        bare=receipt_tree.pristine(tree, found.left),
         stay=tuple(mod for name, mod in stay.items() if name not in out),
     )
 
@@ -99,41 +98,6 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
         change for change in whole.changes if ground.tree.read(change.path) != change.after
     )
     return Planned(Plan(ground.tree.spec, ground.tree.version, (*named.values(),), changes), whole)
-
-
-def transition(ground: Ground, whole: Plan, root: str) -> Transition:
-    """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
-    assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
-    there = anew(root, ground.left, whole)
-    return there._replace(undone=ground.undone.paths, aside=undone.free_name(root))
-
-
-def anew(root: str, there: Receipt, made: Plan, *, discard_edits: bool = False) -> Transition:
-    """Return what brings a tree to what a plan of its untouched form says."""
-    forward = transitions.forward(made, None)
-    return transitions.revert_transition(
-        root,
-        there,
-        mods=forward.mods,
-        changes=made.changes,
-        sources=forward.sources,
-        discard_edits=discard_edits,
-    )
-
-
-def notes(ground: Ground, made: Plan, done: Transition) -> tuple[str, ...]:
-    """Say what became of the mods that an installer had undone."""
-    assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
-    named = {one.mod.name for one in made.mods}
-    stay = {mod.name for mod in ground.stay}
-    gone = [one.name for one in ground.receipt.mods if one.name not in stay]
-    what = f"{', '.join(gone)} had been undone by another installation of vLLM"
-    said = [f"{what}; what was kept of that is in {done.aside} now, and may be removed"]
-    if out := [name for name in gone if name not in named]:
-        said.append(
-            f"{', '.join(out)} is not in any more: vllm-mods apply {' '.join(out)} --target {made.spec}"
-        )
-    return tuple(said)
 
 
 def staying(tree: Tree, there: Receipt, gone: Collection[str]) -> tuple[Mod, ...]:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 
 from vllm_mods.applying import claims
 from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.tree import Folder
 from vllm_mods.formats import receipt
 from vllm_mods.site import state_folder, transaction
 from vllm_mods.site.state_folder import State
 from vllm_mods.trees.folder import FolderTree, find_site_root
-
-Folder = str | os.PathLike[str]
 
 
 def opened(

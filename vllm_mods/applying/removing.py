@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vllm_mods.applying import claims, ground
+from vllm_mods.applying import claims, ground, rebuilding
 from vllm_mods.applying.advice import reasons
 from vllm_mods.applying.ground import Ground
-from vllm_mods.applying.opening import Folder, in_tree, opened
+from vllm_mods.applying.opening import in_tree, opened
 from vllm_mods.applying.outcomes import Reverted
 from vllm_mods.base.errors import Refused, refusing
+from vllm_mods.base.tree import Folder
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import planner
-from vllm_mods.site import integrity, state_folder, transaction, transitions
+from vllm_mods.site import integrity, receipt_tree, transaction, transitions
 from vllm_mods.site.operations import Transition
 from vllm_mods.trees.folder import FolderTree
 
@@ -74,7 +75,7 @@ def plan_removal(
             hint=f"vllm-mods revert {' '.join([*gone, *(mod.name for mod in mods)])} --target {tree.spec}",
         )
     made = planner.plan(
-        mods, state_folder.pristine(tree, there), workspace=there.workspace or planner.WORKSPACE
+        mods, receipt_tree.pristine(tree, there), workspace=there.workspace or planner.WORKSPACE
     )
     bad = [one for one in made.mods if not one.verdict.ok]
     if bad:
@@ -85,4 +86,4 @@ def plan_removal(
         names = " ".join([*gone, *(one.mod.name for one in bad)])
         hint = f"vllm-mods revert {names} --target {tree.spec}"
         raise Refused("\n".join(lines), hint=hint, plan=made)
-    return ground.anew(tree.root, there, made, discard_edits=discard_edits)
+    return rebuilding.anew(tree.root, there, made, discard_edits=discard_edits)

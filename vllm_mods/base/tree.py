@@ -5,9 +5,12 @@ Paths are as in ``base.model``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable
 from functools import cached_property
 from typing import Protocol, Self
+
+Folder = str | os.PathLike[str]
 
 
 class Tree(Protocol):

@@ -26,8 +26,8 @@ from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.matrices.locks import Updated
-from vllm_mods.report import data, matrix_text
 from vllm_mods.report import explain as explaining
+from vllm_mods.report import matrix_data, matrix_text
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 
 # Seconds between two lines of progress where no line can be taken back.
@@ -146,7 +146,7 @@ def _explain(
 ) -> int:
     result = explain_cell(mods, *cell, terms, access)
     answer = Reply(
-        data.explanation(result),
+        matrix_data.explanation(result),
         explaining.explanation(result, answers.paint),
         result.cell.verdict.ok,
     )

@@ -10,7 +10,6 @@ import contextlib
 import io
 import os
 import re
-import secrets
 import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
@@ -23,7 +22,7 @@ _STEERING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udc9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
 # Stands for ESC in what this run colours; nobody else knows it.
-_ESCAPE = "".join(chr(0xF0000 + secrets.randbelow(0xFFFD)) for _ in range(2))
+_ESCAPE = "".join(chr(0x100000 + int.from_bytes(os.urandom(2)) % 0xFFFD) for _ in range(2))
 
 
 class ShownText:

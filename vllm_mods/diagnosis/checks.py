@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from vllm_mods.applying import advice, ground
+from vllm_mods.applying import advice, ground, rebuilding
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Verdict
@@ -263,7 +263,7 @@ def _fits(
                 wanted = (
                     transitions.forward(made.whole, there)
                     if base.bare is None
-                    else ground.transition(base, made.whole, tree.root)
+                    else rebuilding.transition(base, made.whole, tree.root)
                 )
                 staging.draft(where, there, wanted)
             yield ModOnTree(name, mine)

@@ -6,10 +6,13 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from vllm_mods.base import limits, line_diff
 from vllm_mods.placing.chains import Blocks, CodeBlock, read_blocks
-from vllm_mods.placing.scopes import ANCHORS, Scope, Scopes, long_strings
+
+if TYPE_CHECKING:
+    from vllm_mods.placing.scopes import Scope, Scopes
 
 _COLUMN_0 = rb"[A-Za-z_$]"
 _SHORTEST_BLOB = 7
@@ -64,13 +67,19 @@ class Target:
 
     def in_string(self, first: int, last: int) -> bool:
         """Tell whether some lines are all inside of one string, its first and last line left out."""
-        return self.parse is not None and any(
-            start < first and last < end for start, end in long_strings(self.data)
-        )
+        if self.parse is None:
+            return False
+        from vllm_mods.placing.scopes import long_strings  # noqa: PLC0415  (for trees that no lock knows)
+
+        return any(start < first and last < end for start, end in long_strings(self.data))
 
     def home(self, line: int) -> str:
         """Return the chain of classes and functions around a line; ``""`` where there are none."""
-        chain = self.scopes.at(line) if self.scopes else ""
+        if not self.scopes:
+            return ""
+        from vllm_mods.placing.scopes import ANCHORS  # noqa: PLC0415  (for trees that no lock knows)
+
+        chain = self.scopes.at(line)
         return "" if chain.endswith(ANCHORS) else chain
 
     @cached_property

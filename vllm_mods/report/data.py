@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.base.model import Finding, ModPlan, Plan
+from vllm_mods.base.model import ModPlan, Plan
 from vllm_mods.formats.receipt import ReceiptMod
-from vllm_mods.formats.receipt_diff import Disagreement
-from vllm_mods.matrices.cell import Cell, Explanation, MatrixResult
 
 SCHEMA = 1
 
@@ -39,11 +37,6 @@ def error(code: str, message: str, hint: str | None, exit_code: int) -> dict[str
     return {"schema": SCHEMA, "error": told}
 
 
-def finding(found: Finding) -> dict[str, Any]:
-    """Return one finding."""
-    return found._asdict()
-
-
 def mod(planned: ModPlan) -> dict[str, Any]:
     """Return one mod with its verdict, the hashes of the files it changes, and the findings."""
     return {
@@ -67,35 +60,6 @@ def plan(planned: Plan) -> dict[str, Any]:
         "ok": planned.ok,
         "mods": [mod(one) for one in planned.mods],
     }
-
-
-def matrix(result: MatrixResult) -> dict[str, Any]:
-    """Return the answer of ``matrix``."""
-    return {
-        "schema": SCHEMA,
-        "cells": [cell(one) for one in result.cells],
-        **fields(result, "together", "problems"),
-        **({} if result.changes is None else {"changes": result.changes}),
-    }
-
-
-def cell(one: Cell) -> dict[str, Any]:
-    """Return one mod on one tree."""
-    return {
-        **fields(one, "mod", "version", "tree", "variant", "verdict", "in_range", "computed"),
-        "packages": dict(one.packages),
-        "findings": one.findings,
-    }
-
-
-def explanation(one: Explanation) -> dict[str, Any]:
-    """Return the answer of ``matrix --explain``."""
-    return {"schema": SCHEMA, "cell": cell(one.cell), **fields(one, "hunks", "history")}
-
-
-def disagreement(one: Disagreement) -> dict[str, Any]:
-    """Return one thing in which receipts differ, a value per receipt."""
-    return one._asdict()
 
 
 def applied(entry: ReceiptMod) -> dict[str, Any]:

@@ -80,6 +80,6 @@ def _fit_data(fit: ModOnTree) -> dict[str, Any]:
         "name": fit.name,
         "verdict": None if one is None else one.verdict.value,
         "variant": one.variant.id if one and one.variant else None,
-        "findings": [data.finding(found) for found in one.findings] if one else [],
+        "findings": [found._asdict() for found in one.findings] if one else [],
         "refusal": encode(fit.refusal),
     }

@@ -7,6 +7,7 @@ from typing import Any
 from vllm_mods.api.image_verify import ImageDiff, ImageVerified, InspectedImage
 from vllm_mods.images import oci
 from vllm_mods.report import data, text
+from vllm_mods.report.disagreements import disagreements
 from vllm_mods.trees.image import ImageTree
 
 
@@ -103,7 +104,7 @@ def diff_text(result: ImageDiff, names: tuple[str, str]) -> str:
         f"{sign} {text.tree_name(tree.version, tree.base.reference)}"
         for sign, tree in (("-", result.old), ("+", result.new))
     ]
-    lines += [f"  {one}" for one in (*result.pairing, *text.disagreements(result.mods, names))]
+    lines += [f"  {one}" for one in (*result.pairing, *disagreements(result.mods, names))]
     for file in result.files:
         what = "only in the first" if file.after is None else "differs"
         lines.append(f"  {file.path}: {'only in the second' if file.before is None else what}")

@@ -10,6 +10,7 @@ from vllm_mods.api.verify import NodeComparison, NodeReceipt
 from vllm_mods.applying.outcomes import Reverted, Status, Verified
 from vllm_mods.formats import receipt
 from vllm_mods.report import data, text
+from vllm_mods.report.disagreements import disagreements
 
 
 def status_data(result: Status, target: str) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def compared_data(result: NodeComparison) -> dict[str, Any]:
 
 def compared_text(result: NodeComparison) -> str:
     """Return the same for a person."""
-    lines = text.disagreements(result.differences, result.names)
+    lines = disagreements(result.differences, result.names)
     return "\n".join(lines) or f"{len(result.names)} receipts, all the same"
 
 

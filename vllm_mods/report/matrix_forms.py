@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 
 from vllm_mods.formats.schema import encode
 from vllm_mods.matrices.cell import Explanation, MatrixResult
-from vllm_mods.report import badge, data, html, junit, matrix_markdown, matrix_text
+from vllm_mods.report import badge, html, junit, matrix_data, matrix_markdown, matrix_text
 
 Form = Callable[[MatrixResult, Mapping[tuple[str, str], Explanation]], str]
 """A matrix, and explanations of its cells by mod and tree, to what is written."""
 
 
 def _json(result: MatrixResult) -> str:
-    return json.dumps(encode(data.matrix(result)), indent=2) + "\n"
+    return json.dumps(encode(matrix_data.matrix(result)), indent=2) + "\n"
 
 
 def _alone(render: Callable[[MatrixResult], str]) -> Form:

@@ -10,7 +10,6 @@ from itertools import groupby
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
-from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.report.columns import columns
 
 Paint = Callable[..., str]
@@ -183,26 +182,6 @@ def folded(words: str, width: int, indent: str = "", hanging: str = "") -> list[
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-_DISAGREEMENTS = {
-    "vllm": "vLLM",
-    "mod": "mod",
-    "order": "the order of the mods",
-    "file": "",
-    "original": "before any mod,",
-    "package": "package",
-}
-
-
-def disagreements(found: Iterable[Disagreement], names: Sequence[str]) -> list[str]:
-    """Return, per thing in which receipts differ, a line and what each of them has."""
-    lines = []
-    for one in found:
-        lines.append(f"{_DISAGREEMENTS[one.kind]} {one.name}".strip() + ":")
-        values = (value or "not there" for value in one.values)
-        lines += columns(zip(names, values, strict=True), "  ")
-    return lines
 
 
 def between(labels: Sequence[str]) -> str:
