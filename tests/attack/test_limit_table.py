@@ -196,14 +196,6 @@ def tool(where: Path) -> object:
         return engine_command.call("podman", "info")
 
 
-def glance(where: Path) -> object:
-    (where / "docker").write_text("#!/bin/sh\nexec sleep 9\n")
-    (where / "docker").chmod(0o755)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PATH", f"{where}:{os.environ['PATH']}")
-        return engine.serving("docker")
-
-
 def tried(_: Path) -> object:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(concrete_syntax, "_TRIAL", "slow_module")
@@ -366,7 +358,6 @@ ENOUGH: dict[
         lambda _: served(moved("/x"), lambda url: http().page(f"{url}/x", "*/*")),
     ),
     "TOOL_SECONDS": (0.2, "not answered within 0.2", tool),
-    "GLANCE_SECONDS": (0.2, "not answered within 0.2", glance),
     "ENGINE_SECONDS": (0.2, "no docker engine answers", silent),
     "UNPACKED_FILE": (
         9,

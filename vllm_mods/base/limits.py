@@ -68,7 +68,6 @@ SILENT_SECONDS = Limit(60, "seconds", "a registry that says nothing at all")
 PAUSE_SECONDS = Limit(10, "seconds", "a pause before the next try, whatever the server asks for")
 REDIRECTS = Limit(10, "redirects", "the way to one answer")
 TOOL_SECONDS = Limit(300, "seconds", "one command of docker or podman")
-GLANCE_SECONDS = Limit(5, "seconds", "what `vllm-mods` alone asks podman or docker, each time")
 ENGINE_SECONDS = Limit(120, "seconds", "a container engine that says nothing at all")
 
 # Archives.

@@ -1,15 +1,14 @@
 """``vllm-mods`` alone: the vLLMs of this machine, what is in them, what fits, and what to do next.
 
-Environments are found by their folders, images and containers by asking the engines; nothing is started.
+Environments are found by their folders; nothing is started, and no engine is asked: `ps` has its containers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -25,13 +24,10 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.report import text
 from vllm_mods.running import engine
-from vllm_mods.running.engine import LocalImage
 from vllm_mods.trees.open import open_tree
 
 _WIDTH = 100
-_MOST = 8  # vLLMs, and images of an engine, that are told: it is one screen
-PAIRING, MODEL = "vllm-mods.pairing", "vllm-mods.model"  # labels of an image
-_PAIRING = re.compile(r"[a-z0-9][a-z0-9._/-]{0,99}\Z")  # anything else is no name to type
+_MOST = 8  # vLLMs that are told: it is one screen
 _ELSEWHERE = """\
 no vLLM is in the environments here
   of a release:  vllm-mods check --target pypi:VERSION
@@ -52,19 +48,16 @@ def show() -> None:
         click.echo(_ELSEWHERE)
     if seen:
         _fits(library, seen[0])
-    pairings = tuple(_pairings(library))
-    images = tuple(_images({one.base for one in pairings}))
-    here = {name for one in images for name in one.names}
     meant = [
-        one.name
-        for one in pairings
-        if one.base in here or any(in_range(tree.version, one.vllm or "") for tree in seen)
+        pairing.name
+        for pairing in _pairings(library)
+        if any(in_range(tree.version, pairing.vllm or "") for tree in seen)
     ]
     if meant:
         lines = text.wrapped(f"pairings for these: {', '.join(meant)}", _WIDTH)
         click.echo("\n" + "\n".join(lines))
     click.echo("\nvllm-mods --help lists the commands; vllm-mods list, the mods and pairings")
-    answers.hint(wrong[0] if wrong else _next(seen, images, meant))
+    answers.hint(wrong[0] if wrong else _next(seen, meant))
 
 
 def _library(wrong: list[str]) -> Library:
@@ -116,41 +109,6 @@ def _fits(library: Library, there: Status) -> None:
             click.echo("\n".join(text.wrapped(f"  {title}: {', '.join(names)}", _WIDTH)))
 
 
-def _images(bases: Collection[str]) -> Iterator[LocalImage]:
-    """Print the images of the engines here that serve vLLM or are bases of pairings, and yield them."""
-    title = "\nimages"
-    for program in engine.found():
-        try:
-            # those with a pairing first
-            there = sorted(
-                engine.serving(program, bases), key=lambda one: PAIRING not in one.labels
-            )
-        except VllmModsError as error:
-            click.echo(f"\n{error.message}")
-            continue
-        for one in there[:_MOST]:
-            lines = [*filter(None, (title,)), f"  {program}:{_some(one.names)}"]
-            if PAIRING in one.labels:
-                pairing, model = (_short(one.labels.get(key, "")) for key in (PAIRING, MODEL))
-                lines.append(f"    pairing {pairing}, for {model}")
-            lines += [f"    runs as {_some(one.running)}"] if one.running else []
-            click.echo("\n".join(lines))
-            title = ""
-        if there[_MOST:]:
-            click.echo(f"  and {len(there) - _MOST} more; {program} image ls")
-        yield from there
-
-
-def _short(label: str) -> str:
-    """Return what whoever built an image wrote, on one line and no longer than that."""
-    return " ".join(label[: 2 * _WIDTH].split())[: _WIDTH // 2] or "?"
-
-
-def _some(names: Sequence[str]) -> str:
-    left = f" and {len(names) - 3} more" if names[3:] else ""
-    return ", ".join(map(_short, names[:3])) + left
-
-
 def _pairings(library: Library) -> Iterator[Pairing]:
     """Yield the pairings that can be read: of the others `check --pairing` has the whole of it."""
     for name in library.pairing_names():
@@ -158,13 +116,7 @@ def _pairings(library: Library) -> Iterator[Pairing]:
             yield library.pairing(name)
 
 
-def _next(seen: Sequence[Status], images: Sequence[LocalImage], pairings: Sequence[str]) -> str:
-    ours = [one for one in images if _PAIRING.match(one.labels.get(PAIRING, ""))]
-    if running := [(one.program, name) for one in ours for name in one.running]:
-        program, name = running[0]
-        return engine.log_command(program, shlex.quote(_short(name)))
-    if ours:
-        return f"vllm-mods run {shlex.quote(ours[0].labels[PAIRING])}"
+def _next(seen: Sequence[Status], pairings: Sequence[str]) -> str:
     inside = [one.target for one in seen if one.mods]
     if inside:
         return f"vllm-mods verify --target {shlex.quote(inside[0])}"

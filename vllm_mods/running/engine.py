@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
@@ -28,61 +28,6 @@ class EngineContainer(NamedTuple):
     labels: Mapping[str, str]
     running: bool
     restarts: int
-
-
-class LocalImage(NamedTuple):
-    """An image of an engine that serves vLLM, its names, and those of its containers that run."""
-
-    program: str
-    names: tuple[str, ...]
-    labels: Mapping[str, str]
-    running: tuple[str, ...]
-
-
-def serving(program: str, bases: Collection[str] = ()) -> tuple[LocalImage, ...]:
-    """Return the images that serve vLLM, as their labels, names or commands say, and those named in ``bases``.
-
-    Raises ``TreeError`` for an engine that does not answer soon, or nothing that can be read.
-    """
-    try:
-        return _serving(program, bases)
-    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-        raise TreeError(
-            f"{program}: what it tells of its images cannot be read: {error}",
-            hint=f"{program} info",
-        ) from error
-
-
-def _serving(program: str, bases: Collection[str]) -> tuple[LocalImage, ...]:
-    running: dict[str, list[str]] = {}
-    for one in _inspected(program, "container"):
-        running.setdefault(one["Image"].removeprefix("sha256:"), []).append(one["Name"].lstrip("/"))
-    images = []
-    for one in _inspected(program, "image"):
-        config = one.get("Config") or {}
-        names = one.get("RepoTags") or []
-        labels = {key: str(text) for key, text in (config.get("Labels") or {}).items()}
-        command = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
-        words = [name.rpartition("/")[2] for name in (*names, *command)]
-        ours = any(key.startswith("vllm-mods.") for key in labels)
-        if ours or any("vllm" in word for word in words) or not set(bases).isdisjoint(names):
-            identity = one["Id"].removeprefix("sha256:")
-            there = tuple(sorted(running.get(identity, ())))
-            images.append(LocalImage(program, tuple(names) or (identity[:12],), labels, there))
-    return tuple(sorted(images, key=lambda one: one.names))
-
-
-def _inspected(program: str, kind: str) -> list[dict[str, Any]]:
-    """Return what an engine tells of all its images, or of the containers that run."""
-    soon = limits.GLANCE_SECONDS
-    every = dict.fromkeys(
-        engine_command.call(program, kind, "ls", "--quiet", "--no-trunc", within=soon).split()
-    )
-    return (
-        json.loads(engine_command.call(program, kind, "inspect", *every, within=soon))
-        if every
-        else []
-    )
 
 
 def found() -> tuple[str, ...]:
