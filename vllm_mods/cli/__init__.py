@@ -20,7 +20,6 @@ from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
 from vllm_mods.cli import manner, shown
 from vllm_mods.cli.ending import Said, complain, drop_output, print_error
-from vllm_mods.cli.help_text import explained, write_examples
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -150,6 +149,8 @@ class _Commands(click.Group):
             raise click.UsageError(f"there is no command `{args[0]}`{more}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not _HELP.isdisjoint(rest):  # or it stands behind a `--`
+            from vllm_mods.cli.help_text import explained  # noqa: PLC0415
+
             command = explained(command, name or "")
         return name, command, rest
 
@@ -159,6 +160,8 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        from vllm_mods.cli.help_text import write_examples  # noqa: PLC0415
+
         write_examples(formatter, "")
 
 

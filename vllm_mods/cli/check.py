@@ -41,7 +41,7 @@ def check_command(*, explain: bool, **given: Any) -> CiReply:
     result = _check(**given)
     text = report.text(result, answers.paint, explain=explain)
     answer = Reply(report.data(result), text, result.ok, result.hint)
-    return CiReply(answer, result)
+    return answer, result
 
 
 @click.command(name="diff")
@@ -58,12 +58,12 @@ def diff_command(**given: Any) -> Reply:
     if any mod does not fit.
     """
     result = _check(**given)
-    diff = report.diff(result, answers.paint)
+    data, text = report.diff(result, answers.paint)
     if not result.ok:
-        return Reply(diff.data, diff.text, ok=False, next_step=result.hint)
-    if not diff.text:
+        return Reply(data, text, ok=False, next_step=result.hint)
+    if not text:
         answers.note("nothing would change: all is in already")
-    return Reply(diff.data, diff.text, show=shown.paged)
+    return Reply(data, text, show=shown.paged)
 
 
 def _check(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 _TEXT = "text"
 
 
-class CiReply(NamedTuple):
-    """An answer, and the result that a CI is shown."""
-
-    answer: Reply
-    result: CheckResult | Sequence[Linted]
+CiReply = tuple[Reply, "CheckResult | Sequence[Linted]"]
+"""A reply, and the result that a CI is shown."""
 
 
 def output(function: Callable[..., CiReply]) -> Callable[..., int]:

@@ -29,4 +29,4 @@ def command(paths: tuple[str, ...]) -> CiReply:
     lines = [f"{path}:{flaw.line}: {flaw.message} [{flaw.code}]" for path, flaw in flaws]
     noun = "finding" if len(flaws) == 1 else "findings"
     click.echo(f"{len(results)} looked at, {len(flaws) or 'no'} {noun}", err=True)
-    return CiReply(Reply(data, "\n".join(lines) or None, ok=not flaws), results)
+    return Reply(data, "\n".join(lines) or None, ok=not flaws), results

@@ -8,17 +8,20 @@ It is the file that ``VLLM_MODS_CONFIG`` names; else ``vllm-mods.toml``, or ``py
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.formats import project
 from vllm_mods.library import reading
+
+if TYPE_CHECKING:
+    from vllm_mods.formats.project import ProjectFile
 
 NAME = "vllm-mods.toml"
 PYPROJECT = "pyproject.toml"
 CONFIG = "VLLM_MODS_CONFIG"
 
 
-def find(environ: Mapping[str, str] | None = None) -> project.ProjectFile | None:
+def find(environ: Mapping[str, str] | None = None) -> "ProjectFile | None":
     """Read the project that holds here, None where there is none.
 
     Raises ``UsageError`` for two in one folder and for somebody else's above the current folder,
@@ -49,7 +52,7 @@ def find(environ: Mapping[str, str] | None = None) -> project.ProjectFile | None
     return None
 
 
-def read(where: str, *, must: bool = False) -> project.ProjectFile | None:
+def read(where: str, *, must: bool = False) -> "ProjectFile | None":
     """Read a file as a project, None if there is none in it. Raises as ``find``."""
     if not os.path.lexists(where) and not must:
         return None
@@ -60,6 +63,8 @@ def read(where: str, *, must: bool = False) -> project.ProjectFile | None:
         raise UsageError(f"{where}: there is no such file", hint=f"unset {CONFIG}, or name one")
     if where.endswith(PYPROJECT) and b"vllm-mods" not in data:
         return None
+    from vllm_mods.formats import project  # noqa: PLC0415  (where there is one)
+
     return project.parse(data, where)
 
 

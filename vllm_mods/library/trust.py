@@ -8,11 +8,14 @@ go through, whoever read them: a mod brings no policy, and an option takes none 
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.formats.project import Policy
 from vllm_mods.library import catalog, mod_folder, packed_mod, project_file
+
+if TYPE_CHECKING:
+    from vllm_mods.formats.project import Policy
 
 OF_THE_MACHINE = f"/etc/{project_file.NAME}"
 
@@ -44,7 +47,7 @@ def demand_pairing(library: catalog.Library, name: str, *paths: str) -> None:
         _check(rules, {root: {path: library.read(path) for path in (place, *paths)}})
 
 
-def policies(environ: Mapping[str, str] | None = None) -> tuple[Policy, ...]:
+def policies(environ: Mapping[str, str] | None = None) -> "tuple[Policy, ...]":
     """Read what holds here: the machine's file, and the project's (``project_file``)."""
     machine, project = project_file.read(OF_THE_MACHINE), project_file.find(environ)
     if machine is not None and (machine.libraries or machine.targets):
@@ -54,7 +57,7 @@ def policies(environ: Mapping[str, str] | None = None) -> tuple[Policy, ...]:
     return tuple(one.policy for one in (machine, project) if one is not None and one.policy)
 
 
-def _check(rules: Iterable[Policy], libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:
+def _check(rules: "Iterable[Policy]", libraries: Mapping[str, Mapping[str, bytes | None]]) -> None:
     from vllm_mods.library import checksums  # noqa: PLC0415  (where there is a policy)
 
     for policy in rules:

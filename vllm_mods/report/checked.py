@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 from vllm_mods.api.check import CheckResult
 from vllm_mods.report import data as plans
@@ -35,15 +35,8 @@ def text(result: CheckResult, paint: Paint, *, explain: bool) -> str:
     return "\n".join(lines)
 
 
-class DiffAnswer(NamedTuple):
-    """The answer of ``diff`` for scripts, and for a person."""
-
-    data: dict[str, Any]
-    text: str
-
-
-def diff(result: CheckResult, paint: Paint) -> DiffAnswer:
-    """Return what mods would change, as a diff; the plan where any of them does not fit."""
+def diff(result: CheckResult, paint: Paint) -> tuple[dict[str, Any], str]:
+    """Return what mods would change, for scripts and as a diff; the plan where any of them does not fit."""
     from vllm_mods.formats import diff_writer  # noqa: PLC0415  (`check` has no use for it)
 
     diffs = {
@@ -57,10 +50,8 @@ def diff(result: CheckResult, paint: Paint) -> DiffAnswer:
     }
     files = [_counted(path, diff) for path, diff in diffs.items()]
     whole = b"".join(diffs.values()).decode("utf-8", "surrogateescape")
-    return DiffAnswer(
-        {**plans.plan(result.plan), "files": files},
-        whole if result.ok else words.plan(result.plan, paint),
-    )
+    data = {**plans.plan(result.plan), "files": files}
+    return data, whole if result.ok else words.plan(result.plan, paint)
 
 
 def _counted(path: str, diff: bytes) -> dict[str, Any]:

@@ -7,8 +7,10 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from vllm_mods.site.site import Look
+if TYPE_CHECKING:
+    from vllm_mods.site.site import Look
 
 # `<implementation>-<version>[.opt-N].pyc`; pytest adds a tag with dots of its own. Not any name
 # with dots: `a.b.cpython-312.pyc` is of another module than `a`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import VllmModsError
@@ -17,7 +17,9 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode
-from vllm_mods.site.journal_text import Step
+
+if TYPE_CHECKING:
+    from vllm_mods.site.journal_text import Step
 
 
 class Undone(NamedTuple):
