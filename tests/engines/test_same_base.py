@@ -55,8 +55,9 @@ def test_one_lock_gives_one_image_wherever_the_base_comes_from(
         tool, again = Tool(mods, environ), tmp_path / f"{n}.lock"
         tool("lock", "small", "--base", base, "--output", again, SOURCE_DATE_EPOCH=str(OLD))
         locks[base] = json.loads(again.read_bytes())["base"]
-        stays = base.startswith(("docker:", "podman:"))
-        output = () if stays else ("--output", f"oci:{tmp_path}/{n}")
+        if base.startswith("podman:"):
+            continue  # what is built there is held against docker's in test_build
+        output = () if base.startswith("docker:") else ("--output", f"oci:{tmp_path}/{n}")
         made = tool.json("build", "small", "--base", base, *output)
         images[base] = made["image"], made["layer"]
     assert len(set(images.values())) == 1, images

@@ -13,7 +13,7 @@ import pytest
 from sampling import few
 from small_site import FILES, ONE, build, sha, snapshot, transition, write
 
-from vllm_mods.base.errors import NotRestored, Refused
+from vllm_mods.base.errors import NotRestored, Refused, UsageError
 from vllm_mods.cli import named_files
 from vllm_mods.library import writing
 from vllm_mods.site.journal import FILE, PREFIX
@@ -180,14 +180,16 @@ def test_a_folder_that_is_named_like_no_work_folder_is_none(tmp_path: Path, time
 def test_outputs_are_not_written_through_a_planted_link(tmp_path: Path) -> None:
     place, theirs = tmp_path / "page.html", tmp_path / "theirs"
     theirs.write_bytes(b"theirs")
-    staged = tmp_path / f".page.html.{os.getpid()}"
+    staged = tmp_path / ".page.html.new"
     for plant in (staged.symlink_to, staged.hardlink_to):
         plant(theirs)
-        named_files.write(str(place), b"page")
+        with pytest.raises(UsageError, match="cannot be written"):
+            named_files.write(str(place), b"page")
         assert theirs.read_bytes() == b"theirs"
-        assert place.read_bytes() == b"page"
-        assert not staged.exists()
-        place.unlink()
+        staged.unlink()
+    named_files.write(str(place), b"page")
+    assert place.read_bytes() == b"page"
+    assert not staged.exists()
 
 
 def test_a_library_is_not_written_through_a_planted_link(tmp_path: Path) -> None:

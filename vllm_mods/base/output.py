@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -34,10 +36,8 @@ def staged(path: str, data: bytes) -> Iterator[None]:
             file.write(data)
         return
     folder, name = os.path.split(path)
-    place = os.path.join(folder, f".{name}.{os.getpid()}")  # of this run alone
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(place)  # a run of this number was killed
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    place = os.path.join(folder, f".{name}.new")
+    descriptor = _opened(place)
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
@@ -48,6 +48,32 @@ def staged(path: str, data: bytes) -> Iterator[None]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(place)
         raise
+
+
+def _opened(staged: str) -> int:
+    """Open a file for this run alone, anew or as a killed run has left it."""
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    try:
+        _lock(descriptor)
+        info = os.fstat(descriptor)
+        is_own = stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid() and info.st_nlink == 1
+        if not is_own or not os.path.samestat(info, os.lstat(staged)):
+            raise FileExistsError(errno.EEXIST, f"{staged} is somebody else's")  # noqa: TRY301
+        os.ftruncate(descriptor, 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise BlockingIOError(errno.EBUSY, "another process writes it") from error
+    except OSError as error:
+        if error.errno not in {errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}:
+            raise
 
 
 def write_folder(place: str, files: Mapping[str, bytes]) -> None:
