@@ -44,6 +44,16 @@ CLASS = f"class Loader:\n{method('load_w13')}{method('load_w2')}"
 NEWER = f"import os\n\nclass Loader:\n{method('load_w13')}{method('load_w2', changed=True)}"
 
 
+def test_a_hunk_stands_at_its_line_in_the_release_that_it_is_for() -> None:
+    near = f"class Loader:\n{method('load_w13')}{method('load_w2')}"
+    bare = written(near, "load_w2", context=1)
+    only = bare._replace(variants=(bare.variants[0]._replace(vllm="==0.19.1"),))
+    assert one(only, tree(near, pristine=True)).verdict is Verdict.APPLIES
+    # its twin is so near that it would stand there if somebody had put lines in above
+    for mod_, pristine in ((only, False), (bare, True)):
+        assert one(mod_, tree(near, pristine=pristine)).verdict is Verdict.MISPLACED
+
+
 @pytest.mark.parametrize("header", ["", "class Loader:"])
 def test_a_hunk_does_not_go_into_the_twin_of_its_method(header: str) -> None:
     planned = one(written(CLASS, "load_w2", context=1, header=header), tree(NEWER))

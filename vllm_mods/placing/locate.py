@@ -22,6 +22,7 @@ again proves nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -48,6 +49,14 @@ _NEAR_ALIKE = 12
 _BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
 
 
+class Base(Enum):
+    """What is known of a file beside a patch: ``VERSION`` is of a tree of the version that the patch was written for, ``RELEASED`` that tree's file as it was shipped."""
+
+    NONE = 0
+    VERSION = 1
+    RELEASED = 2
+
+
 Written = Mapping[int, tuple[str, ...]]
 """What encloses the changes of each hunk, by its number, in the file that it was written for."""
 
@@ -58,16 +67,16 @@ def place(
     *,
     back: bool = False,
     written: Written | None = None,
-    at_base: bool = False,
+    base: Base = Base.NONE,
 ) -> tuple[Located | Lost, ...]:
     """Place all hunks of a file, in their order: one answer for each.
 
     Only where every answer is ``Located`` does the file have a proven placement. ``back`` says that ``file``
     is reversed, and the question whether it is in; ``written`` is where the hunks were written, by number. Knowing
-    that never moves a hunk: it takes a place away, or gives one to a hunk that has none without it. ``at_base`` says
-    that the tree has the version that the patch was written for. Raises ``UnparsableError`` if the proof needs scopes that cannot be read.
+    that never moves a hunk: it takes a place away, or gives one to a hunk that has none without it. ``base`` says how
+    near the file is to the one that the patch was written for. Raises ``UnparsableError`` if the proof needs scopes that cannot be read.
     """
-    placing = _Placing(file, target, back=back, at_base=at_base)
+    placing = _Placing(file, target, back=back, base=base)
     answers = placing.answers({})
     if not written:
         return answers
@@ -123,12 +132,12 @@ def _has_removed_heads(side: Hunk, match: LookAlike, target: Target) -> bool:
 class _Placing:
     """One file's hunks on one target."""
 
-    def __init__(self, file: FileDiff, target: Target, *, back: bool, at_base: bool) -> None:
+    def __init__(self, file: FileDiff, target: Target, *, back: bool, base: Base) -> None:
         self.file = file
         self.hunks = file.hunks
         self.target = target
         self.back = back
-        self.at_base = at_base
+        self.base = base
 
     def answers(self, written: Written) -> tuple[Located | Lost, ...]:
         self.written = written
@@ -268,7 +277,8 @@ class _Placing:
     def hold_stated(self, proven: Mapping[int, Located]) -> bool:
         """Tell whether all hunks stand at their stated lines, and none of them could be there because something above changed.
 
-        That shifts a twin to where the text stood. It is ruled out by hunks before and behind that nothing resembles and that
+        That shifts a twin to where the text stood. It is ruled out in the file as the version was shipped that the patch was
+        written for, by hunks before and behind that nothing resembles and that
         have not moved; in a tree of the version that the patch was written for, by all other places being far away. What
         undoes the patch must not stand at its stated lines as well.
         """
@@ -278,8 +288,12 @@ class _Placing:
             return False
         if any(place.line != self.hunks[i].stated for i, place in proven.items()):
             return False
+        if stated_lines(self.file.reversed().hunks, self.target) is not None:
+            return False
+        if self.base is Base.RELEASED:
+            return True
         first, last = min(self.alone, default=len(self.hunks)), max(self.alone, default=-1)
-        return stated_lines(self.file.reversed().hunks, self.target) is None and all(
+        return all(
             i in self.alone or first < i < last or self.is_apart(i) for i in range(len(self.hunks))
         )
 
@@ -288,7 +302,7 @@ class _Placing:
         stated = self.hunks[i].stated
         alike = [rival.line for rival in self.rivals.get(i, ()) if rival.agrees]
         return all(
-            line == stated or (self.at_base and abs(line - stated) > near)
+            line == stated or (self.base is Base.VERSION and abs(line - stated) > near)
             for lines, near in ((self.places[i], _NEAR), (alike, _NEAR_ALIKE))
             for line in lines
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from vllm_mods.base import versions
@@ -15,6 +16,8 @@ from vllm_mods.planning import patching, platforms, written
 from vllm_mods.planning.layered_tree import LayeredTree, UntouchedTree
 from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import note
+
+_ONE_VERSION = re.compile(r"\s*==\s*[^*,\s]+\s*")
 
 Origin = Callable[[Mod, Variant], Tree | None]
 
@@ -69,13 +72,23 @@ class PlanContext:
         key = (mod.name, variant.id)
         if key not in self._located:
             at_base = _begins_at(variant, self.tree.version)
-            parts = tuple(part._replace(at_base=at_base) for part in self.parts(mod, variant))
+            only = at_base and bool(_ONE_VERSION.fullmatch(variant.vllm))
+            parts = tuple(
+                part._replace(at_base=at_base, base=self._shipped(part.path) if only else None)
+                for part in self.parts(mod, variant)
+            )
             locked = self.locks.get(mod.name)
             known = locked and written.of_variant(locked.written, variant)
             if not known and variant in self.nearest(mod) and (base := self.origin(mod, variant)):
                 known = written.record(variant, parts, base)
             self._located[key] = written.attach(parts, known) if known else parts
         return self._located[key]
+
+    def _shipped(self, path: str) -> bytes | None:
+        """Return a file as the version was shipped with it, None if it is not known to be that."""
+        data = self.tree.read(path)
+        known = data is not None and (self.tree.pristine or self.tree.is_released(path, data))
+        return data if known else None
 
     def says(
         self, mod: Mod, variant: Variant | None, verdict: Verdict, *findings: Finding

@@ -13,7 +13,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacement
 from vllm_mods.formats import diff
 from vllm_mods.placing import layers, locate, relocation
-from vllm_mods.placing.answers import Lost
+from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.splicing import splice
 from vllm_mods.placing.target import Target
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -26,7 +26,7 @@ class Part(NamedTuple):
 
     ``whole`` is the file's content; ``replaces`` the sha256 of files it may replace; ``other`` is text for text; ``written``
     is what encloses each hunk's changes, by its number, in the file that it was written for, where that is known; ``at_base``
-    says that the tree calls itself what the variant was written for.
+    says that the tree calls itself what the variant was written for, ``base`` is the file as that one version was shipped with it.
     """
 
     source: str
@@ -38,6 +38,7 @@ class Part(NamedTuple):
     other: TextReplacement | None = None
     written: Mapping[int, tuple[str, ...]] = MappingProxyType({})
     at_base: bool = False
+    base: bytes | None = None
 
 
 def placed_hunk(part: Part, hunk: diff.Hunk, line: int, scope: str, proof: str) -> PlacedHunk:
@@ -181,11 +182,9 @@ class PatchingStep:
         target = target_of(path, before)
         placed: list[tuple[int, diff.Hunk]] = []
         try:
-            written, at_base = self.part.written, self.part.at_base
-            spots = locate.place(file, target, back=back, written=written, at_base=at_base)
+            spots = self.spots(file, target, back=back)
             if self.beneath is not None and not back:
-                beneath = target_of(path, self.beneath)
-                below = locate.place(file, beneath, written=written, at_base=at_base)
+                below = self.spots(file, target_of(path, self.beneath), back=False)
                 spots = layers.place_through(file, spots, below, self.beneath, target)
             for hunk, spot in zip(file.hunks, spots, strict=True):
                 if isinstance(spot, Lost):
@@ -199,6 +198,17 @@ class PatchingStep:
             )
             self.fail(FindingCode.UNPARSABLE, message, path=path)
         return None if self.findings else splice(target.lines, placed)
+
+    def spots(
+        self, file: diff.FileDiff, target: Target, *, back: bool
+    ) -> tuple[Located | Lost, ...]:
+        """Place the hunks of a file in one state of it."""
+        base = locate.Base.NONE
+        if target.data == self.part.base:
+            base = locate.Base.RELEASED
+        elif self.part.at_base:
+            base = locate.Base.VERSION
+        return locate.place(file, target, back=back, written=self.part.written, base=base)
 
     def lost(self, hunk: diff.Hunk, spot: Lost, path: str, target: Target) -> None:
         """Say why a hunk has no place."""
