@@ -7,10 +7,12 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.image_parts import BuiltFor, build_all, check_room
 from vllm_mods.api.on_base import (
+    BuiltFor,
     OnBase,
     ReadLock,
+    build_all,
+    check_room,
     in_library,
     lock_path,
     on_base,
@@ -109,7 +111,7 @@ def _open_bases(
     """Open the base for each platform. Raises ``Refused`` where the lock does not hold on it, or its vLLM would not serve."""
     opened = []
     for part in parts_of(locked.lock, ref, platform):
-        one = stack.enter_context(
+        on_platform = stack.enter_context(
             on_base(
                 library,
                 wanted,
@@ -120,10 +122,10 @@ def _open_bases(
                 access=access,
             )
         )
-        _check_lock(locked, part, one)
+        _check_lock(locked, part, on_platform)
         key = (TOOL, locked.sha256, part.base.platform)
-        _demand_command(library, wanted, one, key, access)
-        opened.append(one)
+        _demand_command(library, wanted, on_platform, key, access)
+        opened.append(on_platform)
     return opened
 
 

@@ -99,20 +99,22 @@ def image_verify(
     several = () if platform else platforms_of(name, offline=access.offline)
     images: dict[str, InspectedImage] = {}
     wrong: list[Finding] = []
-    for one in several or (platform,):
+    for wanted in several or (platform,):
         try:
-            tree = open_reference(name, access, platform=one, in_image=in_image)
+            tree = open_reference(name, access, platform=wanted, in_image=in_image)
         except UsageError as error:
             if len(several) < 2:
                 raise
             wrong.append(
-                Finding(FindingCode.IMAGE_DIFFERS, f"the index's image for {one}: {error.message}")
+                Finding(
+                    FindingCode.IMAGE_DIFFERS, f"the index's image for {wanted}: {error.message}"
+                )
             )
             continue
         result = inspection.inspect(tree)
         more = () if lock is None else inspection.compare_with_lock(tree, result, lock, lock_name)
         result = result._replace(findings=(*result.findings, *more))
-        images[one or ""] = InspectedImage(tree, result)
+        images[wanted or ""] = InspectedImage(tree, result)
     if several:
         wrong += inspection.index_findings(list(images.values()))
     return ImageVerified(images, tuple(wrong), tuple(several))

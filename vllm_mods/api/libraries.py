@@ -79,19 +79,19 @@ def choose(
     mod is left, ``Refused`` for a pairing that no policy vouches for.
     """
     paired = None if pairing is None else library.pairing(pairing)
-    kept: tuple[Mod, ...] = ()
+    in_target: tuple[Mod, ...] = ()
     unknown = [name for name in names if not library.has(name)]
     if target is not None and unknown:
-        kept = _kept_in(target, unknown)
-        names = [name for name in names if name not in {mod.name for mod in kept}]
+        in_target = _kept_in(target, unknown)
+        names = [name for name in names if name not in {mod.name for mod in in_target}]
     if paired is not None:
         if target is not None:
             trust.demand_pairing(library, pairing or "")
-        return Chosen((*library.select((*library.mods_of(paired), *names)), *kept), paired)
-    chosen = tuple(names) if names or kept else library.defaults()
-    if not chosen and not kept:
+        return Chosen((*library.select((*library.mods_of(paired), *names)), *in_target), paired)
+    chosen = tuple(names) if names or in_target else library.defaults()
+    if not chosen and not in_target:
         raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
-    return Chosen((*library.select(chosen), *kept), None)
+    return Chosen((*library.select(chosen), *in_target), None)
 
 
 def _kept_in(target: str, names: Sequence[str]) -> tuple[Mod, ...]:

@@ -10,8 +10,10 @@ from typing import NamedTuple
 from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Plan
-from vllm_mods.building import building, resolving
+from vllm_mods.building import building, outputs, resolving
 from vllm_mods.building.building import Drafted
+from vllm_mods.building.oci import BuiltImage
+from vllm_mods.building.outputs import Output
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -59,8 +61,8 @@ def lock_path(library: Library, name: str, named: str | None) -> str:
     if named is not None:
         return os.path.abspath(named)
     beside = _beside(library, name)
-    there = library.is_writable(beside) or os.path.exists(beside)
-    return beside if there else os.path.abspath(os.path.basename(beside))
+    is_beside = library.is_writable(beside) or os.path.exists(beside)
+    return beside if is_beside else os.path.abspath(os.path.basename(beside))
 
 
 def in_library(library: Library, name: str, path: str) -> tuple[str, ...]:
@@ -102,13 +104,13 @@ def parts_of(lock: PairingLock, ref: str, platform: str | None) -> tuple[Pairing
         base = open_base(ref)
         platform = platform_of(base.config)
         base.close()
-    found = tuple(one for name, one in every.items() if platform is None or is_for(name, platform))
-    if not found:
+    parts = tuple(one for name, one in every.items() if platform is None or is_for(name, platform))
+    if not parts:
         raise UsageError(
             f"the lock of {lock.pairing} is of {', '.join(every)}, not of {platform}",
             hint=f"vllm-mods lock {lock.pairing} --platform {','.join((*every, platform or ''))}",
         )
-    return found
+    return parts
 
 
 @contextmanager
@@ -171,3 +173,41 @@ def on_base(
         )
     finally:
         base.close()
+
+
+class BuiltFor(NamedTuple):
+    """An image, what it is built on, and the lock as it is for its platform."""
+
+    lock: PairingLock
+    built: BuiltImage
+    base: Base
+
+
+def build_all(locked: ReadLock, opened: Sequence[OnBase]) -> list[BuiltFor]:
+    """Build the image of a lock for each platform whose base is open."""
+    parts = pairing_lock.by_platform(locked.lock)
+    images = []
+    for on_platform in opened:
+        part = parts[on_platform.drafted.lock.base.platform]
+        built = building.build(
+            on_platform.base, on_platform.drafted._replace(lock=part), locked.data
+        )
+        images.append(BuiltFor(part, built, on_platform.base))
+    return images
+
+
+def check_room(
+    lock: PairingLock, opened: Sequence[OnBase], place: Output, platform: str | None
+) -> None:
+    """Raise ``UsageError`` where not all that a lock is of would be in one place, and nobody has said so."""
+    every, base = list(pairing_lock.by_platform(lock)), opened[0].base
+    if len(opened) > 1 and place.kind not in outputs.SEVERAL:
+        raise UsageError(
+            f"--output {place.kind} has room for one image, and the lock is of {' and '.join(every)}",
+            hint=f"--platform {every[0]}, or --output registry:REF or oci:DIR for an index of all",
+        )
+    if len(opened) < len(every) and platform is None and place.kind in outputs.SEVERAL:
+        raise UsageError(
+            f"the lock is of {' and '.join(every)}, and {base.where} has one of them of {base.reference}",
+            hint=f"--base registry:{lock.base.ref}, or --platform {platform_of(base.config)}",
+        )

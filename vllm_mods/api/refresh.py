@@ -37,12 +37,12 @@ def refresh(
         what = f"no variant `{variant}` with patches" if variant else "no patches"
         raise UsageError(f"{name} has {what}", hint=f"--variant {known}" if known else None)
     results = []
-    for one in variants:
-        cut = recut.run(mod, one, access.releases.open, library.roots)
+    for refreshed in variants:
+        cut = recut.run(mod, refreshed, access.releases.open, library.roots)
         if cut.files:
             writing.overwrite(mod, cut.files)
             mod = library.load(name)
-        patches = sorted(cut.files.keys() & {patch.source for patch in one.patches})
+        patches = sorted(cut.files.keys() & {patch.source for patch in refreshed.patches})
         wrote = tuple(os.path.join(mod.directory, patch) for patch in patches)
-        results.append(Refreshed(one.id, wrote, tuple(cut.releases)))
+        results.append(Refreshed(refreshed.id, wrote, tuple(cut.releases)))
     return tuple(results)

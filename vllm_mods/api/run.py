@@ -107,11 +107,15 @@ def check_single(pairing: str, planned: Service) -> None:
 
 def _check_command(served: ServedPairing, program: str, access: Access) -> None:
     """Raise ``Refused`` if the vLLM in the image, mods and all, would not take its command with what comes behind it."""
-    one = served.service
-    of_lock = serve_command.of_script(one.command, f"the command of {one.image}", "vllm-mods ps")
-    asked = of_lock._replace(argv=(*of_lock.argv, *one.arguments), name=one.pairing)
+    planned = served.service
+    of_lock = serve_command.of_script(
+        planned.command, f"the command of {planned.image}", "vllm-mods ps"
+    )
+    asked = of_lock._replace(argv=(*of_lock.argv, *planned.arguments), name=planned.pairing)
     try:
-        tree = open_image(access, f"image:{program}:{one.image}", in_image=f"/{served.site_root}")
+        tree = open_image(
+            access, f"image:{program}:{planned.image}", in_image=f"/{served.site_root}"
+        )
     except (TreeError, UsageError) as error:
         access.note(f"the command is not checked: {error.message}")
         return
@@ -121,17 +125,17 @@ def _check_command(served: ServedPairing, program: str, access: Access) -> None:
 def _find_program(served: ServedPairing, program: str | None) -> str:
     """Return the engine that has the image; it has to be the one of the lock."""
     image, build = served.service.image, f"vllm-mods build {served.service.pairing}"
-    for one in engine.installed(program):
-        labels = engine.labels(one, image)
+    for name in engine.installed(program):
+        labels = engine.labels(name, image)
         if labels is None:
             continue
         if labels.get(LOCK_LABEL) != served.lock:
             raise Refused(
-                f"{one} has {image}, and it is not of this lock ({labels.get(LOCK_LABEL) or 'of none'}); "
+                f"{name} has {image}, and it is not of this lock ({labels.get(LOCK_LABEL) or 'of none'}); "
                 "nothing was started",
                 hint=build,
             )
-        return one
+        return name
     raise UsageError(f"{' and '.join(engine.installed(program))}: no image {image}", hint=build)
 
 

@@ -126,10 +126,10 @@ def _known_flags(
         specs = choose_releases((), index.files(), spec or ">=0.9")
     except TreeError:
         return known  # it only adds to what is found already
-    for one in specs:
+    for release in specs:
         try:
-            tree = index.open(one.removeprefix("pypi:"))
-            known[tree.version or one] = names_among(tree, wanted)
+            tree = index.open(release.removeprefix("pypi:"))
+            known[tree.version or release] = names_among(tree, wanted)
         except TreeError:
             continue  # not in the cache
     return known

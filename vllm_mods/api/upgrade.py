@@ -7,10 +7,17 @@ from typing import NamedTuple
 
 from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access
-from vllm_mods.api.image_parts import BuiltFor, build_all, check_room
 from vllm_mods.api.libraries import check_own_pairing
 from vllm_mods.api.lock import look_at_model
-from vllm_mods.api.on_base import ReadLock, lock_path, on_base, read_lock
+from vllm_mods.api.on_base import (
+    BuiltFor,
+    ReadLock,
+    build_all,
+    check_room,
+    lock_path,
+    on_base,
+    read_lock,
+)
 from vllm_mods.base.errors import refusing
 from vllm_mods.building import outputs, upgrading
 from vllm_mods.building.outputs import Written
@@ -80,10 +87,10 @@ def upgrade(
         place = outputs.parse(output, opened[0].base)
         if base is not None:
             wanted = wanted._replace(base=opened[0].drafted.lock.base.ref)
-        for one in opened:
-            upgrading.check_version(wanted, before.lock, to, one.tree.version)
+        for on_platform in opened:
+            upgrading.check_version(wanted, before.lock, to, on_platform.tree.version)
             asked = serve_command.of_pairing(library, wanted)
-            serve_command.demand(asked, one.tree, one.planned, note=access.note)
+            serve_command.demand(asked, on_platform.tree, on_platform.planned, note=access.note)
         lock = pairing_lock.joined([one.drafted.lock for one in opened])._replace(
             checkpoint=look_at_model(library, wanted, access),
             pairing_digest=pairings.digest(wanted),

@@ -111,8 +111,8 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"vllm_mods.cli.{_MODULES.get(cmd_name, cmd_name)}")
-        found = (one for one in vars(module).values() if isinstance(one, click.Command))
-        command = next(one for one in found if one.name == cmd_name)
+        commands = (one for one in vars(module).values() if isinstance(one, click.Command))
+        command = next(one for one in commands if one.name == cmd_name)
         manner.accept(command)
         if COMPLETE in os.environ:
             from vllm_mods.cli.shell_completion import know_values  # noqa: PLC0415
@@ -201,24 +201,24 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    made: dict[str, object] = {}  # whether it is `verbose`, and whether JSON was `answered`
+    outcome: dict[str, object] = {}  # whether it is `verbose`, and whether JSON was `answered`
     try:
         if COMPLETE in os.environ:
             from vllm_mods.cli.shell_completion import register  # noqa: PLC0415
 
             register()
         code = main.main(
-            args=list(arguments), prog_name="vllm-mods", standalone_mode=False, obj=made
+            args=list(arguments), prog_name="vllm-mods", standalone_mode=False, obj=outcome
         )
         sys.stdout.flush()
     except VllmModsError as error:
-        said = Said(error.code, error.message, error.hint, error.exit_code)
-        _trace(error, made)
+        failure = Said(error.code, error.message, error.hint, error.exit_code)
+        _trace(error, outcome)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "vllm-mods"
-        said = Said("usage", error.format_message(), f"{command} --help", EXIT_USAGE)
+        failure = Said("usage", error.format_message(), f"{command} --help", EXIT_USAGE)
     except click.ClickException as error:
-        said = Said("usage", error.format_message(), None, EXIT_USAGE)
+        failure = Said("usage", error.format_message(), None, EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted")
         return EXIT_INTERRUPTED
@@ -230,18 +230,18 @@ def _run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  (the one place where a bug is turned into an exit code)
         from vllm_mods.cli import unexpected  # noqa: PLC0415
 
-        said = unexpected.tell(error)
+        failure = unexpected.tell(error)
     else:
         return code if isinstance(code, int) else EXIT_OK
-    complain(said.message, said.hint)
-    if "answered" not in made and "--json" in itertools.takewhile("--".__ne__, arguments):
-        print_error(said)
-    return said.exit_code
+    complain(failure.message, failure.hint)
+    if "answered" not in outcome and "--json" in itertools.takewhile("--".__ne__, arguments):
+        print_error(failure)
+    return failure.exit_code
 
 
-def _trace(error: Exception, made: Container[str]) -> None:
+def _trace(error: Exception, outcome: Container[str]) -> None:
     """Show where an error comes from, if this run is to be verbose."""
-    if "verbose" in made:
+    if "verbose" in outcome:
         from vllm_mods.cli import unexpected  # noqa: PLC0415
 
         unexpected.show_trace(error)

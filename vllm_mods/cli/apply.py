@@ -70,10 +70,10 @@ def command(
 def announce(planned: Plan, chosen: Chosen) -> None:
     """Print, before anything is written, what is left out and what changes outside of vLLM."""
     plan_arguments.announce(planned, chosen)
-    for one in planned.mods if planned.ok else ():
-        for finding in one.findings:
+    for planned_mod in planned.mods if planned.ok else ():
+        for finding in planned_mod.findings:
             if finding.code == FindingCode.OUTSIDE:
-                answers.note(f"{one.mod.name}: {finding.message}")
+                answers.note(f"{planned_mod.mod.name}: {finding.message}")
 
 
 def tell_plan(error: Refused, *, as_json: bool) -> Refused:

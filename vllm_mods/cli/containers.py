@@ -82,12 +82,12 @@ def run_command(
         click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
         return EXIT_OK
     started = run(library, pairing, arguments, start, program=program, env_files=env_files, **given)
-    one = started.service
+    container = started.service
     click.echo(
-        f"{one.name}: {started.program} {started.identity[:12]}, http://localhost:{one.port}"
+        f"{container.name}: {started.program} {started.identity[:12]}, http://localhost:{container.port}"
     )
     if started.evidence is None:
-        answers.hint(engine.log_command(started.program, one.name))
+        answers.hint(engine.log_command(started.program, container.name))
         return EXIT_OK
     return _answer(started.evidence).print(as_json=False)
 
@@ -132,10 +132,10 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
     return _answer(evidence(log=data, log_name=log, **given))
 
 
-def _answer(found: Sequence[Evidence]) -> Reply:
-    ok = all(one.ok for one in found)
+def _answer(evidences: Sequence[Evidence]) -> Reply:
+    ok = all(one.ok for one in evidences)
     lines = []
-    for one in found:
-        text = " ".join((one.text or "its manifest names no evidence").split())
-        lines.append(f"{one.name}: {_MEANING[one.state].format(text[:200])}")
-    return Reply({"ok": ok, "mods": found}, "\n".join(lines), ok)
+    for seen in evidences:
+        text = " ".join((seen.text or "its manifest names no evidence").split())
+        lines.append(f"{seen.name}: {_MEANING[seen.state].format(text[:200])}")
+    return Reply({"ok": ok, "mods": evidences}, "\n".join(lines), ok)

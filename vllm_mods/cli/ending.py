@@ -22,12 +22,12 @@ class Said(NamedTuple):
     exit_code: int
 
 
-def print_error(said: Said) -> None:
+def print_error(failure: Said) -> None:
     """Print on stdout, for who asked for JSON, one object all the same."""
     from vllm_mods.report import data  # noqa: PLC0415  (where an answer is expected)
 
     try:
-        click.echo(json.dumps(data.error(*said), indent=2))
+        click.echo(json.dumps(data.error(*failure), indent=2))
         sys.stdout.flush()
     except OSError:  # nobody reads it
         drop_output()

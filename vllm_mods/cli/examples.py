@@ -130,12 +130,12 @@ _COMMAND = re.compile(r"vllm-mods ((?:(?:image|template) )?[a-z-]+)")
 
 
 def _by_command() -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = dict(_OF_GROUPS)
+    examples: dict[str, tuple[str, ...]] = dict(_OF_GROUPS)
     for line in _OF_COMMANDS:
         called = _COMMAND.search(line)
         assert called is not None  # noqa: S101  (all of them call it)
-        found[called[1]] = (*found.get(called[1], ()), line)
-    return found
+        examples[called[1]] = (*examples.get(called[1], ()), line)
+    return examples
 
 
 EXAMPLES = _by_command()

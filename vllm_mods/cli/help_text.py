@@ -58,10 +58,10 @@ class _HelpCommand(click.Command):
         }
         if len(records) > _MANY:
             for title, names in _GROUPS.items():
-                found = [records.pop(name) for name in names if name in records]
-                if found:
+                listed = [records.pop(name) for name in names if name in records]
+                if listed:
                     with formatter.section(title):
-                        formatter.write_dl(found)
+                        formatter.write_dl(listed)
         with formatter.section("Options"):
             formatter.write_dl(list(records.values()))
 

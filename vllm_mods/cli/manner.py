@@ -57,8 +57,8 @@ def accept(command: click.Command) -> None:
     """Have a command, and those below it, take these options too."""
     if not any("--quiet" in one.opts for one in command.params):
         command.params += options(hidden=True)
-        for one in command.commands.values() if isinstance(command, click.Group) else ():
-            accept(one)
+        for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
+            accept(subcommand)
 
 
 def speak() -> None:

@@ -23,8 +23,8 @@ def all_of(*options: Declared) -> Declared:
     """Return what declares several options, the last one first in the help."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-        for one in options:
-            function = one(function)
+        for add_option in options:
+            function = add_option(function)
         return function
 
     return declare

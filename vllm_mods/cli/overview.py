@@ -38,13 +38,13 @@ no vLLM is in the environments here
 def show() -> None:
     """Print one screen: each vLLM with what is in it and what fits, and the next command."""
     named = os.environ.get(options.TARGET)
-    there = (Installed(named, options.TARGET),) if named else search.installed(os.environ)
+    places = (Installed(named, options.TARGET),) if named else search.installed(os.environ)
     wrong: list[str] = []
     library = _library(wrong)
-    seen = [tree for one in there[:_MOST] if (tree := _tree(one, wrong)) is not None]
-    if there[_MOST:]:
-        click.echo(f"and {len(there) - _MOST} more vLLMs; vllm-mods status --target DIR")
-    if not there:
+    seen = [tree for one in places[:_MOST] if (tree := _tree(one, wrong)) is not None]
+    if places[_MOST:]:
+        click.echo(f"and {len(places) - _MOST} more vLLMs; vllm-mods status --target DIR")
+    if not places:
         click.echo(_ELSEWHERE)
     if seen:
         _fits(library, seen[0])
@@ -75,24 +75,24 @@ def _library(wrong: list[str]) -> Library:
 def _tree(place: Installed, wrong: list[str]) -> Status | None:
     """Print what is in a vLLM; say in ``wrong`` what to do where something is."""
     try:
-        there = status(place.root)
+        state = status(place.root)
     except VllmModsError as error:  # a tree that is no folder, or is damaged, is not all there is
         click.echo(f"{place.root}, {place.owner}\n  {error.message}")
         wrong.append(f"vllm-mods doctor --target {shlex.quote(place.root)}")
         return None
-    click.echo(f"{text.tree_name(there.version, place.root)}, {place.owner}")
-    for entry in there.mods:
-        click.echo(f"  {entry.name} {entry.version}{text.STANDING[there.standing(entry)]}")
-    if not there.mods:
+    click.echo(f"{text.tree_name(state.version, place.root)}, {place.owner}")
+    for entry in state.mods:
+        click.echo(f"  {entry.name} {entry.version}{text.STANDING[state.standing(entry)]}")
+    if not state.mods:
         click.echo("  no mods are in")
-    wrong += [there.hint] if there.hint else []
-    return there
+    wrong += [state.hint] if state.hint else []
+    return state
 
 
-def _fits(library: Library, there: Status) -> None:
+def _fits(library: Library, state: Status) -> None:
     """Print which of the library's other mods would go into a tree, each planned alone."""
-    tree = open_tree(there.target)
-    inside = {entry.name for entry in there.mods}
+    tree = open_tree(state.target)
+    inside = {entry.name for entry in state.mods}
     good: list[str] = []
     bad: list[str] = []
     for name in library.names():

@@ -87,8 +87,8 @@ def refresh_command(name: str, **given: Any) -> Reply:
     """
     results = refresh(name=name, **given)
     lines = []
-    for one in results:
-        what = "cut anew" if one.wrote else "is so already"
-        lines.append(f"{name} {one.variant}: {what}, on {len(one.releases)} releases")
-        lines += [f"  wrote {path}" for path in one.wrote]
+    for refreshed in results:
+        what = "cut anew" if refreshed.wrote else "is so already"
+        lines.append(f"{name} {refreshed.variant}: {what}, on {len(refreshed.releases)} releases")
+        lines += [f"  wrote {path}" for path in refreshed.wrote]
     return Reply({"mod": name, "variants": results}, "\n".join(lines))

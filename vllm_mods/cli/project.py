@@ -31,8 +31,8 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
     repository, and what it is now to vllm-mods.lock. `vllm-mods sync` puts the mods in.
     """
     where = changing.project_path()
-    found, suggested = changing.parse_source(source, where, signers)
-    done = changing.add(where, found, owner or suggested, mods)
+    library, suggested = changing.parse_source(source, where, signers)
+    done = changing.add(where, library, owner or suggested, mods)
     answers.note(f"wrote {os.path.relpath(where)} and the lock beside it")
     next_step = None
     if done.named:

@@ -90,8 +90,8 @@ class TreeWord(_Type):
             names: tuple[str, ...] = tuple(f"pypi:{one}" for one in _releases())
         else:
             names = ("pypi:", *_KINDS)
-        found = [CompletionItem(name) for name in names if name.startswith(incomplete)]
-        return [*found, CompletionItem(incomplete, type="dir")]
+        items = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return [*items, CompletionItem(incomplete, type="dir")]
 
 
 def know_values(command: click.Command) -> None:
@@ -99,13 +99,13 @@ def know_values(command: click.Command) -> None:
     if isinstance(command, click.Group):
         for inner in command.commands.values():
             know_values(inner)
-    for one in command.params:
-        if one.metavar in {"TREE", "TREE..."}:
-            one.type = TreeWord()
-        elif one.metavar in {"FILE", "FILE...", "PATH", "PATH..."}:
-            one.type = click.Path()
-        elif one.metavar == "DIR":
-            one.type = click.Path(file_okay=False)
+    for parameter in command.params:
+        if parameter.metavar in {"TREE", "TREE..."}:
+            parameter.type = TreeWord()
+        elif parameter.metavar in {"FILE", "FILE...", "PATH", "PATH..."}:
+            parameter.type = click.Path()
+        elif parameter.metavar == "DIR":
+            parameter.type = click.Path(file_okay=False)
 
 
 def _releases() -> list[str]:

@@ -112,8 +112,8 @@ def paged(text: str) -> None:
     return click.echo_via_pager(_STEERING.sub(_spelt, text))
 
 
-def _spelt(found: re.Match[str]) -> str:
-    number = ord(found[0])
+def _spelt(match: re.Match[str]) -> str:
+    number = ord(match[0])
     if number >= 0xDC80:
         number -= 0xDC00  # a byte that is not UTF-8 (PEP 383)
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

@@ -32,10 +32,10 @@ def tell(error: Exception) -> Said:
             EXIT_NO,
         )
     if isinstance(error, ImportError | OSError) and (package := _broken_package(error)):
-        said = str(error).strip() or type(error).__name__
+        words = str(error).strip() or type(error).__name__
         return Said(
             "broken-package",
-            f"{package}, which vllm-mods needs, does not load: {said.splitlines()[0]}",
+            f"{package}, which vllm-mods needs, does not load: {words.splitlines()[0]}",
             f"{sys.executable} -m pip install --force-reinstall {package}  # or, of a library (.so) "
             "that is missing, the system's package that has it; `vllm-mods doctor` tries them all",
             EXIT_USAGE,

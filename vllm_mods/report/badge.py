@@ -17,15 +17,15 @@ def render(result: MatrixResult) -> str:
     bad = {cell.tree for cell in result.cells if view.is_wrong(cell)}
     good = {cell.tree for cell in result.cells if cell.meant} - bad
     colour = (_PARTLY if bad else _GOOD) if good else _NOWHERE
-    said = view.spans(of, good) if good else "none"
-    left, right = (2 * _MARGIN + round(_LETTER * len(text)) for text in ("vLLM", said))
+    label = view.spans(of, good) if good else "none"
+    left, right = (2 * _MARGIN + round(_LETTER * len(text)) for text in ("vLLM", label))
     texts = "".join(
         f'<text x="{x}" y="14" textLength="{width - 2 * _MARGIN}">{escape(text)}</text>'
-        for x, width, text in ((_MARGIN, left, "vLLM"), (left + _MARGIN, right, said))
+        for x, width, text in ((_MARGIN, left, "vLLM"), (left + _MARGIN, right, label))
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" '
-        f'aria-label="vLLM: {escape(said)}"><title>vLLM: {escape(said)}</title>'
+        f'aria-label="vLLM: {escape(label)}"><title>vLLM: {escape(label)}</title>'
         f'<clipPath id="r"><rect width="{left + right}" height="20" rx="3"/></clipPath>'
         f'<g clip-path="url(#r)"><rect width="{left}" height="20" fill="#333c46"/>'
         f'<rect x="{left}" width="{right}" height="20" fill="{colour}"/></g>'

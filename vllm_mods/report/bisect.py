@@ -10,20 +10,19 @@ from vllm_mods.report import data, text
 from vllm_mods.report.text import Paint
 
 
-def outcome_data(found: BisectOutcome, *, repository: str | None) -> dict[str, Any]:
+def outcome_data(outcome: BisectOutcome, *, repository: str | None) -> dict[str, Any]:
     """Return the answer; ``before`` and ``after`` are null where the ends do not differ."""
-    mod = found.good.planned.mod
+    mod = outcome.good.planned.mod
     return {
-        "schema": data.SCHEMA,
         "mod": mod.name,
         "version": mod.version,
         "repository": repository,
-        "found": found.after is not None,
-        "good": _point(found.good),
-        "bad": _point(found.bad),
-        "before": found.before and _point(found.before),
-        "after": found.after and {**_point(found.after), "findings": found.findings},
-        **data.fields(found, "points", "touching", "planned"),
+        "found": outcome.after is not None,
+        "good": _point(outcome.good),
+        "bad": _point(outcome.bad),
+        "before": outcome.before and _point(outcome.before),
+        "after": outcome.after and {**_point(outcome.after), "findings": outcome.findings},
+        **data.fields(outcome, "points", "touching", "planned"),
     }
 
 
@@ -42,40 +41,41 @@ def _point(judged: Judged) -> dict[str, Any]:
 
 
 def outcome_text(
-    found: BisectOutcome, good: str, bad: str, *, repository: str | None, paint: Paint = str
+    outcome: BisectOutcome, good: str, bad: str, *, repository: str | None, paint: Paint = str
 ) -> str:
     """Return what changed between the ends, where, and what it broke."""
-    mod = found.good.planned.mod
+    mod = outcome.good.planned.mod
     ends = [
-        f"{name}: {_verdict(end, paint)}" for name, end in ((good, found.good), (bad, found.bad))
+        f"{name}: {_verdict(end, paint)}"
+        for name, end in ((good, outcome.good), (bad, outcome.bad))
     ]
     lines = [f"{mod.name} {mod.version}", *(f"  {end}" for end in ends)]
     what = "commits" if repository else "releases"
-    looked = f"{found.points:,} {what}"
+    looked = f"{outcome.points:,} {what}"
     if repository:
-        looked += f", {found.touching:,} of them touch a file in question"
-    lines.append(f"  {looked}; {found.planned} plans")
-    if found.before is None or found.after is None:
-        said = _said(found.good.planned.findings)
-        return "\n".join([*lines, "the verdict is the same at both ends", *said])
-    commit = found.after.point.commit
+        looked += f", {outcome.touching:,} of them touch a file in question"
+    lines.append(f"  {looked}; {outcome.planned} plans")
+    if outcome.before is None or outcome.after is None:
+        reasons = _said(outcome.good.planned.findings)
+        return "\n".join([*lines, "the verdict is the same at both ends", *reasons])
+    commit = outcome.after.point.commit
     if commit is None:
-        lines.append(f"it changes from {found.before.spec} to {found.after.spec}")
+        lines.append(f"it changes from {outcome.before.spec} to {outcome.after.spec}")
     else:
         lines.append(f"it changes at {commit.sha[:12]}, {commit.date[:10]}: {commit.subject}")
         if commit.pull_request is not None:
             lines.append(f"  pull request: #{commit.pull_request}")
-    lines.append(f"  before: {_verdict(found.before, paint)}")
-    lines += _said(found.before.planned.findings)
-    lines.append(f"  after:  {_verdict(found.after, paint)}")
-    lines += _said(found.findings, notes=found.after.planned.verdict.ok)
+    lines.append(f"  before: {_verdict(outcome.before, paint)}")
+    lines += _said(outcome.before.planned.findings)
+    lines.append(f"  after:  {_verdict(outcome.after, paint)}")
+    lines += _said(outcome.findings, notes=outcome.after.planned.verdict.ok)
     if commit is not None and len(commit.parents) > 1:
         lines.append(
             "  it is a merge; for the commit in what it merged: "
             f"--good {commit.sha[:12]}^1 --bad {commit.sha[:12]}^2"
         )
-    if found.after.planned.verdict is not found.bad.planned.verdict:
-        lines.append(f"  later it changes again, to `{found.bad.planned.verdict}` at {bad}")
+    if outcome.after.planned.verdict is not outcome.bad.planned.verdict:
+        lines.append(f"  later it changes again, to `{outcome.bad.planned.verdict}` at {bad}")
     return "\n".join(lines)
 
 

@@ -17,18 +17,17 @@ _MOST = 8
 
 def suggestion_data(result: Suggested) -> dict[str, Any]:
     """Return the answer of ``suggest``."""
-    one, found = result.checkpoint, result.suggestion
-    said = found.facts
+    checkpoint, suggestion = result.checkpoint, result.suggestion
+    facts = suggestion.facts
     return {
-        "schema": data.SCHEMA,
         "model": {
-            **data.fields(one, "name", "commit", "config_sha256", "index_sha256"),
-            **data.fields(said, "architecture", "model_type", "quantization", "bits", "context"),
-            **{key: _layers_data(getattr(said, key)) for key in ("packed", "block_fp8", "gdn")},
+            **data.fields(checkpoint, "name", "commit", "config_sha256", "index_sha256"),
+            **data.fields(facts, "architecture", "model_type", "quantization", "bits", "context"),
+            **{key: _layers_data(getattr(facts, key)) for key in ("packed", "block_fp8", "gdn")},
         },
-        "mods": list(map(_needed, found.mods)),
-        "templates": list(map(_needed, found.templates)),
-        "pairings": found.pairings,
+        "mods": list(map(_needed, suggestion.mods)),
+        "templates": list(map(_needed, suggestion.templates)),
+        "pairings": suggestion.pairings,
         **({} if result.plan is None else {"plan": data.plan(result.plan)}),
         "ok": result.ok,
     }
@@ -50,20 +49,20 @@ def fit_text(fit: ModelFit) -> str:
 
 def suggestion_text(result: Suggested, paint: Paint) -> str:
     """Say what a model is, what is for it, and whether that goes into the tree."""
-    one, found = result.checkpoint, result.suggestion
-    lines = [_name(one), *_facts(found.facts)]
-    if not one.tensors:
+    checkpoint, suggestion = result.checkpoint, result.suggestion
+    lines = [_name(checkpoint), *_facts(suggestion.facts)]
+    if not checkpoint.tensors:
         lines.append("  no safetensors in it: what its layers are is not known")
-    lines += ["", "mods" if found.mods else "mods         none is for it"]
-    for fit in found.mods:
+    lines += ["", "mods" if suggestion.mods else "mods         none is for it"]
+    for fit in suggestion.mods:
         lines.append(f"  {fit.name}")
         lines += [f"    without it vLLM fails: {fit.fails}"] * bool(fit.fails)
-    if found.templates:
-        names = [fit.name for fit in found.templates]
+    if suggestion.templates:
+        names = [fit.name for fit in suggestion.templates]
         others = f" (or {', '.join(names[1:])})" if names[1:] else ""
         lines += ["chat template", f"  {names[0]}{others}"]
-    lines.append("pairings" if found.pairings else "pairings     there are none")
-    for each in found.pairings:
+    lines.append("pairings" if suggestion.pairings else "pairings     there are none")
+    for each in suggestion.pairings:
         same = "for this very model" if each.same else "written for another model of its kind"
         lines.append(f"  {each.name}: {same if each.ok else each.why}")
     if result.plan is not None:
@@ -75,31 +74,31 @@ def _needed(fit: ModFit) -> dict[str, Any]:
     return {"name": fit.name, "required": bool(fit.fails), "without": fit.fails or None}
 
 
-def _name(one: Checkpoint | ModelFit) -> str:
-    return f"{one.name} at {one.commit}" if one.commit else one.name
+def _name(model: Checkpoint | ModelFit) -> str:
+    return f"{model.name} at {model.commit}" if model.commit else model.name
 
 
-def _facts(said: ModelFacts) -> Iterator[str]:
-    bits = f", {said.bits} bits" if said.bits else ""
+def _facts(facts: ModelFacts) -> Iterator[str]:
+    bits = f", {facts.bits} bits" if facts.bits else ""
     for key, words in (
         (
             "architecture",
-            f"{said.architecture or 'not said'} ({said.model_type or 'no model_type'})",
+            f"{facts.architecture or 'not said'} ({facts.model_type or 'no model_type'})",
         ),
-        ("quantization", f"{said.quantization or 'none'}{bits}"),
-        ("context", f"{said.context:,} tokens" if said.context else "not said"),
+        ("quantization", f"{facts.quantization or 'none'}{bits}"),
+        ("context", f"{facts.context:,} tokens" if facts.context else "not said"),
     ):
         yield f"  {key.ljust(13)}{words}"
-    packed = f"INT{said.bits or '?'}"
-    for key, found in ((packed, said.packed), ("block FP8", said.block_fp8), ("GDN", said.gdn)):
-        if found.total:
-            yield f"  {key.ljust(13)}{found.total:,} layer{'s' * (found.total != 1)}"
-            for pattern, count in found.patterns[:_MOST]:
+    packed = f"INT{facts.bits or '?'}"
+    for key, layers in ((packed, facts.packed), ("block FP8", facts.block_fp8), ("GDN", facts.gdn)):
+        if layers.total:
+            yield f"  {key.ljust(13)}{layers.total:,} layer{'s' * (layers.total != 1)}"
+            for pattern, count in layers.patterns[:_MOST]:
                 yield f"    {count:6} {pattern}"
-            if more := len(found.patterns) - _MOST:
+            if more := len(layers.patterns) - _MOST:
                 yield from [f"           and {more} more kinds"] * (more > 0)
 
 
-def _layers_data(found: LayerKinds) -> dict[str, Any]:
-    kinds = [{"pattern": pattern, "count": count} for pattern, count in found.patterns]
-    return {"count": found.total, "layers": kinds}
+def _layers_data(layers: LayerKinds) -> dict[str, Any]:
+    kinds = [{"pattern": pattern, "count": count} for pattern, count in layers.patterns]
+    return {"count": layers.total, "layers": kinds}

@@ -54,33 +54,38 @@ def _of_check(result: CheckResult) -> list[Reported]:
     fits = result.model.mods if result.model else ()
     wrong = {fit.name: fit.why for fit in fits if not fit.meant}
     judged = []
-    for one in result.plan.mods:
+    for planned in result.plan.mods:
         remarks = []
-        if not one.verdict.ok:
+        if not planned.verdict.ok:
             remarks.append(
-                Remark(one.verdict.value, f"{one.verdict.value}: {MEANING[one.verdict]}")
+                Remark(
+                    planned.verdict.value, f"{planned.verdict.value}: {MEANING[planned.verdict]}"
+                )
             )
-        for found in one.findings:
-            place = ":".join(str(part) for part in (found.path, found.line) if part is not None)
-            said = f"{place}: {found.message}" if place else found.message
+        for finding in planned.findings:
+            place = ":".join(str(part) for part in (finding.path, finding.line) if part is not None)
+            message = f"{place}: {finding.message}" if place else finding.message
             # An error decides a verdict; where that is well, none is left to be wrong.
-            level = Level.NOTE if one.verdict.ok else found.level
-            remarks.append(Remark(found.code, said, level))
-        if one.mod.name in wrong:
-            remarks.append(Remark("model", f"it is not for this model: {wrong[one.mod.name]}"))
-        name, path = f"{one.mod.name} {one.mod.version}", os.path.join(one.mod.directory, MANIFEST)
+            level = Level.NOTE if planned.verdict.ok else finding.level
+            remarks.append(Remark(finding.code, message, level))
+        if planned.mod.name in wrong:
+            remarks.append(Remark("model", f"it is not for this model: {wrong[planned.mod.name]}"))
+        name, path = (
+            f"{planned.mod.name} {planned.mod.version}",
+            os.path.join(planned.mod.directory, MANIFEST),
+        )
         judged.append(Reported(name, path, tuple(remarks)))
     return judged
 
 
-def _of_lint(found: Iterable[Linted]) -> list[Reported]:
+def _of_lint(results: Iterable[Linted]) -> list[Reported]:
     return [
         Reported(
             one.path,
             one.path,
             tuple(Remark(flaw.code, flaw.message, line=flaw.line) for flaw in one.flaws),
         )
-        for one in found
+        for one in results
     ]
 
 
@@ -88,19 +93,19 @@ def _github(_command: str, subjects: Sequence[Reported]) -> str:
     """Return a workflow command per remark."""
     lines = []
     for subject in subjects:
-        for one in subject.remarks:
-            told = {
+        for remark in subject.remarks:
+            properties = {
                 "file": _place(subject.path),
-                "line": one.line,
-                "title": f"{_title(subject)}{one.code}",
+                "line": remark.line,
+                "title": f"{_title(subject)}{remark.code}",
             }
             given = ",".join(
                 f"{key}={_escaped(str(value), ':,')}"
-                for key, value in told.items()
+                for key, value in properties.items()
                 if value is not None
             )
-            kind = "error" if one.level is Level.ERROR else "notice"
-            lines.append(f"::{kind} {given}::{_escaped(one.message)}\n")
+            kind = "error" if remark.level is Level.ERROR else "notice"
+            lines.append(f"::{kind} {given}::{_escaped(remark.message)}\n")
     return "".join(lines)
 
 

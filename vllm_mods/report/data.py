@@ -33,8 +33,8 @@ def fault(found: ManifestError) -> dict[str, Any]:
 
 def error(code: str, message: str, hint: str | None, exit_code: int) -> dict[str, Any]:
     """Return what went wrong in place of an answer."""
-    told = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
-    return {"schema": SCHEMA, "error": told}
+    problem = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
+    return {"schema": SCHEMA, "error": problem}
 
 
 def mod(planned: ModPlan) -> dict[str, Any]:

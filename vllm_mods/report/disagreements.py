@@ -17,11 +17,11 @@ _DISAGREEMENTS = {
 }
 
 
-def disagreements(found: Iterable[Disagreement], names: Sequence[str]) -> list[str]:
+def disagreements(differences: Iterable[Disagreement], names: Sequence[str]) -> list[str]:
     """Return, per thing in which receipts differ, a line and what each of them has."""
     lines = []
-    for one in found:
-        lines.append(f"{_DISAGREEMENTS[one.kind]} {one.name}".strip() + ":")
-        values = (value or "not there" for value in one.values)
+    for difference in differences:
+        lines.append(f"{_DISAGREEMENTS[difference.kind]} {difference.name}".strip() + ":")
+        values = (value or "not there" for value in difference.values)
         lines += columns(zip(names, values, strict=True), "  ")
     return lines

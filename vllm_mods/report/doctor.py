@@ -12,23 +12,23 @@ from vllm_mods.report.columns import columns
 from vllm_mods.report.text import Paint
 
 
-def render(found: Diagnosis, paint: Paint = str) -> str:
+def render(diagnosis: Diagnosis, paint: Paint = str) -> str:
     """Return the whole answer for a person."""
-    tool = found.tool
+    tool = diagnosis.tool
     lines = [
         f"vllm-mods {tool.version} ({tool.origin}: {tool.place})",
         f"  {tool.python} ({tool.executable})",
     ]
-    if found.target is not None:
-        lines += _target(found.target, paint)
+    if diagnosis.target is not None:
+        lines += _target(diagnosis.target, paint)
     for level, title in ((Level.ERROR, "what is wrong"), (Level.NOTE, "good to know")):
-        some = [one for one in found.troubles if one.level is level]
+        some = [one for one in diagnosis.troubles if one.level is level]
         lines += ["", title] if some else []
-        for one in some:
-            lines.append(f"  {one.message} [{one.code}]")
-            lines += [f"    hint: {one.hint}"] if one.hint else []
-    if found.ok:
-        target = found.target
+        for trouble in some:
+            lines.append(f"  {trouble.message} [{trouble.code}]")
+            lines += [f"    hint: {trouble.hint}"] if trouble.hint else []
+    if diagnosis.ok:
+        target = diagnosis.target
         whole = target is None or target.listed is not None
         lines += [
             "",
@@ -50,15 +50,14 @@ def _target(target: Examined, paint: Paint) -> list[str]:
     return [*lines, *columns(rows, "  ")]
 
 
-def as_data(found: Diagnosis) -> dict[str, Any]:
+def as_data(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the whole answer for a script."""
     return {
-        "schema": data.SCHEMA,
-        "ok": found.ok,
-        "tool": encode(found.tool),
-        "target": None if found.target is None else _target_data(found.target),
-        "elsewhere": encode(found.elsewhere),
-        "troubles": encode(found.troubles),
+        "ok": diagnosis.ok,
+        "tool": encode(diagnosis.tool),
+        "target": None if diagnosis.target is None else _target_data(diagnosis.target),
+        "elsewhere": encode(diagnosis.elsewhere),
+        "troubles": encode(diagnosis.troubles),
     }
 
 
@@ -75,11 +74,11 @@ def _target_data(target: Examined) -> dict[str, Any]:
 
 
 def _fit_data(fit: ModOnTree) -> dict[str, Any]:
-    one = fit.planned
+    planned = fit.planned
     return {
         "name": fit.name,
-        "verdict": None if one is None else one.verdict.value,
-        "variant": one.variant.id if one and one.variant else None,
-        "findings": [found._asdict() for found in one.findings] if one else [],
+        "verdict": None if planned is None else planned.verdict.value,
+        "variant": planned.variant.id if planned and planned.variant else None,
+        "findings": [found._asdict() for found in planned.findings] if planned else [],
         "refusal": encode(fit.refusal),
     }

@@ -10,17 +10,17 @@ from vllm_mods.report import text
 _WIDTH = 80
 
 
-def explanation(one: Explanation, paint: text.Paint = str) -> str:
+def explanation(explained: Explanation, paint: text.Paint = str) -> str:
     """Return a cell as text at 80 columns: words are wrapped, lines of source are cut."""
-    cell = one.cell
+    cell = explained.cell
     variant = f" (variant {cell.variant})" if cell.variant else ""
     where = text.tree_name(cell.version, cell.tree)
     lines = [f"{cell.mod} {cell.mod_version} on {where}: {paint(cell.verdict)}{variant}"]
-    for found in cell.findings:
-        lines += text.folded(f"  {found}", _WIDTH, hanging="    ")
-    for hunk in one.hunks:
+    for finding in cell.findings:
+        lines += text.folded(f"  {finding}", _WIDTH, hanging="    ")
+    for hunk in explained.hunks:
         lines += ["", *_hunk(hunk)]
-    for history in one.history:
+    for history in explained.history:
         lines += ["", *_history(history)]
     return "\n".join(line.rstrip() for line in lines)
 

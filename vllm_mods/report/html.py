@@ -109,9 +109,9 @@ def _cell(cell: Cell | None, begins: str) -> str:
     if cell is None:
         return "<td></td>"
     word = cell.word
-    aside, said = ("", "") if cell.meant else (" aside", ", out of range")
+    aside, outside = ("", "") if cell.meant else (" aside", ", out of range")
     variant = f' data-variant="{escape(begins)}"' if begins else ""
-    return f'<td class="{word}{aside}"{variant}>{_icon(word)}<span>{word}{said}</span></td>'
+    return f'<td class="{word}{aside}"{variant}>{_icon(word)}<span>{word}{outside}</span></td>'
 
 
 def _legend(of: view.Grid) -> Iterable[str]:
@@ -126,15 +126,15 @@ def _legend(of: view.Grid) -> Iterable[str]:
 
 
 def _changes(of: view.Grid, result: MatrixResult) -> Iterator[_Entry]:
-    for one in result.changes or ():
-        links = ", ".join(_link(of, mod, [one.tree]) for mod in one.mods)
-        yield one.mods, f"<b>{escape(view.change(of, one))}</b>: {links}"
+    for change in result.changes or ():
+        links = ", ".join(_link(of, mod, [change.tree]) for mod in change.mods)
+        yield change.mods, f"<b>{escape(view.change(of, change))}</b>: {links}"
 
 
 def _problems(of: view.Grid, result: MatrixResult) -> Iterator[_Entry]:
-    for one in view.problems(result):
-        where, code = _link(of, one.mod, one.trees), _prose(one.code)
-        yield [one.mod], f"{where}: {_prose(one.message)} <small>{code}</small>"
+    for problem in view.problems(result):
+        where, code = _link(of, problem.mod, problem.trees), _prose(problem.code)
+        yield [problem.mod], f"{where}: {_prose(problem.message)} <small>{code}</small>"
 
 
 def _wrong(of: view.Grid) -> Iterator[_Entry]:
@@ -149,10 +149,10 @@ def _why(cell: Cell) -> str:
     return f"<b>{cell.word}</b>{first}"
 
 
-def _list(of: view.Grid, title: str, found: Iterable[_Entry], kind: str = "list") -> str:
+def _list(of: view.Grid, title: str, entries: Iterable[_Entry], kind: str = "list") -> str:
     """Return a list of what is said of mods, each entry with the mods that it is about."""
     places = _places(of)
-    items = [f"<li{_about(places, mods)}>{item}</li>" for mods, item in found]
+    items = [f"<li{_about(places, mods)}>{item}</li>" for mods, item in entries]
     if not items:
         return ""
     return (

@@ -13,27 +13,27 @@ from vllm_mods.trees.image import ImageTree
 
 def image_data(image: InspectedImage) -> dict[str, Any]:
     """Return what is in an image."""
-    tree, found = image
-    mods = found.receipt.mods if found.receipt else ()
-    lock = found.lock
+    tree, inspected = image
+    mods = inspected.receipt.mods if inspected.receipt else ()
+    lock = inspected.lock
     return {
         "schema": data.SCHEMA,
-        "ok": found.ok,
+        "ok": inspected.ok,
         "image": _head(tree),
-        "labels": found.labels,
+        "labels": inspected.labels,
         "lock": lock
         and {
             "pairing": lock.pairing,
             "model": lock.model,
             "revision": lock.revision,
             "base": lock.base.ref,
-            "sha256": found.lock_digest,
+            "sha256": inspected.lock_digest,
         },
         "mods": [
-            {**data.applied(mod), "verdict": mod.verdict, "intact": not found.changed(mod.name)}
+            {**data.applied(mod), "verdict": mod.verdict, "intact": not inspected.changed(mod.name)}
             for mod in mods
         ],
-        "findings": found.findings,
+        "findings": inspected.findings,
     }
 
 
@@ -51,21 +51,21 @@ def _head(tree: ImageTree) -> dict[str, Any]:
 
 def image_text(image: InspectedImage) -> str:
     """Return the same for a person."""
-    tree, found = image
+    tree, inspected = image
     base, layers = tree.base, len(tree.base.diff_ids)
     lines = [
         text.tree_name(tree.version, base.reference),
         f"  {base.where}, {layers} layer{'s' * (layers != 1)}, {base.config_digest}",
         f"  vLLM in /{tree.site_root}",
     ]
-    if (lock := found.lock) is not None:
-        lines.append(f"  pairing {lock.pairing} for {lock.model}, lock {found.lock_digest}")
-    for mod in found.receipt.mods if found.receipt else ():
-        state = "changed since" if found.changed(mod.name) else "as it was left"
+    if (lock := inspected.lock) is not None:
+        lines.append(f"  pairing {lock.pairing} for {lock.model}, lock {inspected.lock_digest}")
+    for mod in inspected.receipt.mods if inspected.receipt else ():
+        state = "changed since" if inspected.changed(mod.name) else "as it was left"
         lines.append(f"  {mod.name} {mod.version} (variant {mod.variant}): went in, {state}")
-    if found.receipt is None:
+    if inspected.receipt is None:
         lines.append("  no mods are in")
-    return "\n".join((*lines, *text.located(found.findings)))
+    return "\n".join((*lines, *text.located(inspected.findings)))
 
 
 def verified_data(result: ImageVerified) -> dict[str, Any]:

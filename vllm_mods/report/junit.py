@@ -52,17 +52,17 @@ def _case(suite: ET.Element, of: view.Grid, cell: Cell) -> None:
     classname = f"vllm-mods.{mod.replace('.', '_')}"
     name = f"{mod} on vLLM {of.label(cell.tree)}"
     case = ET.SubElement(suite, "testcase", classname=classname, name=name)
-    said = "\n".join(map(view.message, cell.findings))
+    messages = "\n".join(map(view.message, cell.findings))
     outcome = _outcome(cell)
     if outcome is None:
         ET.SubElement(case, "system-out").text = "\n".join(
-            filter(None, (_headline(cell), view.details([cell]), said))
+            filter(None, (_headline(cell), view.details([cell]), messages))
         )
         return
     element = ET.SubElement(case, outcome, message=_headline(cell))
     if outcome != "skipped":
         element.set("type", cell.word)
-        element.text = said
+        element.text = messages
 
 
 def _outcome(cell: Cell) -> str | None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.keeping.run import Branch
-from vllm_mods.report.data import SCHEMA
 
 _TITLES = {
     "recorded": "goes into vLLM {release} as it is",
@@ -18,25 +17,24 @@ _TITLES = {
 }
 
 
-def message(kept: KeptRelease) -> str:
+def message(release: KeptRelease) -> str:
     """Return a commit's message, which is the text for a pull request too: title, blank line, Markdown."""
-    title = f"{kept.mod}: {_TITLES[kept.did].format(release=kept.release)}"
-    rows = ["| | vLLM " + kept.release + " |", "| --- | --- |"]
-    rows += [f"| before | {kept.before} |", f"| after | {kept.after} |"]
+    title = f"{release.mod}: {_TITLES[release.did].format(release=release.release)}"
+    rows = ["| | vLLM " + release.release + " |", "| --- | --- |"]
+    rows += [f"| before | {release.before} |", f"| after | {release.after} |"]
     parts = [title, "\n".join(rows)]
-    for head, said in (
-        ("What changed upstream", kept.upstream),
-        ("Decided by rule", kept.told),
-        ("For a person to look at", kept.left),
+    for head, lines in (
+        ("What changed upstream", release.upstream),
+        ("Decided by rule", release.told),
+        ("For a person to look at", release.left),
     ):
-        parts += [f"{head}:", "\n".join(f"* {one}" for one in said)] if said else []
+        parts += [f"{head}:", "\n".join(f"* {one}" for one in lines)] if lines else []
     return "\n\n".join(parts) + "\n"
 
 
-def data(library: str, found: Sequence[Branch]) -> dict[str, Any]:
+def data(library: str, branches: Sequence[Branch]) -> dict[str, Any]:
     """Return what ``keep --json`` prints."""
     return {
-        "schema": SCHEMA,
         "library": library,
         "branches": [
             {
@@ -45,21 +43,21 @@ def data(library: str, found: Sequence[Branch]) -> dict[str, Any]:
                 "commit": one.commit,
                 "body": message(one.kept) if one.kept.did in _TITLES else None,
             }
-            for one in found
+            for one in branches
         ],
     }
 
 
-def line(one: Branch) -> str:
+def line(branch: Branch) -> str:
     """Return what became of a mod on a release, in a line, and below it what is left to a person."""
-    kept = one.kept
+    release = branch.kept
     words = {
-        "fits": f"{kept.before}: nothing to do",
-        "there": f"the branch {one.name} is there already, and left alone",
+        "fits": f"{release.before}: nothing to do",
+        "there": f"the branch {branch.name} is there already, and left alone",
         "stuck": "no port could be begun",
         "waits": "nothing was done",
     }
-    said = words.get(kept.did) or f"{kept.before} -> {kept.after}, branch {one.name}"
-    rows = [f"{kept.mod} {kept.release}: {said}"]
-    rows += [f"  left to you: {text}" for text in kept.left]
+    outcome = words.get(release.did) or f"{release.before} -> {release.after}, branch {branch.name}"
+    rows = [f"{release.mod} {release.release}: {outcome}"]
+    rows += [f"  left to you: {text}" for text in release.left]
     return "\n".join(rows)

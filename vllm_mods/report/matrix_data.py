@@ -27,6 +27,6 @@ def cell(one: Cell) -> dict[str, Any]:
     }
 
 
-def explanation(one: Explanation) -> dict[str, Any]:
+def explanation(explained: Explanation) -> dict[str, Any]:
     """Return the answer of ``matrix --explain``."""
-    return {"schema": SCHEMA, "cell": cell(one.cell), **fields(one, "hunks", "history")}
+    return {"schema": SCHEMA, "cell": cell(explained.cell), **fields(explained, "hunks", "history")}

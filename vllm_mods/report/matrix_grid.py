@@ -102,8 +102,8 @@ def wrong(of: Grid) -> tuple[Run, ...]:
 
 
 def _runs(of: Grid, cells: Iterable[Cell], key: Callable[[Cell], object]) -> tuple[Run, ...]:
-    found = (tuple(run) for _, run in groupby(cells, key))
-    return tuple(Run(between([of.label(cell.tree) for cell in run]), run) for run in found)
+    groups = (tuple(run) for _, run in groupby(cells, key))
+    return tuple(Run(between([of.label(cell.tree) for cell in run]), run) for run in groups)
 
 
 def is_wrong(cell: Cell) -> bool:
@@ -149,10 +149,10 @@ def problems(result: MatrixResult) -> tuple[Grievance, ...]:
     )
 
 
-def problem(of: Grid, one: Grievance) -> str:
+def problem(of: Grid, grievance: Grievance) -> str:
     """Return a problem as one sentence, with its code."""
-    where = f" on {spans(of, one.trees)}" if one.trees else ""
-    return clean(f"{one.mod}{where}: {one.message} [{one.code}]")
+    where = f" on {spans(of, grievance.trees)}" if grievance.trees else ""
+    return clean(f"{grievance.mod}{where}: {grievance.message} [{grievance.code}]")
 
 
 def change(of: Grid, one: CellChange) -> str:

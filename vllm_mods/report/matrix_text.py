@@ -35,11 +35,11 @@ def render(result: MatrixResult, paint: Paint = str) -> str:
 
 
 def _mod(of: view.Grid, row: view.GridRow, paint: Paint) -> list[str]:
-    found = view.runs(of, row)
+    runs = view.runs(of, row)
     rows = []
-    for run in found:
-        said = _painted(run.first, paint) + " " * (_WORD - len(_painted(run.first, str)))
-        rows.append((run.trees, f"{said}  {view.details(run.cells)}"))
+    for run in runs:
+        verdict = _painted(run.first, paint) + " " * (_WORD - len(_painted(run.first, str)))
+        rows.append((run.trees, f"{verdict}  {view.details(run.cells)}"))
     return [view.clean(f"{row.mod} {row.version}"), *columns(rows, "  ")]
 
 

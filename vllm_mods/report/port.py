@@ -25,7 +25,6 @@ def data(result: PortResult) -> dict[str, Any]:
     span = result.span
     assert span is not None  # noqa: S101  (one of the two is there)
     return {
-        "schema": SCHEMA,
         "mod": result.mod.name,
         "releases": span.rows,
         "wrote": list(result.wrote),
@@ -92,15 +91,15 @@ def _lines(
     yield f"{job.mod.name}: variant {job.variant.id}, from vLLM {job.base_version} to {target}"
     for file in outcome.files:
         yield from _file(file)
-    for one in outcome.followed:
-        yield f"  followed: {one.old} is now {one.new} ({one.how})"
+    for move in outcome.followed:
+        yield f"  followed: {move.old} is now {move.new} ({move.how})"
     yield from _how(outcome)
     if outcome.carried:
         yield f"  vLLM {target} has every change already"
     if new is not None:
         yield f"variant {job.name} ({job.vllm}) {new.planned.verdict}"
-        told = {one for found in left.values() for one in found}
-        yield from (f"  {one.message}" for one in new.planned.findings if one not in told)
+        shown = {one for found in left.values() for one in found}
+        yield from (f"  {one.message}" for one in new.planned.findings if one not in shown)
     yield from (f"note: {one}" for one in notes)
     if wrote:
         yield from (f"wrote {path}" for path in wrote)
@@ -124,39 +123,39 @@ def _how(outcome: PortOutcome) -> Iterator[str]:
     yield from (f"  repaired: {one}" for one in outcome.repaired)
 
 
-def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], there: str) -> Iterator[str]:
+def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], option: str) -> Iterator[str]:
     yield f"left to you, in {work.folder}:"
-    for path, found in left.items():
+    for path, errors in left.items():
         edited = work.edited(path)
-        for one in found:
-            yield f"  {edited}:{one.line}: {one.message.removeprefix(f'{path}:{one.line}: ')}"
-        if not found:
+        for finding in errors:
+            yield f"  {edited}:{finding.line}: {finding.message.removeprefix(f'{path}:{finding.line}: ')}"
+        if not errors:
             yield f"  {edited}"
     for name in work.patches:
         patch = os.path.join(work.folder, name)
         yield f"  {patch}: has no place in the target; put it where it belongs, then delete it"
-    yield f"hint: edit them, then vllm-mods port {work.mod} --continue{there}  # or --abort"
+    yield f"hint: edit them, then vllm-mods port {work.mod} --continue{option}  # or --abort"
 
 
 def _errors(path: str, new: NewVariant | None) -> list[Finding]:
     """Return what is wrong at some line of a file."""
-    found = () if new is None else new.planned.findings
-    return [one for one in found if one.path == path and one.line and one.level is Level.ERROR]
+    findings = () if new is None else new.planned.findings
+    return [one for one in findings if one.path == path and one.line and one.level is Level.ERROR]
 
 
-def _file(one: FilePort) -> Iterator[str]:
-    where = one.path if one.new_path == one.path else f"{one.path} -> {one.new_path}"
-    if one.carried:
+def _file(file: FilePort) -> Iterator[str]:
+    where = file.path if file.new_path == file.path else f"{file.path} -> {file.new_path}"
+    if file.carried:
         yield f"  {where}: is so already"
-    elif one.ported.text is not None:
+    elif file.ported.text is not None:
         how = {
             "file": "merged",
             "scopes": "merged class by class",
             "statements": "merged statement by statement",
-        }[one.ported.proof or "file"]
+        }[file.ported.proof or "file"]
         yield f"  {where}: {how}"
     else:
         yield f"  {where}: left to you"
-    for problem in one.ported.problems:
+    for problem in file.ported.problems:
         scope = f"`{problem.scope}`" if problem.scope else "module level"
         yield f"    {scope}: {problem.message} [{problem.code}]"

@@ -87,32 +87,32 @@ def _touching(mod: Mod) -> list[str]:
     return [head, *(f"  {line}" for line in lines)]
 
 
-def _lines(one: LibraryUpdate) -> list[str]:
-    if not one.changed:
-        return [f"{one.name}: {one.now.source}{_at(one.now)}: nothing is new"]
-    if one.before is None:
-        lines = [f"{one.name}: {one.now.source}{_at(one.now)}: was not locked yet"]
-        return lines + [line for mod in one.mods_now for line in _touching(mod)]
-    lines = [f"{one.name}: {one.now.source}{_at(one.before)} →{_at(one.now)}"]
-    for name, old, new in _changes(one):
+def _lines(update: LibraryUpdate) -> list[str]:
+    if not update.changed:
+        return [f"{update.name}: {update.now.source}{_at(update.now)}: nothing is new"]
+    if update.before is None:
+        lines = [f"{update.name}: {update.now.source}{_at(update.now)}: was not locked yet"]
+        return lines + [line for mod in update.mods_now for line in _touching(mod)]
+    lines = [f"{update.name}: {update.now.source}{_at(update.before)} →{_at(update.now)}"]
+    for name, old, new in _changes(update):
         if old is None and new is not None:
             head, *rest = _touching(new)
             lines += [f"  new: {head.strip()}", *rest]
         else:
             lines.append(f"  {name} {_version(old)} → {_version(new) or 'gone'}")
-    if one.mods_before is None:
+    if update.mods_before is None:
         lines.append(
             "  what was locked is not on this machine, so nobody can say which of its mods changed"
         )
     return lines
 
 
-def _changes(one: LibraryUpdate) -> Sequence[tuple[str, Mod | None, Mod | None]]:
+def _changes(update: LibraryUpdate) -> Sequence[tuple[str, Mod | None, Mod | None]]:
     """Return the mods that are others than before, by name: as they were, as they are."""
-    if one.mods_before is None:
+    if update.mods_before is None:
         return ()
-    was = {mod.name: mod for mod in one.mods_before}
-    now = {mod.name: mod for mod in one.mods_now}
+    was = {mod.name: mod for mod in update.mods_before}
+    now = {mod.name: mod for mod in update.mods_now}
     rows = ((name, was.get(name), now.get(name)) for name in sorted({*was, *now}))
     return [row for row in rows if not row[1] or not row[2] or row[1].digest != row[2].digest]
 

@@ -17,7 +17,7 @@ from vllm_mods.serving.releases import ServeCell
 
 def data(result: ServeChecked) -> dict[str, Any]:
     """Return it for scripts."""
-    head = {"schema": reports.SCHEMA, "pairing": result.pairing, "command": result.argv}
+    head = {"pairing": result.pairing, "command": result.argv}
     if result.over_releases:
         cells = [
             {**reports.fields(cell, "version", "tree"), **_answer(cell.answer)}

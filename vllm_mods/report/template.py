@@ -33,7 +33,6 @@ _SAID = (
 def list_data(templates: Sequence[Template], faults: Sequence[ManifestError]) -> dict[str, Any]:
     """Return what templates say of themselves, and which are faulty."""
     return {
-        "schema": data.SCHEMA,
         "templates": list(map(_about, templates)),
         "faulty": [data.fault(one) for one in faults],
     }
@@ -58,11 +57,10 @@ def list_text(templates: Sequence[Template]) -> str:
     return "\n".join(columns(rows)) or "there are no templates"
 
 
-def checked_data(found: Sequence[TemplateChecked]) -> dict[str, Any]:
+def checked_data(results: Sequence[TemplateChecked]) -> dict[str, Any]:
     """Return the answer of ``template check``."""
     return {
-        "schema": data.SCHEMA,
-        "ok": all(one.ok for one in found),
+        "ok": all(one.ok for one in results),
         "templates": [
             {
                 **_head(one.template),
@@ -79,14 +77,14 @@ def checked_data(found: Sequence[TemplateChecked]) -> dict[str, Any]:
                 "replays": list(map(_replay, one.replays)),
                 **({"parsers": _parsers(one.back)} if one.back else {}),
             }
-            for one in found
+            for one in results
         ],
     }
 
 
-def checked_text(found: Sequence[TemplateChecked]) -> str:
+def checked_text(results: Sequence[TemplateChecked]) -> str:
     """Return what was found of each template, and of each conversation that is not as it should be."""
-    return "\n".join(line for one in found for line in _checked_lines(one))
+    return "\n".join(line for one in results for line in _checked_lines(one))
 
 
 def differences(
@@ -124,14 +122,14 @@ def _beside(
     return [(name, sides[0].get(name), sides[1].get(name)) for name in sides[0] | sides[1]]
 
 
-def _kept(one: Replayed | None) -> str:
-    if one is None:
+def _kept(replay: Replayed | None) -> str:
+    if replay is None:
         return "not asked"
-    codes = [finding.code for finding in one.findings]
+    codes = [finding.code for finding in replay.findings]
     if "not-rendered" in codes:
         return "refused"
     lost = ", content lost" * ("content-lost" in codes)
-    return f"{one.turns_kept} of {one.turns} turns, {one.kept:,} of {one.bytes:,} bytes{lost}"
+    return f"{replay.turns_kept} of {replay.turns} turns, {replay.kept:,} of {replay.bytes:,} bytes{lost}"
 
 
 def diff_data(
@@ -139,7 +137,6 @@ def diff_data(
 ) -> dict[str, Any]:
     """Return the answer of ``template diff``."""
     return {
-        "schema": data.SCHEMA,
         "ok": all(_same(before, after) for _, before, after in rows),
         "templates": [
             {**_head(one.template), "weights": weighed(one.every)} for one in (first, second)
@@ -164,47 +161,47 @@ def _same(before: Rendered, after: Rendered) -> bool:
     return _shown(before) == _shown(after)
 
 
-def _checked_lines(one: TemplateChecked) -> list[str]:
-    said = one.template.about
-    wrong = [outcome for outcome in one.outcomes if not outcome.ok]
-    lines = [f"{one.template.name} {said.version if said else ''}".rstrip()]
-    if one.outcomes:
-        count = f"{len(one.outcomes)} conversation{'s' * (len(one.outcomes) != 1)}"
+def _checked_lines(result: TemplateChecked) -> list[str]:
+    about = result.template.about
+    wrong = [outcome for outcome in result.outcomes if not outcome.ok]
+    lines = [f"{result.template.name} {about.version if about else ''}".rstrip()]
+    if result.outcomes:
+        count = f"{len(result.outcomes)} conversation{'s' * (len(result.outcomes) != 1)}"
         lines.append(
             f"  {count}, "
             + (f"{len(wrong)} not as they should be" if wrong else "all as they should be")
         )
-    if one.replays:
-        kept = sum(replay.turns_kept for replay in one.replays)
-        turns = sum(replay.turns for replay in one.replays)
-        count = f"{kept} of {turns} turns in {len(one.replays)} conversations"
+    if result.replays:
+        found_again = sum(replay.turns_kept for replay in result.replays)
+        turns = sum(replay.turns for replay in result.replays)
+        count = f"{found_again} of {turns} turns in {len(result.replays)} conversations"
         lines.append(f"  the cache is found again for {count}")
-    if one.answer is not None:
-        lines.append(f"  content format {_formats(one.answer.formats)}")
-        said_names = [kwarg.name for kwarg in said.kwargs] if said else one.answer.arguments
+    if result.answer is not None:
+        lines.append(f"  content format {_formats(result.answer.formats)}")
+        said_names = [kwarg.name for kwarg in about.kwargs] if about else result.answer.arguments
         names = ", ".join(name for name in said_names if name not in _GIVEN)
         lines.append(f"  reads {names or 'no arguments'}")
-    if one.back is not None:
-        lines += _read_back(one.back)
-    lines.append(f"  {_weights(one)}")
-    lines += text.findings(one.findings, "  ")
-    told = [(outcome.conversation, outcome.findings) for outcome in one.outcomes]
-    told += [(replay.conversation, replay.findings) for replay in one.replays]
-    for conversation, findings in told:
+    if result.back is not None:
+        lines += _read_back(result.back)
+    lines.append(f"  {_weights(result)}")
+    lines += text.findings(result.findings, "  ")
+    noted = [(outcome.conversation, outcome.findings) for outcome in result.outcomes]
+    noted += [(replay.conversation, replay.findings) for replay in result.replays]
+    for conversation, findings in noted:
         if not findings:
             continue
         title = f": {conversation.title}" if conversation.title else ""
         lines.append(f"  {conversation.name}{title}")
         for finding in findings:
-            where = "" if finding.line is None else f"{place(one.template.path, finding.line)}: "
+            where = "" if finding.line is None else f"{place(result.template.path, finding.line)}: "
             lines.append(f"    {where}{finding}")
     return lines
 
 
-def _weights(one: TemplateChecked) -> str:
-    found = weighed(one.every)
-    heavy = [f"{name} {count}" for name, count in found.items() if count and name != Weight.STYLE]
-    light = [f"style {found[Weight.STYLE]}"] if found[Weight.STYLE] else []
+def _weights(result: TemplateChecked) -> str:
+    weights = weighed(result.every)
+    heavy = [f"{name} {count}" for name, count in weights.items() if count and name != Weight.STYLE]
+    light = [f"style {weights[Weight.STYLE]}"] if weights[Weight.STYLE] else []
     return ", ".join((heavy or ["nothing is refused or lost"]) + light)
 
 
@@ -214,55 +211,59 @@ def _formats(formats: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name} from vLLM {since} on" for since, name in formats)
 
 
-def _about(one: Template) -> dict[str, Any]:
-    said = one.about
+def _about(template: Template) -> dict[str, Any]:
+    about = template.about
     return {
-        **_head(one),
-        **({**dict.fromkeys(_SAID), "families": ()} if said is None else data.fields(said, *_SAID)),
+        **_head(template),
+        **(
+            {**dict.fromkeys(_SAID), "families": ()}
+            if about is None
+            else data.fields(about, *_SAID)
+        ),
         "kwargs": {
             kwarg.name: data.fields(kwarg, "type", "default", "summary")
-            for kwarg in (said.kwargs if said else ())
+            for kwarg in (about.kwargs if about else ())
         },
-        "conversations": [conversation.name for conversation in one.conversations],
+        "conversations": [conversation.name for conversation in template.conversations],
     }
 
 
-def _head(one: Template) -> dict[str, Any]:
-    return data.fields(one, "name", "path")
+def _head(template: Template) -> dict[str, Any]:
+    return data.fields(template, "name", "path")
 
 
-def _outcome(one: CaseOutcome) -> dict[str, Any]:
+def _outcome(outcome: CaseOutcome) -> dict[str, Any]:
     return {
-        **data.fields(one.conversation, "name", "title"),
-        "ok": one.ok,
-        **_rendered(one.rendered),
-        "findings": _findings(one.findings),
+        **data.fields(outcome.conversation, "name", "title"),
+        "ok": outcome.ok,
+        **_rendered(outcome.rendered),
+        "findings": _findings(outcome.findings),
     }
 
 
-def _replay(one: Replayed) -> dict[str, Any]:
+def _replay(replay: Replayed) -> dict[str, Any]:
     return {
-        "name": one.conversation.name,
-        **data.fields(one, "turns", "turns_kept", "bytes"),
-        "bytes_kept": one.kept,
-        "findings": _findings(one.findings),
+        "name": replay.conversation.name,
+        **data.fields(replay, "turns", "turns_kept", "bytes"),
+        "bytes_kept": replay.kept,
+        "findings": _findings(replay.findings),
     }
 
 
-def _findings(found: Sequence[Finding]) -> list[dict[str, Any]]:
-    return [{**one._asdict(), "weight": weight(one)} for one in found]
+def _findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    return [{**one._asdict(), "weight": weight(one)} for one in findings]
 
 
-def _rendered(one: Rendered) -> dict[str, Any]:
-    return data.fields(one, "prompt", "error")
+def _rendered(rendered: Rendered) -> dict[str, Any]:
+    return data.fields(rendered, "prompt", "error")
 
 
-def _shown(one: Rendered) -> str:
-    return f"error: {one.error}" if one.prompt is None else one.prompt
+def _shown(rendered: Rendered) -> str:
+    return f"error: {rendered.error}" if rendered.prompt is None else rendered.prompt
 
 
-def _lines(one: Rendered) -> list[str]:
-    lines = _shown(one).split("\n")
+def _lines(rendered: Rendered) -> list[str]:
+    lines = _shown(rendered).split("\n")
     return lines[:-1] if lines[-1] == "" else [*lines[:-1], f"{lines[-1]} (no newline)"]
 
 
@@ -273,29 +274,29 @@ def _read_back(back: ReadBack) -> list[str]:
     """Return what parsers that were named read; or which of a release read all, and what others lose."""
     release = back.release
     if back.named:
-        found = [f"  vLLM {release.version} reads its answers back"]
+        lines = [f"  vLLM {release.version} reads its answers back"]
         for pair in back.pairs:
-            found += [
+            lines += [
                 f"    {_parser_names(pair)}: {_counts(pair)}",
                 *text.findings(pair.findings, "      "),
             ]
-        return [*found, *text.findings(back.findings, "    ")]
+        return [*lines, *text.findings(back.findings, "    ")]
     counts = f"{len(release.tools)} tool parsers and {len(release.reasoners)} reasoning parsers"
-    found = [f"  of {counts} of vLLM {release.version}"]
+    lines = [f"  of {counts} of vLLM {release.version}"]
     for what, pairs in (
         ("calls", [pair for pair in back.pairs if pair.tool]),
         ("reasoning", [pair for pair in back.pairs if not pair.tool]),
     ):
         whole = [_parser_names(pair) for pair in pairs if pair.whole]
         partly = [pair for pair in pairs if not pair.whole]
-        found += [f"    read all its {what}: {', '.join(whole)}"] * bool(whole)
+        lines += [f"    read all its {what}: {', '.join(whole)}"] * bool(whole)
         if whole and partly:
-            found.append(f"    read some of its {what}: {', '.join(map(_parser_names, partly))}")
+            lines.append(f"    read some of its {what}: {', '.join(map(_parser_names, partly))}")
             continue
         for pair in partly:
-            found.append(f"    reads {what}: {_parser_names(pair)}: {_counts(pair)}")
-            found += text.findings(pair.findings, "      ")
-    return [*found, *text.findings(back.findings, "    ")]
+            lines.append(f"    reads {what}: {_parser_names(pair)}: {_counts(pair)}")
+            lines += text.findings(pair.findings, "      ")
+    return [*lines, *text.findings(back.findings, "    ")]
 
 
 def _parsers(back: ReadBack) -> dict[str, Any]:

@@ -64,12 +64,12 @@ def plan(planned: Plan, paint: Paint = plain, *, explain: bool = False) -> str:
     """
     blocks = [tree_name(planned.version, planned.spec)]
     rows = ((f"{one.mod.name} {one.mod.version}", verdict_of(one, paint)) for one in planned.mods)
-    for one, head in zip(planned.mods, columns(rows, "  "), strict=True):
-        lines = [head, *(f"    {line}" for line in changed(one))]
-        lines += _reasons(one, paint)
+    for planned_mod, head in zip(planned.mods, columns(rows, "  "), strict=True):
+        lines = [head, *(f"    {line}" for line in changed(planned_mod))]
+        lines += _reasons(planned_mod, paint)
         if explain:
-            lines += [f"    proof: {one.proof}"] if one.proof else []
-            lines += [f"    not examined: {what}: {why}" for what, why in one.unexamined]
+            lines += [f"    proof: {planned_mod.proof}"] if planned_mod.proof else []
+            lines += [f"    not examined: {what}: {why}" for what, why in planned_mod.unexamined]
         blocks.append("\n".join(lines))
     return "\n".join(blocks)
 
@@ -77,37 +77,41 @@ def plan(planned: Plan, paint: Paint = plain, *, explain: bool = False) -> str:
 def refusal(planned: Plan, message: str, paint: Paint) -> str:
     """Return the message of a refused plan for a person: its first line, and each mod that does not go in."""
     lines = message.splitlines()[:1]
-    for one in planned.mods:
-        if not one.verdict.ok:
-            lines.append(f"  {one.mod.name} {one.mod.version}: {paint(one.verdict)}")
-            lines += _reasons(one, paint)
+    for planned_mod in planned.mods:
+        if not planned_mod.verdict.ok:
+            lines.append(
+                f"  {planned_mod.mod.name} {planned_mod.mod.version}: {paint(planned_mod.verdict)}"
+            )
+            lines += _reasons(planned_mod, paint)
     return "\n".join(lines)
 
 
-def _reasons(one: ModPlan, paint: Paint) -> list[str]:
+def _reasons(planned: ModPlan, paint: Paint) -> list[str]:
     """Return the lines of a plan's findings; what could not be told is no reason for a refusal."""
-    told = [found for found in one.findings if one.verdict.ok or found.code != "fit-unknown"]
-    return findings(told, "    ", lambda words: paint(one.verdict, words))
+    reasons = [
+        found for found in planned.findings if planned.verdict.ok or found.code != "fit-unknown"
+    ]
+    return findings(reasons, "    ", lambda words: paint(planned.verdict, words))
 
 
-def meaning(one: ModPlan) -> str:
+def meaning(planned: ModPlan) -> str:
     """Say what a verdict means."""
-    if any(found.code == FindingCode.UNDECLARED for found in one.findings):
+    if any(found.code == FindingCode.UNDECLARED for found in planned.findings):
         return "it changes what its mod.toml does not name"
-    whole = one.verdict is Verdict.APPLIES and not one.hunks
-    return "every file it brings is new" if whole else MEANING[one.verdict]
+    whole = planned.verdict is Verdict.APPLIES and not planned.hunks
+    return "every file it brings is new" if whole else MEANING[planned.verdict]
 
 
-def changed(one: ModPlan) -> list[str]:
+def changed(planned: ModPlan) -> list[str]:
     """Return a line per file that a mod changes, with its hunks and what proves their place."""
     lines = []
-    for change in one.changes:
+    for change in planned.changes:
         if change.before is None:
             what = "new file"
         elif change.after is None:
             what = "deleted"
         else:
-            hunks = [hunk for hunk in one.hunks if hunk.path == change.path]
+            hunks = [hunk for hunk in planned.hunks if hunk.path == change.path]
             proofs = ", ".join(dict.fromkeys(hunk.proof for hunk in hunks))
             what = (
                 f"{len(hunks)} hunk{'s' * (len(hunks) != 1)}, placed by {proofs}"
@@ -124,16 +128,16 @@ def serve_arguments(planned: Plan, templates: str) -> list[str]:
     ``templates`` is the folder that chat templates are in, also those of earlier runs.
     """
     lines = []
-    for one in planned.mods:
-        if one.variant is None:
+    for planned_mod in planned.mods:
+        if planned_mod.variant is None:
             continue
-        arguments = list(one.mod.serve_args)
-        for file in one.variant.templates:
+        arguments = list(planned_mod.mod.serve_args)
+        for file in planned_mod.variant.templates:
             arguments += ["--chat-template", f"{templates}/{file.file}"]
-        if arguments or one.mod.env:
-            variables = [f"{name}={shlex.quote(value)}" for name, value in one.mod.env]
+        if arguments or planned_mod.mod.env:
+            variables = [f"{name}={shlex.quote(value)}" for name, value in planned_mod.mod.env]
             lines.append(
-                f"serve with ({one.mod.name}): {' '.join((*variables, *map(shlex.quote, arguments)))}"
+                f"serve with ({planned_mod.mod.name}): {' '.join((*variables, *map(shlex.quote, arguments)))}"
             )
     return lines
 
@@ -145,21 +149,21 @@ def done(paths: Sequence[str], *, dry_run: bool = False) -> str:
 
 
 def findings(
-    found: Iterable[Finding], indent: str = "", paint: Callable[[str], str] = str
+    listed: Iterable[Finding], indent: str = "", paint: Callable[[str], str] = str
 ) -> list[str]:
     """Return the lines of findings, notes marked as such; ``paint`` colours those that are errors."""
     lines = []
-    for one in found:
-        error = one.level is Level.ERROR
-        for i, line in enumerate(wrapped(str(one), WIDTH - len(indent))):
+    for finding in listed:
+        error = finding.level is Level.ERROR
+        for i, line in enumerate(wrapped(str(finding), WIDTH - len(indent))):
             hanging = indent + "  " * (i > 0)
             lines.append(hanging + (paint(line) if error else line))
     return lines
 
 
-def located(found: Iterable[Finding]) -> list[str]:
+def located(listed: Iterable[Finding]) -> list[str]:
     """Return a line per finding of ``verify``, with the file that it is about."""
-    return [f"  {one.path}: {one}" if one.path else f"  {one}" for one in found]
+    return [f"  {one.path}: {one}" if one.path else f"  {one}" for one in listed]
 
 
 def wrapped(words: str, width: int) -> list[str]:

@@ -21,7 +21,6 @@ def rows_data(rows: Sequence[UpstreamRow], dependents: Sequence[Dependent]) -> d
     mod = rows[0].planned.mod
     gone = upstream.can_go(rows)
     return {
-        "schema": data.SCHEMA,
         "mod": mod.name,
         "version": mod.version,
         "needed": upstream.is_needed(rows),
@@ -54,16 +53,18 @@ def rows_text(
     carriers: dict[str, list[str]] = {}
     for row in rows:
         counts = Counter(one.state for one in row.hunks)
-        said = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
+        counted = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
         verdict = row.planned.verdict
         plain = verdict.value if row.meant else f"({verdict.value})"
         shown = plain.replace(verdict.value, paint(verdict)) + " " * (14 - len(plain))
-        lines.append(f"  {labels[row.tree].ljust(width)}  {shown}  {said or '-'}")
+        lines.append(f"  {labels[row.tree].ljust(width)}  {shown}  {counted or '-'}")
         if verdict is Verdict.UNREADABLE:
             lines += text.findings(row.planned.findings, "    ")
-        for one in row.hunks:
-            if one.state == "carried" and verdict is not Verdict.APPLIED:
-                carriers.setdefault(f"{one.label} of {one.patch}", []).append(labels[row.tree])
+        for hunk_row in row.hunks:
+            if hunk_row.state == "carried" and verdict is not Verdict.APPLIED:
+                carriers.setdefault(f"{hunk_row.label} of {hunk_row.patch}", []).append(
+                    labels[row.tree]
+                )
     every = list(labels.values())
     lines += [
         f"{hunk} is carried by {text.spans(trees, every)}" for hunk, trees in carriers.items()
