@@ -31,13 +31,13 @@ def lint(path: str) -> tuple[Linted, ...]:
 
     Raises ``UsageError`` for a path with nothing to look at, or that cannot be read.
     """
-    found = tuple(_looked(path, path))
-    if not found:
+    linted = tuple(_lint_path(path, path))
+    if not linted:
         raise UsageError(
             f"{path} holds neither a {SCRIPT} nor a {mod_folder.MANIFEST}",
             hint="a mod's folder, its zip, a run.sh, or a library with patches/",
         )
-    return found
+    return linted
 
 
 def script(text: str) -> tuple[Flaw, ...]:
@@ -52,7 +52,7 @@ def script(text: str) -> tuple[Flaw, ...]:
         return (Flaw(FindingCode.NOT_BASH, error.line, error.why),)
 
 
-def _looked(path: str, named: str) -> Iterator[Linted]:
+def _lint_path(path: str, named: str) -> Iterator[Linted]:
     """Look at a path that was named, or at a folder below it."""
     if not os.path.lexists(path):
         raise UsageError(f"there is no {path}", hint="ls")
@@ -60,12 +60,14 @@ def _looked(path: str, named: str) -> Iterator[Linted]:
         yield _zipped(path) if zipfile.is_zipfile(path) else Linted(path, script(_text(path, None)))
     elif os.path.lexists(os.path.join(path, mod_folder.MANIFEST)):
         yield _mod(path, named)
-    elif there := [one for one in (SCRIPT, DOCKERFILE) if os.path.lexists(os.path.join(path, one))]:
-        place = os.path.join(path, there[0])
+    elif names := [
+        name for name in (SCRIPT, DOCKERFILE) if os.path.lexists(os.path.join(path, name))
+    ]:
+        place = os.path.join(path, names[0])
         yield Linted(place, script(_text(place, named)))
     else:
         for folder in _below(path):
-            yield from _looked(folder, named)
+            yield from _lint_path(folder, named)
 
 
 def _below(path: str) -> Iterator[str]:
@@ -110,12 +112,12 @@ def _zipped(path: str) -> Linted:
     place = f"{path}:{SCRIPT}"
     try:
         with zips.opened(path) as archive:
-            found = {info.filename: info for info in zips.files(archive)}
-            if SCRIPT not in found:
+            entries = {info.filename: info for info in zips.files(archive)}
+            if SCRIPT not in entries:
                 raise UsageError(f"{path} has no {SCRIPT} at its root", hint=f"unzip -l {path}")
-            if found[SCRIPT].file_size > limits.SCRIPT:
+            if entries[SCRIPT].file_size > limits.SCRIPT:
                 raise UsageError(f"{place} is larger than a script", hint=f"unzip -l {path}")
-            data = zips.content(archive, found[SCRIPT], most=limits.SCRIPT)
+            data = zips.content(archive, entries[SCRIPT], most=limits.SCRIPT)
     except zips.BROKEN as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=f"unzip -t {path}") from error
     return Linted(place, script(data.decode("utf-8", "surrogateescape")))

@@ -1,4 +1,4 @@
-"""What is to be said of a recipe; and of its command, as a launcher and then a shell would read it."""
+"""Problems and findings of a recipe, and those of its command as a launcher and then a shell would read it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TYPOGRAPHIC = re.compile(r"(?<!\S)[\u2010-\u2015\u2212]+(?=\w)|[\u2018\u2019\u2
 
 
 class RecipeFindings:
-    """Problems, of which there is no pairing, and findings about one; each with its key path and its line in the document."""
+    """The problems that a recipe makes no pairing for, and the findings about the pairing, each with its key path and line."""
 
     def __init__(self, document: Document, where: str) -> None:
         self.document = document
@@ -29,8 +29,8 @@ class RecipeFindings:
 
     def problem(self, at: str, why: str, line: int | None = None) -> None:
         """Say why there is no pairing."""
-        there = self.line(at) if line is None else line
-        self.problems.append(f"{at}: {f'line {there}: ' if there else ''}{why}")
+        place = self.line(at) if line is None else line
+        self.problems.append(f"{at}: {f'line {place}: ' if place else ''}{why}")
 
     def error(
         self,
@@ -41,72 +41,76 @@ class RecipeFindings:
         level: Level = Level.ERROR,
     ) -> None:
         """Say what the pairing does not do, or what would not work."""
-        there = self.line(at) if line is None else line
-        found = Finding(code, f"{at}: {why}", self.where, there, scope=at, level=level)
-        self.findings.append(found)
+        place = self.line(at) if line is None else line
+        finding = Finding(code, f"{at}: {why}", self.where, place, scope=at, level=level)
+        self.findings.append(finding)
 
     def note(self, code: FindingCode, at: str, why: str, line: int | None = None) -> None:
         """Say what is to be known."""
         self.error(code, at, why, line, Level.NOTE)
 
 
-def _line(said: RecipeFindings, line: int) -> int | None:
+def _line(findings: RecipeFindings, line: int) -> int | None:
     """Return where a line of the command stands in the recipe, or that of its key."""
-    start = said.line("command")
-    return start if start is None or "command" not in said.document.blocks else start + line
+    start = findings.line("command")
+    return start if start is None or "command" not in findings.document.blocks else start + line
 
 
-def _check_marks(said: RecipeFindings, command: str) -> None:
+def _check_marks(findings: RecipeFindings, command: str) -> None:
     for number, row in enumerate(command.split("\n"), 1):
         if mark := _TYPOGRAPHIC.search(row):
             why = f"{mark[0]} is a typographic mark: write two hyphens, or a plain quote"
-            said.error(FindingCode.DASH, "command", why, _line(said, number))
+            findings.error(FindingCode.DASH, "command", why, _line(findings, number))
 
 
-def check(said: RecipeFindings, made: Pairing) -> None:
+def check(findings: RecipeFindings, pairing: Pairing) -> None:
     """Say what is wrong with the command, as a launcher and then a shell would read it."""
-    used = {name for _, name in pairings.placeholders(made.command)}
-    for key in made.defaults:
+    used = {name for _, name in pairings.placeholders(pairing.command)}
+    for key in pairing.defaults:
         if key not in used:
-            said.note(FindingCode.UNUSED_DEFAULT, f"defaults.{key}", "no {placeholder} uses it")
-    _check_marks(said, made.command)
-    wrong = pairings.faults(made)
+            findings.note(FindingCode.UNUSED_DEFAULT, f"defaults.{key}", "no {placeholder} uses it")
+    _check_marks(findings, pairing.command)
+    wrong = pairings.faults(pairing)
     for fault in wrong:
         match = re.match(r"line (\d+): (.*)", fault, re.DOTALL)
         number, why = (int(match[1]), match[2]) if match else (1, fault)
-        said.problem("command", why, _line(said, number))
-    if wrong or not made.command.strip():
+        findings.problem("command", why, _line(findings, number))
+    if wrong or not pairing.command.strip():
         return
-    _, script = pairings.serve_command(made)
+    _, script = pairings.serve_command(pairing)
     serving = pairings.serving(script)
     for i, command in enumerate(script.commands):
-        line = _line(said, command.line)
+        line = _line(findings, command.line)
         if i > serving:
             why = "is a command of its own, run when vLLM has ended"
             cut = _why_cut(command, script)
-            said.error(FindingCode.CUT_OFF, "command", f"`{_short(command)}` {why}: {cut}", line)
+            findings.error(
+                FindingCode.CUT_OFF, "command", f"`{_short(command)}` {why}: {cut}", line
+            )
         elif i < serving:
             why = "runs before the server; a pairing does nothing of the kind"
-            said.error(FindingCode.NOT_DONE, "command", f"`{_short(command)}` {why}", line)
+            findings.error(FindingCode.NOT_DONE, "command", f"`{_short(command)}` {why}", line)
     for unknown in script.unknown:
         why = f"`{unknown.text}` is filled in by the shell that serves"
-        said.note(FindingCode.SHELL, "command", why, _line(said, unknown.line))
+        findings.note(FindingCode.SHELL, "command", why, _line(findings, unknown.line))
 
 
-def with_model(said: RecipeFindings, made: Pairing) -> Pairing:
+def with_model(findings: RecipeFindings, pairing: Pairing) -> Pairing:
     """Take the model from the command of a recipe that names it nowhere else."""
-    argv = pairings.arguments(made)
+    argv = pairings.arguments(pairing)
     named = [argv[i + 1] for i, word in enumerate(argv[:-1]) if word == "--model"]
     if argv[1:2] == ("serve",) and len(argv) > 2 and not argv[2].startswith("-"):
         named.insert(0, argv[2])
-    if not made.model and not named:
-        said.problem("model", "is required: the command names none either")
-    elif not made.model:
-        said.note(FindingCode.MODEL, "model", f"is {named[0]}, as the command has it")
-        return made._replace(model=named[0])
-    elif named and named[0] != made.model:
-        said.note(FindingCode.MODEL, "model", f"is {made.model}; the command serves {named[0]}")
-    return made
+    if not pairing.model and not named:
+        findings.problem("model", "is required: the command names none either")
+    elif not pairing.model:
+        findings.note(FindingCode.MODEL, "model", f"is {named[0]}, as the command has it")
+        return pairing._replace(model=named[0])
+    elif named and named[0] != pairing.model:
+        findings.note(
+            FindingCode.MODEL, "model", f"is {pairing.model}; the command serves {named[0]}"
+        )
+    return pairing
 
 
 def _short(command: command_line.WordedCommand) -> str:

@@ -48,7 +48,7 @@ _UNDONE = {
 
 
 class ImportedRecipe(NamedTuple):
-    """A recipe read: the pairing, and what is to be said of it."""
+    """The pairing of a recipe, and the findings about it."""
 
     pairing: Pairing
     findings: tuple[Finding, ...]
@@ -56,7 +56,7 @@ class ImportedRecipe(NamedTuple):
     @property
     def ok(self) -> bool:
         """Whether the pairing does all that the recipe says."""
-        return all(found.level is Level.NOTE for found in self.findings)
+        return all(finding.level is Level.NOTE for finding in self.findings)
 
 
 def read(
@@ -78,12 +78,13 @@ def read(
     except yaml_source.YamlError as error:
         raise ManifestError(where, (str(error),)) from error
     reader = _RecipeReader(document, where, frozenset(known), dict(mods or {}))
-    made = reader.pairing(name)
+    pairing = reader.pairing(name)
     if not reader.problems:
-        reader.check_kept(made)
+        reader.check_written(pairing)
     if reader.problems:
         raise ManifestError(where, tuple(reader.problems))
-    return ImportedRecipe(made, tuple(sorted(reader.findings, key=lambda found: found.line or 0)))
+    findings = sorted(reader.findings, key=lambda finding: finding.line or 0)
+    return ImportedRecipe(pairing, tuple(findings))
 
 
 class _RecipeReader(command.RecipeFindings):
@@ -100,7 +101,7 @@ class _RecipeReader(command.RecipeFindings):
         version = self.text("recipe_version", required=True) or ""
         title = self.text("name", required=True) or ""
         mods, paths = self.mods(own.templates)
-        made = Pairing(
+        pairing = Pairing(
             name=name or own.name or slug(title),
             summary=self.text("description") or title,
             model=self.text("model") or "",
@@ -120,17 +121,17 @@ class _RecipeReader(command.RecipeFindings):
                 keys=self.keys(),
             ),
         )
-        command.check(self, made)
+        command.check(self, pairing)
         if not self.problems:
-            made = command.with_model(self, made)
+            pairing = command.with_model(self, pairing)
         if version not in {"1", ""}:
             why = f"is {version!r}, and it is read as version 1"
             self.error(FindingCode.RECIPE_VERSION, "recipe_version", why)
-        if title and not re.match(NAME, made.name):
+        if title and not re.match(NAME, pairing.name):
             self.problem(
-                "name", f"{made.name!r} cannot be the name of a pairing; give one with --name"
+                "name", f"{pairing.name!r} cannot be the name of a pairing; give one with --name"
             )
-        return made
+        return pairing
 
     def own(self) -> _Own:
         """Read what ``write`` noted of the pairing it came from."""
@@ -200,38 +201,38 @@ class _RecipeReader(command.RecipeFindings):
         return None
 
     def defaults(self) -> dict[str, Scalar]:
-        found: dict[str, Scalar] = {}
+        defaults: dict[str, Scalar] = {}
         for key, value in self._mapping("defaults").items():
             at = f"defaults.{key}"
             if value is None:
                 self.note(FindingCode.EMPTY, at, "is empty and left out")
             elif isinstance(value, _SCALARS):
-                found[key] = value
+                defaults[key] = value
             elif isinstance(value, (dict, list)):
                 why = "is no single value: a launcher would write it as Python; quote it"
                 self.problem(at, why)
             else:
-                found[key] = str(value)  # a date, as a launcher writes it
-        return found
+                defaults[key] = str(value)  # a date, as a launcher writes it
+        return defaults
 
     def env(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        variables: dict[str, str] = {}
         for key, value in self._mapping("env").items():
             at = f"env.{key}"
             if value is None or isinstance(value, (dict, list)):
                 why = "is no single value: a launcher would export it as Python; quote it"
                 self.problem(at, why)
                 continue
-            found[key] = str(value)
+            variables[key] = str(value)
             if isinstance(value, bool):
                 why = f"is {value}, as launchers export it; quote it for another case"
                 self.note(FindingCode.ENV_BOOL, at, why)
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
                 self.problem(at, "is not the name of an environment variable")
-            elif re.search(r"[$`\"\\]", found[key]):
+            elif re.search(r"[$`\"\\]", variables[key]):
                 why = "is changed by the shell of a launcher, and taken as it is here"
-                self.error(FindingCode.ENV_SHELL, at, f"{found[key]!r} {why}")
-        return found
+                self.error(FindingCode.ENV_SHELL, at, f"{variables[key]!r} {why}")
+        return variables
 
     def topology(self) -> str:
         topologies: dict[str, str] = {}
@@ -256,10 +257,10 @@ class _RecipeReader(command.RecipeFindings):
                 self.note(FindingCode.KEPT, key, "is kept for launchers; it has no meaning here")
         return {key: _without_none(value) for key, value in others.items() if value is not None}
 
-    def check_kept(self, made: Pairing) -> None:
+    def check_written(self, pairing: Pairing) -> None:
         """Make sure that what was read is a pairing that can be written and read again."""
         try:
-            pairings.parse(pairings.dump(made), self.where)
+            pairings.parse(pairings.dump(pairing), self.where)
         except ManifestError as error:
             for problem in error.problems:
                 key, _, why = problem.partition(": ")

@@ -218,9 +218,9 @@ class Evaluator:
                 fits = kind in _TYPES and is_known(value)
                 return isinstance(value, _TYPES[kind]) if fits else UNKNOWN
             case ast.Call(func=ast.Name(id="get_args"), args=[one]):
-                found = hints.hints(self.sources, SourcePlace(frame.path, one))
-                plain = bool(found) and all(hint.kind == "literal" for hint in found)
-                return list(hints.literals(found)) if plain else UNKNOWN
+                kinds = hints.hints(self.sources, SourcePlace(frame.path, one))
+                plain = bool(kinds) and all(hint.kind == "literal" for hint in kinds)
+                return list(hints.literals(kinds)) if plain else UNKNOWN
             case ast.Call(func=ast.Attribute(value=on, attr=name), args=args, keywords=[]) if (
                 name in _READS and is_known(value := self.value(on, frame)) and hasattr(value, name)
             ):
@@ -240,7 +240,7 @@ def _computed(function: Callable[..., Any], given: Sequence[Any]) -> Any:
         return UNKNOWN
 
 
-def name_in(node: ast.AST) -> tuple[str, ...]:
+def names_in(node: ast.AST) -> tuple[str, ...]:
     """Return the names and attributes that an expression looks at."""
     return tuple(
         one.attr if isinstance(one, ast.Attribute) else one.id

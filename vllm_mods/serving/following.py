@@ -20,7 +20,7 @@ from vllm_mods.serving.evaluation import (
     RefusedError,
     is_known,
     is_quiet,
-    name_in,
+    names_in,
 )
 from vllm_mods.serving.source import ClassPlace, FunctionPlace, dotted
 
@@ -47,9 +47,9 @@ class Follower(Evaluator):
     def defaults(self, cls: ClassPlace) -> dict[str, Any]:
         """Return the defaults of a class's fields, ``UNKNOWN`` where one is computed."""
         return {
-            node.target.id: self._default(one.path, node.value)
-            for one in reversed(self.sources.bases(cls))
-            for node in one.node.body
+            node.target.id: self._default(base.path, node.value)
+            for base in reversed(self.sources.bases(cls))
+            for node in base.node.body
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
         }
 
@@ -64,35 +64,35 @@ class Follower(Evaluator):
 
     def make(self, cls: ClassPlace, given: Mapping[str, Any]) -> Any:
         """Make an object of a config class as pydantic would. Raises ``RefusedError``."""
-        around = [*configs.validators(self.sources, cls, "")]
-        if any(one.whole and one.early for one in around):
+        validators = [*configs.validators(self.sources, cls, "")]
+        if any(validator.whole and validator.early for validator in validators):
             return UNKNOWN  # what is given may be changed first
-        made = ConfigObject(cls, self.defaults(cls))
+        config = ConfigObject(cls, self.defaults(cls))
         fields = configs.fields(self.sources, cls)
         for name, value in given.items():
             if name in fields:
-                made.attributes[name] = self._validated(cls, fields[name], value)
+                config.attributes[name] = self._validated(cls, fields[name], value)
             elif configs.takes_any_key(self.sources, cls) is None:
-                raise RefusedError(f"{made!r} has no {name!r}", (name,))
+                raise RefusedError(f"{config!r} has no {name!r}", (name,))
         if post := self.sources.method(cls, "__post_init__"):
-            self.run(post, made, given)
-        for one in around:
-            if one.whole and one.mode == "after":
-                self.run(one.at, made, {})
-        return made
+            self.run(post, config, given)
+        for validator in validators:
+            if validator.whole and validator.mode == "after":
+                self.run(validator.at, config, {})
+        return config
 
     def _validated(self, cls: ClassPlace, field: ConfigField, value: Any) -> Any:
         """Return what a field holds. Raises ``RefusedError``."""
         late = []
-        for one in configs.validators(self.sources, cls, field.name):
-            if one.whole or (one.mode == "wrap" and one.lets_none_through):
+        for validator in configs.validators(self.sources, cls, field.name):
+            if validator.whole or (validator.mode == "wrap" and validator.lets_none_through):
                 continue
-            if one.mode == "before":
-                value = self._passed(one.at, value)
-            elif one.early:
+            if validator.mode == "before":
+                value = self._passed(validator.at, value)
+            elif validator.early:
                 return UNKNOWN
             else:
-                late.append(one.at)
+                late.append(validator.at)
         value = self._converted(field, value)
         for at in late:
             value = self._passed(at, value)
@@ -109,17 +109,17 @@ class Follower(Evaluator):
         """Return what pydantic makes of a value, where that is the value itself. Raises ``RefusedError``."""
         if value is None or not is_known(value) or values.is_unchecked(field):
             return value
-        found = hints.hints(self.sources, field.annotation)
-        config = hints.config_class(self.sources, found)
-        if isinstance(value, dict) and config is not None:
-            return self.make(config, value)
-        wrong = [*values.type_problems(self.sources, found, value, field.name)]
+        kinds = hints.hints(self.sources, field.annotation)
+        inner = hints.config_class(self.sources, kinds)
+        if isinstance(value, dict) and inner is not None:
+            return self.make(inner, value)
+        wrong = [*values.type_problems(self.sources, kinds, value, field.name)]
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             wrong += values.bound_problems(field, value, field.name)
         if wrong:
             raise RefusedError(wrong[0].message, (field.name,))
-        names = {hint.name for hint in found if hint.kind == "builtin"}
-        stays = type(value).__name__ in names or value in hints.literals(found)
+        names = {hint.name for hint in kinds if hint.kind == "builtin"}
+        stays = type(value).__name__ in names or value in hints.literals(kinds)
         return value if stays else UNKNOWN
 
     # --- calls
@@ -219,7 +219,7 @@ class Follower(Evaluator):
                 self._refuse(exc, frame, ())
             case ast.Assert(test=test, msg=msg):
                 if self.holds(test, frame) is False:
-                    self._refuse(msg or test, frame, name_in(test))
+                    self._refuse(msg or test, frame, names_in(test))
             case ast.If(test=test, body=body, orelse=other):
                 answer = self.holds(test, frame)
                 if answer is None:
@@ -228,7 +228,7 @@ class Follower(Evaluator):
                 try:
                     self._block(body if answer else other, frame)
                 except RefusedError as error:
-                    error.names = (*error.names, *name_in(test))
+                    error.names = (*error.names, *names_in(test))
                     raise
             case ast.For(target=ast.Name(id=name), iter=over, body=body, orelse=[]):
                 items = self.value(over, frame)
@@ -299,7 +299,7 @@ class Follower(Evaluator):
         return plain and self.value(node.targets[0], frame) == self.value(node.value, frame)
 
     def _forget_call(self, node: ast.Call, frame: Frame, seen: frozenset[str]) -> None:
-        """Take as unknown what a call may set that is perhaps made."""
+        """Take as unknown what a call may set that is perhaps config."""
         for one in (*node.args, *(keyword.value for keyword in node.keywords)):
             owner = frame.names.get(one.id) if isinstance(one, ast.Name) else None
             if isinstance(owner, ConfigObject):

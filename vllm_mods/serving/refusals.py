@@ -84,8 +84,8 @@ def _value(
         return UNKNOWN
     if use.keys:
         data: Any = {}
-        for one in uses:
-            data = _merged(data, command.nested(one))
+        for keyed in uses:
+            data = _merged(data, command.nested(keyed))
     elif not shape.takes_value:
         return not use.negated
     elif shape.append or "action" in use.flag.given or not use.values:
@@ -98,9 +98,9 @@ def _value(
     return data
 
 
-def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    both = {**one, **other}
-    for key in one.keys() & other.keys():
-        if isinstance(one[key], dict) and isinstance(other[key], dict):
-            both[key] = _merged(one[key], other[key])
+def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    both = {**first, **second}
+    for key in first.keys() & second.keys():
+        if isinstance(first[key], dict) and isinstance(second[key], dict):
+            both[key] = _merged(first[key], second[key])
     return both
