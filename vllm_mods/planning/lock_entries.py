@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from vllm_mods import fit
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.model import Mod, ModPlan
+from vllm_mods.base.model import Mod, ModPlan, Variant
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.versions import is_final
 from vllm_mods.formats import mod_lock
@@ -139,6 +139,17 @@ def current(mod: Mod) -> Lock | None:
     """Return a mod's lock if it was made from this very mod. Raises ``ManifestError`` for none."""
     locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock is not None else None
     return locked if locked is not None and locked.digest == mod.digest else None
+
+
+def with_variants(mod: Mod, variants: Sequence[Variant]) -> Mod:
+    """Return a mod with some of its variants alone, and what its lock says of these."""
+    locked = current(mod)
+    if locked is None:
+        return mod._replace(variants=tuple(variants))
+    known = {variant.id for variant in variants}
+    trees = tuple(tree for tree in locked.trees if tree.variant in known)
+    lock = mod_lock.dump(locked._replace(trees=trees))
+    return mod._replace(variants=tuple(variants), lock=lock)
 
 
 def extended(old: Lock, mod: Mod, plans: Iterable[tuple[str, ModPlan]]) -> bytes:

@@ -78,7 +78,9 @@ def plan_alone(
 
     Raises ``DiffError`` as ``plan`` does.
     """
-    alone = mod._replace(variants=variants or mod.variants, requires=(), conflicts=(), after=())
+    alone = mod._replace(requires=(), conflicts=(), after=())
+    if variants:
+        alone = lock_entries.with_variants(alone, variants)
     return plan([alone], tree, cache=cache).mods[0]
 
 
