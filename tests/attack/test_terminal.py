@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vllm_mods.cli import COMMANDS, run, shown
+from vllm_mods.cli import COMMANDS, run, terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def test_the_error_about_an_argument_shows_it(
     assert "\\x1b]0;pwned\\x07" in said
 
 
-def terminal(*arguments: str, cwd: Path) -> str:
+def run_on_terminal(*arguments: str, cwd: Path) -> str:
     """Run the tool on a terminal and return what came out of it."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
@@ -125,7 +125,7 @@ def test_a_mod_neither_steers_nor_colours_a_terminal_and_we_still_do(tmp_path: P
         ["check", "plain", "evil", "--target", "site"],
         ["matrix", "evil", "--tree", "site"],
     ):
-        said = terminal(*arguments, "--library", "mods", cwd=tmp_path)
+        said = run_on_terminal(*arguments, "--library", "mods", cwd=tmp_path)
         assert "pwned" in said or "evil" in said
         rest = re.sub(r"\x1b\[(0|1|3[126])m|\r\x1b\[K|\r\n", "", said)
         assert not STEERING.search(rest), (arguments, rest)
@@ -134,8 +134,8 @@ def test_a_mod_neither_steers_nor_colours_a_terminal_and_we_still_do(tmp_path: P
 
 
 def test_what_is_a_file_of_its_own_is_printed_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
-    with shown.streams():
-        shown.file("a\x1b[1mb\r\n")
+    with terminal.streams():
+        terminal.file("a\x1b[1mb\r\n")
         sys.stdout.write("a\x1b[1mb\r\udc9b\u202e\t\n")
         sys.stdout.buffer.write(b"\xc2\x9b\x07\n")
     assert capfd.readouterr().out == "a\x1b[1mb\r\na\\x1b[1mb\\x0d\\x9b\\u202e\t\n\\x9b\\x07\n"

@@ -18,8 +18,8 @@ import click
 
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
-from vllm_mods.cli import manner, shown
-from vllm_mods.cli.ending import Said, complain, drop_output, print_error
+from vllm_mods.cli import manner, terminal
+from vllm_mods.cli.ending import Failure, complain, drop_output, print_error
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -196,7 +196,7 @@ main.params += manner.options(hidden=False)
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error ends here."""
-    with shown.streams():
+    with terminal.streams():
         return _run(arguments)
 
 
@@ -212,13 +212,13 @@ def _run(arguments: Sequence[str]) -> int:
         )
         sys.stdout.flush()
     except VllmModsError as error:
-        failure = Said(error.code, error.message, error.hint, error.exit_code)
+        failure = Failure(error.code, error.message, error.hint, error.exit_code)
         _trace(error, outcome)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "vllm-mods"
-        failure = Said("usage", error.format_message(), f"{command} --help", EXIT_USAGE)
+        failure = Failure("usage", error.format_message(), f"{command} --help", EXIT_USAGE)
     except click.ClickException as error:
-        failure = Said("usage", error.format_message(), None, EXIT_USAGE)
+        failure = Failure("usage", error.format_message(), None, EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted")
         return EXIT_INTERRUPTED

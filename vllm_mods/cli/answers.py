@@ -13,7 +13,7 @@ import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, EXIT_USAGE, ManifestError
 from vllm_mods.base.model import Verdict
-from vllm_mods.cli import shown
+from vllm_mods.cli import terminal
 from vllm_mods.cli.manner import json_flag
 from vllm_mods.formats.schema import encode
 from vllm_mods.report.data import SCHEMA
@@ -97,9 +97,9 @@ def hint(text: str | None) -> None:
 def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> str:
     """Colour a verdict, or words about it, on a terminal that wants colour; the word alone says it all."""
     text = verdict.value if words is None else words
-    if not shown.colored(err=err):
+    if not terminal.colored(err=err):
         return text
-    return shown.styled(text, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
+    return terminal.styled(text, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
 
 
 def progress() -> Callable[[str, int, int | None], None] | None:
@@ -122,7 +122,7 @@ def watched() -> bool:
 
 def show_line(text: str, *, last: bool) -> None:
     """Put a line of progress in place of the one before; the last one goes at once."""
-    shown.steer(BEGIN)
+    terminal.steer(BEGIN)
     sys.stderr.write(text)
-    shown.steer(BEGIN if last else "")
+    terminal.steer(BEGIN if last else "")
     sys.stderr.flush()

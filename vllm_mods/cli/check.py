@@ -10,7 +10,7 @@ import click
 from vllm_mods.api.access import Access
 from vllm_mods.api.check import CheckResult, check
 from vllm_mods.api.libraries import choose, other_packages
-from vllm_mods.cli import answers, ci_form, options, plan_arguments, shown
+from vllm_mods.cli import answers, ci_form, options, plan_arguments, terminal
 from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.ci_form import CiReply
 from vllm_mods.cli.manner import option
@@ -63,7 +63,7 @@ def diff_command(**given: Any) -> Reply:
         return Reply(data, text, ok=False, next_step=result.hint)
     if not text:
         answers.note("nothing would change: all is in already")
-    return Reply(data, text, show=shown.paged)
+    return Reply(data, text, show=terminal.paged)
 
 
 def _check(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
-from vllm_mods.cli import manner, shown
+from vllm_mods.cli import manner, terminal
 from vllm_mods.cli.answers import Reply
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def output(function: Callable[..., CiReply]) -> Callable[..., int]:
         from vllm_mods.report import ci_forms  # noqa: PLC0415  (10 ms that no person asks for)
 
         name = click.get_current_context().info_name or ""
-        shown.file(ci_forms.render(form, name, ci_forms.subjects(result)))
+        terminal.file(ci_forms.render(form, name, ci_forms.subjects(result)))
         return EXIT_OK if answer.ok else EXIT_NO
 
     declare = manner.option(

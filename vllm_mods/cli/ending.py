@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import click
 
-from vllm_mods.cli import manner, shown
+from vllm_mods.cli import manner, terminal
 
 
-class Said(NamedTuple):
+class Failure(NamedTuple):
     """What ends a command that has no answer. ``code`` names the kind of error."""
 
     code: str
@@ -22,7 +22,7 @@ class Said(NamedTuple):
     exit_code: int
 
 
-def print_error(failure: Said) -> None:
+def print_error(failure: Failure) -> None:
     """Print on stdout, for who asked for JSON, one object all the same."""
     from vllm_mods.report import data  # noqa: PLC0415  (where an answer is expected)
 
@@ -45,11 +45,14 @@ def complain(message: str, hint: str | None = None) -> None:
     """
     manner.speak()
     error, next_ = "error:", "hint:"
-    if shown.colored(err=True):
-        error, next_ = shown.styled(error, fg="red", bold=True), shown.styled(next_, fg="cyan")
+    if terminal.colored(err=True):
+        error, next_ = (
+            terminal.styled(error, fg="red", bold=True),
+            terminal.styled(next_, fg="cyan"),
+        )
     with contextlib.suppress(OSError):
         if sys.stderr.isatty():
-            shown.steer("\r\033[K")  # what showed the progress ends here
+            terminal.steer("\r\033[K")  # what showed the progress ends here
         click.echo(f"{error} {message}", err=True)
         if hint:
             click.echo(f"\n{next_} {hint}", err=True)

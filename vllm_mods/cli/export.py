@@ -9,7 +9,7 @@ import click
 from vllm_mods.api.export import export_mod, export_recipe
 from vllm_mods.api.run import plan_service
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import answers, manner, options, shown
+from vllm_mods.cli import answers, manner, options, terminal
 from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.containers import starting
 from vllm_mods.cli.manner import option
@@ -97,7 +97,7 @@ def _write_pairing(
     else:
         texts = files.write(plan_service(library, name, start).service, form)
     if output is None:
-        shown.file("\n".join(texts.values()))
+        terminal.file("\n".join(texts.values()))
         return EXIT_OK
     if len(texts) > 1:
         os.makedirs(output, exist_ok=True)

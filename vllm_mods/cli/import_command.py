@@ -12,7 +12,7 @@ from vllm_mods.api.import_mod import ImportTerms, import_mod, is_mod
 from vllm_mods.api.import_recipe import import_recipe
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, named_files, new, options, shown
+from vllm_mods.cli import answers, named_files, new, options, terminal
 from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.options import LibraryArguments
@@ -93,7 +93,7 @@ def command(
     if mod.folder is None:
         hint = f"vllm-mods import {path} --library DIR  # writes it to DIR/patches/{mod.name}"
         manifest = report.manifest(mod)
-        return Reply(report.mod_data(mod, path), manifest, next_step=hint, show=shown.file)
+        return Reply(report.mod_data(mod, path), manifest, next_step=hint, show=terminal.file)
     return Reply(report.mod_data(mod, path), report.mod_text(mod, folder))
 
 
@@ -116,7 +116,7 @@ def _import_recipe(
     for line in report.recipe_lines(result, path):
         click.echo(line, err=True)
     words = None if output else manifest.decode()
-    return Reply(report.recipe_data(result, path, output), words, result.ok, show=shown.file)
+    return Reply(report.recipe_data(result, path, output), words, result.ok, show=terminal.file)
 
 
 def _place_in(folder: str, name: str, library: Library) -> str:

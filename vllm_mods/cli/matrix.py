@@ -21,7 +21,7 @@ from vllm_mods.api.matrix import (
 )
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.cli import answers, manner, named_files, options, shown
+from vllm_mods.cli import answers, manner, named_files, options, terminal
 from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.options import LibraryArguments
@@ -134,7 +134,7 @@ def command(
     if output is not None or form == "text":
         click.echo(matrix_text.render(result, paint=answers.paint), nl=False)
     else:
-        shown.file(text)
+        terminal.file(text)
         answers.remember("answered", thing=True)
     for mod, updated in write_locks(mine, computed, access) if mine else ():
         _tell_lock(mod, updated)

@@ -15,7 +15,7 @@ from vllm_mods.api.template_check import (
 )
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.cli import answers, named_files, options, shown
+from vllm_mods.cli import answers, named_files, options, terminal
 from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
@@ -136,7 +136,7 @@ def render(
     )
     for name in prompt.unread:
         answers.note(f"the template does not read `{name}`, and vLLM drops it without a word")
-    return Reply({"template": opened.name, "prompt": prompt.text}, prompt.text, show=shown.file)
+    return Reply({"template": opened.name, "prompt": prompt.text}, prompt.text, show=terminal.file)
 
 
 @command.command(name="diff")
@@ -175,7 +175,7 @@ def patch(template: str, library: Library) -> Reply:
         answers.note(f"{opened.path} has {patched.patch} already")
     text = patched.data.decode("utf-8", "surrogateescape")
     answer = {"template": opened.name, "patch": patched.patch, "was_in": patched.was_in}
-    return Reply({**answer, "text": text}, text, show=shown.file)
+    return Reply({**answer, "text": text}, text, show=terminal.file)
 
 
 def _conversation(template: Template, messages: str) -> Conversation:

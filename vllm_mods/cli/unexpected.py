@@ -12,20 +12,20 @@ import click
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_BUG, EXIT_NO, EXIT_USAGE
 from vllm_mods.cli import manner
-from vllm_mods.cli.ending import Said, drop_output
+from vllm_mods.cli.ending import Failure, drop_output
 
 
-def tell(error: Exception) -> Said:
+def tell(error: Exception) -> Failure:
     """Return what is to be said; of a bug, show the traceback."""
     if isinstance(error, MemoryError):
-        return Said("memory", "there is not enough memory", "free -m; ulimit -v", EXIT_NO)
+        return Failure("memory", "there is not enough memory", "free -m; ulimit -v", EXIT_NO)
     if isinstance(error, OSError) and _output_is_broken(error):
         drop_output()
-        return Said(
+        return Failure(
             "output", f"the answer could not be written: {error.strerror}", "df -h", EXIT_NO
         )
     if isinstance(error, BlockingIOError | RuntimeError) and _no_process(error):
-        return Said(
+        return Failure(
             "processes",
             f"there are no more processes or threads to be had: {error}",
             "ulimit -u; cat /sys/fs/cgroup/pids.max  # allow more, of a container with --pids-limit",
@@ -33,7 +33,7 @@ def tell(error: Exception) -> Said:
         )
     if isinstance(error, ImportError | OSError) and (package := _broken_package(error)):
         words = str(error).strip() or type(error).__name__
-        return Said(
+        return Failure(
             "broken-package",
             f"{package}, which vllm-mods needs, does not load: {words.splitlines()[0]}",
             f"{sys.executable} -m pip install --force-reinstall {package}  # or, of a library (.so) "
@@ -41,7 +41,7 @@ def tell(error: Exception) -> Said:
             EXIT_USAGE,
         )
     if isinstance(error, FileNotFoundError) and _current_is_gone():
-        return Said("usage", "the current folder is not there any more", "cd /", EXIT_USAGE)
+        return Failure("usage", "the current folder is not there any more", "cd /", EXIT_USAGE)
     return _bug(error)
 
 
@@ -54,9 +54,9 @@ def show_trace(error: Exception) -> None:
     click.echo(secrets.clean(trace, os.environ), err=True)
 
 
-def _bug(error: Exception) -> Said:
+def _bug(error: Exception) -> Failure:
     show_trace(error)
-    return Said(
+    return Failure(
         "bug",
         f"this is a bug in vllm-mods {__version__}: {type(error).__name__}",
         "report it with what stands above, and with what `vllm-mods doctor` says of the same target",
