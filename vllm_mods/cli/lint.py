@@ -28,5 +28,10 @@ def command(paths: tuple[str, ...]) -> CiReply:
     }
     lines = [f"{path}:{flaw.line}: {flaw.message} [{flaw.code}]" for path, flaw in flaws]
     noun = "finding" if len(flaws) == 1 else "findings"
-    click.echo(f"{len(results)} looked at, {len(flaws) or 'no'} {noun}", err=True)
-    return Reply(data, "\n".join(lines) or None, ok=not flaws), results
+
+    def show(words: str) -> None:
+        if words:
+            click.echo(words)
+        click.echo(f"{len(results)} looked at, {len(flaws) or 'no'} {noun}", err=True)
+
+    return Reply(data, "\n".join(lines), ok=not flaws, show=show), results
