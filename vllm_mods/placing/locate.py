@@ -49,7 +49,7 @@ _NEAR_ALIKE = 12
 _BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
 
 
-class Base(Enum):
+class BaseKnown(Enum):
     """What is known of a file beside a patch: ``VERSION`` is of a tree of the version that the patch was written for, ``RELEASED`` that tree's file as it was shipped."""
 
     NONE = 0
@@ -67,7 +67,7 @@ def place(
     *,
     back: bool = False,
     written: Written | None = None,
-    base: Base = Base.NONE,
+    base: BaseKnown = BaseKnown.NONE,
 ) -> tuple[Located | Lost, ...]:
     """Place all hunks of a file, in their order: one answer for each.
 
@@ -132,7 +132,7 @@ def _has_removed_heads(side: Hunk, match: LookAlike, target: Target) -> bool:
 class _Placing:
     """One file's hunks on one target."""
 
-    def __init__(self, file: FileDiff, target: Target, *, back: bool, base: Base) -> None:
+    def __init__(self, file: FileDiff, target: Target, *, back: bool, base: BaseKnown) -> None:
         self.file = file
         self.hunks = file.hunks
         self.target = target
@@ -286,11 +286,10 @@ class _Placing:
             hunk.stated not in lines for hunk, lines in zip(self.hunks, self.places, strict=True)
         ):
             return False
-        if any(place.line != self.hunks[i].stated for i, place in proven.items()):
+        is_away = any(place.line != self.hunks[i].stated for i, place in proven.items())
+        if is_away or stated_lines(self.file.reversed().hunks, self.target) is not None:
             return False
-        if stated_lines(self.file.reversed().hunks, self.target) is not None:
-            return False
-        if self.base is Base.RELEASED:
+        if self.base is BaseKnown.RELEASED:
             return True
         first, last = min(self.alone, default=len(self.hunks)), max(self.alone, default=-1)
         return all(
@@ -302,7 +301,7 @@ class _Placing:
         stated = self.hunks[i].stated
         alike = [rival.line for rival in self.rivals.get(i, ()) if rival.agrees]
         return all(
-            line == stated or (self.base is Base.VERSION and abs(line - stated) > near)
+            line == stated or (self.base is BaseKnown.VERSION and abs(line - stated) > near)
             for lines, near in ((self.places[i], _NEAR), (alike, _NEAR_ALIKE))
             for line in lines
         )

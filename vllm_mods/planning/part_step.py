@@ -203,11 +203,11 @@ class PatchingStep:
         self, file: diff.FileDiff, target: Target, *, back: bool
     ) -> tuple[Located | Lost, ...]:
         """Place the hunks of a file in one state of it."""
-        base = locate.Base.NONE
+        base = locate.BaseKnown.NONE
         if target.data == self.part.base:
-            base = locate.Base.RELEASED
+            base = locate.BaseKnown.RELEASED
         elif self.part.at_base:
-            base = locate.Base.VERSION
+            base = locate.BaseKnown.VERSION
         return locate.place(file, target, back=back, written=self.part.written, base=base)
 
     def lost(self, hunk: diff.Hunk, spot: Lost, path: str, target: Target) -> None:
