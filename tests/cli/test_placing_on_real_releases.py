@@ -92,7 +92,8 @@ def test_what_upstream_deleted_at_the_end_of_a_file_goes_in_where_it_stands_and_
     None
 ):
     deleted = last_hunk(MOE, "0.20.0", "0.21.0")
-    assert seen(deleted, "0.21.0").verdict is Verdict.UPSTREAM
+    assert not seen(deleted, "0.21.0").verdict.writes
+    assert seen(written_on("0.20.0", deleted), "0.21.0").verdict is Verdict.UPSTREAM
     # the class still stands there, with other lines
     for version in ("0.19.1", "0.19.0"):
         planned = seen(deleted, version)

@@ -26,7 +26,7 @@ HALF = LOADER.replace('os.path.join("weights", name)', ROOT, 1)
 @pytest.fixture
 def trees(library: Path, tmp_path: Path) -> list[str]:
     """Return four commits: without the change, with half of it, with all of it, with a comment too."""
-    write_mod(library, "both", diff_of("vllm/loader.py", LOADER, BOTH, context=1))
+    write_mod(library, "both", diff_of("vllm/loader.py", LOADER, BOTH, context=2))
     write_mod(
         library, "on-top", diff_of("vllm/a.py", "A = 1\n", "A = 2\n"), more='requires = ["both"]'
     )
