@@ -5,7 +5,7 @@
 
 FOLDER is that of ``placing.py``. ``lookalike_sites.py`` searches pairs of releases (neighbours and two apart; of
 vLLM, and of ``OTHERS``, whose files stand below ``vllm/`` there) for sites and writes a patch for each.
-Each is planned in the forms of ``FORMS`` on a tree of one file, of the fit with what is defined twice alone: its own base, its
+Each is planned in the forms of ``FORMS`` on a tree of one file, of the fit with what is no Python or defined twice alone: its own base, its
 own result, the newer release, and that with the same change in the twin; one that is upstream's own also on
 a release before both, which has not got it, and on one after. ``git apply`` and ``patch -F0`` put in the
 same. ``--pairs`` names the older one of each pair to take, ``--sample`` says how many sites to replay. Counted
@@ -235,16 +235,17 @@ def planned(work: Work, form: Form, patch: bytes, made: Made, target: Target) ->
         mod = record_origin(mod, base)
     tree = OneFile(work.path, target.data, version(target.release))
     answer = placing.seen(mod, tree, base if form.at_hand else None)
-    twice = answer.text is not None and defined_twice(target.data, answer.text)
+    twice = answer.text is not None and unfit(target.data, answer.text)
     return Answer(None, f"unfit: {twice}") if twice else answer
 
 
-def defined_twice(before: bytes, after: bytes) -> str:
-    """Say what a change puts in although its scope has it, if anything: of the fit this is asked here, too."""
+def unfit(before: bytes, after: bytes) -> str:
+    """Say what is wrong with a change by itself, if anything: of the fit this is asked here, too."""
     try:
+        ast.parse(before)
         tree = ast.parse(after)
-    except (SyntaxError, ValueError):
-        return ""
+    except (SyntaxError, ValueError) as error:
+        return f"no Python: {error}"
     problems = duplicate_problems("x.py", tree, added_lines(before, after))
     return next((one.message for one in problems if one.level is Level.ERROR), "")
 

@@ -146,15 +146,16 @@ def home(chain: Chain) -> Chain:
     return tuple(label for label in chain if not label.startswith("<"))
 
 
-def changed_in(before: Places, after: Places) -> dict[Chain, int]:
+def changed_in(before: Places, after: Places, *, slid: bool = False) -> dict[Chain, int]:
     """Return the places of ``before`` that a change is in, each with an index there.
 
-    What the change adds counts by what was around it.
+    What the change adds counts by what was around it. Of an addition that a diff may put higher up, with
+    the same result, ``slid`` takes the highest place.
     """
     chains_at: dict[Chain, int] = {}
     for i, j, k, n in line_diff.changes(before.lines, after.lines):
-        while i == j and k and after.lines[k - 1] == after.lines[n - 1]:
-            i, j, k, n = i - 1, j - 1, k - 1, n - 1  # noqa: PLW2901  (a diff may slide it: up is where it begins)
+        while slid and i == j and k and after.lines[k - 1] == after.lines[n - 1]:
+            i, j, k, n = i - 1, j - 1, k - 1, n - 1  # noqa: PLW2901
         chains = [before.at(x) for x in range(i, j) if before.lines[x].strip()]
         chains += [after.at(x) for x in range(k, n) if after.lines[x].strip()]
         for chain in chains:

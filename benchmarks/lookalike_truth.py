@@ -54,7 +54,8 @@ class Window(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """What a patch was written for: the ``chains`` of ``base``, each with the lines around it.
+    """What a patch was written for: the ``chains`` of ``base``, each with the lines around it; it has to change all of one of
+    those that are ``needed``.
 
     ``before`` and ``after`` are its hunks, ``brings`` the lines that it adds and that ``base`` has nowhere;
     ``removed`` are those that it removes, if it does nothing else.
@@ -62,6 +63,7 @@ class Truth(NamedTuple):
 
     base: Places
     chains: dict[Chain, frozenset[bytes]]
+    needed: tuple[frozenset[Chain], ...]
     before: tuple[Window, ...]
     after: tuple[Window, ...]
     brings: frozenset[bytes]
@@ -77,11 +79,13 @@ class Truth(NamedTuple):
             tuple(Window.of(base, group, context, new=new) for group in groups)
             for new in (False, True)
         )
-        chains = {chain: near(base, at) for chain, at in changed_in(base, result).items()}
+        ways = [changed_in(base, result, slid=slid) for slid in (False, True)]
+        chains = {chain: near(base, at) for way in ways for chain, at in way.items()}
+        needed = tuple(map(frozenset, ways))
         brings = long_lines(result.lines) - long_lines(base.lines)
         counts = Counter(base.lines), Counter(result.lines)
         removed = Counter() if counts[1] - counts[0] else counts[0] - counts[1]
-        return cls(base, chains, before, after, brings, removed)
+        return cls(base, chains, needed, before, after, brings, removed)
 
     def is_removed(self, target: Places) -> bool:
         """Tell whether somebody has removed the lines, too: there are fewer of them, and none in their place."""
@@ -150,15 +154,20 @@ class Truth(NamedTuple):
 
     def landed(self, target: Places, after: Places) -> tuple[str, set[Chain]]:
         """Say where a change went, with the places that are not those that it was written for."""
-        changed = changed_in(target, after)
+        ways = (
+            self.landed_as(changed_in(target, after, slid=slid), target) for slid in (False, True)
+        )
+        return max(ways, key=lambda way: ORDER.index(way[0]))
+
+    def landed_as(self, changed: dict[Chain, int], target: Places) -> tuple[str, set[Chain]]:
         other = {chain: at for chain, at in changed.items() if chain not in self.chains}
         wrong = {chain for chain, at in other.items() if not self.is_followed(target, chain, at)}
         if wrong:
             return "elsewhere", wrong
         if other:
             return "followed", set(other)
-        missing = set(self.chains) - set(changed)
-        return ("elsewhere", missing) if missing else ("own", set())
+        missing = [need - set(changed) for need in self.needed]
+        return ("own", set()) if frozenset() in missing else ("elsewhere", set(missing[0]))
 
 
 def near(file: Places, index: int) -> frozenset[bytes]:

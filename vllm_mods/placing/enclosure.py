@@ -111,12 +111,14 @@ class Identity(NamedTuple):
     """What the patch says of the place that a hunk was written for, read at one place where it could be.
 
     ``homes`` are what encloses its changes there (see ``home_of``); ``known`` are the indexes in each of those that the patch
-    names, in the hunk's lines or in the words behind ``@@``. ``whole`` says that it names all that encloses the changes.
+    names, in the hunk's lines or in the words behind ``@@``. ``whole`` says that it names all that encloses the changes but for
+    branches, ``exact`` that it shows these, too.
     """
 
     homes: tuple[Home, ...]
     known: tuple[frozenset[int], ...]
     whole: bool
+    exact: bool
 
     @classmethod
     def read(cls, hunk: Hunk, target: Target, line: int) -> Identity:
@@ -128,13 +130,14 @@ class Identity(NamedTuple):
             return block.head in shown or (above and names_block(hunk.section, block, target))
 
         homes: dict[Home, frozenset[int]] = {}
-        whole = True
+        whole = exact = True
         for chain in chains_at(hunk, target, line):
             known = frozenset(i for i, block in enumerate(_telling(chain)) if is_named(block))
             homes[home_of(chain)] = known
             named = [block for block in chain if block.named]
             whole &= bool(named or hunk.section) and all(map(is_named, named))
-        return cls(tuple(homes), tuple(homes.values()), whole)
+            exact &= all(block.named or block.head in shown for block in chain)
+        return cls(tuple(homes), tuple(homes.values()), whole, whole and exact)
 
     @property
     def named(self) -> bool:

@@ -224,22 +224,21 @@ class _Placing:
         told = known is not None or identity.whole
         bounded = room.start > 1 and room.stop <= len(self.target.lines)
         self.alone.add(i)
-        if not (bounded or self.is_telling(hunk, identity, told=told)):
+        if not (bounded or self.is_telling(hunk, identity, known)):
             return None
         proof = "order" if rivals or len(self.places[i]) > 1 else "unique"
         return Located(line, scope_of(hunk, self.target, line), "scope" if told else proof)
 
-    def is_telling(self, hunk: Hunk, identity: Identity, *, told: bool) -> bool:
-        """Tell whether the only place of a hunk can be the one that it was written for; ``told`` says that all around it is known.
-
-        That a removal is in shows by what was around it alone, so that has to say something.
-        """
+    def is_telling(self, hunk: Hunk, identity: Identity, known: tuple[str, ...] | None) -> bool:
+        """Tell whether the only place of a hunk can be the one it was written for; ``known`` is what mod.lock says encloses it."""
+        # that a removal is in shows only by what was around it
         shows = not self.back or any(kind == "-" for kind, _ in hunk.lines)
-        if told and shows:
+        if shows and (known is not None or identity.exact):
             return True
-        if is_scant(hunk):
+        if is_scant(hunk):  # another branch of the function may well have so few lines
             return False
-        return told or self.target.scopes is None or (identity.named and shows)
+        named = known is not None or identity.whole or (identity.named and shows)
+        return named or self.target.scopes is None
 
     def find_rivals(
         self, hunk: Hunk, line: int, identity: Identity, known: tuple[str, ...] | None
