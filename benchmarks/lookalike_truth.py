@@ -233,7 +233,9 @@ def judged(answer: Answer, truth: Truth, target: Target) -> tuple[str, str]:
 
 def judged_text(text: bytes, file: Places, truth: Truth, target: Target) -> tuple[str, str]:
     """Say what the change that a tool made is worth."""
-    has = len(truth.brings & long_lines(file.lines))
+    homes = set(map(home, truth.chains))
+    own = (line for n, line in enumerate(file.lines) if home(file.at(n)) in homes)
+    has = len(truth.brings & long_lines(own))
     if target.is_in or (target.later and has > 0.8 * len(truth.brings) > 0):
         return "wrong", "a second time"
     after = places(text)
