@@ -80,10 +80,35 @@ def of_another_lock(folder: Path) -> list[dict[str, Any]]:
     return [entries(folder / "made")[0], entries(folder / "other")[1]]
 
 
+def hidden_behind_its_own_digest(folder: Path) -> list[dict[str, Any]]:
+    """Another lock's image first, for the first platform, and once more for one that nobody asks for."""
+    (evil, _), made = entries(folder / "other"), entries(folder / "made")
+    return [evil, *made, {**evil, "platform": {"os": "linux", "architecture": "riscv64"}}]
+
+
+def without_a_platform(folder: Path) -> list[dict[str, Any]]:
+    (evil, _), made = entries(folder / "other"), entries(folder / "made")
+    return [{key: evil[key] for key in ("mediaType", "digest", "size")}, *made]
+
+
+def unknown(folder: Path) -> list[dict[str, Any]]:
+    (evil, _), made = entries(folder / "other"), entries(folder / "made")
+    return [*made, {**evil, "platform": {"os": "unknown", "architecture": "unknown"}}]
+
+
+def twice(folder: Path) -> list[dict[str, Any]]:
+    first, second = entries(folder / "made")
+    return [first, second, first]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (hidden_behind_its_own_digest, "is a second one for linux/amd64"),
+        (without_a_platform, "says no platform: no lock makes it"),
+        (unknown, "is for unknown/unknown: no lock makes it"),
+        (twice, "is a second one for linux/amd64"),
         (left_out, "the index has no image for linux/arm64, and its lock has one"),
         (added, "the index has an image for linux/s390x, and its lock has none"),
         (

@@ -14,7 +14,8 @@ from vllm_mods.building.inspection import Inspection
 from vllm_mods.formats.pairing_lock import LockDifference
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.formats.receipt_diff import Disagreement
-from vllm_mods.images.open import platforms_of
+from vllm_mods.images.oci import UNKNOWN
+from vllm_mods.images.open import entries_of
 from vllm_mods.trees.image import ImageTree
 
 
@@ -96,9 +97,10 @@ def image_verify(
     """
     access = access or Access()
     name = reference.removeprefix("image:")
-    several = () if platform else platforms_of(name, offline=access.offline)
+    entries = entries_of(name, offline=access.offline)
+    several = () if platform else sorted({one.platform for one in entries} - {"", UNKNOWN})
     images: dict[str, InspectedImage] = {}
-    wrong: list[Finding] = []
+    wrong = [*inspection.entry_findings(entries)] if len(entries) > 1 else []
     for wanted in several or (platform,):
         try:
             tree = open_reference(name, access, platform=wanted, in_image=in_image)

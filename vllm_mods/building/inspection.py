@@ -19,7 +19,7 @@ from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
 from vllm_mods.formats.receipt import FileHash, Receipt
 from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.images.model import DIR, FILE, LINK, children, environment, resolve, settings
-from vllm_mods.images.oci import platform_of
+from vllm_mods.images.oci import UNKNOWN, IndexEntry, platform_of
 from vllm_mods.planning import requirements
 from vllm_mods.site import undone
 from vllm_mods.site.integrity import compare
@@ -138,6 +138,21 @@ def index_findings(images: Sequence[tuple[ImageTree, Inspection]]) -> Iterator[F
         yield Finding(
             FindingCode.IMAGE_DIFFERS, f"the index has an image for {name}, and its lock has none"
         )
+
+
+def entry_findings(entries: Sequence[IndexEntry]) -> Iterator[Finding]:
+    """Yield what an index lists beside one image for each platform: engines take the first entry that fits them, or one without a platform."""
+    for place, entry in enumerate(entries):
+        before = entries[:place]
+        name = f"entry {place + 1} of the index, {entry.blob.digest}"
+        if entry.platform in {"", UNKNOWN}:
+            says = "says no platform" if not entry.platform else f"is for {UNKNOWN}"
+            yield Finding(FindingCode.IMAGE_DIFFERS, f"{name}, {says}: no lock makes it")
+        elif any(one.platform == entry.platform for one in before):
+            message = f"{name}, is a second one for {entry.platform}"
+            yield Finding(FindingCode.IMAGE_DIFFERS, message)
+        elif any(one.blob.digest == entry.blob.digest for one in before):
+            yield Finding(FindingCode.IMAGE_DIFFERS, f"{name}, is there twice")
 
 
 def diff(old: ImageTree, new: ImageTree) -> tuple[tuple[Disagreement, ...], tuple[FileHash, ...]]:

@@ -6,7 +6,7 @@ Docker's "schema 2" manifests have the same shape and are read as such.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from io import RawIOBase
 from typing import Any, NamedTuple, Protocol
@@ -41,45 +41,55 @@ class BlobStore(Protocol):
         """Open a blob; what comes is checked by whoever reads it. Raises ``TreeError``."""
 
 
+UNKNOWN = "unknown/unknown"
+"""What an entry of an index that is no image has for its platform: an attestation."""
+
+
+class IndexEntry(NamedTuple):
+    """What an index lists: a manifest, and the ``os/architecture[/variant]`` that it is for, ``""`` without."""
+
+    blob: Descriptor
+    platform: str
+
+
 class Choice(NamedTuple):
     """Which image of an index is meant: the one for ``platform``, without one that for this machine.
 
-    ``note`` is told which one was taken where nobody has said, ``known`` what platforms there are.
+    ``note`` is told which one was taken where nobody has said, ``known`` every entry of the index, in its order.
     """
 
     platform: str | None = None
     note: Callable[[str], None] | None = None
-    known: Callable[[Iterable[str]], None] | None = None
+    known: Callable[[Sequence[IndexEntry]], None] | None = None
 
     def of(self, manifests: list[tuple[Descriptor, dict[str, Any]]], reference: str) -> Descriptor:
         """Choose from an index; what is no image (an attestation) is left aside. Raises ``UsageError``."""
-        images = {}
+        entries = []
         for blob, raw in manifests:
             place = _texts(raw, "platform", reference)
-            name = "/".join(
-                part for key in ("os", "architecture", "variant") if (part := place.get(key))
+            keys = ("os", "architecture", "variant")
+            entries.append(
+                IndexEntry(blob, "/".join(part for key in keys if (part := place.get(key))))
             )
-            if name != "unknown/unknown":
-                images[blob.digest] = (blob, name)
         if self.known is not None:
-            self.known(name for _, name in images.values() if name)
-        if len(images) == 1:
-            return next(iter(images.values()))[0]
+            self.known(entries)
+        # an image may be listed for two platforms: an engine takes the first entry that fits
+        images = list(dict.fromkeys(entry for entry in entries if entry.platform != UNKNOWN))
+        if len({entry.blob for entry in images}) == 1:
+            return images[0].blob
         wanted = self.platform or this_platform()
-        fitting = [(one, name) for one, name in images.values() if is_for(name, wanted)]
-        exact = [one for one in fitting if one[1] == wanted]
+        fitting = [entry for entry in images if is_for(entry.platform, wanted)]
+        exact = [entry for entry in fitting if entry.platform == wanted]
         if len(exact or fitting) == 1:
             ((chosen, taken),) = exact or fitting
             if self.platform is None and self.note is not None:
-                others = ", ".join(name for _, name in images.values() if name != taken)
+                others = ", ".join(name for _, name in images if name != taken)
                 self.note(
                     f"{reference}: read for {taken}; it is there for {others} too (--platform)"
                 )
             return chosen
-        known = "".join(
-            f"\n  {one.digest}  {name or 'says no platform'}" for one, name in images.values()
-        )
-        first = next((name for _, name in images.values() if name), None)
+        known = "".join(f"\n  {one.digest}  {name or 'says no platform'}" for one, name in images)
+        first = next((name for _, name in images if name), None)
         raise UsageError(
             f"{reference}: {len(fitting)} of its {len(images)} images are for {wanted}{known}",
             hint=(f"--platform {first}, or " if first else "")

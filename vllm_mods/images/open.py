@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.images import layout, storage
 from vllm_mods.images.model import Base
-from vllm_mods.images.oci import Choice, Opening, is_for, platform_of
+from vllm_mods.images.oci import UNKNOWN, Choice, IndexEntry, Opening, is_for, platform_of
 
 FORMS = (
     "docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG], registry:HOST/NAME:TAG, "
@@ -26,11 +26,11 @@ def open_base(
     note: Callable[[str], None] | None = None,
     cache_dir: str | None = None,
     platform: str | None = None,
-    known: Callable[[Iterable[str]], None] | None = None,
+    known: Callable[[Sequence[IndexEntry]], None] | None = None,
 ) -> Base:
     """Open the image that ``reference`` names; the caller closes it.
 
-    The parameters are those of ``open_tree``; ``platform`` chooses from an index, of whose platforms
+    The parameters are those of ``open_tree``; ``platform`` chooses from an index, of whose entries
     ``known`` is told. Raises ``UsageError`` for a reference that names
     nothing, ``TreeError`` for what can't be read.
     """
@@ -56,20 +56,26 @@ def open_base(
     return layout.open_layout(name, how)
 
 
-def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:
-    """Return the platforms of an index, ``()`` for what is none: an engine has one image of it.
+def entries_of(reference: str, *, offline: bool = False) -> tuple[IndexEntry, ...]:
+    """Return what an index lists, in its order, ``()`` for what is none: an engine has one image of it.
 
     Raises as ``open_base``.
     """
     if in_engine(reference):
         return ()
-    platforms: set[str] = set()
+    entries: list[IndexEntry] = []
     try:
-        open_base(reference, offline=offline, known=platforms.update).close()
+        open_base(reference, offline=offline, known=entries.extend).close()
     except UsageError:  # perhaps none of them is for this machine
-        if not platforms:
+        if not entries:
             raise
-    return tuple(sorted(platforms))
+    return tuple(entries)
+
+
+def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:
+    """Return the platforms of an index, sorted. Raises as ``open_base``."""
+    names = {entry.platform for entry in entries_of(reference, offline=offline)}
+    return tuple(sorted(names - {"", UNKNOWN}))
 
 
 def in_engine(reference: str) -> bool:
