@@ -48,12 +48,12 @@ def test_the_line_has_what_a_server_of_models_needs() -> None:
 
 
 def test_podman_takes_gpus_by_cdi_and_docker_by_a_quoted_list() -> None:
-    words = line("podman", made(gpus="0,2"))
+    words = line("podman", made(gpus="0,2", arguments=("-tp", "1", "-pp", "2")))
     assert [words[n + 1] for n, word in enumerate(words) if word == "--device"] == [
         "nvidia.com/gpu=0",
         "nvidia.com/gpu=2",
     ]
-    docker = line("docker", made(gpus="0,2"))
+    docker = line("docker", made(gpus="0,2", arguments=("-tp", "1", "-pp", "2")))
     assert docker[docker.index("--gpus") + 1] == '"device=0,2"'
     none = line("docker", made(gpus="none"))
     assert not {"--gpus", "--device"} & set(none)
@@ -72,6 +72,13 @@ def test_the_port_is_the_one_that_the_command_has_in_the_end() -> None:
     one = made(arguments=("--port", "7000"), port=80)
     assert (one.port, one.inside, one.per_node) == (80, 7000, 8)
     assert made(WANTED._replace(topology="cluster")).per_node == 4
+
+
+def test_each_rank_has_a_gpu_of_its_own() -> None:
+    assert made(arguments=("-tp", "2", "-pp", "1", "--data-parallel-size=4")).per_node == 8
+    assert made(arguments=("-tp", "1", "-pp", "1", "-dp", "2", "-pcp", "3")).per_node == 6
+    with pytest.raises(UsageError, match="--gpus 0,1: the command starts 8 ranks on a node"):
+        made(gpus="0,1")
 
 
 @pytest.mark.parametrize("gpus", ["", "0;1", "all,0", "-1"])
@@ -236,7 +243,7 @@ def test_a_quadlet_starts_again_when_it_was_told_to(given: str, quadlet: str) ->
     ("given", "said"),
     [
         ({"restart": "no"}, "a Deployment starts its containers again"),
-        ({"gpus": "0,2"}, "Kubernetes chooses them itself; the command needs 8"),
+        ({"gpus": "0,1,2,3,4,5,6,7"}, "Kubernetes chooses them itself; the command needs 8"),
         ({"shm_size": "lots"}, "--shm-size lots: no size"),
         ({"restart": "sometimes"}, "no policy of an engine"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,13 @@ CACHE = "/root/.cache/huggingface"
 RAY_PORT = 6379
 PODMAN = "podman"
 _PORT = 8000
+# Each multiplies the ranks that vLLM starts; expert parallelism spreads experts over these.
+_PARALLEL = (
+    ("--tensor-parallel-size", "-tp"),
+    ("--pipeline-parallel-size", "-pp"),
+    ("--data-parallel-size", "-dp"),
+    ("--prefill-context-parallel-size", "-pcp"),
+)
 _GPUS = re.compile(r"(all|none|\d+(,\d+)*)\Z", re.ASCII)
 _SHM = re.compile(r"[0-9]+([kmgt]i?)?b?\Z", re.IGNORECASE | re.ASCII)
 _RESTART = re.compile(r"(no|always|unless-stopped|on-failure(:\d+)?)\Z", re.ASCII)
@@ -109,10 +117,15 @@ def service(
         if at_path
         else Mount(cache, CACHE)
     )
-    ranks = _number(words, 1, "--tensor-parallel-size", "-tp") * _number(
-        words, 1, "--pipeline-parallel-size", "-pp"
-    )
+    ranks = math.prod(_number(words, 1, *names) for names in _PARALLEL)
     cluster = wanted.topology == "cluster"
+    per_node = -(-ranks // 2) if cluster else ranks
+    named = asked.gpus.split(",") if asked.gpus[0].isdigit() else ()
+    if named and len(named) < per_node:
+        raise UsageError(
+            f"--gpus {asked.gpus}: the command starts {per_node} ranks on a node, each on a GPU of its own",
+            hint="--gpus all, or name as many",
+        )
     return Service(
         name=asked.name or wanted.name,
         pairing=wanted.name,
@@ -123,7 +136,7 @@ def service(
         port=asked.port or inside,
         inside=inside,
         gpus=asked.gpus,
-        per_node=-(-ranks // 2) if cluster else ranks,
+        per_node=per_node,
         shm=asked.shm_size,
         restart=asked.restart,
         arguments=arguments,
