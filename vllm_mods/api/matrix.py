@@ -21,6 +21,7 @@ from vllm_mods.matrices import since as earlier_matrix
 from vllm_mods.matrices.cell import Explanation, MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Computed
+from vllm_mods.planning import lock_entries
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.other_packages import check_versions
 
@@ -150,7 +151,7 @@ def _prepare(
     # what an old lock says must not lean on itself
     unlocked = terms.relock or terms.strict
     setting = work.Setting(
-        tuple(mod._replace(lock=None) for mod in mods) if unlocked else mods,
+        tuple(lock_entries.without_trees(mod) for mod in mods) if unlocked else mods,
         cache_folder(os.environ),
         offline=access.offline,
         store=terms.kept,

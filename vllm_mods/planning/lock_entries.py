@@ -141,6 +141,12 @@ def current(mod: Mod) -> Lock | None:
     return locked if locked is not None and locked.digest == mod.digest else None
 
 
+def without_trees(mod: Mod) -> Mod:
+    """Return a mod whose lock vouches for no tree, and still says where its variants were written."""
+    locked = current(mod)
+    return mod._replace(lock=mod_lock.dump(locked._replace(trees=())) if locked else None)
+
+
 def with_variants(mod: Mod, variants: Sequence[Variant]) -> Mod:
     """Return a mod with some of its variants alone, and what its lock says of these."""
     locked = current(mod)

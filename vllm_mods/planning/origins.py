@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from vllm_mods.base import versions
 from vllm_mods.base.errors import DiffError, VllmModsError
 from vllm_mods.base.model import Mod, Variant
@@ -16,11 +18,10 @@ _MOST = 12
 """Releases to look at: what a range begins with is nearly always the one that its author had."""
 
 
-def _recorded(mod: Mod, variant: Variant) -> str | None:
-    """Return the release that mod.lock says a variant was written for."""
+def _recorded(mod: Mod, variant: Variant) -> WrittenFor | None:
+    """Return what mod.lock says of where a variant was written."""
     locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock else None
-    place = locked and written.of_variant(locked.written, variant)
-    return place.base if place else None
+    return written.of_variant(locked.written, variant) if locked else None
 
 
 class Origins:
@@ -52,8 +53,30 @@ class Origins:
             tree = self(mod, variant)
             parts = patching.parts_of(mod, variant, WORKSPACE)
             place = written.record(variant, parts, tree) if tree else None
+            if place is None and variant.patches and not variant.package:
+                place = written.record_parts(variant, parts, self._candidates(mod, variant))
             found += [place] if place else []
         return tuple(found)
+
+    def _candidates(self, mod: Mod, variant: Variant) -> list[Tree]:
+        """Return the releases of a variant's range, then those of the mod's other variants, as far as they can be read."""
+        ranges = (variant, *(other for other in mod.variants if other.id != variant.id))
+        names = [name for one in ranges for name in self._named(one)[:_MOST]]
+        trees: list[Tree] = []
+        for name in dict.fromkeys(names):
+            with contextlib.suppress(VllmModsError):
+                trees.append(self._opened(name))
+        return trees
+
+    def _named(self, variant: Variant) -> list[str]:
+        versions_ = self._releases.versions()
+        inside = (one for one in versions_ if versions.in_range(one, variant.vllm))
+        return sorted(inside, key=versions.sort_key)
+
+    def _opened(self, version: str) -> LayeredTree:
+        if version not in self._trees:
+            self._trees[version] = LayeredTree(self._releases.open(version))
+        return self._trees[version]
 
     def _find(self, mod: Mod, variant: Variant) -> Tree | None:
         parts = tuple(
@@ -61,16 +84,12 @@ class Origins:
         )
         nearly: Tree | None = None
         try:
-            named = {
-                version
-                for version in self._releases.versions()
-                if versions.in_range(version, variant.vllm)
-            }
             known = _recorded(mod, variant)
-            for version in sorted(named, key=lambda v: (v != known, versions.sort_key(v)))[:_MOST]:
-                if version not in self._trees:
-                    self._trees[version] = LayeredTree(self._releases.open(version))
-                tree = self._trees[version]
+            if known is not None:
+                parts = written.attach(parts, known)
+            base = known and known.base
+            for version in sorted(self._named(variant), key=lambda one: one != base)[:_MOST]:
+                tree = self._opened(version)
                 if written.record(variant, parts, tree) is not None:
                     return tree
                 if nearly is None and carried_parts.changes_of(parts, tree) is not None:

@@ -43,6 +43,32 @@ def record(
     return WrittenFor(variant.id, name, digest(variant), tuple(files), tuple(hunks))
 
 
+def record_parts(
+    variant: Variant, parts: Sequence[Part], trees: Sequence[Tree]
+) -> WrittenFor | None:
+    """Record each part in the first of some trees in which its hunks stand at their stated lines, None if none does.
+
+    So a variant is recorded that shares a patch with one for other releases.
+    """
+    files: list[WrittenFile] = []
+    hunks: list[WrittenHunk] = []
+    base = ""
+    for part in parts:
+        for tree in trees:
+            try:
+                written = _record_part(part, LayeredTree(tree))
+            except TreeError:
+                continue
+            if written is not None and written.hunks:
+                base = base or tree.version or tree.spec
+                files += written.files
+                hunks += written.hunks
+                break
+    return (
+        WrittenFor(variant.id, base, digest(variant), tuple(files), tuple(hunks)) if hunks else None
+    )
+
+
 class _PartPlaces(NamedTuple):
     files: tuple[WrittenFile, ...] = ()
     hunks: tuple[WrittenHunk, ...] = ()
