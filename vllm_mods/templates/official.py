@@ -10,7 +10,7 @@ from vllm_mods.formats import diff
 from vllm_mods.library.catalog import Library
 from vllm_mods.placing import locate
 from vllm_mods.placing.answers import Located, Lost
-from vllm_mods.placing.target import Target
+from vllm_mods.placing.target import Target, matches
 from vllm_mods.placing.splicing import splice
 from vllm_mods.templates.source import Template
 
@@ -40,13 +40,13 @@ def patched(library: Library, template: Template) -> Patched:
             after = _placed(file, target)
             if after is not None:
                 return Patched(path, after, was_in=False)
-            if _placed(file.reversed(), target, back=True) is not None:
+            if _placed(file.reversed(), target) is not None:
                 return Patched(path, template.data, was_in=True)
             missing = [
-                f"hunk {hunk.number} (its line {hunk.patch_line}): {spot.message}"
-                for hunk, spot in zip(file.hunks, locate.place(file, target), strict=True)
-                if isinstance(spot, Lost)
-            ]
+                f"hunk {hunk.number} (its line {hunk.patch_line}): its text stands {times} times"
+                for hunk in file.hunks
+                if (times := len(matches(target.data, hunk.old))) != 1
+            ] or ["their order is another one"]
             lost.append(f"{path}: {len(missing)} of {len(file.hunks)} hunks: {missing[0]}")
     why = "; ".join(lost) or "no library has any"
     raise Refused(
@@ -55,11 +55,14 @@ def patched(library: Library, template: Template) -> Patched:
     )
 
 
-def _placed(file: diff.FileDiff, target: Target, *, back: bool = False) -> bytes | None:
-    spots = locate.place(file, target, back=back)
-    placed = [
-        (spot.line, hunk)
-        for hunk, spot in zip(file.hunks, spots, strict=True)
-        if isinstance(spot, Located)
-    ]
-    return splice(target.lines, placed) if len(placed) == len(spots) else None
+def _placed(file: diff.FileDiff, target: Target) -> bytes | None:
+    """Return the text with all hunks, each where its text stands alone, in their order; None where one does not.
+
+    A template has no functions that could tell one place from another: that all of them stand so is what tells.
+    """
+    places = [matches(target.data, hunk.old) for hunk in file.hunks]
+    if any(len(lines) != 1 for lines in places) or sorted(places) != places:
+        return None
+    return splice(
+        target.lines, [(line, hunk) for (line,), hunk in zip(places, file.hunks, strict=True)]
+    )
