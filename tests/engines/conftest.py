@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import py_compile
 import sys
 import sysconfig
@@ -97,7 +98,13 @@ def python_layer() -> bytes:
     for library in sorted(libraries(binaries)):
         place = library.lstrip("/")
         top = place.split("/", 1)[0]
-        place = f"usr/{place}" if top in {"lib", "lib64"} else place
+        if top in {"lib", "lib64"}:
+            place = f"usr/{place}"
+        elif (
+            top != "usr"
+        ):  # of a Python that was built in somebody's home, where no other user reads
+            triplet = f"{platform.machine()}-linux-gnu"
+            place = f"usr/lib/{triplet}/{Path(library).name}"
         things[place] = File(Path(library).read_bytes(), 0o755)
     return layer(things)
 
