@@ -148,7 +148,7 @@ def test_a_tree_whose_parsers_do_not_import_says_why() -> None:
 def test_what_is_not_installed_is_named_with_the_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    lines = "print('{\"missing\": [\"regex\"]}')\nprint('{\"error\": \"x\"}')\n"
+    lines = 'print(\'{"missing": ["regex"]}\')\nprint(\'{"error": "x"}\')\n'
     (tmp_path / "lacking_sandbox.py").write_text(f"{lines}def main(): pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(parser_process, "SANDBOX", "lacking_sandbox")

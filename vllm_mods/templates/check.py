@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.errors import NotRendered
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.templates import calls, reading_back, rendering, replay
 from vllm_mods.templates.about import About
@@ -87,7 +87,9 @@ def check(
     try:
         answer = _render(template, jobs, tokens)
     except NotRendered as error:
-        return TemplateChecked(template, None, (Finding(FindingCode.TEMPLATE_UNREADABLE, error.message),))
+        return TemplateChecked(
+            template, None, (Finding(FindingCode.TEMPLATE_UNREADABLE, error.message),)
+        )
     count = len(conversations)
     plain, again = answer.rendered[:count], answer.rendered[count:]
     findings = [*_unknown_tokens(template, answer), *(_own_words(about, answer) if about else ())]
@@ -190,7 +192,9 @@ def _findings(expect: Expected, rendered: Rendered, template: Template) -> Itera
 
 def _of_prompt(expect: Expected, prompt: str, template: Template) -> Iterator[Finding]:
     if expect.error is not None:
-        yield Finding(FindingCode.RENDERED, f"there is a prompt, and not the error {expect.error!r}")
+        yield Finding(
+            FindingCode.RENDERED, f"there is a prompt, and not the error {expect.error!r}"
+        )
     if expect.rendered is not None and prompt != expect.rendered:
         yield Finding(FindingCode.PROMPT_DIFFERS, _first_difference(expect.rendered, prompt))
     for text in expect.contains:
@@ -219,7 +223,9 @@ def _calls(prompt: str, expected: tuple[ToolCall, ...], template: Template) -> I
     there, wanted = as_text(found), as_text(expected)
     if there != wanted:
         there, wanted = _cut(there), _cut(wanted)
-        yield Finding(FindingCode.CALLS_DIFFER, f"its calls read back as {there}, and not as {wanted}")
+        yield Finding(
+            FindingCode.CALLS_DIFFER, f"its calls read back as {there}, and not as {wanted}"
+        )
 
 
 def _cut(text: str) -> str:

@@ -8,10 +8,8 @@ from typing import NamedTuple
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import diff
 from vllm_mods.library.catalog import Library
-from vllm_mods.placing import locate
-from vllm_mods.placing.answers import Located, Lost
-from vllm_mods.placing.target import Target, matches
 from vllm_mods.placing.splicing import splice
+from vllm_mods.placing.target import Target, matches
 from vllm_mods.templates.source import Template
 
 PATCH = "official.patch"

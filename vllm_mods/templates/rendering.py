@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple

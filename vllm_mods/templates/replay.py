@@ -236,7 +236,9 @@ def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Rep
         # A refusal is heard by the client; only what everybody sends must not be refused.
         heard = failed.refused and conversation.name not in _PLAIN
         level = Level.NOTE if heard else Level.ERROR
-        refused = Finding(FindingCode.NOT_RENDERED, failed.error or "", line=failed.line, level=level)
+        refused = Finding(
+            FindingCode.NOT_RENDERED, failed.error or "", line=failed.line, level=level
+        )
         return Replayed(conversation, whole, 0, 0, 0, 0, (refused,))
     prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
     lost = [said for said in _said(conversation) if said[1] not in (whole.prompt or "")]
