@@ -1,7 +1,7 @@
 """Replay every hunk between neighbouring vLLM releases as a mod of its own, beside git and patch.
 
-    python benchmarks/placing.py [--trees FOLDER] [--pairs RELEASE…] [--sample N] [--seed S] [--jobs N]
-                                 [--wrong FILE]
+    python benchmarks/placing.py [--trees FOLDER] [--pairs RELEASE…] [--sample N] [--edges N] [--seed S]
+                                 [--jobs N] [--wrong FILE]
 
 FOLDER holds the ``.py`` files of vLLM's releases, ``0.19.1/vllm/…`` and so on. A release that is not
 there is read from the package index with the tool's own readers (its sdist, about 40 MB; where there is
@@ -13,7 +13,8 @@ the words behind ``@@``, and two of these with the release it was made for at ha
 made for, what it makes of that, and the same file one, two and four releases back and on. What undoes a
 change is a mod too, on the newer of the two releases: placed one, two and four releases on it goes
 in, where the change itself is in already. ``--pairs`` names the older one of each pair to take,
-``--sample`` says about how many hunks of them; those at the first or last lines of a file are always all taken.
+``--sample`` says about how many hunks of them; of all others those at the first or last lines of a file are
+taken too, ``--edges`` says how many of these (all without it: hours).
 
 A hunk that by itself leaves what is no Python is no mod. Told for each tool and distance:
 
@@ -274,8 +275,10 @@ def changes(folder: str, ids: tuple[str, str], names: tuple[str, str]) -> list[C
     return found
 
 
-def chosen(everything: Sequence[Change], wanted: int, seed: int) -> list[Change]:
-    """Take whole changes at random until there are enough hunks, and the edge hunks of all others."""
+def chosen(
+    everything: Sequence[Change], wanted: int, edges_wanted: int | None, seed: int
+) -> list[Change]:
+    """Take whole changes at random until there are enough hunks, then the edge hunks of others, all or so many."""
     order = random.Random(seed).sample(range(len(everything)), len(everything))
     found = []
     for number in order:
@@ -283,8 +286,11 @@ def chosen(everything: Sequence[Change], wanted: int, seed: int) -> list[Change]
         if wanted > 0:
             wanted -= len(change.hunks)
             found.append(change)
+        elif edges_wanted is not None and edges_wanted <= 0:
+            break
         elif edges := tuple(n for n in change.hunks if change.pieces[n].is_edge):
             found.append(change._replace(hunks=edges))
+            edges_wanted = None if edges_wanted is None else edges_wanted - len(edges)
     return found
 
 
@@ -688,8 +694,9 @@ def main() -> None:
         "--pairs", nargs="+", help="the older release of each pair to take (else all)"
     )
     parser.add_argument(
-        "--sample", type=int, default=1500, help="about so many hunks, and all edges"
+        "--sample", type=int, default=1500, help="about so many hunks, and edges of others"
     )
+    parser.add_argument("--edges", type=int, help="so many hunks at an edge beside them (else all)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument(
@@ -728,7 +735,7 @@ def main() -> None:
                 ),
             )
         ]
-        todo = chosen(everything, options.sample, options.seed)
+        todo = chosen(everything, options.sample, options.edges, options.seed)
         hunks = sum(len(change.hunks) for change in everything)
         taken = sum(len(change.hunks) for change in todo)
         at_edges = sum(change.pieces[n].is_edge for change in todo for n in change.hunks)

@@ -21,10 +21,10 @@ from packaging.version import Version
 
 from vllm_mods.base import diff3
 from vllm_mods.base.diff3 import Clash
+from vllm_mods.formats import diff
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import planner
 from vllm_mods.porting import job as porting
-from vllm_mods.porting import variant as making
 from vllm_mods.porting.job import Job
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.release import Releases
@@ -66,7 +66,8 @@ def result(mod: Mod, tree: Tree) -> tuple[FileChange, ...] | None:
     planned = planner.plan_alone(mod, tree)
     if not planned.verdict.writes or planned.variant is None:
         return None
-    paths = set().union(*map(making.paths_of, planned.variant.patches))
+    patches = planned.variant.patches
+    paths = {path for patch in patches for path in diff.paths_of(patch, patch.source)}
     return tuple(change for change in planned.changes if change.path in paths)
 
 

@@ -103,37 +103,31 @@ def _server(start: str, places: Sequence[str]) -> _Server:
 
 
 def _run(
-    command: Sequence[str], *, timeout: float, stdout: IO[bytes] | int, **how: Any
+    command: Sequence[str], *, timeout: float, stdout: IO[bytes], stderr: IO[bytes], **how: Any
 ) -> subprocess.CompletedProcess[bytes]:
     start, places = command[4], command[5:]
     if start not in _KNOWN:
-        return subprocess.run(command, timeout=timeout, stdout=stdout, **how)  # noqa: PLW1510
+        return subprocess.run(command, timeout=timeout, stdout=stdout, stderr=stderr, **how)  # noqa: PLW1510
     server = _server(start, places)
-    with server.turn, tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as err:
+    with server.turn, tempfile.TemporaryFile() as given:
         given.write(how["input"])
         given.seek(0)
-        with tempfile.TemporaryFile() as said:
-            out = said if isinstance(stdout, int) else stdout
-            asked = json.dumps({"env": how["env"], "cwd": how["cwd"]}).encode()
-            files = [given.fileno(), out.fileno(), err.fileno()]
-            socket.send_fds(server.line, [asked], files)
-            process = int(server.line.recv(32))
-            server.line.settimeout(timeout)
-            late = False
-            try:
-                status = server.line.recv(32)
-            except TimeoutError:
-                late = True
-                os.kill(process, signal.SIGKILL)
-                server.line.settimeout(None)
-                status = server.line.recv(32)
-            out.seek(0)
-            told = said.read()
+        asked = json.dumps({"env": how["env"], "cwd": how["cwd"]}).encode()
+        files = [given.fileno(), stdout.fileno(), stderr.fileno()]
+        socket.send_fds(server.line, [asked], files)
+        process = int(server.line.recv(32))
+        server.line.settimeout(timeout)
+        late = False
+        try:
+            status = server.line.recv(32)
+        except TimeoutError:
+            late = True
+            os.kill(process, signal.SIGKILL)
+            server.line.settimeout(None)
+            status = server.line.recv(32)
         if late:
-            raise subprocess.TimeoutExpired(command, timeout, told)
-        err.seek(0)
-        code = os.waitstatus_to_exitcode(int(status))
-        return subprocess.CompletedProcess(command, code, told, err.read())
+            raise subprocess.TimeoutExpired(command, timeout)
+        return subprocess.CompletedProcess(command, os.waitstatus_to_exitcode(int(status)))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -20,8 +20,7 @@ from vllm_mods.matrices.cell import (
     Together,
 )
 
-Made = tuple[MatrixResult, dict[tuple[str, str], Explanation]]
-Make = Callable[[], Made]
+Make = Callable[[], MatrixResult]
 
 EVIL = "</script><script>alert(1)</script>|`@here` \x00\x1b\udcff<!--&amp;"
 SOURCE = [
@@ -62,7 +61,7 @@ def explained(of: Cell, *hunks: HunkView, history: tuple[History, ...] = ()) -> 
     return Explanation(of, hunks or (hunk(),), history)
 
 
-def example() -> Made:
+def example() -> MatrixResult:
     """Two mods over four releases: one that goes in, one that goes wrong in several ways."""
     text = Finding(
         FindingCode.TEXT, "hunk 1: its text is not there; nearest is line 3", "vllm/loader.py", 3
@@ -105,10 +104,10 @@ def example() -> Made:
     )
     explanations = {(one.mod, one.tree): explained(one) for one in cells if one.verdict.ok}
     explanations["bad", "pypi:0.21.0"] = explained(cells[5], lost, history=(history,))
-    return MatrixResult(cells, together, problems), explanations
+    return MatrixResult(cells, together, problems, explanations=explanations)
 
 
-def every_verdict() -> Made:
+def every_verdict() -> MatrixResult:
     """Every verdict there is, of a mod that is meant for the release and of one that is not."""
     verdicts = [*Verdict, None]
     cells = [
@@ -116,10 +115,10 @@ def every_verdict() -> Made:
         for at, verdict in enumerate(verdicts)
         for name, meant in (("meant", True), ("other", False))
     ]
-    return MatrixResult(tuple(cells)), {}
+    return MatrixResult(tuple(cells))
 
 
-def hostile() -> Made:
+def hostile() -> MatrixResult:
     """The same harm in every place that a string can be in."""
     finding = Finding(FindingCode.TEXT, EVIL, EVIL, 1, 1, EVIL)
     one = cell(EVIL, EVIL, "conflict", tree=EVIL, variant=EVIL, findings=(finding,))
@@ -132,10 +131,12 @@ def hostile() -> Made:
         ),
     )
     view = HunkView(EVIL, EVIL, 1, EVIL, 1, 0, EVIL, (f" {EVIL}",), ((1, EVIL),))
-    return result, {(EVIL, EVIL): Explanation(one, (view,), (History(EVIL, EVIL, (EVIL,)),))}
+    return result._replace(
+        explanations={(EVIL, EVIL): Explanation(one, (view,), (History(EVIL, EVIL, (EVIL,)),))}
+    )
 
 
-def large(mods: int, trees: int) -> Made:
+def large(mods: int, trees: int) -> MatrixResult:
     """Return as many mods on as many releases, nearly all of them alike, as releases are."""
     cells = [
         cell(
@@ -158,12 +159,12 @@ def large(mods: int, trees: int) -> Made:
         )
         for one in cells
     }
-    return MatrixResult(tuple(cells)), explanations
+    return MatrixResult(tuple(cells), explanations=explanations)
 
 
-def about() -> Made:
+def about() -> MatrixResult:
     """Two mods that differ in all that a mod can be found by, one of them on a nightly, since an earlier matrix."""
-    whole, explanations = example()
+    whole = example()
     theirs = diff_of("flashinfer/x.py", "X = 1\n", "X = 2\n")
     both = diff_of("transformers/x.py", "X = 1\n", "X = 2\n") + diff_of("vllm/x.py", "A\n", "B\n")
     variants = (
@@ -185,13 +186,11 @@ def about() -> Made:
     )
     beside = (("transformers", "5.4.0"),)
     nightly = "0.22.1rc1.dev46+gc5e3454"
-    explanations["good", "pypi:0.20.0"] = explained(whole.cells[2], hunk(proof="unique"))
+    unique = {("good", "pypi:0.20.0"): explained(whole.cells[2], hunk(proof="unique"))}
     changes = (CellChange("pypi:0.21.0", "applies", "conflict", ("bad",)),)
-    return (
-        MatrixResult(
-            (*whole.cells, cell("good", nightly, packages=beside)),
-            changes=changes,
-            mods=(good, bad),
-        ),
-        explanations,
+    return MatrixResult(
+        (*whole.cells, cell("good", nightly, packages=beside)),
+        changes=changes,
+        mods=(good, bad),
+        explanations={**whole.explanations, **unique},
     )

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.cli import run
 from vllm_mods.library import reading
@@ -234,7 +236,7 @@ def test_a_file_of_more_than_its_limit_is_refused_unread(library: Path) -> None:
         done = command("check", "bad", "--library", library, "--target", library.parent / "site")
         assert done.returncode == 2
         assert f"{name}" in done.stderr
-        assert "bytes" in done.stderr
+        assert "has more than" in done.stderr
         place.write_bytes(FILES[f"patches/bad/{name}"])
 
 
@@ -242,14 +244,14 @@ def test_of_a_file_that_is_too_large_not_a_byte_is_read(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = library / "patches/bad/x.patch"
-    os.truncate(place, reading.MOST_BYTES + 1)
+    os.truncate(place, limits.PATCH + 1)
     monkeypatch.setattr(os, "read", lambda *_: pytest.fail("it was read"))
-    with pytest.raises(ManifestError, match="has more than 536,870,912 bytes"):
+    with pytest.raises(ManifestError, match="has more than 4 MiB"):
         reading.read(str(place), str(library))
 
 
 def test_all_of_a_mod_has_a_limit(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES", 10)
+    lower(monkeypatch, "MOD_BYTES", 10)
     with pytest.raises(ManifestError, match="at most 10 bytes"):
         Library(library).load("bad")
 

@@ -18,8 +18,8 @@ from git_host import commit, git, mod, served, write
 from lowering import lower
 from small_site import build, snapshot
 
+from vllm_mods.base import secrets
 from vllm_mods.cli import run
-from vllm_mods.diagnosis import secrets
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.sharing import kept

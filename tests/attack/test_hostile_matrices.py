@@ -86,7 +86,7 @@ def test_names_that_turn_text_around_turn_nothing() -> None:
     made = MatrixResult(
         (cell("one", mod_version=evil),), mods=(Mod("one", "1", evil, "MIT", "", ""),)
     )
-    page = html.render(made, {})
+    page = html.render(made)
     assert "<img" not in page
     for text in (page, matrix_text.render(made), matrix_markdown.render(made)):
         assert not {"\u061c", "\u202e", "\u2066"} & set(text)
@@ -94,8 +94,8 @@ def test_names_that_turn_text_around_turn_nothing() -> None:
 
 @pytest.mark.slow
 def test_no_mods_and_very_many_are_pages() -> None:
-    assert html.render(MatrixResult(()), {}).endswith("</html>\n")
-    page = html.render(*large(500, 46))
+    assert html.render(MatrixResult(())).endswith("</html>\n")
+    page = html.render(large(500, 46))
     assert page.count('<th scope="row">') == 500
     assert len(page) < 8_000_000
 

@@ -19,6 +19,7 @@ from unittest import mock
 
 import hybrid_checkpoints
 import pytest
+import tree_bomb
 from lowering import lower
 from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
@@ -27,7 +28,7 @@ from web_site import DRIPS, Site, moved, site
 from vllm_mods.api import import_recipe
 from vllm_mods.base import limits, line_diff, sessions, untrusted
 from vllm_mods.base.errors import VllmModsError
-from vllm_mods.base.model import Mod
+from vllm_mods.base.model import Mod, OverlayFile, Variant
 from vllm_mods.building import wheels
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.cli import run
@@ -38,6 +39,7 @@ from vllm_mods.formats.project import LibrarySource
 from vllm_mods.images import docker, engine_command, layer, names, oci, streams
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
+from vllm_mods.library import reading
 from vllm_mods.linting import commands, places
 from vllm_mods.making import folder, recording
 from vllm_mods.placing import locate, scopes, target
@@ -137,8 +139,11 @@ def looked_at(folder: Path, **config: object) -> object:
     return open_checkpoint(place)
 
 
-def seen(pattern: str) -> Mod:
-    return Mod("m", "1", "s", "MIT", "", "", evidence=(("log", pattern),))
+def seen(pattern: str, message: str) -> evidence.ServerEvidence:
+    brought = Variant("a", ">=0.1", overlay=(OverlayFile("m.py", "vllm/m.py", b""),))
+    mod = Mod("m", "1", "s", "MIT", "", "", evidence=(("log", pattern),), variants=(brought,))
+    line = f"(EngineCore pid=1) INFO 11-23 10:00:00 [m.py:1] {message}"
+    return evidence.of_mods([mod], line.encode())
 
 
 def logged(folder: Path) -> None:
@@ -152,7 +157,7 @@ def logged(folder: Path) -> None:
 def waited(_: Path) -> None:
     wanted = Pairing("x", "s", "org/m", "base", "vllm serve org/m --port 1")
     one = service(wanted, StartOptions(), image="x", command="x", cache="/")
-    there = engine.EngineContainer("docker", "x", {}, running=True, restarts=0)
+    there = engine.EngineContainer("docker", "x", {}, running=True, restarts=0, started="")
     with mock.patch.object(engine, "container", return_value=there):
         waiting.wait(one, "docker")
 
@@ -241,6 +246,19 @@ def repository(where: Path) -> object:
     for n in range(4):
         made.index.commit(str(n))
     return git.revisions(f"git:{where}@HEAD~3..HEAD")
+
+
+def renamed(folder: Path) -> object:
+    """Ask what a commit renamed that takes away a million files, each of them the same."""
+    tree_bomb.write(folder, depth=6)
+    repository = git.Repository(str(folder))
+    older, newer = repository.commit("HEAD~1"), repository.commit("HEAD")
+    return repository.renames(git.Commit(newer, (older,), "", "", frozenset()))
+
+
+def library_file(folder: Path, name: str) -> object:
+    (folder / name).write_bytes(b"x" * 99)
+    return reading.read(str(folder / name), str(folder))
 
 
 def rendered(text: str) -> None:
@@ -403,6 +421,7 @@ ENOUGH: dict[
     "LIBRARY": (9, "holds more than 9 bytes", shared),
     "LIBRARY_FILES": (1, "or 1 files", shared),
     "CLONE": (4096, "more than 4 KiB", cloned),
+    "GIT_MEMORY": (64 << 20, "cannot tell renames", renamed),
     "CLONE_SECONDS": (1, "not done within 1 second", waited_for_git),
     "GIT_OUTPUT": (20, "prints more than 20 bytes", repository),
     "TAR_MEMBERS": (
@@ -430,6 +449,11 @@ ENOUGH: dict[
     "INDEXES": (0, "and so on", lambda _: oci.pick(store(b""), BLOB, "x", depth=1)),
     "LINKS_FOLLOWED": (3, "in a circle", lambda _: resolve(Circle(), "l0")),  # type: ignore[arg-type]
     "RECEIPT": (9, "more than 9 bytes", lambda _: receipt.parse(b"{}" + b" " * 99)),
+    "MANIFEST": (9, "more than 9 bytes", lambda _: untrusted.toml_of(b"x = 1\n" * 9, "x")),
+    "DOTS": (9, "more than 9 dots", lambda _: untrusted.toml_of(b"a" + b".a" * 20 + b" = 1", "x")),
+    "LIBRARY_TEXT": (9, "more than 9 bytes", lambda at: library_file(at, "x.jinja")),
+    "SIGNATURE": (9, "more than 9 bytes", lambda at: library_file(at, "SHA256SUMS.sig")),
+    "PATCH": (99, "more than 99 bytes", lambda _: after(3)),
     "HUNKS": (2, "more than 2 hunks", lambda _: after(3)),
     "REVISIONS": (2, "2 are the most", repository),
     "NESTING": (
@@ -488,15 +512,15 @@ ENOUGH: dict[
     "TENSORS": (2, "more than 2 tensors", looked_at),
     "LOG": (9, "only the first 9 bytes", logged),
     "LOG_LINE": (
-        9,
+        99,
         "SILENT|silent",
-        lambda _: said(evidence.of_mods([seen("b")], b"a" * 99 + b"b")),
+        lambda _: said(seen("b", "a" * 99 + "b").mods),
     ),
     "START_SECONDS": (0, "within 0 seconds", waited),
     "EVIDENCE_SECONDS": (
         1,
         "to the end after 1 seconds",
-        lambda _: evidence.of_mods([seen("(a+)+$")], b"a" * 99 + b"b"),
+        lambda _: seen("(a+)+$", "a" * 99 + "b"),
     ),
     "PLACES": (3, "more than 3 places", in_many_places),
     "EXPLAINED": (1, "said", looked_for),

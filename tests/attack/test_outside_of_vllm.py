@@ -134,7 +134,7 @@ def test_a_mod_that_went_in_before_this_was_asked_can_stay_while_another_goes(
 
 def test_what_is_made_of_changes_says_what_of_them_is_outside() -> None:
     tree = MemoryTree({"vllm/__init__.py": b"", "numpy/core.py": b"N = 1\n"}, version="0.19.1")
-    changes = [FileChange("numpy/core.py", b"N = 1\n", b"N = 2\n")]
-    made = compose.compose(compose.Wanted("made"), changes, {}, tree)
+    change = FileChange("numpy/core.py", b"N = 1\n", b"N = 2\n")
+    made = compose.compose(compose.Wanted("made"), compose.ModEffect((change,)), tree)
     assert made.mod.outside == ("numpy/core.py",)
     assert made.planned.verdict.writes

@@ -31,6 +31,7 @@ pytestmark = [
     pytest.mark.skipif(not ENGINE, reason="set VLLM_MODS_BEHAVIOUR_ENGINE"),
 ]
 
+LOADED = "Hybrid INT4+FP8: block FP8 weights are loaded"
 FP8 = {
     "model.layers.0.mlp.gate_up_proj",
     "model.layers.0.mlp.down_proj",
@@ -117,6 +118,7 @@ def test_fp8_layers_are_loaded_as_they_were_written(run: Run) -> None:
         "model.layers.0.self_attn.qkv_proj"
     }
     assert any("9 FP8 layers" in line for line in answer["log"])
+    assert sum(LOADED in line for line in answer["log"]) == 1
 
 
 def test_logprobs_are_those_of_the_bf16_twin_and_one_fault_shows(run: Run) -> None:
@@ -134,3 +136,4 @@ def test_a_plain_int4_checkpoint_gives_the_same_bits_with_the_mod(run: Run) -> N
     assert after["logprobs"] == before["logprobs"]
     assert after["methods"] == before["methods"]
     assert not any("layers in" in line and "no FP8" not in line for line in after["log"])
+    assert not any(LOADED in line for line in after["log"])

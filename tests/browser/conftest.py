@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from matrix_making import Made
     from playwright.sync_api import Browser, Page
+
+    from vllm_mods.matrices.cell import MatrixResult
 
 
 @pytest.fixture(scope="session")
@@ -46,9 +47,9 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]:
     contexts = []
     said: list[str] = []
 
-    def do(made: Made | None = None, link: str = "", **settings: Any) -> Page:
+    def do(made: MatrixResult | None = None, link: str = "", **settings: Any) -> Page:
         file = tmp_path / "matrix.html"
-        file.write_text(html.render(*(made or example())), encoding="utf-8")
+        file.write_text(html.render(made or example()), encoding="utf-8")
         contexts.append(browser.new_context(**settings))
         page = contexts[-1].new_page()
         page.on("console", lambda message: said.append(message.text))

@@ -247,9 +247,9 @@ _SIGHT = """(sign) => {
 
 
 def test_what_was_looked_for_is_in_sight(show: Show) -> None:
-    result, explanations = large(3, 60)
+    result = large(3, 60)
     first = result.cells[0]._replace(verdict=Verdict.UNFIT)
-    made = (result._replace(cells=(first, *result.cells[1:])), explanations)
+    made = result._replace(cells=(first, *result.cells[1:]))
     page = show(made, viewport={"width": 600, "height": 800})
     sign = page.locator("#grid td.unfit svg")
     assert sign.evaluate(_SIGHT) is False
@@ -260,14 +260,14 @@ def test_what_was_looked_for_is_in_sight(show: Show) -> None:
 def test_releases_of_one_version_are_told_apart(show: Show) -> None:
     name = "vllm-0.20.0-cp38-abi3-manylinux_2_31_x86_64.whl"
     trees = (f"pypi:{name}", f"wheel:/a/{name}", f"wheel:/b/{name}")
-    page = show((MatrixResult(tuple(cell(tree=tree) for tree in trees)), {}))
+    page = show(MatrixResult(tuple(cell(tree=tree) for tree in trees)))
     for field in ("From", "To"):
         page.get_by_label(field, exact=True).select_option(f"wheel:/b/{name}")
     assert page.get_by_role("status").inner_text() == "1 cell of 1 mod"
 
 
 def test_no_mod_at_all_is_a_page(show: Show) -> None:
-    page = show((MatrixResult(()), {}))
+    page = show(MatrixResult(()))
     assert page.get_by_text("No mod is meant for any of these trees.").is_visible()
 
 
@@ -287,7 +287,7 @@ def test_sixty_mods_on_forty_six_trees_are_shown_and_searched(
     page.get_by_label("Search", exact=True).fill("mod-07")
     page.get_by_text("46 cells of 1 mod", exact=True).wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert len(html.render(*large(60, 46))) < 1_000_000
+    assert len(html.render(large(60, 46))) < 1_000_000
 
 
 def test_the_focus_stays_in_the_grid_when_its_cell_is_filtered_out(show: Show) -> None:

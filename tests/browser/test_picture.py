@@ -21,7 +21,7 @@ def test_the_same_matrix_is_the_same_picture(browser: Browser, tmp_path: Path) -
     from matrix_picture import picture, text_of
 
     page = tmp_path / "matrix.html"
-    page.write_text(html.render(*example()), encoding="utf-8")
+    page.write_text(html.render(example()), encoding="utf-8")
     one, again = (picture(browser, page, "a on b: applies\n") for _ in range(2))
     assert one == again
     assert text_of(one) == "a on b: applies\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     Call = Callable[..., Answer]
 
 
-@pytest.mark.parametrize("form", ["text", "github", "sarif", "junit"])
+@pytest.mark.parametrize("form", ["text", "github"])
 def test_the_exit_code_is_that_of_the_text(
     call: Call, site: Path, tmp_path: Path, form: str
 ) -> None:
@@ -44,16 +43,6 @@ def test_a_mod_that_does_not_fit_is_shown_at_its_manifest(
     )
     assert f"title=fast 1.0.0%3A {first['code']}::vllm/loader.py" in lines[1]
     assert first["message"].split("\n")[0] in lines[1]
-    junit = call("check", "fast", "limit", "--target", site, "--format", "junit").out
-    suite = ET.fromstring(junit)[0]  # noqa: S314
-    assert [(case.get("name"), case.find("failure") is None) for case in suite] == [
-        ("fast 1.0.0", False),
-        ("limit 1.0.0", True),
-    ]
-    (result, *_) = call("check", "fast", "--target", site, "--format", "sarif").json["runs"][0][
-        "results"
-    ]
-    assert (result["ruleId"], result["level"]) == ("missing", "error")
 
 
 def test_what_lint_finds_has_its_file_and_line(
@@ -66,7 +55,7 @@ def test_what_lint_finds_has_its_file_and_line(
 
 
 def test_two_answers_at_once_are_refused(call: Call, site: Path) -> None:
-    answer = call("check", "fast", "--target", site, "--json", "--format", "sarif")
+    answer = call("check", "fast", "--target", site, "--json", "--format", "github")
     assert answer.code == 2
-    assert "--json and --format sarif are two answers" in answer.err
-    assert call("lint", site, "--json", "--format", "junit").code == 2
+    assert "--json and --format github are two answers" in answer.err
+    assert call("lint", site, "--json", "--format", "github").code == 2

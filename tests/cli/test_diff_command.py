@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import shutil
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
     from command_line import Answer
 
     Call = Callable[..., Answer]
@@ -46,25 +42,3 @@ def test_of_what_does_not_fit_there_is_no_diff(call: Call, site: Path) -> None:
     assert "diff --git" not in answer.out
     assert "fast 1.0.0   missing" in answer.out or "fast 1.0.0   conflict" in answer.out
     assert call("diff", "fast", "limit", "--target", site, "--json").json["files"] == []
-
-
-def test_on_a_terminal_it_goes_through_a_pager(
-    site: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PAGER", "sed s/^/paged:/")
-    monkeypatch.setenv("TERM", "xterm")
-    words = ["diff", "limit", "--target", str(site), "--library", str(library)]
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(tmp_path)
-        os.execv(sys.executable, [sys.executable, "-m", "vllm_mods", *words])  # noqa: S606
-    said = b""
-    while True:
-        try:
-            more = os.read(terminal, 4096)
-        except OSError:  # nobody is at the other end any more
-            break
-        said += more
-    os.close(terminal)
-    assert os.waitpid(child, 0)[1] == 0
-    assert b"paged:-LIMIT = 1" in said

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     Call = Callable[..., Any]
 
-SAID = "INFO Loaded by fast: 7 layers\n"
+READY = "(APIServer pid=1) INFO 11-23 10:00:00 [api_server.py:617] Starting vLLM server on :8000\n"
+FORM = "(EngineCore pid=9) INFO 11-23 10:00:00 [loader.py:3]"
+SAID = f"{FORM} Loaded by fast: 7 layers\n{READY}"
 
 
 @pytest.fixture
@@ -33,7 +35,8 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     told = {
         "Image": "sha256:1",
-        "State": {"Running": True},
+        "State": {"Running": True, "StartedAt": "2026-11-23T10:00:00Z"},
+        "RestartCount": 2,
         "Config": {"Labels": {"vllm-mods.mods": "fast@1.0.0"}},
     }
     (folder / "told.json").write_text(json.dumps([told]))
@@ -41,7 +44,7 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = folder / "podman"
     program.write_text(
         f"#!/bin/sh\ncase \"$*\" in\n'container inspect mine') /bin/cat {folder}/told.json;;\n"
-        f"'logs mine') /bin/cat {folder}/log >&2;;\n*) echo no such >&2; exit 125;;\nesac\n"
+        f"'logs --since 2026-11-23T10:00:00Z mine') /bin/cat {folder}/log >&2;;\n*) echo no such >&2; exit 125;;\nesac\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
@@ -58,22 +61,41 @@ def test_a_log_says_whether_the_code_ran(call: Call, tmp_path: Path) -> None:
         "limit: a log does not tell; its manifest names no evidence",
     ]
     assert said.code == 0
-    log.write_text("slow: \x07no key\n")
+    log.write_text(f"{FORM} slow: \x07no key\n{READY}")
     other = call("evidence", "fast", "--log", log)
     assert (other.code, other.out) == (
         1,
-        "fast: no word of it: the log has slow: \\x07no key\n",
+        "fast: other code did its work: slow: \\x07no key\n",
     )
     log.write_text("")
-    assert call("evidence", "fast", "--log", log, "--json").json["mods"] == [
-        {"name": "fast", "state": "silent", "text": None}
-    ]
+    assert call("evidence", "fast", "--log", log, "--json").json == {
+        "schema": 1,
+        "ok": False,
+        "mods": [{"name": "fast", "state": "silent", "text": None}],
+        "ready": False,
+        "restarts": 0,
+    }
 
 
-@pytest.mark.usefixtures("fast", "podman")
-def test_a_container_is_asked_for_its_log_and_its_mods(call: Call) -> None:
+@pytest.mark.usefixtures("fast")
+def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path) -> None:
     said = call("evidence", "--container", "mine")
-    assert (said.code, said.out) == (0, "fast: its code ran: fast: 7 layers\n")
+    assert (said.code, said.out.splitlines()) == (
+        0,
+        [
+            "the server was started again, 2 times: this is of its last start",
+            "fast: its code ran: fast: 7 layers",
+        ],
+    )
+    (podman / "log").write_text(SAID.replace(READY, ""))
+    stuck = call("evidence", "--container", "mine")
+    assert (stuck.code, stuck.out.splitlines()[1:]) == (
+        1,
+        [
+            "the server did not become ready: no record of vLLM's says that it serves",
+            "fast: its code ran: fast: 7 layers",
+        ],
+    )
     gone = call("evidence", "--container", "other")
     assert (gone.code, gone.err.splitlines()[0]) == (2, "error: podman: no container other")
 

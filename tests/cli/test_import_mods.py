@@ -11,6 +11,7 @@ from lowering import lower
 from mod_folders import FAST, FIX, KINDS, TOP
 from small_site import snapshot
 
+from vllm_mods.formats import mod_lock
 from vllm_mods.library import mod_folder as libraries
 from vllm_mods.planning import planner
 from vllm_mods.trees.folder import FolderTree
@@ -114,6 +115,8 @@ def test_a_diff(call: Call, tmp_path: Path, site: Path) -> None:
     answer = call("import", tmp_path / "Fix 1.patch", "--tree", site, "--library", mine)
     assert answer.code == 0, answer.err
     assert made(mine / "patches/fix-1", site) == {"vllm/loader.py": FAST}
+    # what it was written for is recorded, as `new` does
+    assert mod_lock.parse((mine / "patches/fix-1/mod.lock").read_bytes(), "mod.lock").written
     answer = call("import", tmp_path / "Fix 1.patch", "--tree", site, "--output", tmp_path / "x")
     assert answer.code == 2
     folder = written(tmp_path, {"b.patch": FIX})

@@ -152,6 +152,36 @@ def test_the_range_that_is_widened_is_that_of_the_variant_which_goes_in(
     assert tomllib.loads(text) == wanted
 
 
+@pytest.mark.parametrize("words", [("--vllm", "==0.21.0"), ("--since", "0.20.0")])
+def test_a_release_that_was_passed_over_is_looked_at_before_the_range_holds_it(
+    call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    lock(call, kept)
+    (tmp_path / "other").mkdir()
+    texts = {"0.19.0": LOADER, "0.19.1": MOVED, "0.20.0": CLASHING, "0.21.0": MOVED}
+    for _ in releases(tmp_path / "other", monkeypatch, texts):
+        done = call("keep", "fast", "--library", kept, *words)
+        assert done.code == 0, done.err
+        shown = git(kept, "show", "vllm-mods/fast/0.21.0:patches/fast/mod.toml")
+        assert 'vllm = ">=0.19.0,<=0.21.0,!=0.20.0"' in shown
+        body = git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.21.0")
+        assert "vLLM 0.20.0 is left out of the range: the variant does not go in there" in body
+
+
+def test_an_older_release_widens_the_range_downwards(
+    call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(call, kept)
+    (tmp_path / "other").mkdir()
+    texts = {"0.17.0": MOVED, "0.18.0": CLASHING, "0.19.0": LOADER}
+    for _ in releases(tmp_path / "other", monkeypatch, texts):
+        words = ("--since", "0.1", "--vllm", "==0.17.0")
+        done = call("keep", "fast", "--library", kept, *words)
+        assert done.code == 0, done.err
+        shown = git(kept, "show", "vllm-mods/fast/0.17.0:patches/fast/mod.toml")
+        assert 'vllm = ">=0.17.0,<=0.19.0,!=0.18.0"' in shown
+
+
 def test_a_release_that_carries_the_change_ends_the_range(
     call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -240,9 +240,7 @@ def test_a_base_without_its_blobs(call: Caller, tmp_path: Path) -> None:
     [
         (("build", NAME), "pairing small has no lock"),
         (("build", "smal"), "did you mean `small`"),
-        (("lock",), "one pairing is locked at a time"),
-        (("lock", "diff", NAME), "one pairing is locked at a time"),
-        (("lock", "diff", NAME, NAME), "hint: vllm-mods lock small"),
+        (("lock",), "Missing argument 'PAIRING'"),
         (("lock", NAME, "--check"), "pairing small has no lock"),
     ],
 )

@@ -353,7 +353,7 @@ def test_a_part_of_the_matrix_leaves_the_rest_of_the_lock_as_it_was(
     whole = path.read_bytes()
     part = call("matrix", "limit", "--vllm", "==0.20.0", "--update-lock")
     assert (part.code, path.read_bytes()) == (0, whole)
-    assert "note: kept 2 releases as they were" in part.err
+    assert "note: kept as before: 2 releases" in part.err
     call("matrix", "limit", "--vllm", "==0.18.0", "--update-lock")
     assert {"0.18.0", "0.19.0", "0.20.0", "0.21.0"} == {
         label for tree in json.loads(path.read_bytes())["trees"] for label in tree["vllm"]
@@ -405,8 +405,9 @@ def test_a_changed_mod_says_which_releases_its_lock_has_lost_and_how_to_look_aga
     manifest.write_bytes(manifest.read_bytes() + b"# changed\n")
     part = call("matrix", "limit", "--vllm", "==0.20.0", "--update-lock")
     assert part.code == 0
-    assert "was made from another state of limit: what it said of 2 releases is gone" in part.err
-    assert "(0.19.0, 0.21.0)" in part.err
+    assert (
+        "was made from another state of limit: what it said of 0.19.0, 0.21.0 is gone" in part.err
+    )
     hint = "hint: vllm-mods matrix limit --vllm '>=0.19.0,<=0.21.0' --update-lock\n"
     assert part.err.endswith(hint)
     assert call("matrix", "limit", "--strict").code == 1
@@ -480,34 +481,6 @@ def test_a_mod_is_planned_with_what_it_requires(
     (pair,) = answer.json["together"]
     assert pair["mods"] == ["limit", "more"]
     assert "limit before more as their manifests say" in pair["message"]
-    assert index.requests
-
-
-# --- one cell ---------------------------------------------------------------
-
-
-def test_a_cell_is_explained(call: Call, index: PackageServer) -> None:
-    answer = call("matrix", "--explain", "fast", "0.21.0")
-    assert answer.code == 1
-    lines = answer.out.splitlines()
-    assert lines[0] == "fast 1.0.0 on vLLM 0.21.0 (pypi:0.21.0): conflict (variant a)"
-    assert max(len(line) for line in lines) <= 80
-    assert "  has no place; nearest is line 6" in lines
-    assert '    +        path = os.path.join("fast", name)' in lines
-    assert '  >  6          place = os.path.join("weights", name)' in lines
-    assert "upstream since 0.20.0, where it worked: vllm/loader.py" in lines
-    assert '    -        path = os.path.join("weights", name)' in lines
-    assert '    +        place = os.path.join("weights", name)' in lines
-    assert index.requests
-
-
-def test_a_good_cell_is_explained_as_data(call: Call, index: PackageServer) -> None:
-    answer = call("matrix", "--explain", "fast", f"pypi:{wheel_name('0.20.0')}", "--json")
-    assert answer.code == 0
-    (hunk,) = answer.json["hunks"]
-    assert (hunk["line"], hunk["offset"], hunk["scope"]) == (4, 1, "Loader | Loader.load")
-    assert [4, ""] in hunk["target"]
-    assert answer.json["history"] == []
     assert index.requests
 
 

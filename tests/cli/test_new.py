@@ -168,7 +168,7 @@ def test_a_change_that_stands_twice_gets_more_context(
     ("words", "message"),
     [
         ((), "give --from-diff, --from-trees or --record with a command"),
-        (("--from-diff", "x.diff"), "which vLLM was the diff made on?"),
+        (("--from-diff", "x.diff"), "on which vLLM was it made"),
         (("--from-diff", "none.diff", "--tree", "{base}"), "none.diff cannot be read"),
         (("--from-trees", "{base}", "{base}"), "nothing was changed"),
     ],

@@ -1,8 +1,9 @@
-"""``vllm-mods`` alone says what is here and what to do; what other tools call a command is understood."""
+"""``vllm-mods`` alone says what is here and what to do."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING
 
@@ -42,14 +43,16 @@ def test_the_active_vllm_is_shown_with_its_mods_and_the_next_command(
     site.rename(place)
     bare = call()
     assert bare.code == 0
-    assert f"({place}), the active environment\n  no mods are in\n" in bare.out
+    assert re.search(
+        rf"^the active environment: vLLM .* \({place}\)\n  no mods are in$", bare.out, re.MULTILINE
+    )
     assert f"hint: vllm-mods suggest MODEL --target {place}" in bare.err
     assert call("apply", "fast").code == 0
-    assert "\n  fast 1.0.0\n" in call().out
+    assert "\n  fast 1.0.0 (variant a)\n" in call().out
     assert f"hint: vllm-mods verify --target {place}" in call().err
     (place / "vllm/loader.py").write_text("edited\n")
     changed = call()
-    assert "fast 1.0.0: went in, and is not as it was left" in changed.out
+    assert "fast 1.0.0 (variant a): went in, and is not as it was left" in changed.out
     assert "hint: vllm-mods revert --discard-edits" in changed.err
     assert len((changed.out + changed.err).splitlines()) <= 24
 
@@ -57,7 +60,7 @@ def test_the_active_vllm_is_shown_with_its_mods_and_the_next_command(
 def test_where_no_vllm_is_the_ways_to_one_are_shown(call: Call) -> None:
     answer = call()
     assert answer.code == 0
-    assert "vllm-mods check --target image:REF" in answer.out
+    assert "hint: vllm-mods check --target pypi:VERSION" in answer.err
 
 
 def test_a_target_that_cannot_be_looked_into_is_told(
@@ -66,15 +69,8 @@ def test_a_target_that_cannot_be_looked_into_is_told(
     monkeypatch.setenv("VLLM_MODS_TARGET", "pypi:0.21.0")
     answer = call()
     assert answer.code == 0
-    assert answer.out.startswith("pypi:0.21.0, VLLM_MODS_TARGET\n  ")
+    assert answer.out.startswith("VLLM_MODS_TARGET: pypi:0.21.0\n  ")
     assert "hint: vllm-mods doctor --target pypi:0.21.0" in answer.err
-
-
-@pytest.mark.parametrize(("typed", "meant"), [("install", "apply"), ("uninstall", "revert")])
-def test_what_other_tools_call_it_is_understood(call: Call, typed: str, meant: str) -> None:
-    answer = call(typed, "fast")
-    assert answer.code == 2
-    assert f"did you mean `{meant}`?" in answer.err
 
 
 def test_environments_of_other_tools_are_found(
@@ -94,43 +90,9 @@ def test_environments_of_other_tools_are_found(
     (home / ".conda/environments.txt").write_text(f"{tmp_path}/conda/envs/big\n{tmp_path}/gone\n")
     out = call().out
     for prefix, owner in places.items():
-        assert f"({prefix}/lib/python3.12/site-packages), {owner}\n" in out
-
-
-def test_the_mods_that_would_fit_are_named_and_those_that_would_not(
-    call: Call, site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VLLM_MODS_TARGET", str(site))
-    (site / "vllm/loader.py").write_text("import os\n")
-    out = call().out
-    assert "would fit: limit" in out
-    assert "fast (" in out.partition("would not: ")[2]
-
-
-PAIRING = """
-schema = 1
-name = "chat"
-summary = "For talking"
-model = "/models/chat"
-base = "my-vllm:1"
-command = "vllm serve {model}"
-"""
-
-
-def test_a_pairing_for_the_vllm_that_is_here_is_what_comes_next_where_there_is_an_engine(
-    call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VLLM_MODS_TARGET", str(site))
-    assert "hint: vllm-mods suggest MODEL --target" in call().err
-    (tmp_path / "mine/pairings").mkdir(parents=True)
-    (tmp_path / "mine/pairings/chat.toml").write_text(PAIRING)
-    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(tmp_path / "mine"))
-    answer = call()
-    assert "\npairings for these: chat" in answer.out
-    assert "hint: vllm-mods suggest MODEL" in answer.err
-    (tmp_path / "bin/docker").write_text("")
-    (tmp_path / "bin/docker").chmod(0o755)
-    assert "hint: vllm-mods lock chat" in call().err
+        assert re.search(
+            rf"^{owner}: vLLM .* \({prefix}/lib/python3.12/site-packages\)$", out, re.MULTILINE
+        )
 
 
 def test_hundreds_of_environments_are_one_screen(call: Call, site: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ echo "$*" >>{0}/calls
 case "$1 $2" in
 'image inspect') [ -e {0}/image.json ] && exec /bin/cat {0}/image.json; exit 1;;
 'container inspect') [ "$3" = small ] && exec /bin/cat {0}/container.json; exit 1;;
-'logs small') exec /bin/cat {0}/log;;
+'logs small' | 'logs --since') exec /bin/cat {0}/log;;
 'run --detach') echo 0123456789abcdef;;
 'ps --all') echo table;;
 *) echo "what?" >&2; exit 125;;
@@ -52,8 +52,9 @@ class Docker:
 
     def container(self, *, running: bool = True, log: str = "") -> None:
         config = {"Labels": {"vllm-mods.run": NAME}}
-        state = {"State": {"Running": running}, "RestartCount": 0, "Config": config}
-        (self.folder / "container.json").write_text(json.dumps([state]))
+        state = {"Running": running, "StartedAt": "2026-11-23T10:00:00Z"}
+        told = {"State": state, "RestartCount": 0, "Config": config}
+        (self.folder / "container.json").write_text(json.dumps([told]))
         (self.folder / "log").write_text(log)
 
     @property
@@ -129,7 +130,7 @@ def test_an_image_that_is_not_there_or_not_of_the_lock_is_not_started(
 
 def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
     docker.image(f"sha256:{digest(call)}")
-    docker.container(log="patched 7\n")
+    docker.container(log="(Worker pid=9) INFO 11-23 10:00:00 [a.py:1] patched 7\n")
     with site({"/health": lambda one: one.say(200)}) as (url, _):
         port = url.rpartition(":")[2]
         said = call("run", NAME, "--port", port, "--wait")
@@ -155,22 +156,11 @@ def test_wait_has_an_end(call: Caller, docker: Docker, monkeypatch: pytest.Monke
     assert "has not served within 0 seconds" in call("run", NAME, "--port", 1, "--wait", code=1).err
 
 
-def test_ps_is_the_engines_own(call: Caller, docker: Docker) -> None:
-    docker.container()
-    said = call("ps")
-    assert said.out == "table\n"
-    assert said.err == "\nhint: docker logs --follow NAME; docker stop NAME && docker rm NAME\n"
-    assert docker.calls[-1].startswith(
-        "ps --all --filter label=vllm-mods.run --format table {{.Names}}"
-    )
-
-
 def test_without_an_engine_it_is_said(
     call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "docker and podman: not installed here" in call("run", NAME, code=2).err
-    assert "docker and podman: not installed here" in call("ps", code=2).err
 
 
 def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> None:

@@ -76,12 +76,3 @@ def test_what_the_environment_names_is_taken_first_and_an_option_before_it(
         assert call(*words, "--json").json["tree"]["spec"] == str(named)
         assert call(*words, "--json", "--target", active).json["tree"]["spec"] == str(active)
     assert call("doctor", "--json").json["target"]["spec"] == str(named)
-
-
-def test_receipts_are_compared_without_a_tree(call: Call, active: Path, tmp_path: Path) -> None:
-    assert call("apply", "fast").code == 0
-    kept = (active / ".vllm-mods/receipt.json").read_bytes()
-    for name in ("one", "two"):
-        (tmp_path / name).write_bytes(kept)
-    answer = call("verify", "--receipt", tmp_path / "one", tmp_path / "two", "--json")
-    assert answer.json["receipts"] == [str(tmp_path / "one"), str(tmp_path / "two")]

@@ -99,10 +99,10 @@ def test_check_says_what_is_not(call: Call, small: Path) -> None:
     (found,) = call("template", "check", "small", "--json").json["templates"]
     assert not found["ok"]
     assert found["conversations"][0]["prompt"] == "user"
-    assert [one["code"] for one in found["findings"]] == ["kwarg-default", "no-chat"]
-    assert found["weights"] == {"refused": 0, "content lost": 0, "cache lost": 0, "style": 3}
-    assert [one["weight"] for one in found["findings"]] == ["style", "style"]
-    assert "nothing is refused or lost, style 3" in answer.out
+    assert [one["code"] for one in found["findings"]] == ["kwarg-default"]
+    assert found["weights"] == {"refused": 0, "content lost": 3, "cache lost": 0, "style": 2}
+    assert [one["weight"] for one in found["findings"]] == ["style"]
+    assert "content lost 3, style 2" in answer.out
 
 
 def test_a_file_is_held_against_the_conversations_of_another(

@@ -14,9 +14,9 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.making import over_releases, recording
-from vllm_mods.making.compose import Wanted
+from vllm_mods.making.compose import ModEffect, Wanted
 from vllm_mods.making.over_releases import MadeOver, Release
-from vllm_mods.making.recording import Limits, Recording
+from vllm_mods.making.recording import Limits
 from vllm_mods.planning import planner
 
 WORKSPACE = f"{planner.WORKSPACE}/"
@@ -53,7 +53,7 @@ def made_of(files: dict[str, str], wanted: Wanted) -> MadeOver:
     """Make a mod of a script by running it. Raises ``Refused``."""
     data = {path: text.encode() for path, text in files.items()}
 
-    def run(tree: Tree) -> Recording:
+    def run(tree: Tree) -> ModEffect:
         return recording.record(["./run.sh"], "mine", data, tree, Limits(seconds=60))
 
     return over_releases.make(wanted, trees(), run, lambda _: None)

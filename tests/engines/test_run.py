@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
     from real_engines import Engine
 
-SERVE = "import sys, time; print('patched 7', sys.argv[1:], flush=True); time.sleep(600)"
+FORM = "INFO 11-23 10:00:00"
+READY = f"(APIServer pid=1) {FORM} [api_server.py:617] Starting vLLM server on :8000"
+SERVE = f"""
+import sys, time
+print({READY!r}, "\\n(Worker pid=9) {FORM} [a.py:1] patched 7", sys.argv[1:], sep="", flush=True)
+time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -55,12 +61,12 @@ def test_a_pairing_is_started_and_told_from_others(tool: Tool, dockerd: Engine) 
     assert there["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
     assert there["HostConfig"]["ShmSize"] == 16 << 30
     assert list(there["HostConfig"]["PortBindings"]) == ["8000/tcp"]
-    listed = tool("ps").stdout
+    listed = dockerd("ps", "--filter", "label=vllm-mods.run")
     assert "small" in listed
     assert "other" not in listed
     while "patched" not in (log := dockerd("logs", "small")):
         pass
-    assert log.strip() == "patched 7 ['--max-model-len', '9 9']"
+    assert log.strip().endswith("patched 7['--max-model-len', '9 9']")
     seen = tool("evidence", "--container", "small")
     assert seen.stdout == "patching: its code ran: patched 7\n"
     dockerd("stop", "small")

@@ -81,6 +81,12 @@ def test_it_is_read_back_as_it_was_written() -> None:
     assert list(json.loads(data)) == sorted(json.loads(data))
 
 
+def test_a_command_with_a_token_is_not_read() -> None:
+    data = pairing_lock.dump(LOCK._replace(command="vllm serve x --y ghp_" + "aB3dE6gH" * 4))
+    with pytest.raises(ManifestError, match=r"command: has what looks like a secret \(ghp_…\)"):
+        pairing_lock.parse(data, "x.lock")
+
+
 def test_the_tag_is_one_that_registries_take() -> None:
     data = pairing_lock.dump(LOCK)
     digest = pairing_lock.digest(data)

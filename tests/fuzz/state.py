@@ -10,7 +10,8 @@ from fuzz.parts import joined, taken
 from vllm_mods.base.digest import sha256
 from vllm_mods.formats import receipt, record
 from vllm_mods.matrices import answer, questions
-from vllm_mods.site import integrity, journal, receipt_tree, transaction
+from vllm_mods.site import integrity, journal, transaction
+from vllm_mods.trees import receipt_tree
 from vllm_mods.trees.folder import FolderTree
 
 X = b"x = 1\n"

@@ -14,9 +14,8 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.making import over_releases
-from vllm_mods.making.compose import Wanted
+from vllm_mods.making.compose import ModEffect, Wanted
 from vllm_mods.making.over_releases import Release
-from vllm_mods.making.recording import Recording
 from vllm_mods.planning import planner
 
 HEADS = ["", "import os\n", "import os\nimport re\n"]
@@ -35,7 +34,7 @@ releases = st.lists(
 )
 
 
-def effect_of(tree: Tree, *, asks_version: bool) -> Recording:
+def effect_of(tree: Tree, *, asks_version: bool) -> ModEffect:
     """Do what a patcher does: take the first file that is there, replace its one anchor, fail without."""
     for path in ("vllm/new.py", "vllm/old.py"):
         before = tree.read(path)
@@ -47,7 +46,7 @@ def effect_of(tree: Tree, *, asks_version: bool) -> Recording:
         raise Refused("the anchor is gone")
     value = b"a = 3" if asks_version and (tree.version or "") < "0.22" else b"a = 2"
     change = FileChange(path=path, before=before, after=before.replace(b"a = 1", value))
-    return Recording((change,), {}, (), (), (), "")
+    return ModEffect((change,))
 
 
 @settings(max_examples=examples(80), deadline=None)
@@ -70,7 +69,7 @@ def test_each_variant_does_what_the_script_does(
         for i, files in enumerate(given_files)
     ]
 
-    def run(tree: Tree) -> Recording:
+    def run(tree: Tree) -> ModEffect:
         return effect_of(tree, asks_version=asks_version)
 
     does: dict[str, bytes | None] = {}

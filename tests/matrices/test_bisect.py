@@ -10,7 +10,7 @@ from mod_making import diff_of, lock_of, mod, variant
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.bisect import BisectOutcome, Point, narrowed, over_releases, search
+from vllm_mods.matrices.bisect import BisectOutcome, Point, narrow, over_releases, search
 from vllm_mods.planning.planner import plan
 from vllm_mods.trees.git import Commit
 from vllm_mods.trees.index import ReleaseFile
@@ -154,11 +154,11 @@ def test_one_variant_alone_keeps_what_the_lock_says_of_it() -> None:
     tree = MemoryTree({PATH: BASE.encode()})
     only = mod(first, digest=whole.digest)
     whole = whole._replace(lock=lock_of(plan([only], tree).mods[0]))
-    assert plan([narrowed(whole, "first")], tree).mods[0].vouched
-    other = plan([narrowed(whole, "second")], tree).mods[0]
+    assert plan([narrow(whole, "first")], tree).mods[0].vouched
+    other = plan([narrow(whole, "second")], tree).mods[0]
     assert (other.vouched, other.verdict) == (False, Verdict.APPLIES)
     with pytest.raises(UsageError, match="no variant 'third'") as caught:
-        narrowed(whole, "third")
+        narrow(whole, "third")
     assert caught.value.hint == "its variants: first, second"
 
 

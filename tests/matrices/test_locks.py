@@ -11,7 +11,7 @@ from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.matrices.answer import Answer, failed
-from vllm_mods.matrices.locks import Updated, against_committed, lock_from, updated
+from vllm_mods.matrices.locks import Updated, against_committed, lock_from, update
 from vllm_mods.matrices.run import Computed
 
 MOD = mod(variant(vllm=">=0.19"), manifest=b"schema = 1\n")
@@ -123,7 +123,7 @@ OTHER_STATE = GOOD._replace(
 
 
 def again(of: Mod, **answers: Answer) -> Updated:
-    return updated(of, computed(**answers))
+    return update(of, computed(**answers))
 
 
 def test_a_part_of_the_releases_looked_at_again_leaves_the_others_as_they_were() -> None:

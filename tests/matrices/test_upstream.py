@@ -9,11 +9,12 @@ import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 
+from vllm_mods.api.upstream import Carried
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import ModPlan, OverlayFile, Verdict
+from vllm_mods.base.model import ModPlan, OverlayFile, PatchFile, Verdict
 from vllm_mods.matrices import upstream
 from vllm_mods.planning.planner import hunk_states, plan
-from vllm_mods.report.upstream import rows_text
+from vllm_mods.report import upstream as report
 from vllm_mods.trees.index import ReleaseFile
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ BASE = "".join(f"def f{i}():\n    return {i}\n\n\n" for i in range(9))
 FINAL = BASE.replace("return 1\n", "return 11\n").replace("return 7\n", "return 77\n")
 NEW = OverlayFile(source="overlay/new.py", path="vllm/new.py", data=b"NEW = 1\n")
 MOD = mod(variant(diff_of(PATH, BASE, FINAL), overlay=(NEW,)))
+
+
+def shown_lines(rows: list[upstream.UpstreamRow]) -> list[str]:
+    return (report.carried(Carried(tuple(rows), ())).words or "").splitlines()
 
 
 def states(mod_: Mod, files: Mapping[str, str]) -> tuple[Verdict, list[str]]:
@@ -75,6 +80,54 @@ def test_a_patch_on_top_of_another_is_looked_at_on_top_of_it() -> None:
     for carried, text in enumerate(stages):
         other = text.replace("return 8\n", "return 88\n")
         assert states(stack, {PATH: other})[1] == ["carried"] * carried + ["placed"] * (3 - carried)
+
+
+OTHER = "vllm/y.py"
+OPTION = PatchFile(
+    "opt.patch", diff_of("vllm/y.py", "Y = 1\nZ = 2\n", "Y = 2\nZ = 2\n"), optional=True
+)
+
+
+def with_optional(patch: PatchFile) -> Mod:
+    needed = variant(diff_of(PATH, BASE, FINAL))
+    return mod(needed._replace(patches=(*needed.patches, patch)))
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "verdict", "expected"),
+    [
+        (BASE, "Y = 1\nZ = 2\n", "applies", ["placed", "placed", "placed"]),
+        (BASE, "Y = 3\nZ = 2\n", "applies", ["placed", "placed", "absent"]),
+        (BASE, "Y = 2\nZ = 2\n", "applies", ["placed", "placed", "carried"]),
+        (FINAL, "Y = 1\nZ = 2\n", "conflict", ["carried", "carried", "placed"]),
+        (FINAL, "Y = 3\nZ = 2\n", "upstream", ["carried", "carried", "absent"]),
+        (FINAL, "Y = 2\nZ = 2\n", "upstream", ["carried", "carried", "carried"]),
+    ],
+)
+def test_an_optional_patch_is_counted_as_what_becomes_of_it(
+    text: str, other: str, verdict: str, expected: list[str]
+) -> None:
+    assert states(with_optional(OPTION), {PATH: text, OTHER: other}) == (verdict, expected)
+
+
+def test_a_release_with_every_hunk_and_not_the_whole_is_said_to_be_one() -> None:
+    functions = FINAL.split("\n\n\n")[:-1]
+    swapped = "\n\n\n".join((*functions[5:], *functions[:5])) + "\n"
+    made = mod(variant(diff_of(PATH, BASE, FINAL)))
+    texts = {"a": BASE, "b": FINAL, "c": swapped}
+    trees = {key: MemoryTree({PATH: text.encode()}, pristine=True) for key, text in texts.items()}
+    rows = list(upstream.rows([made], trees, trees.__getitem__, lambda _: None))
+    assert [one.planned.verdict for one in rows] == [A, U, C]
+    shown = shown_lines(rows)
+    assert shown[3].split(maxsplit=2) == ["c", "conflict", "2 carried, and not the whole"]
+    assert shown[-1] == (
+        "mod is carried whole by b; c has each of its hunks, and not the whole as it was written: "
+        "whether it can go is for a person to read"
+    )
+    assert shown_lines(rows[2:])[-1] == (
+        "c has each hunk of mod, and not the whole as it was written: whether it can go is for a person to read"
+    )
+    assert upstream.is_needed(rows)
 
 
 def test_a_renamed_file_is_one_piece() -> None:
@@ -162,7 +215,7 @@ def test_an_unreadable_tree_is_a_row_of_its_own() -> None:
     assert [one.planned.verdict for one in rows] == [U, Verdict.UNREADABLE, U]
     assert upstream.can_go(rows) is rows[2]
     assert (rows[1].version, rows[1].hunks) == ("9", ())
-    shown = rows_text(rows, ()).splitlines()
+    shown = shown_lines(rows)
     assert shown[2].split() == ["9", "unreadable", "-"]
     assert shown[3] == "    no network [unreadable]"
     assert shown[-1] == "mod can go from b on"

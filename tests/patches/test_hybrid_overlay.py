@@ -275,7 +275,33 @@ def test_a_checkpoint_that_is_fp8_throughout_is_left_to_inc(
     assert not log.records
 
 
-def test_the_log_has_the_count_and_matches_the_evidence(
+class Method:
+    """A method of a release, which notes the layers that it has the weights of."""
+
+    def __init__(self) -> None:
+        self.layers: list[object] = []
+
+    def process_weights_after_loading(self, layer: object) -> None:
+        assert layer != "broken", "its weights do not fit"
+        self.layers.append(layer)
+
+
+def test_the_evidence_is_logged_when_the_weights_are_in(log: pytest.LogCaptureFixture) -> None:
+    hybrid._log_loaded.cache_clear()
+    methods = [Method(), Method()]
+    for method in methods:
+        hybrid._log_when_loaded(method)
+    with pytest.raises(AssertionError, match="do not fit"):
+        methods[0].process_weights_after_loading("broken")
+    assert not log.messages
+    for method in methods:
+        method.process_weights_after_loading("a")
+    assert [method.layers for method in methods] == [["a"], ["a"]]
+    (line,) = log.messages
+    assert re.search(_evidence(), line)
+
+
+def test_the_log_has_the_count_and_it_is_no_evidence_yet(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     folder = write_checkpoint(str(tmp_path), [fp8("a") | int4("b") | fp8("c")])
@@ -283,7 +309,7 @@ def test_the_log_has_the_count_and_matches_the_evidence(
     assert set(config.hybrid_fp8.blocks) == {"a", "c"}
     assert config.use_deep_gemm is None
     (line,) = log.messages
-    assert re.search(_evidence(), line)
+    assert not re.search(_evidence(), line)
     assert "2 FP8 layers" in line
     assert "128x128" in line
 

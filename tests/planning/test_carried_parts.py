@@ -12,7 +12,7 @@ from small_plans import PATH, codes, found, one, tree
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import FileChange, Level, Mod, OverlayFile, Variant, Verdict
 from vllm_mods.base.tree import Tree
-from vllm_mods.planning.carried_parts import is_carried, merged
+from vllm_mods.planning.carried_parts import is_carried, merge_change
 from vllm_mods.planning.planner import hunk_states, plan
 
 if TYPE_CHECKING:
@@ -203,11 +203,11 @@ def test_a_rename_is_carried_where_both_names_say_so() -> None:
 def test_a_change_is_merged_where_it_is_one_of_the_same_file() -> None:
     new, gone = FileChange("p", None, b"x\n"), FileChange("p", b"x\n", None)
     edit = FileChange("p", b"a\nb\nc\n", b"a\nb\nC\n")
-    assert [merged(new, there) for there in (None, b"x\n", b"y\n")] == [b"x\n", b"x\n", None]
-    assert [merged(gone, there) for there in (b"x\n", b"y\n")] == [None, None]
-    assert merged(edit, b"0\na\nb\nc\n") == b"0\na\nb\nC\n"
-    assert merged(edit, None) is None
-    assert merged(edit, b"a\nb\nd\n") is None
+    assert [merge_change(new, there) for there in (None, b"x\n", b"y\n")] == [b"x\n", b"x\n", None]
+    assert [merge_change(gone, there) for there in (b"x\n", b"y\n")] == [None, None]
+    assert merge_change(edit, b"0\na\nb\nc\n") == b"0\na\nb\nC\n"
+    assert merge_change(edit, None) is None
+    assert merge_change(edit, b"a\nb\nd\n") is None
     assert is_carried(gone, None)
     assert not is_carried(edit, None)
     assert not is_carried(gone, b"y\n")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from memory_tree import MemoryTree
 from mod_making import diff_of, write_mod
 
+from vllm_mods.api.port import PortResult
 from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.porting.job import Job, PortOutcome, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from vllm_mods.porting.writing import lay_out
+from vllm_mods.report import port as report
 
 PATH = "vllm/x.py"
 BASE = "def load(path):\n    return open(path)\n"
@@ -52,3 +52,48 @@ def test_no_part_of_a_change_is_lost_on_the_way(tmp_path: Path) -> None:
     took = base.replace("LIMIT = 1", "LIMIT = 2")
     back = base.replace("LIMIT = 1", "LIMIT = 1 + 7")
     assert not ported(tmp_path, base, changed, took, back).clean
+
+
+def renamed_and_rewritten() -> tuple[str, str, str, str, str]:
+    """Return a file, what a mod makes of it, and three releases: one renames what the next ones rewrite."""
+    body = [f"    step_{n}(path, {n})\n" for n in range(12)]
+    near = "\n\ndef close(path):\n    return path.close()\n"
+    base = "def load(path):\n" + "".join(body) + near
+    changed = base.replace("step_5(path, 5)", "step_5(path, 5, fast=True)").replace(
+        "path.close()", "path.close(now=True)"
+    )
+    renamed = base.replace("def load(path)", "def load_weights(path)")
+    other = [line if 4 <= n <= 6 else f"    other_{n}()\n" for n, line in enumerate(body)]
+    rewritten = "def load_weights(path):\n" + "".join(other) + near
+    clashing = rewritten.replace("path.close()", "path.shut()")
+    return base, changed, renamed, rewritten, clashing
+
+
+def test_what_the_steps_have_solved_is_not_left_to_a_person(tmp_path: Path) -> None:
+    base, changed, renamed, rewritten, clashing = renamed_and_rewritten()
+    direct = ported(tmp_path / "direct", base, changed, clashing)
+    assert [one.scope for one in direct.files[0].ported.problems] == ["load", "close"]
+    for releases, steps in (
+        ((renamed, rewritten, clashing), ("0.21.0", "0.22.0")),
+        ((renamed, clashing, clashing), ("0.21.0",)),  # the steps end before the target
+    ):
+        outcome = ported(tmp_path / str(len(steps)), base, changed, *releases)
+        assert (outcome.left, outcome.steps) == (True, steps)
+        (file,) = outcome.files
+        assert [one.scope for one in file.ported.problems] == ["close"]
+        work = lay_out(outcome)
+        assert work is not None
+        text = Path(work.edited(PATH)).read_text()
+        assert "step_5(path, 5, fast=True)" in text.partition("<<<<<<<")[0]
+        assert "path.close(now=True)" in text
+        assert f"vLLM {steps[-1]}" in text  # what the lines in the middle are of
+        words = report.ported(PortResult(outcome.job.mod, outcome, unfinished=work)).words or ""
+        assert f"vllm-mods port fast --to '>0.20.0,<={steps[-1]}'" in words
+
+
+def test_steps_that_solve_nothing_more_leave_the_jump_as_it_is(tmp_path: Path) -> None:
+    base, changed, _, _, _ = renamed_and_rewritten()
+    clashing = base.replace("path.close()", "path.shut()")
+    outcome = ported(tmp_path, base, changed, f"{base}\n\nA = 1\n", clashing)
+    assert outcome.steps == ("0.21.0",)
+    assert outcome.changes[0].before == base.encode()

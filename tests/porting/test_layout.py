@@ -17,9 +17,9 @@ def side(text: str) -> Side:
 
 def test_edits_that_meet_are_refused() -> None:
     one = side("f(a, b, c)\n")
-    assert layout.edited(one, [Splice(2, 5, b""), Splice(5, 8, b"")]) == b"f(c)\n"
+    assert layout.edit_text(one, [Splice(2, 5, b""), Splice(5, 8, b"")]) == b"f(c)\n"
     with pytest.raises(BothChangedError):
-        layout.edited(one, [Splice(2, 6, b""), Splice(5, 8, b"")])
+        layout.edit_text(one, [Splice(2, 6, b""), Splice(5, 8, b"")])
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,10 @@ def repaired(
     findings = judge((cut,), trees[1], (), SummaryCache()).findings
     done = successors.follow([cut], findings, *trees)
     (after,) = (one.after or b"" for one in done.cuts)
-    if done.told:
+    if done.notes:
         again = judge((cut._replace(after=after),), trees[1], (), SummaryCache()).findings
         assert not [one for one in again if one.level == "error"], again
-    return after.decode(), done.told
+    return after.decode(), done.notes
 
 
 HELP = "def weigh(path, limit=3):\n    total = len(path)\n    return total * limit\n"

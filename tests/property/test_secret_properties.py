@@ -7,7 +7,7 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_mods.diagnosis.secrets import clean
+from vllm_mods.base.secrets import clean
 
 SECRETS = st.text(string.ascii_letters + string.digits + "-_.~+=%!*$", min_size=6, max_size=40).map(
     lambda text: f"Zq{text}9"  # not a piece of the words around it

@@ -7,6 +7,7 @@ import re
 from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,7 @@ from matrix_making import EVIL, SOURCE, example, hostile, hunk, large
 
 from vllm_mods.base.model import Verdict
 from vllm_mods.report import html
-from vllm_mods.report.page_legend import ICONS, MEANINGS
+from vllm_mods.report.matrix_grid import MEANINGS
 from vllm_mods.report.side_by_side import pairs
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("make", [example, hostile])
 def test_the_page_is_well_formed_and_loads_nothing(make: Make) -> None:
-    text = html.render(*make())
+    text = html.render(make())
     page = Page(text)
     for _, attributes in page.elements:
         assert not {"src", "style", "action"} & attributes.keys()
@@ -69,7 +70,7 @@ def test_the_page_is_well_formed_and_loads_nothing(make: Make) -> None:
 
 
 def test_the_policy_allows_the_page_s_own_style_and_script_only() -> None:
-    page = Page(html.render(*example()))
+    page = Page(html.render(example()))
     policy = next(meta["content"] for meta in page.all("meta") if "http-equiv" in meta) or ""
     style, script = page.text["style"][0], page.text["script"][-1]
     for kind, text in (("style", style), ("script", script)):
@@ -80,7 +81,7 @@ def test_the_policy_allows_the_page_s_own_style_and_script_only() -> None:
 
 
 def test_the_grid_is_there_without_javascript() -> None:
-    page = Page(html.render(*example()))
+    page = Page(html.render(example()))
     verdicts = [cell["class"] for cell in page.all("td") if "class" in cell]
     assert verdicts[:8] == [
         "applies", "moved", "upstream aside", "applies",
@@ -91,7 +92,7 @@ def test_the_grid_is_there_without_javascript() -> None:
 
 
 def test_nothing_of_others_is_markup() -> None:
-    text = html.render(*hostile())
+    text = html.render(hostile())
     assert text.count("</script") == 2
     assert "<!--" not in text
     data = json.loads(Page(text).text["script"][0])
@@ -102,15 +103,17 @@ def test_nothing_of_others_is_markup() -> None:
 
 @pytest.mark.slow
 def test_what_releases_share_is_written_once() -> None:
-    few, many = (len(html.render(*large(4, trees))) for trees in (100, 200))
+    few, many = (len(html.render(large(4, trees))) for trees in (100, 200))
     assert (many - few) / (4 * 100) < 400  # bytes per further cell, of four hunks each
-    assert len(html.render(*large(30, 200))) < 3_000_000
+    assert len(html.render(large(30, 200))) < 3_000_000
 
 
 def test_every_verdict_has_a_shape_of_its_own_and_a_sentence() -> None:
     words = {*(verdict.value for verdict in Verdict), "unknown"}
-    assert ICONS.keys() == MEANINGS.keys() == words
-    assert len(set(ICONS.values())) == len(words)
+    page = (files("vllm_mods.report") / "page/page.html").read_text()
+    icons = dict(re.findall(r'<symbol id="v-(.*?)".*?>(.*)</symbol>', page))
+    assert icons.keys() == MEANINGS.keys() == words
+    assert len(set(icons.values())) == len(words)
 
 
 # --- hunks beside the target --------------------------------------------------------------------

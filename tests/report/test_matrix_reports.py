@@ -12,13 +12,11 @@ from matrix_making import EVIL, about, cell, example, hostile, large
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Verdict
 from vllm_mods.matrices.cell import CellProblem, MatrixResult, Together
-from vllm_mods.report import badge, html, junit, matrix_grid, matrix_markdown, matrix_text
+from vllm_mods.report import html, junit, matrix_grid, matrix_markdown, matrix_text
 from vllm_mods.report.matrix_forms import FORMS
 
 if TYPE_CHECKING:
     from matrix_making import Make
-
-    from vllm_mods.matrices.cell import Cell
 
 
 # --- what they have in common -------------------------------------------------------------------
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("report", FORMS)
 @pytest.mark.parametrize("make", [example, hostile])
 def test_a_report_is_a_function_of_the_matrix(report: str, make: Make) -> None:
-    first, second = (FORMS[report](*make()) for _ in range(2))
+    first, second = (FORMS[report](make()) for _ in range(2))
     assert first == second
     assert first.endswith("\n")
     first.encode()  # half a surrogate pair could not be written to a file
@@ -35,8 +33,8 @@ def test_a_report_is_a_function_of_the_matrix(report: str, make: Make) -> None:
 
 @pytest.mark.parametrize("report", FORMS)
 def test_an_empty_matrix_is_reported(report: str) -> None:
-    assert "0 mods on 0 vLLM trees" in html.render(MatrixResult(()), {})
-    assert FORMS[report](MatrixResult(()), {}).endswith("\n")
+    assert "0 mods on 0 vLLM trees" in html.render(MatrixResult(()))
+    assert FORMS[report](MatrixResult(())).endswith("\n")
 
 
 def test_spans_name_stretches_and_trees_that_the_matrix_does_not_have() -> None:
@@ -45,27 +43,11 @@ def test_spans_name_stretches_and_trees_that_the_matrix_does_not_have() -> None:
     assert said == "0.0.0 to 0.1.0, 0.4.0, wheel:x"
 
 
-@pytest.mark.parametrize(
-    ("made", "said", "colour"),
-    [
-        ((cell("m", "0.1.0"), cell("m", "0.2.0"), cell("m", "0.3.0", meant=False)), "0.1.0 to 0.2.0", "#17804a"),
-        ((cell("m", "0.1.0"), cell("m", "0.2.0", "conflict"), cell("n", "0.2.0")), "0.1.0", "#a15c00"),
-        ((cell("m", "0.1.0", "conflict"),), "none", "#b3202a"),
-    ],
-)  # fmt: skip
-def test_a_badge_says_where_every_mod_goes_in(
-    made: tuple[Cell, ...], said: str, colour: str
-) -> None:
-    shown = ET.fromstring(badge.render(MatrixResult(made)))  # noqa: S314
-    assert shown.get("aria-label") == f"vLLM: {said}"
-    assert colour in {one.get("fill") for one in shown.iter()}
-
-
 def test_what_has_changed_stands_above_the_problems() -> None:
-    text = matrix_text.render(about()[0])
+    text = matrix_text.render(about())
     assert "since the earlier matrix\n  0.21.0: conflict, was applies: bad\n" in text
-    assert "* `0.21.0: conflict, was applies`: `bad`" in matrix_markdown.render(about()[0])
-    assert "Nothing has changed" in html.render(example()[0]._replace(changes=()), {})
+    assert "* `0.21.0: conflict, was applies`: `bad`" in matrix_markdown.render(about())
+    assert "Nothing has changed" in html.render(example()._replace(changes=()))
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -92,7 +74,7 @@ def test_what_lies_beside_is_said_with_its_versions() -> None:
 
 
 def test_text_says_why_and_which_mods_meet() -> None:
-    text = matrix_text.render(example()[0])
+    text = matrix_text.render(example())
     assert "bad on 0.21.0: conflict\n  hunk 1: its text is not there" in text
     assert "bad on 0.22.0: unknown\n" in text
     assert "  bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]" in text
@@ -102,7 +84,7 @@ def test_text_says_why_and_which_mods_meet() -> None:
 
 
 def test_text_fits_80_columns_however_many_mods_and_releases() -> None:
-    text = matrix_text.render(large(30, 200)[0])
+    text = matrix_text.render(large(30, 200))
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -110,9 +92,9 @@ def test_colour_does_not_move_the_columns() -> None:
     def paint(verdict: Verdict) -> str:
         return f"\033[1m{verdict.value}\033[0m"
 
-    plain = matrix_text.render(example()[0])
+    plain = matrix_text.render(example())
     assert (
-        matrix_text.render(example()[0], paint=paint).replace("\033[1m", "").replace("\033[0m", "")
+        matrix_text.render(example(), paint=paint).replace("\033[1m", "").replace("\033[0m", "")
         == plain
     )
 
@@ -127,15 +109,15 @@ def columns(line: str) -> int:
 
 @pytest.mark.parametrize("make", [example, hostile])
 def test_every_row_of_a_markdown_table_has_the_columns_of_its_head(make: Make) -> None:
-    blocks = matrix_markdown.render(make()[0]).split("\n\n")
+    blocks = matrix_markdown.render(make()).split("\n\n")
     tables = [block.splitlines() for block in blocks if block.startswith("|")]
-    assert len(tables) == 3
+    assert len(tables) == 1
     for table in tables:
         assert {columns(line) for line in table} == {columns(table[0])}
 
 
 def test_markdown_has_nothing_of_others_outside_code() -> None:
-    text = matrix_markdown.render(hostile()[0])
+    text = matrix_markdown.render(hostile())
     fenced = re.sub(r"^(`{3,})text\n.*?\n\1$", "", text, flags=re.DOTALL | re.MULTILINE)
     spans = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", fenced)
     for word in ("alert", "@here", "<script", "<!--"):
@@ -144,7 +126,7 @@ def test_markdown_has_nothing_of_others_outside_code() -> None:
 
 
 def test_markdown_marks_what_is_meant_to_work_and_does_not() -> None:
-    text = matrix_markdown.render(example()[0])
+    text = matrix_markdown.render(example())
     assert "| `bad` `1.0.0` | 0.19.1 | (unsupported) |  |" in text
     assert "|  | 0.21.0 | ✗ **conflict** | variant one |" in text
     assert "| `good` `1.0.0` | 0.19.1 | ✓ applies | variant one |" in text
@@ -164,7 +146,7 @@ def outcomes(text: str) -> dict[str, str]:
 
 
 def test_a_cell_is_a_test_case() -> None:
-    text = junit.render(example()[0])
+    text = junit.render(example())
     assert outcomes(text) == {
         "good on vLLM 0.19.1": "passed",
         "good on vLLM 0.20.0": "passed",
@@ -187,7 +169,7 @@ def test_what_cannot_be_read_is_an_error_also_where_no_range_names_it() -> None:
 
 
 def test_junit_is_xml_whatever_is_in_it() -> None:
-    root = ET.fromstring(junit.render(hostile()[0]))  # noqa: S314
+    root = ET.fromstring(junit.render(hostile()))  # noqa: S314
     shown = "</script><script>alert(1)</script>|`@here` \ufffd\ufffd\ufffd<!--&amp;"
     assert (root.findtext(".//failure") or "") == f"{shown} [text]"
     every = "".join(map(chr, (*range(0x20), *range(0x7F, 0xA0), 0xFFFE, 0xFFFF, 0xD800)))

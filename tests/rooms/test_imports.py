@@ -65,7 +65,7 @@ HOT = (
     "scripts/command_line",
     "site/signals",
     "site/site",
-    "site/receipt_tree",
+    "trees/receipt_tree",
     "site/state_folder",
     "site/step_list",
     "site/transaction",

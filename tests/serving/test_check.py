@@ -119,7 +119,6 @@ def test_what_is_right_passes_without_a_word(line: str) -> None:
         (f"--max-model-len {'9' * 400}k", "value-type", "--max-model-len", None),
         ("--dtype", "value-missing", "--dtype", None),
         ("--dtype --quiet", "value-missing", "--dtype", None),
-        ("--pair 1", "value-missing", "--pair", None),
         ("--quiet=true", "value-unexpected", "--quiet", None),
         ("--trust-remote-code true", "value-unexpected", "--trust-remote-code", None),
         ("--dtype auto half", "argument-extra", "half", None),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from memory_tree import MemoryTree
-from serve_tree import FILES, LATER
+from serve_tree import ARGS, FILES, LATER
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.serving import flags, shape
@@ -44,7 +44,7 @@ def test_every_flag_is_there_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "nargs"),
     [
-        ("--headless", "flag", 0),
+        ("--headless", "flag", None),
         ("--config", "text", None),
         ("--middleware", "text", None),
         ("--origins", "json", None),
@@ -58,7 +58,7 @@ def test_every_flag_is_there_and_no_other() -> None:
         ("--enable-prefix-caching", "switch", None),
         ("--old-way", "switch", None),
         ("--names", "text", "+"),
-        ("--pair", "int", 2),
+        ("--pair", "int", "+"),
         ("--rank", "int", None),
         ("--speculative-config", "json", None),
         ("-pc", "json", None),
@@ -122,6 +122,14 @@ def test_a_tree_without_a_parser_is_an_error() -> None:
     tree = MemoryTree({"vllm/__init__.py": b"", "vllm/entrypoints/cli_args.py": b"x = 1\n"})
     with pytest.raises(TreeError, match=r"no cli_args\.py"):
         flags.read(ModuleSources(tree))
+
+
+def test_a_loop_that_adds_flags_by_their_names_is_an_error() -> None:
+    plain = '        parser.add_argument("--quiet", action="store_true")'
+    loop = '        for name in ["--quiet"]:\n            parser.add_argument(name, action="store_true")'
+    files = {**FILES, "vllm/engine/arg_utils.py": ARGS.replace(plain, loop).encode()}
+    with pytest.raises(TreeError, match=r"arg_utils.py:\d+: this loop adds flags"):
+        flags.read(ModuleSources(MemoryTree(files)))
 
 
 def test_a_patched_literal_changes_the_choices() -> None:

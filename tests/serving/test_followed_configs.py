@@ -74,7 +74,6 @@ RAISE = "raise ValueError(f'{self.world} over {self.nodes}')"
         "assert self.world % self.nodes == 0, f'{self.world} over {self.nodes}'",
         f"if who_knows(): pass\n        if self.nodes == 3: {RAISE}",
         f"if who_knows(): self.mode = 'b'\n        if self.mode == 'a' or self.nodes > 2: {RAISE}",
-        f"for one in [1, self.nodes]:\n            if one == 3: {RAISE}",
         f"if who_knows(): raise KeyError\n        self.mode = 'b'\n        if self.nodes == 3: {RAISE}",
         f"if self.mode not in ('b', 'c'): {RAISE}",
         f"if (n := self.nodes) > 2: {RAISE}",

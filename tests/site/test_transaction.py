@@ -37,7 +37,6 @@ from vllm_mods.base.errors import NotRestored, Refused, TreeError
 from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt
 from vllm_mods.site import journal, transaction
-from vllm_mods.site.receipt_tree import pristine
 from vllm_mods.site.state_folder import State, read_state
 from vllm_mods.site.transaction import (
     Outcome,
@@ -49,6 +48,7 @@ from vllm_mods.site.transaction import (
 )
 from vllm_mods.site.transitions import revert_transition
 from vllm_mods.trees.folder import FolderTree
+from vllm_mods.trees.receipt_tree import pristine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -181,14 +181,12 @@ def test_a_template_that_reads_no_reasoning_is_not_sent_any() -> None:
 
 
 def test_a_template_for_something_else_than_chats_is_told_so_and_not_asked() -> None:
-    for ranking in (
-        "{% for m in messages if m.role == 'query' %}{{ m.content }}{% endfor %}<assistant>",
-        "{{ (messages|selectattr('role', 'eq', 'query')|first).content }}",
-    ):
-        found = _check(ranking)
-        assert found.ok
-        assert [one.code for one in found.findings] == ["no-chat"]
-        assert found.replays == ()
+    first = "{{ (messages|selectattr('role', 'eq', '%s')|first).content }}"
+    found = _check(first % "query" + "<assistant>" + first % "document")
+    assert found.ok
+    assert [one.code for one in found.findings] == ["no-chat"]
+    assert found.replays == ()
+    assert not _check(first % "query").ok
     assert not _check("{{ 'assistant' }}").ok
 
 

@@ -427,21 +427,6 @@ def test_a_lock_is_of_releases_as_they_were(matrix: Matrix, tmp_path: Path) -> N
     assert "--with name others" in said["message"]
 
 
-def test_a_cell_is_explained_beside_another_version(
-    server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    library = tmp_path / "library"
-    write_mod(library)
-    given = ("matrix", "--library", str(library), "--explain", "theirs", "0.19.1")
-    for version, line in (("5.6.0", None), ("5.3.9", 1)):
-        code = run([*given, "--with", f"transformers=={version}", "--json"])
-        said = json.loads(capfd.readouterr().out)
-        assert code == (0 if line else 1)
-        assert said["cell"]["packages"] == {"transformers": version}
-        assert bool(said["hunks"][0]["proof"]) is bool(line)
-    assert server.requests
-
-
 def test_a_package_that_was_yanked_since_is_not_answered_for(
     matrix: Matrix, server: PackageServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

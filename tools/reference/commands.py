@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reference.markdown import code, plain, table
 from vllm_mods.cli import main
-from vllm_mods.cli.examples import EXAMPLES
+from vllm_mods.cli.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +56,7 @@ def _section(command: Any, context: Any) -> str:  # click's, which only cli/ imp
 
 
 def _examples(name: str) -> str:
-    lines = EXAMPLES.get(name, ())
+    lines = examples(name)
     return "```text\n" + "\n".join(lines) + "\n```" if lines else ""
 
 

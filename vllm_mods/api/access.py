@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.tree import Tree
+from vllm_mods.base.versions import is_final
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
@@ -138,3 +139,21 @@ def open_image(
             named=in_image,
         )
     )
+
+
+def releases_in(access: Access, spec: str, option: str, *, plain: bool = False) -> tuple[str, ...]:
+    """Return vLLM's releases in a range, oldest first; ``plain``: no wheels of their own, and final ones if there are any.
+
+    Raises ``UsageError`` where there is none: ``option`` named the range.
+    """
+    from vllm_mods.matrices.choose import choose_releases  # noqa: PLC0415  (the planner: 200 ms)
+
+    specs = choose_releases((), access.releases.files(), spec)
+    if plain:
+        specs = tuple(one for one in specs if not one.endswith(".whl"))
+        specs = tuple(one for one in specs if is_final(one.removeprefix("pypi:"))) or specs
+    if not specs:
+        raise UsageError(
+            f"no release of vLLM is in {spec}", hint=f"such as {option} '>=0.19,<0.22'"
+        )
+    return specs

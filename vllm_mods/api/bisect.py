@@ -36,7 +36,7 @@ def bisect(
     access = access or Access()
     mods = library.select((mod,))
     if variant is not None:
-        mods = (*mods[:-1], searching.narrowed(mods[-1], variant))
+        mods = (*mods[:-1], searching.narrow(mods[-1], variant))
     if repo is not None:
         from vllm_mods.trees.git import Repository  # noqa: PLC0415  (raises where there is no git)
 

@@ -2,10 +2,10 @@
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
-import os
 from contextlib import ExitStack
 from typing import NamedTuple
 
+from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access
 from vllm_mods.api.on_base import (
     BuiltFor,
@@ -19,14 +19,11 @@ from vllm_mods.api.on_base import (
     parts_of,
     read_lock,
 )
-from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import Refused, refusing
 from vllm_mods.building import outputs
 from vllm_mods.building.outputs import Output, Written
 from vllm_mods.formats import pairing_lock
-from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import PairingLock
-from vllm_mods.formats.receipt import TOOL
 from vllm_mods.images import names
 from vllm_mods.library.catalog import Library
 
@@ -72,76 +69,28 @@ def build(
     vllm_mods.base.errors.UsageError: pairing qwen3.5-122b-hybrid has no lock: ...
     """
     access = access or Access()
-    wanted, locked, beside = _read(library, pairing, lock)
+    wanted = library.pairing(pairing)
+    path = lock_path(library, pairing, lock)
+    locked = read_lock(library, path, pairing)
+    beside = () if lock is not None else in_library(library, pairing, path)
     ref = base or locked.lock.base.ref
     tag = tag or locked.tag
     with ExitStack() as stack:
-        opened = _open_bases(
-            stack, library, wanted, locked, ref=ref, beside=beside, platform=platform, access=access
-        )
+        opened = []
+        for part in parts_of(locked.lock, ref, platform):
+            on_platform = on_base(
+                library, wanted, ref, epoch=part.epoch, locked=part, beside=beside, access=access
+            )
+            opened.append(stack.enter_context(on_platform))
+            _check_lock(locked, part, opened[-1])
+            asked = serve_command.of_pairing(library, wanted)
+            serve_command.demand(asked, opened[-1].tree, opened[-1].planned, note=access.note)
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)
         check_room(locked.lock, opened, place, platform)
         images = build_all(locked, opened)
         written = outputs.write(place, [image[1:] for image in images], tag)
     return BuildResult(tuple(images), tag, place, written, locked.sha256)
-
-
-def _read(
-    library: Library, name: str, lock: str | None
-) -> tuple[Pairing, ReadLock, tuple[str, ...]]:
-    """Read a pairing and its lock; the third are the files of its library that have to be trusted as it is."""
-    wanted = library.pairing(name)
-    path = lock_path(library, name, lock)
-    locked = read_lock(library, path, name)
-    return wanted, locked, () if lock is not None else in_library(library, name, path)
-
-
-def _open_bases(
-    stack: ExitStack,
-    library: Library,
-    wanted: Pairing,
-    locked: ReadLock,
-    *,
-    ref: str,
-    beside: tuple[str, ...],
-    platform: str | None,
-    access: Access,
-) -> list[OnBase]:
-    """Open the base for each platform. Raises ``Refused`` where the lock does not hold on it, or its vLLM would not serve."""
-    opened = []
-    for part in parts_of(locked.lock, ref, platform):
-        on_platform = stack.enter_context(
-            on_base(
-                library,
-                wanted,
-                ref,
-                epoch=part.epoch,
-                locked=part,
-                beside=beside,
-                access=access,
-            )
-        )
-        _check_lock(locked, part, on_platform)
-        key = (TOOL, locked.sha256, part.base.platform)
-        _demand_command(library, wanted, on_platform, key, access)
-        opened.append(on_platform)
-    return opened
-
-
-def _demand_command(
-    library: Library, wanted: Pairing, opened: OnBase, key: tuple[str, ...], access: Access
-) -> None:
-    """Hold the command against the base; what locked for a lock holds, since the lock decides all of it."""
-    cache = Cache(cache_folder(os.environ), note=access.note)
-    if cache.lookup("commands-taken", *key) is not None:
-        return
-    from vllm_mods.api import serve_command  # noqa: PLC0415  (an eighth of the time of a build)
-
-    asked = serve_command.of_pairing(library, wanted)
-    sound = serve_command.demand(asked, opened.tree, opened.planned, note=access.note)
-    if sound:
-        cache.record("commands-taken", *key, data=b"")
 
 
 def _check_lock(locked: ReadLock, part: PairingLock, opened: OnBase) -> None:

@@ -5,25 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.api.access import Access, open_image
+from vllm_mods.api.access import Access, open_image, releases_in
 from vllm_mods.api.libraries import other_packages
+from vllm_mods.api.new import NewMod, of_effect
 from vllm_mods.base import limits as bounds
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import ModPlan
+from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
-from vllm_mods.base.versions import is_final
-from vllm_mods.library import mod_folder, writing
-from vllm_mods.making import compose, exporting, folder, from_diff, over_releases, recording
-from vllm_mods.making.compose import Composed, Wanted
+from vllm_mods.library import mod_folder
+from vllm_mods.making import exporting, folder, from_diff, over_releases, recording
+from vllm_mods.making.compose import ModEffect, Wanted
 from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import ModSource
-from vllm_mods.making.over_releases import Release, ReleaseRow
-from vllm_mods.making.recording import Limits, Recording
+from vllm_mods.making.over_releases import Release
+from vllm_mods.making.recording import Limits
 from vllm_mods.making.sandbox import ImageInEngine
-from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.planning import planner
 
 
@@ -39,22 +38,6 @@ class ImportTerms(NamedTuple):
     fetch: bool = False
     others: Sequence[str] = ()
     limits: Limits | None = None
-
-
-class ImportedMod(NamedTuple):
-    """A mod by its files, what the tree says of it (None without one), and what is left to say.
-
-    ``folder`` is where it was written, None for nowhere. ``notes`` are what one should know, ``unknown`` what only a
-    person can state in ``mod.toml``, ``releases`` what became of each release of a range.
-    """
-
-    name: str
-    files: dict[str, bytes]
-    planned: ModPlan | None = None
-    unknown: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    releases: tuple[ReleaseRow, ...] = ()
-    folder: str | None = None
 
 
 def is_mod(path: str) -> bool:
@@ -77,7 +60,7 @@ def import_mod(
     library: str | None = None,
     progress: Callable[[str], None] = lambda _text: None,
     access: Access | None = None,
-) -> ImportedMod:
+) -> NewMod:
     """Make a mod of what a diff changes or a script does, or take one that is a mod already.
 
     It is written to ``patches/NAME`` of the folder ``library``, if one is named. ``progress`` is called with
@@ -85,12 +68,10 @@ def import_mod(
     ``Refused`` for changes that no mod can be made of.
     """
     maker = _ModImport(path, terms, access or Access(), progress)
-    mod = maker.from_diff() if _is_diff(path) else maker.from_source()
+    made = maker.from_diff() if _is_diff(path) else maker.from_source()
     if terms.others:
-        other_packages(terms.others, (mod_folder.load_files(mod.name, mod.files),))
-    if library is None:
-        return mod
-    return mod._replace(folder=writing.write_mod(library, mod.name, mod.files))
+        other_packages(terms.others, (made.mod,))
+    return made if library is None else made.written(library)
 
 
 class _ModImport:
@@ -122,43 +103,41 @@ class _ModImport:
             return None
         return self.access.open(terms.tree, others=other_packages(terms.others))
 
-    def from_diff(self) -> ImportedMod:
+    def from_diff(self) -> NewMod:
         if (tree := self.open_tree()) is None:
             raise UsageError("which vLLM was the diff made on?", hint="--tree TREE")
-        data = _read(self.path)
-        changes, meant = from_diff.changes(data, self.path, tree)
-        notes = tuple(f"{one.named} is {one.path}" for one in meant if one.named != one.path)
         stem = os.path.splitext(os.path.basename(self.path))[0]
-        return _composed(compose.compose(self.wanted(stem), changes, {}, tree), notes)
+        effect = from_diff.changes(_read(self.path), self.path, tree)
+        return of_effect(self.wanted(stem), effect, tree)
 
-    def from_source(self) -> ImportedMod:
+    def from_source(self) -> NewMod:
         terms, source = self.terms, folder.read(self.path)
         if folder.SCRIPT not in source.files:
-            mod = mod_folder.load_files(terms.name or source.name, source.files)
-            return self.taken(mod.name, source.files)
+            return self.taken(
+                mod_folder.load_files(terms.name or source.name, source.files), source.files
+            )
         if (exported := exporting.exported_mod(source.files)) is not None:
-            return self.taken(exported[0].name, exported[1])
+            return self.taken(*exported)
         if terms.tree is not None and terms.image is not None:
             raise UsageError("--tree and --image both name the vLLM to run it on", hint="give one")
         if terms.tree is None and terms.image is None:
             return self.over_releases(source)
         return self.recorded(source)
 
-    def taken(self, name: str, files: dict[str, bytes]) -> ImportedMod:
+    def taken(self, mod: Mod, files: Mapping[str, bytes]) -> NewMod:
         """Take what is a mod of ours already, as it is."""
         terms = self.terms
-        if terms.name not in {None, name} or any((terms.summary, terms.license, terms.vllm)):
+        if terms.name not in {None, mod.name} or any((terms.summary, terms.license, terms.vllm)):
             raise UsageError(
                 f"{self.path} is a mod of vllm-mods already, and is taken back as it was",
                 hint=f"vllm-mods import {self.path} --library DIR",
             )
         tree = self.open_tree()
-        mod = mod_folder.load_files(name, files)
-        return ImportedMod(name, files, None if tree is None else planner.plan_alone(mod, tree))
+        return NewMod(mod, files, None if tree is None else planner.plan_alone(mod, tree))
 
     def record(
         self, source: ModSource, tree: Tree, container: ImageInEngine | None = None
-    ) -> Recording:
+    ) -> ModEffect:
         return recording.record(
             [f"./{folder.SCRIPT}"],
             source.name,
@@ -169,17 +148,15 @@ class _ModImport:
             fetcher=self.fetcher,
         )
 
-    def recorded(self, source: ModSource) -> ImportedMod:
+    def recorded(self, source: ModSource) -> NewMod:
         """Make a mod of what the script does when it is run on a tree, or in an image."""
         tree = self.open_tree()
         assert tree is not None  # noqa: S101  (one of the two is named)
         container = None if self.terms.image is None else recording.container_of(tree)
-        wanted = self.wanted(source.name)
         done = self.record(source, tree, container)
-        wanted = wanted._replace(python=done.python, env=done.env, fetched=done.fetched)
-        return _composed(compose.compose(wanted, done.changes, done.templates, tree), done.notes)
+        return of_effect(self.wanted(source.name), done, tree)
 
-    def over_releases(self, source: ModSource) -> ImportedMod:
+    def over_releases(self, source: ModSource) -> NewMod:
         """Make a mod of what the script does on every release of the range."""
         spec = self.terms.vllm
         if spec is None:
@@ -188,32 +165,26 @@ class _ModImport:
                 hint="--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
             )
         index = self.access.releases
-        specs = choose_releases((), index.files(), spec)
-        versions = [one.removeprefix("pypi:") for one in specs if not one.endswith(".whl")]
-        versions = [one for one in versions if is_final(one)] or versions
-        if not versions:
-            raise UsageError(f"no release of vLLM is in {spec}", hint="--vllm '>=0.19,<0.22'")
+        specs = releases_in(self.access, spec, "--vllm", plain=True)
+        versions = [one.removeprefix("pypi:") for one in specs]
         beside = other_packages(self.terms.others)
         releases = [Release(one, index.open(one, named=beside)) for one in versions]
         wanted = self.wanted(source.name)._replace(vllm=None)
         over = over_releases.make(
             wanted, releases, lambda tree: self.record(source, tree), self.progress
         )
-        return ImportedMod(wanted.name, over.files, None, over.unknown, over.notes, over.rows)
-
-
-def _composed(composed: Composed, notes: tuple[str, ...]) -> ImportedMod:
-    return ImportedMod(composed.mod.name, composed.files, composed.planned, composed.unknown, notes)
+        mod = mod_folder.load_files(wanted.name, over.files)
+        return NewMod(mod, over.files, None, over.notes, over.unknown, over.rows)
 
 
 def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            data = file.read(bounds.MOD_BYTES + 1)
+            data = file.read(bounds.PATCH + 1)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}", hint=f"ls -la {path}"
         ) from error
-    if len(data) > bounds.MOD_BYTES:
-        raise UsageError(f"{path} has more than {bounds.MOD_BYTES}", hint="split the diff")
+    if len(data) > bounds.PATCH:
+        raise UsageError(f"{path} has more than {bounds.PATCH}", hint="split the diff")
     return data

@@ -97,10 +97,10 @@ def choose(
 def _kept_in(target: str, names: Sequence[str]) -> tuple[Mod, ...]:
     """Return those of the named mods that went into a tree, as they were then; none where there is no tree."""
     from vllm_mods.applying import ground  # noqa: PLC0415  (rarely asked for)
-    from vllm_mods.applying.opening import opened  # noqa: PLC0415
+    from vllm_mods.applying.opening import open_tree  # noqa: PLC0415
 
     try:
-        tree, state = opened(target, None, recovering=None)
+        tree, state = open_tree(target, None, recovering=None)
     except UsageError:
         return ()  # reported by whoever needs the tree
     return tuple(ground.kept_mod(tree, entry.name) for entry in state.mods if entry.name in names)
@@ -127,29 +127,27 @@ def open_own_library(folders: Sequence[str], open_all: Callable[[], Library]) ->
 
 def check_own_mod(library: Library, mod: Mod) -> None:
     """Raise ``UsageError`` for a mod of the installation: another version of the tool has another."""
-    if library.is_writable(mod.directory):
-        return
-    mine = f"my-{mod.name}"
-    place, theirs = f"mods/patches/{mine}", shlex.quote(mod.directory)
-    raise UsageError(
-        f"{mod.name} came with vllm-mods, and {mod.directory} is a part of the installation: nothing was written",
-        hint=f"""make it a mod of your own:
-  mkdir -p mods/patches && cp -r {theirs} {place}
-  sed -i 's/^name = .*/name = "{mine}"/' {place}/mod.toml
-  vllm-mods matrix {mine} --update-lock --library mods""",
-    )
+    place = f"mods/patches/my-{mod.name}"
+    copying = f"""mkdir -p mods/patches && cp -r {shlex.quote(mod.directory)} {place}
+  sed -i 's/^name = .*/name = "my-{mod.name}"/' {place}/mod.toml
+  vllm-mods matrix my-{mod.name} --update-lock --library mods"""
+    _check_own(library, mod.name, mod.directory, copying)
 
 
 def check_own_pairing(library: Library, name: str) -> None:
     """Raise ``UsageError`` for a pairing of the installation, ``Refused`` for one that cannot be written."""
     file = library.pairing_file(name)
-    if not library.is_writable(file):
-        raise UsageError(
-            f"{name} came with vllm-mods, and {file} is a part of the installation: nothing was written",
-            hint=f"""make it a pairing of your own:
-  mkdir -p mods/pairings
+    copying = f"""mkdir -p mods/pairings
   sed 's/^name = .*/name = "my-{name}"/' {file} >mods/pairings/my-{name}.toml
-  vllm-mods lock my-{name} --library mods""",
-        )
+  vllm-mods lock my-{name} --library mods"""
+    _check_own(library, name, file, copying)
     if not os.access(os.path.dirname(file), os.W_OK):
         raise Refused(f"{file} cannot be written; nothing was changed", hint=f"ls -l {file}")
+
+
+def _check_own(library: Library, name: str, path: str, copying: str) -> None:
+    if not library.is_writable(path):
+        raise UsageError(
+            f"{name} came with vllm-mods, and {path} is a part of the installation: nothing was written",
+            hint=f"make a copy of your own:\n  {copying}",
+        )

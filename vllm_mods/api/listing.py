@@ -22,10 +22,10 @@ class LibraryContents(NamedTuple):
     faults: tuple[ManifestError, ...]
 
 
-def list_library(library: Library, *, check: bool = False) -> LibraryContents:
-    """Read every mod and pairing of a library; with ``check``, every patch too."""
+def list_library(library: Library) -> LibraryContents:
+    """Read every mod of a library with its patches, and every pairing."""
     mods, faulty_mods = load_readable(library.names(), library.load)
-    patches = filter(None, map(_faulty_patches, mods.values() if check else ()))
+    patches = filter(None, map(_faulty_patches, mods.values()))
     pairings, faulty_pairings = load_readable(library.pairing_names(), library.pairing)
     return LibraryContents(mods, pairings, (*faulty_mods, *patches, *faulty_pairings))
 

@@ -15,7 +15,7 @@ from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.pairing_lock import LockDifference, LockedModel, PairingLock
+from vllm_mods.formats.pairing_lock import LockDifference, LockedModel
 from vllm_mods.images.open import platforms_of
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
@@ -106,12 +106,6 @@ def moved_since(
     return tuple(pairing_lock.moved(pairing_lock.joined(parts), pairing_lock.joined(locks)))
 
 
-def differences(library: Library, one: str, other: str) -> tuple[LockDifference, ...]:
-    """Return in what two locks differ, each named by its file or by the pairing that it lies beside."""
-    first, second = (_read(library, name) for name in (one, other))
-    return tuple(pairing_lock.differences(first, second))
-
-
 def _named(library: Library, name: str, output: str | None) -> tuple[Pairing, str]:
     """Read a pairing that has to be trusted, and return where its lock lies."""
     wanted = library.pairing(name)
@@ -158,13 +152,3 @@ def _missing_mods(
         fit = fitting.of_mod(library.load(name), checkpoint)
         if fit.fails and fit.name not in present:
             yield fit.name, fit.fails
-
-
-def _read(library: Library, name: str) -> PairingLock:
-    """Read a lock by its file, or by the pairing that it lies beside."""
-    path = name if os.path.exists(name) else lock_path(library, name, None)
-    try:
-        with open(path, "rb") as file:
-            return pairing_lock.parse(file.read(), path)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint=f"vllm-mods lock {name}") from error

@@ -1,4 +1,4 @@
-"""Mods on many trees: a matrix, one cell of it whole, and the locks that follow from it."""
+"""Mods on many trees: a matrix, and the locks that follow from it."""
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod
-from vllm_mods.base import versions
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
@@ -18,7 +17,7 @@ from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
 from vllm_mods.matrices import choose, locks, ranges, run, spread, work
 from vllm_mods.matrices import since as earlier_matrix
-from vllm_mods.matrices.cell import Explanation, MatrixResult
+from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Computed
 from vllm_mods.planning import lock_entries
@@ -44,13 +43,6 @@ class MatrixTerms(NamedTuple):
     since_name: str = "FILE"
     others: Mapping[str, str] = {}
     progress: Progress | None = None
-
-
-class MatrixRun(NamedTuple):
-    """A matrix, and the answers that it was made of."""
-
-    result: MatrixResult
-    computed: tuple[Computed, ...]
 
 
 def matrix(
@@ -94,13 +86,14 @@ def matrix(
         others=others or {},
         progress=progress,
     )
-    return run_matrix(mods, trees, terms, access or Access()).result
+    result, _ = run_matrix(mods, trees, terms, access or Access())
+    return result
 
 
 def run_matrix(
     mods: Sequence[Mod], trees: Sequence[str], terms: MatrixTerms, access: Access
-) -> MatrixRun:
-    """Make a matrix, and keep the answers that locks are made of. Raises as ``matrix`` does."""
+) -> tuple[MatrixResult, tuple[Computed, ...]]:
+    """Make a matrix; the second are the answers that locks are made of. Raises as ``matrix`` does."""
     before = None
     if terms.since is not None:
         before = earlier_matrix.earlier(terms.since, terms.since_name)
@@ -123,26 +116,7 @@ def run_matrix(
         grid.explain(cells, cells) if terms.explain else {},
     )
     workshop.sweep()
-    return MatrixRun(result, computed)
-
-
-def explain_cell(
-    mods: Sequence[Mod], mod: str, tree: str, terms: MatrixTerms, access: Access
-) -> Explanation:
-    """Return one cell whole: every hunk beside the target, and what changed upstream since it was good.
-
-    ``mods`` are the mod and those that it requires; a bare version stands for that release.
-    """
-    if tree[:1].isdigit() and not os.path.exists(tree):
-        tree = f"pypi:{tree}"
-    mods = tuple(mods)
-    grid, workshop = _prepare(mods, (tree,), terms, access)
-    specs = choose.specs(workshop.releases.files, mods, (), terms.vllm, pre=terms.pre)
-    specs = _insert(specs, tree)
-    _verify(specs if terms.verify else (), access)
-    cells = run.cells(mods, grid.compute(specs))
-    cell = next(one for one in cells if (one.mod, one.tree) == (mod, tree))
-    return grid.explain(cells, [cell])[mod, tree]
+    return result, computed
 
 
 def _prepare(
@@ -174,15 +148,6 @@ def _executor(terms: MatrixTerms, workshop: work.Workshop) -> work.Executor:
     from vllm_mods.matrices.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
 
     return ray_executor(where)
-
-
-def _insert(specs: tuple[str, ...], tree: str) -> tuple[str, ...]:
-    """Put a tree behind the releases that come before it; one that is no release comes last."""
-    if tree in specs:
-        return specs
-    mine = versions.sort_key(run.named_version(tree))
-    place = sum(versions.sort_key(run.named_version(spec)) <= mine for spec in specs)
-    return (*specs[: place if mine[0] else len(specs)], tree)
 
 
 def _verify(specs: Iterable[str], access: Access, *, unstated: bool = False) -> None:
@@ -247,7 +212,7 @@ def write_locks(
             hint="run it again when every release can be read",
         )
     origins = Origins(access.releases)
-    updates = tuple((mod, locks.updated(mod, computed, origins.places(mod))) for mod in mods)
+    updates = tuple((mod, locks.update(mod, computed, origins.places(mod))) for mod in mods)
     for root in dict.fromkeys(map(root_of, mods)):
         replace(
             root,

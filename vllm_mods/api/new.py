@@ -3,41 +3,42 @@
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
 from vllm_mods.api.plan import as_tree
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import FileChange, Mod, ModPlan
+from vllm_mods.base.model import Mod, ModPlan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.library import mod_folder, writing
 from vllm_mods.making import compose, from_diff, from_trees, recording
 from vllm_mods.making import folder as folders
+from vllm_mods.making.compose import ModEffect, Wanted
+from vllm_mods.making.over_releases import ReleaseRow
 from vllm_mods.making.recording import Limits
 from vllm_mods.planning import lock_entries
 
 
 class NewMod(NamedTuple):
-    """A ``mod`` that was made: its ``folder``, the names of its ``files`` there, and the plan of it.
+    """A ``mod`` that was made, its ``files`` by their names in its folder, and the plan of it.
 
-    ``notes`` are what one should know, ``unknown`` what only a person can state in ``mod.toml``.
+    ``planned`` is None where no tree was named. ``notes`` are what one should know, ``unknown`` what only a person
+    can state in ``mod.toml``, ``releases`` what became of each release of a range, ``folder`` where the mod was
+    written, None for nowhere.
     """
 
     mod: Mod
-    folder: str
-    files: tuple[str, ...]
-    planned: ModPlan
-    notes: tuple[str, ...]
-    unknown: tuple[str, ...]
+    files: Mapping[str, bytes]
+    planned: ModPlan | None = None
+    notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    releases: tuple[ReleaseRow, ...] = ()
+    folder: str | None = None
 
-
-class _Changes(NamedTuple):
-    tree: Tree
-    changes: Sequence[FileChange]
-    notes: tuple[str, ...]
-    templates: dict[str, bytes]
-    python: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
+    def written(self, library: Folder) -> Self:
+        """Write it into a library. Raises ``Refused`` where there is a mod of this name."""
+        folder = writing.write_mod(os.fspath(library), self.mod.name, self.files)
+        return self._replace(folder=folder)
 
 
 def new(
@@ -78,32 +79,23 @@ def new(
             hint="vllm-mods new --help",
         )
     opened = as_tree(tree)
+    wanted = Wanted(name, summary, license, vllm)
     if diff is not None:
-        changes, paths = from_diff.changes(diff, diff_name, opened)
-        notes = tuple(f"{one.named} is {one.path}" for one in paths if one.named != one.path)
-        source = _Changes(opened, changes, notes, {})
+        effect = from_diff.changes(diff, diff_name, opened)
     elif edited is not None:
-        difference = from_trees.difference(opened, as_tree(edited))
-        notes = tuple(f"left out {path}: {why}" for path, why in difference.passed_over)
-        source = _Changes(opened, difference.changes, notes, {})
+        effect = from_trees.difference(opened, as_tree(edited))
     else:
         container = recording.container_of(opened) if in_container else None
         files = folders.read_working_folder(os.getcwd())
-        done = recording.record(
+        effect = recording.record(
             record, name, files, opened, limits or Limits(), container=container
         )
-        source = _Changes(opened, done.changes, done.notes, done.templates, done.python, done.env)
-    wanted = compose.Wanted(name, summary, license, vllm, python=source.python, env=source.env)
-    composed = compose.compose(wanted, source.changes, source.templates, opened)
-    written = dict(composed.files)
-    if (locked := lock_entries.first(composed.mod, composed.planned, opened)) is not None:
-        written[mod_folder.LOCK] = locked
-    folder = writing.write_mod(os.fspath(library), name, written)
-    return NewMod(
-        composed.mod,
-        folder,
-        tuple(sorted(written)),
-        composed.planned,
-        source.notes,
-        tuple(composed.unknown),
-    )
+    return of_effect(wanted, effect, opened).written(library)
+
+
+def of_effect(wanted: Wanted, effect: ModEffect, tree: Tree) -> NewMod:
+    """Make a mod of changes to a tree, with the lock that says what it was written for."""
+    composed = compose.compose(wanted, effect, tree)
+    locked = lock_entries.first(composed.mod, composed.planned, tree)
+    files = composed.files if locked is None else {**composed.files, mod_folder.LOCK: locked}
+    return NewMod(composed.mod, files, composed.planned, effect.notes, composed.unknown)

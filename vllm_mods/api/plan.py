@@ -9,9 +9,9 @@ from vllm_mods.applying import ground
 from vllm_mods.applying.plan_on_ground import Terms, check_mods, plan_on_ground
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder, Tree
-from vllm_mods.site.receipt_tree import receipt_of
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.open import open_tree
+from vllm_mods.trees.receipt_tree import receipt_of
 
 
 def plan(

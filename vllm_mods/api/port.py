@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.api.access import Access
+from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import check_own_mod
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Variant
@@ -16,7 +16,6 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.library import writing as library_writing
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
-from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.porting import job as porting
@@ -169,16 +168,14 @@ def _port_one(job: Job, access: Access) -> PortResult:
         notes = _needless(job, outcome)
         writing.write_files(job.mod, {**outcome.new.files, **_lock(job.mod, outcome)})
         wrote = _paths(job.mod, outcome.new.files)
-    return PortResult(job.mod, outcome, None, wrote, writing.laid_out(outcome), notes)
+    return PortResult(job.mod, outcome, None, wrote, writing.lay_out(outcome), notes)
 
 
 def _port_range(
     mod: Mod, spec: str, library: Library, terms: PortTerms, access: Access
 ) -> PortResult:
     """Port to each release that no variant fits."""
-    specs = choose_releases((), access.releases.files(), spec)
-    if not specs:
-        raise UsageError(f"no release of vLLM is in {spec}", hint="such as --to '>=0.22,<0.26'")
+    specs = releases_in(access, spec, "--to")
     if terms.name is not None or terms.vllm is not None:
         raise UsageError(
             "--as and --vllm are for one tree, and --to is a range", hint="leave them out"
@@ -193,7 +190,7 @@ def _port_range(
     )
     if result.files:
         writing.write_files(mod, result.files)
-    work = None if result.stopped is None else writing.laid_out(result.stopped)
+    work = None if result.stopped is None else writing.lay_out(result.stopped)
     return PortResult(mod, None, result, _paths(mod, result.files), work)
 
 
@@ -312,7 +309,7 @@ def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
         return {}
     version = outcome.job.target.version or ""
     entries = [(version, outcome.new.planned)]
-    return {"mod.lock": lock_entries.extended(locked, outcome.new.mod, entries)}
+    return {"mod.lock": lock_entries.extend(locked, outcome.new.mod, entries)}
 
 
 def _needless(job: Job, outcome: PortOutcome) -> tuple[str, ...]:

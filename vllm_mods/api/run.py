@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api import on_base, serve_command
@@ -11,12 +11,15 @@ from vllm_mods.api.access import Access, open_image
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import Mod
+from vllm_mods.checkpoints.sources import resolved_folder
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.running import engine, waiting
 from vllm_mods.running import evidence as looking
-from vllm_mods.running.evidence import Evidence
+from vllm_mods.running.engine import EngineContainer
+from vllm_mods.running.evidence import ServerEvidence
 from vllm_mods.running.service import LOCK_LABEL, Service, StartOptions, line, service
 
 
@@ -37,13 +40,23 @@ class StartedContainer(NamedTuple):
     service: Service
     program: str
     identity: str
-    evidence: tuple[Evidence, ...] | None = None
+    evidence: ServerEvidence | None = None
 
 
 def plan_service(
-    library: Library, pairing: str, options: StartOptions, arguments: Sequence[str] = ()
+    library: Library,
+    pairing: str,
+    options: StartOptions,
+    arguments: Sequence[str] = (),
+    *,
+    note: Callable[[str], None],
+    elsewhere: bool = False,
 ) -> ServedPairing:
-    """Read a pairing and its lock, and return what is to be started. Raises as ``run``."""
+    """Read a pairing and its lock, and return what is to be started. Raises as ``run``.
+
+    ``note`` is told which folder of this machine a pairing has its container read. It may start ``elsewhere``: then
+    the model need not be here.
+    """
     named = library.pairing(pairing)
     wanted = taken_over(named, library.select(library.mods_of(named))).pairing
     path = on_base.lock_path(library, pairing, options.lock)
@@ -52,15 +65,36 @@ def plan_service(
     locked = on_base.read_lock(library, path, pairing)
     hub = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
     folder = options.model_folder
+    if wanted.model.startswith("/"):
+        folder = _model_folder(wanted, folder, note, elsewhere=elsewhere)
     planned = service(
         wanted,
-        options._replace(model_folder=folder and os.path.abspath(folder)),
+        options._replace(model_folder=folder),
         image=locked.tag,
         command=locked.lock.command,
         cache=os.path.abspath(options.model_cache or hub),
         arguments=tuple(arguments),
     )
     return ServedPairing(planned, f"sha256:{locked.sha256}", locked.lock.vllm.site_root)
+
+
+def _model_folder(
+    wanted: Pairing, chosen: str | None, note: Callable[[str], None], *, elsewhere: bool
+) -> str:
+    """Return the folder that stands for a pairing's model: the ``chosen`` one, or what the pairing names, which is noted.
+
+    Raises ``UsageError`` if it is no model's, ``Refused`` as ``demand_model``.
+    """
+    path = chosen or wanted.model
+    if elsewhere and not os.path.lexists(path):
+        folder = os.path.realpath(path)
+        note(f"{folder} is not here: nobody looked whether it is a model")
+    else:
+        folder = resolved_folder(path)
+        if chosen is None:
+            note(f"{wanted.name} reads {folder} of this machine, as {wanted.model}")
+    trust.demand_model(folder)
+    return folder
 
 
 def run(
@@ -82,7 +116,8 @@ def run(
     take; ``UsageError`` where there is no image, and for a pairing of a cluster.
     """
     access = access or Access()
-    served = plan_service(library, pairing, options or StartOptions(), arguments)
+    asked = options or StartOptions()
+    served = plan_service(library, pairing, asked, arguments, note=access.note)
     planned = served.service
     check_single(pairing, planned)
     program = _find_program(served, program)
@@ -92,8 +127,8 @@ def run(
     if not wait:
         return started
     waiting.wait(planned, program)
-    log = engine.log(engine.container(planned.name, program))[: limits.LOG]
-    return started._replace(evidence=looking.of_mods(mods_of(library, (pairing,)), log))
+    seen = _of_container(library, (pairing,), engine.container(planned.name, program), access)
+    return started._replace(evidence=seen._replace(ready=True))
 
 
 def check_single(pairing: str, planned: Service) -> None:
@@ -109,7 +144,7 @@ def _check_command(served: ServedPairing, program: str, access: Access) -> None:
     """Raise ``Refused`` if the vLLM in the image, mods and all, would not take its command with what comes behind it."""
     planned = served.service
     of_lock = serve_command.of_script(
-        planned.command, f"the command of {planned.image}", "vllm-mods ps"
+        planned.command, f"the command of {planned.image}", "docker ps --all"
     )
     asked = of_lock._replace(argv=(*of_lock.argv, *planned.arguments), name=planned.pairing)
     try:
@@ -147,23 +182,37 @@ def evidence(
     log: bytes = b"",
     log_name: str = "the log",
     access: Access | None = None,
-) -> tuple[Evidence, ...]:
+) -> ServerEvidence:
     """Tell whether the code of mods ran, by what a ``container`` of docker or podman, or a ``log``, says.
 
-    ``names`` are mods and pairings; without them the mods that the container's image has. Raises ``UsageError``
-    where there are none, and for a container that is not there.
+    ``names`` are mods and pairings; without them the mods that the container's image has. Of what was said, that
+    since the last start counts. Raises ``UsageError`` where there are none, and for a container that is not there.
     """
+    access = access or Access()
     if container is not None:
-        running = engine.container(container)
-        label = running.labels.get("vllm-mods.mods", "")
-        names = names or tuple(one.partition("@")[0] for one in label.split())
-        log, log_name = engine.log(running), f"{running.program} logs {running.name}"
+        return _of_container(library, names, engine.container(container), access)
+    return _of_log(library, names, log, log_name, access)
+
+
+def _of_container(
+    library: Library, names: Sequence[str], running: EngineContainer, access: Access
+) -> ServerEvidence:
+    label = running.labels.get("vllm-mods.mods", "")
+    names = names or tuple(word.partition("@")[0] for word in label.split())
+    log = engine.log(running, since=running.started)
+    seen = _of_log(library, names, log, f"{running.program} logs {running.name}", access)
+    return seen._replace(restarts=seen.restarts + running.restarts)
+
+
+def _of_log(
+    library: Library, names: Sequence[str], log: bytes, log_name: str, access: Access
+) -> ServerEvidence:
     if not names:
         raise UsageError(
             f"{log_name}: which mods? the image has none of ours in it", hint="vllm-mods list"
         )
     if len(log) > limits.LOG:
-        (access or Access()).note(f"{log_name}: only the first {limits.LOG} were looked at")
+        access.note(f"{log_name}: only the first {limits.LOG} were looked at")
     return looking.of_mods(mods_of(library, names), log[: limits.LOG])
 
 

@@ -3,13 +3,11 @@
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
-from packaging.version import Version
-
 from vllm_mods.api import serve_command
-from vllm_mods.api.access import Access
+from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.serve_command import ServeArguments
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.tree import Tree
@@ -74,7 +72,7 @@ def serve_check(
         raise UsageError("name a pairing or give --command, one of them", hint=_CALL)
     ask = serve_command.question(asked)
     if vllm is not None and target is None:
-        cells = releases.cells(_releases(vllm, access), access.open, ask)
+        cells = releases.cells(releases_in(access, vllm, "--vllm"), access.open, ask)
         return ServeChecked(asked.argv, asked.name, cells, over_releases=True)
     tree = access.open(target or _default_target(asked, access))
     cell = ServeCell(tree.version or "", tree.spec, _ask(ask, tree, vllm, access))
@@ -99,21 +97,7 @@ def _default_target(asked: ServeArguments, access: Access) -> str:
         raise UsageError(f"{what}: which one is it to be held against?", hint="--target TREE")
     if re.fullmatch(r"\d[\w.+]*", asked.vllm):
         return f"pypi:{asked.vllm}"
-    plain = [spec for spec in _releases(asked.vllm, access) if not spec.endswith(".whl")]
-    final = [spec for spec in plain if not Version(spec.removeprefix("pypi:")).is_prerelease]
-    if not final:
-        raise UsageError(
-            f"no release of vLLM is in {asked.vllm}, which pairing `{asked.name}` is for",
-            hint="--target TREE",
-        )
-    return final[-1]
-
-
-def _releases(spec: str, access: Access) -> Sequence[str]:
-    specs = choose_releases((), access.releases.files(), spec)
-    if not specs:
-        raise UsageError(f"no release of vLLM is in {spec}", hint="such as --vllm '>=0.19,<0.22'")
-    return specs
+    return releases_in(access, asked.vllm, "--vllm", plain=True)[-1]
 
 
 def _known_flags(

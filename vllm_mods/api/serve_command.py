@@ -21,10 +21,10 @@ from vllm_mods.serving import faults
 from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.known import KnownFlags
-from vllm_mods.site.receipt_tree import receipt_of
 from vllm_mods.templates import check as template_check
 from vllm_mods.templates.source import Template, open_template
 from vllm_mods.trees.image import ImageTree
+from vllm_mods.trees.receipt_tree import receipt_of
 
 _ENGINE_FINDINGS = frozenset({"rust-frontend", "template-unreadable"})
 

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 from vllm_mods.applying.advice import next_command
-from vllm_mods.applying.opening import opened
+from vllm_mods.applying.opening import open_tree
 from vllm_mods.applying.outcomes import Status, all_well, of_mods
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.tree import Folder
@@ -30,7 +30,7 @@ def status(target: Folder, *names: str) -> Status:
     (False, ['changed'], 'vllm-mods revert --discard-edits --target site-packages && vllm-mods apply fast --target site-packages')
     """
     names = tuple(name.rpartition("/")[2] for name in names)  # a tree does not record the library
-    tree, state = opened(target, None, recovering=None)
+    tree, state = open_tree(target, None, recovering=None)
     undone = integrity.undone_in(state)
     findings = integrity.findings(state, undone.paths)
     if names:

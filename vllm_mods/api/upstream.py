@@ -11,7 +11,7 @@ from vllm_mods.library.catalog import Library
 from vllm_mods.matrices import upstream as carried
 from vllm_mods.matrices.upstream import Dependent, UpstreamRow
 from vllm_mods.planning.origins import Origins
-from vllm_mods.site.receipt_tree import receipt_of
+from vllm_mods.trees.receipt_tree import receipt_of
 
 
 class Carried(NamedTuple):

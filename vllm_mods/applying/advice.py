@@ -17,17 +17,19 @@ from vllm_mods.site.undone import Undone
 
 
 def next_command(
-    tree: Tree, there: Receipt | None, undone: Undone, found: Sequence[Finding]
+    tree: Tree, current: Receipt | None, undone: Undone, findings: Sequence[Finding]
 ) -> str:
     """Return the command that puts right what ``verify`` finds wrong with a tree."""
     place = shlex.quote(tree.spec)
-    names = " ".join(one.name for one in there.mods) if there else ""
-    space = f" --workspace {shlex.quote(there.workspace)}" if there and there.workspace else ""
+    mods, files = (current.mods, current.files) if current else ((), ())
+    names = " ".join(one.name for one in mods)
+    folder = current and current.workspace
+    space = f" --workspace {shlex.quote(folder)}" if folder else ""
     apply_again = f"vllm-mods apply {names} --target {place}{space}"
-    errors = [one for one in found if one.level is Level.ERROR]
+    errors = [one for one in findings if one.level is Level.ERROR]
     codes = {one.code for one in errors}
     lost = {one.path for one in errors if one.code == FindingCode.MISSING} - undone.paths
-    records = {one.path for one in there.files if one.kind == receipt.RECORD} if there else set()
+    records = {one.path for one in files if one.kind == receipt.RECORD}
     if "unfinished" in codes:  # each of these undoes it first, and then has nothing to do
         return apply_again if names else f"vllm-mods revert --target {place}"
     if undone.paths and not undone.edited:
@@ -42,7 +44,7 @@ def next_command(
     return f"vllm-mods revert --discard-edits --target {place} && {apply_again}"
 
 
-def hint_of(made: Plan, tree: Tree) -> str | None:
+def hint_of(plan: Plan, tree: Tree) -> str | None:
     """Return the command that helps where a plan for a tree is refused, None where none does."""
     from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415  (packaging is slow)
 
@@ -54,15 +56,15 @@ def hint_of(made: Plan, tree: Tree) -> str | None:
             return False  # the findings say what cannot be read
 
     return next_step.hint(
-        made, bundled=data_root(), edited=edited, again=lambda: reinstalling(tree, made.version)
+        plan, bundled=data_root(), edited=edited, again=lambda: reinstalling(tree, plan.version)
     )
 
 
-def left_out(made: Plan, *, allowed: bool) -> list[str]:
+def left_out(plan: Plan, *, allowed: bool) -> list[str]:
     """Say which files of mods that would go in are not written. Raises ``Refused`` unless that is ``allowed``."""
     lines = [
         f"{one.mod.name}: {file.path} is outside of Python's packages, and only an image gets it"
-        for one in made.mods
+        for one in plan.mods
         if one.verdict.writes
         for file in one.mod.files
     ]
@@ -70,24 +72,24 @@ def left_out(made: Plan, *, allowed: bool) -> list[str]:
         return [f"{line}: it is not written" for line in lines]
     raise Refused(
         "\n  ".join(
-            [f"nothing was changed in {made.spec}: not all of it can be put there", *lines]
+            [f"nothing was changed in {plan.spec}: not all of it can be put there", *lines]
         ),
         hint="vllm-mods build PAIRING puts them into an image; --without-files leaves them out here",
     )
 
 
-def refusal(made: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
+def refusal(plan: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
     """Say why nothing was done, in terms of each mod that does not go in."""
-    said = "".join(f"{note}; " for note in notes)
-    head = f"{said}nothing was changed in {made.spec}: vLLM {made.version or 'of unknown version'}"
-    return Refused("\n".join((head, *reasons(made))), hint=hint_of(made, tree), plan=made)
+    noted = "".join(f"{note}; " for note in notes)
+    head = f"{noted}nothing was changed in {plan.spec}: vLLM {plan.version or 'of unknown version'}"
+    return Refused("\n".join((head, *reasons(plan))), hint=hint_of(plan, tree), plan=plan)
 
 
-def reasons(made: Plan) -> list[str]:
+def reasons(plan: Plan) -> list[str]:
     """Return a line for each mod that does not go in, and below it why."""
     lines = []
-    for one in made.mods:
-        if not one.verdict.ok:
-            lines.append(f"  {one.mod.name} {one.mod.version}: {one.verdict.value}")
-            lines += [f"    {finding}" for finding in one.findings]
+    for mod_plan in plan.mods:
+        if not mod_plan.verdict.ok:
+            lines.append(f"  {mod_plan.mod.name} {mod_plan.mod.version}: {mod_plan.verdict.value}")
+            lines += [f"    {finding}" for finding in mod_plan.findings]
     return lines

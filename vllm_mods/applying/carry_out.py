@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from vllm_mods.applying import ground, rebuilding
 from vllm_mods.applying.advice import left_out, refusal
-from vllm_mods.applying.opening import check_finished, opened, templates_of
+from vllm_mods.applying.opening import check_finished, open_tree, templates_of
 from vllm_mods.applying.outcomes import Applied
 from vllm_mods.applying.plan_on_ground import Terms, check_mods, plan_on_ground
 from vllm_mods.base.errors import refusing
@@ -35,7 +35,7 @@ def carry_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
     trust.demand(mods)
     with refusing():
         recovering = notes.append if terms.write else None
-        tree, state = opened(target, terms.workspace, recovering=recovering)
+        tree, state = open_tree(target, terms.workspace, recovering=recovering)
         if not terms.write:
             check_finished(tree, state, "apply")
         plan, transition = _decide(mods, tree, state, notes, terms)

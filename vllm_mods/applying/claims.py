@@ -18,14 +18,14 @@ _FORMS = {
 }
 
 
-def check(tree: FolderTree, there: Receipt) -> None:
+def check(tree: FolderTree, current: Receipt) -> None:
     """Raise ``Refused`` for a receipt by which a file would be deleted that no mod has made.
 
     A mod counts as far as its kept form has the digest that the receipt states; and a file of which
     the original is kept was there before any mod.
     """
-    brought = {path for entry in there.mods for path in _brought(tree, there, entry)}
-    doubtful = [file.path for file in there.files if not _is_supported(tree, file, brought)]
+    new_files = {path for entry in current.mods for path in _new_files(tree, current, entry)}
+    doubtful = [file.path for file in current.files if not _is_supported(tree, file, new_files)]
     if doubtful:
         places = [path if path.startswith("/") else f"{tree.root}/{path}" for path in doubtful]
         raise Refused(
@@ -35,9 +35,9 @@ def check(tree: FolderTree, there: Receipt) -> None:
         )
 
 
-def check_outside(there: Receipt, target: str) -> None:
+def check_outside(current: Receipt, target: str) -> None:
     """Refuse a receipt that would have files outside of the tree replaced: no mod ever did that."""
-    for file in there.files:
+    for file in current.files:
         if file.path.startswith("/") and (file.before is not None or file.kind != receipt.FILE):
             raise Refused(
                 f"the receipt of {target} says that a mod replaced {file.path}, outside of the tree, which "
@@ -46,7 +46,7 @@ def check_outside(there: Receipt, target: str) -> None:
             )
 
 
-def _is_supported(tree: FolderTree, file: ReceiptFile, brought: set[str]) -> bool:
+def _is_supported(tree: FolderTree, file: ReceiptFile, new_files: set[str]) -> bool:
     if file.kind == receipt.FOLDER:
         return True  # removed only if nothing is in it
     if file.kind != receipt.FILE:
@@ -56,10 +56,10 @@ def _is_supported(tree: FolderTree, file: ReceiptFile, brought: set[str]) -> boo
     if not os.path.lexists(os.path.join(tree.root, file.path)):
         return True
     original = os.path.join(tree.root, receipt.original(file.path))
-    return file.path in brought and not os.path.lexists(original)
+    return file.path in new_files and not os.path.lexists(original)
 
 
-def _brought(tree: FolderTree, there: Receipt, entry: ReceiptMod) -> list[str]:
+def _new_files(tree: FolderTree, current: Receipt, entry: ReceiptMod) -> list[str]:
     """Return the files that a mod makes where there are none; none if it is not as it went in."""
     path = receipt.kept(entry.name)
     raw = tree.read(path)
@@ -70,7 +70,7 @@ def _brought(tree: FolderTree, there: Receipt, entry: ReceiptMod) -> list[str]:
         variant = next((one for one in mod.variants if one.id == entry.variant), None)
         if variant is None or mod.digest != entry.digest:
             return []
-        workspace = there.workspace or planner.WORKSPACE
+        workspace = current.workspace or planner.WORKSPACE
         parts = patching.parts_of(mod, variant, workspace, vouched=True)
     except (Refused, ManifestError, DiffError):
         return []

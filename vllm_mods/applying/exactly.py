@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.applying import carry_out, claims, ground, rebuilding
-from vllm_mods.applying.opening import check_finished, opened, templates_of
+from vllm_mods.applying.opening import check_finished, open_tree, templates_of
 from vllm_mods.applying.plan_on_ground import Terms, plan_on_ground
 from vllm_mods.base.errors import refusing
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder
 from vllm_mods.formats.receipt import ReceiptMod
 from vllm_mods.library import trust
-from vllm_mods.site import integrity, receipt_tree, transitions
+from vllm_mods.site import integrity, transitions
 from vllm_mods.site.undone import Undone
+from vllm_mods.trees import receipt_tree
 
 
 class Exactly(NamedTuple):
@@ -40,32 +41,32 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
     trust.demand(mods)
     notes: list[str] = []
     with refusing():
-        tree, there = opened(
+        tree, state = open_tree(
             target, terms.workspace, recovering=notes.append if terms.write else None
         )
-        check_finished(tree, there, "sync")
-        gone = integrity.undone_in(there) if there.receipt else Undone()
-        left = there.receipt
+        check_finished(tree, state, "sync")
+        gone = integrity.undone_in(state) if state.receipt else Undone()
+        left = state.receipt
         if left is not None:
             left = ground.Ground(tree, left, gone).left if gone.paths else left
             claims.check(tree, left)
         bare = ground.Ground(receipt_tree.pristine(tree, left), None)
-        made = plan_on_ground(mods, bare, tree.workspace, terms).whole
-        notes += carry_out.check_agreement(made, tree, terms, notes)
+        plan = plan_on_ground(mods, bare, tree.workspace, terms).whole
+        notes += carry_out.check_agreement(plan, tree, terms, notes)
         if left is None:
-            wanted = transitions.forward(made, None)
+            wanted = transitions.forward(plan, None)
         else:
-            wanted = rebuilding.anew(tree.root, left, made)._replace(undone=gone.paths)
-        settled = wanted.mods == there.mods and not wanted.changes
+            wanted = rebuilding.anew(tree.root, left, plan)._replace(undone=gone.paths)
+        settled = wanted.mods == state.mods and not wanted.changes
         changed: tuple[str, ...] = ()
         if not settled:
-            outcome = carry_out.commit(tree, there, wanted, terms)
+            outcome = carry_out.commit(tree, state, wanted, terms)
             changed, notes = outcome.changed, [*notes, *outcome.notes]
-    was = {one.name: one for one in there.mods}
+    was = {one.name: one for one in state.mods}
     now = {one.name: one for one in wanted.mods}
     return Exactly(
         tree.root,
-        made,
+        plan,
         tuple(one for name, one in was.items() if name not in now),
         tuple(one for name, one in now.items() if name not in was),
         tuple(one for name, one in now.items() if name in was and one.digest != was[name].digest),

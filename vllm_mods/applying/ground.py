@@ -14,8 +14,9 @@ from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import packed_mod
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.site import receipt_tree, undone
+from vllm_mods.site import undone
 from vllm_mods.site.undone import Undone
+from vllm_mods.trees import receipt_tree
 
 Planner = Callable[[Sequence[Mod], Tree, Receipt | None], Plan]
 
@@ -37,8 +38,8 @@ class Ground(NamedTuple):
     def left(self) -> Receipt:
         """What still holds of the receipt."""
         assert self.receipt is not None  # noqa: S101  (nothing is undone without one)
-        there = receipt.without(self.receipt, self.undone.paths)
-        return there._replace(vllm=self.tree.version)
+        rest = receipt.without(self.receipt, self.undone.paths)
+        return rest._replace(vllm=self.tree.version)
 
 
 class Planned(NamedTuple):
@@ -48,18 +49,18 @@ class Planned(NamedTuple):
     whole: Plan
 
 
-def of(tree: Tree, there: Receipt | None) -> Ground:
-    """Look at a tree with the receipt ``there``. Raises ``Refused`` for a mod that was not kept in it."""
-    gone = Undone() if there is None else undone.look(there, tree)
-    found = Ground(tree, there, gone)
-    if there is None or not gone.paths or gone.edited:
-        return found
-    out = set(gone.mods(there))
-    stay = {mod.name: mod for mod in staying(tree, there, out)}
+def of(tree: Tree, current: Receipt | None) -> Ground:
+    """Look at a tree with the receipt ``current``. Raises ``Refused`` for a mod that was not kept in it."""
+    gone = Undone() if current is None else undone.look(current, tree)
+    ground = Ground(tree, current, gone)
+    if current is None or not gone.paths or gone.edited:
+        return ground
+    out = set(gone.mods(current))
+    stay = {mod.name: mod for mod in staying(tree, current, out)}
     while more := {name for name, mod in stay.items() if out.intersection(mod.requires)} - out:
         out |= more
-    return found._replace(
-        bare=receipt_tree.pristine(tree, found.left),
+    return ground._replace(
+        bare=receipt_tree.pristine(tree, ground.left),
         stay=tuple(mod for name, mod in stay.items() if name not in out),
     )
 
@@ -67,13 +68,11 @@ def of(tree: Tree, there: Receipt | None) -> Ground:
 def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
     """Plan mods on what is there, those that stay with them."""
     if ground.bare is None or ground.receipt is None:
-        made = planner(mods, ground.tree, ground.receipt)
+        planned = planner(mods, ground.tree, ground.receipt)
         gone = () if ground.receipt is None else ground.undone.mods(ground.receipt)
-        made = replace(
-            made,
-            mods=tuple(_between(one, ground) if one.mod.name in gone else one for one in made.mods),
-        )
-        return Planned(made, made)
+        plans = (_between(one, ground) if one.mod.name in gone else one for one in planned.mods)
+        planned = replace(planned, mods=tuple(plans))
+        return Planned(planned, planned)
     stay = {mod.name for mod in ground.stay}
     first = planner(ground.stay, ground.bare, None)
     kept = tuple(one for one in ground.left.mods if one.name in stay)
@@ -84,29 +83,29 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
     )
     net = LayeredTree(ground.bare, (*first.changes, *second.changes)).changes()
     whole = replace(second, mods=(*first.mods, *second.mods), changes=net)
-    there = planner([mod for mod in mods if mod.name in stay], ground.tree, ground.receipt)
+    on_tree = planner([mod for mod in mods if mod.name in stay], ground.tree, ground.receipt)
     named = {
         one.mod.name: one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok
     }
-    named = {one.mod.name: one for one in there.mods} | named
+    named = {one.mod.name: one for one in on_tree.mods} | named
     for name in ground.undone.mods(ground.receipt):
         if name in named:
             message = f"{name} was in, and another installation of vLLM has undone that"
-            found = (*named[name].findings, Finding(FindingCode.UNDONE, message, level=Level.NOTE))
-            named[name] = named[name]._replace(findings=found)
+            finding = Finding(FindingCode.UNDONE, message, level=Level.NOTE)
+            named[name] = named[name]._replace(findings=(*named[name].findings, finding))
     changes = tuple(
         change for change in whole.changes if ground.tree.read(change.path) != change.after
     )
     return Planned(Plan(ground.tree.spec, ground.tree.version, (*named.values(),), changes), whole)
 
 
-def staying(tree: Tree, there: Receipt, gone: Collection[str]) -> tuple[Mod, ...]:
+def staying(tree: Tree, current: Receipt, gone: Collection[str]) -> tuple[Mod, ...]:
     """Read the mods of a receipt without some, as they were when they went in.
 
     What one of them requires and no receipt names, the release had itself then: it is asked for no more.
     """
-    names = {entry.name for entry in there.mods}
-    mods = [(entry, kept_mod(tree, entry.name)) for entry in there.mods if entry.name not in gone]
+    names = {entry.name for entry in current.mods}
+    mods = [(entry, kept_mod(tree, entry.name)) for entry in current.mods if entry.name not in gone]
     return tuple(
         mod._replace(
             requires=tuple(name for name in mod.requires if name in names),
@@ -129,17 +128,18 @@ def kept_mod(tree: Tree, name: str) -> Mod:
     return packed_mod.unpack(raw, f"{tree.spec}: {path}", name)
 
 
-def variants_in(tree: Tree, there: Receipt | None) -> Iterator[Variant]:
+def variants_in(tree: Tree, current: Receipt | None) -> Iterator[Variant]:
     """Yield the variants that went into a tree, of the mods that it has kept."""
-    for entry in there.mods if there is not None else ():
+    for entry in current.mods if current is not None else ():
         raw = tree.read(receipt.kept(entry.name))
         mod = packed_mod.unpack(raw, f"{tree.spec}: {entry.name}", entry.name) if raw else None
         yield from (one for one in (mod.variants if mod else ()) if one.id == entry.variant)
 
 
-def _between(one: ModPlan, ground: Ground) -> ModPlan:
+def _between(mod_plan: ModPlan, ground: Ground) -> ModPlan:
     """Return the plan of a mod that was undone, beside files that were edited: one or the other has to be given up."""
-    message = f"{one.mod.name} was undone by another installation of vLLM, and since the mods went in somebody changed "
+    message = f"{mod_plan.mod.name} was undone by another installation of vLLM, and since the mods went in somebody changed "
     edited = ground.undone.edited
-    found = Finding(FindingCode.CHANGED_SINCE, message + ", ".join(edited), path=edited[0])
-    return one._replace(verdict=Verdict.PARTIAL, findings=(found,)) if one.verdict.ok else one
+    finding = Finding(FindingCode.CHANGED_SINCE, message + ", ".join(edited), path=edited[0])
+    refused = mod_plan._replace(verdict=Verdict.PARTIAL, findings=(finding,))
+    return refused if mod_plan.verdict.ok else mod_plan

@@ -14,7 +14,7 @@ from vllm_mods.site.state_folder import State
 from vllm_mods.trees.folder import FolderTree, find_site_root
 
 
-def opened(
+def open_tree(
     target: Folder, workspace: Folder | None, *, recovering: Callable[[str], object] | None
 ) -> tuple[FolderTree, State]:
     """Open a folder, with what lies in it of earlier runs.
@@ -32,31 +32,31 @@ def opened(
     root = find_site_root(spec)
     if recovering is not None:
         transaction.recover(root, recovering)
-    there = state_folder.read_state(root)
+    state = state_folder.read_state(root)
     place = os.path.realpath(workspace) if workspace else None
-    if there.receipt is not None and there.receipt.workspace is not None:
-        claims.check_outside(there.receipt, spec)
-        if place is not None and place != there.receipt.workspace:
+    if state.receipt is not None and state.receipt.workspace is not None:
+        claims.check_outside(state.receipt, spec)
+        if place is not None and place != state.receipt.workspace:
             raise UsageError(
-                f"the chat templates of this tree are in {there.receipt.workspace}, not in {workspace}",
-                hint=f"--workspace {there.receipt.workspace}, or `vllm-mods revert --target {spec}` first",
+                f"the chat templates of this tree are in {state.receipt.workspace}, not in {workspace}",
+                hint=f"--workspace {state.receipt.workspace}, or `vllm-mods revert --target {spec}` first",
             )
-        place = there.receipt.workspace
-    return FolderTree(root, spec=spec, workspace=place), there
+        place = state.receipt.workspace
+    return FolderTree(root, spec=spec, workspace=place), state
 
 
-def check_finished(tree: FolderTree, there: State, what: str) -> None:
+def check_finished(tree: FolderTree, state: State, what: str) -> None:
     """Raise ``Refused`` for a tree in which an earlier run was interrupted: ``what`` undoes that first."""
-    if there.unfinished is not None:
+    if state.unfinished is not None:
         raise Refused(
             f"{tree.spec}: an earlier run was interrupted here; {what} would undo that first",
             hint=f"vllm-mods status --target {tree.spec}",
         )
 
 
-def in_tree(names: Sequence[str], there: State, tree: FolderTree) -> tuple[str, ...]:
+def in_tree(names: Sequence[str], state: State, tree: FolderTree) -> tuple[str, ...]:
     """Return mods' names as a tree has them: whose they are, it does not say. Raises ``UsageError`` for others."""
-    known = {entry.name for entry in there.mods}
+    known = {entry.name for entry in state.mods}
     for name in names:
         if name.rpartition("/")[2] not in known:
             raise UsageError(

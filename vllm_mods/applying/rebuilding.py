@@ -12,33 +12,33 @@ from vllm_mods.site.operations import Transition
 def transition(ground: Ground, whole: Plan, root: str) -> Transition:
     """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
     assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
-    there = anew(root, ground.left, whole)
-    return there._replace(undone=ground.undone.paths, aside=undone.free_name(root))
+    result = anew(root, ground.left, whole)
+    return result._replace(undone=ground.undone.paths, aside=undone.free_name(root))
 
 
-def anew(root: str, there: Receipt, made: Plan, *, discard_edits: bool = False) -> Transition:
+def anew(root: str, current: Receipt, plan: Plan, *, discard_edits: bool = False) -> Transition:
     """Return what brings a tree to what a plan of its untouched form says."""
-    forward = transitions.forward(made, None)
+    forward = transitions.forward(plan, None)
     return transitions.revert_transition(
         root,
-        there,
+        current,
         mods=forward.mods,
-        changes=made.changes,
+        changes=plan.changes,
         sources=forward.sources,
         discard_edits=discard_edits,
     )
 
 
-def notes(ground: Ground, made: Plan, done: Transition) -> tuple[str, ...]:
+def notes(ground: Ground, plan: Plan, done: Transition) -> tuple[str, ...]:
     """Say what became of the mods that an installer had undone."""
     assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
-    named = {one.mod.name for one in made.mods}
+    named = {one.mod.name for one in plan.mods}
     stay = {mod.name for mod in ground.stay}
     gone = [one.name for one in ground.receipt.mods if one.name not in stay]
     what = f"{', '.join(gone)} had been undone by another installation of vLLM"
-    said = [f"{what}; what was kept of that is in {done.aside} now, and may be removed"]
+    lines = [f"{what}; what was kept of that is in {done.aside} now, and may be removed"]
     if out := [name for name in gone if name not in named]:
-        said.append(
-            f"{', '.join(out)} is not in any more: vllm-mods apply {' '.join(out)} --target {made.spec}"
+        lines.append(
+            f"{', '.join(out)} is not in any more: vllm-mods apply {' '.join(out)} --target {plan.spec}"
         )
-    return tuple(said)
+    return tuple(lines)

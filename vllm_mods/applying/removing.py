@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from vllm_mods.applying import claims, ground, rebuilding
 from vllm_mods.applying.advice import reasons
 from vllm_mods.applying.ground import Ground
-from vllm_mods.applying.opening import in_tree, opened
+from vllm_mods.applying.opening import in_tree, open_tree
 from vllm_mods.applying.outcomes import Reverted
 from vllm_mods.base.errors import Refused, refusing
 from vllm_mods.base.tree import Folder
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import planner
-from vllm_mods.site import integrity, receipt_tree, transaction, transitions
+from vllm_mods.site import integrity, transaction, transitions
 from vllm_mods.site.operations import Transition
+from vllm_mods.trees import receipt_tree
 from vllm_mods.trees.folder import FolderTree
 
 
@@ -28,7 +29,7 @@ def remove(
     """Take mods out of a tree, all of them without ``names``. Raises as ``revert`` does."""
     notes: list[str] = []
     with refusing():
-        tree, state = opened(target, None, recovering=notes.append)
+        tree, state = open_tree(target, None, recovering=notes.append)
         names = in_tree(names, state, tree)
         known = tuple(entry.name for entry in state.mods)
         gone = names or known
@@ -57,33 +58,33 @@ def remove(
 
 
 def plan_removal(
-    tree: FolderTree, there: Receipt, gone: Sequence[str], *, discard_edits: bool
+    tree: FolderTree, current: Receipt, gone: Sequence[str], *, discard_edits: bool
 ) -> Transition:
     """Return the transition to the untouched tree with the remaining mods planned on it anew.
 
     Raises ``Refused`` where one of them needs one that goes, would not go in, or is not kept.
     """
-    claims.check(tree, there)
-    stay = [entry for entry in there.mods if entry.name not in gone]
+    claims.check(tree, current)
+    stay = [entry for entry in current.mods if entry.name not in gone]
     if not stay:
-        return transitions.revert_transition(tree.root, there, discard_edits=discard_edits)
-    mods = ground.staying(tree, there, gone)
+        return transitions.revert_transition(tree.root, current, discard_edits=discard_edits)
+    mods = ground.staying(tree, current, gone)
     needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
     if needed:
         raise Refused(
             f"nothing was changed in {tree.spec}: {'; '.join(needed)}",
             hint=f"vllm-mods revert {' '.join([*gone, *(mod.name for mod in mods)])} --target {tree.spec}",
         )
-    made = planner.plan(
-        mods, receipt_tree.pristine(tree, there), workspace=there.workspace or planner.WORKSPACE
+    plan = planner.plan(
+        mods, receipt_tree.pristine(tree, current), workspace=current.workspace or planner.WORKSPACE
     )
-    bad = [one for one in made.mods if not one.verdict.ok]
+    bad = [one for one in plan.mods if not one.verdict.ok]
     if bad:
         lines = [
             f"nothing was changed in {tree.spec}: without {', '.join(gone)} others would not go in",
-            *reasons(made),
+            *reasons(plan),
         ]
         names = " ".join([*gone, *(one.mod.name for one in bad)])
         hint = f"vllm-mods revert {names} --target {tree.spec}"
-        raise Refused("\n".join(lines), hint=hint, plan=made)
-    return rebuilding.anew(tree.root, there, made, discard_edits=discard_edits)
+        raise Refused("\n".join(lines), hint=hint, plan=plan)
+    return rebuilding.anew(tree.root, current, plan, discard_edits=discard_edits)

@@ -79,7 +79,7 @@ ZIP_DIRECTORY = Limit(
 )  # that of a wheel of vLLM: 650 KB
 SDIST = Limit(1 << 30, "bytes", "an sdist, unpacked")  # vLLM's takes 60 MiB
 WHEEL = Limit(4 << 30, "bytes", "all that a mod's wheel unpacks to")
-MOD_BYTES = Limit(512 << 20, "bytes", "all of a mod's folder or zip that is imported")
+MOD_BYTES = Limit(512 << 20, "bytes", "all of a mod, and any one file of it")
 MOD_FILES = Limit(5_000, "files", "a mod's folder or zip that is imported")
 RECORDED_BYTES = Limit(1 << 30, "bytes", "what a recorded command writes, in memory")
 RECORDED_FILES = Limit(200_000, "files", "what a recorded command makes")
@@ -89,6 +89,7 @@ RECORDED_PROCESSES = Limit(1_000, "processes", "a recorded command at a time")
 LIBRARY = Limit(512 << 20, "bytes", "a library of others")
 LIBRARY_FILES = Limit(20_000, "files", "a library of others")
 CLONE = Limit(2 << 30, "bytes", "one pack of a git repository that is fetched")
+GIT_MEMORY = Limit(4 << 30, "bytes", "memory for one command of git")
 CLONE_SECONDS = Limit(900, "seconds", "one command of git, its server's answer included")
 GIT_OUTPUT = Limit(64 << 20, "bytes", "what one command of git prints")  # vLLM's files: 0.5 MB
 TAR_MEMBERS = Limit(500_000, "members", "an sdist")
@@ -107,7 +108,16 @@ INDEXES = Limit(4, "indexes", "one in the other, of an image")
 LINKS_FOLLOWED = Limit(40, "links", "the way to one file of an image")
 
 # What lies in a tree, and in a library.
-RECEIPT = Limit(64 << 20, "bytes", "a receipt, a lock or a RECORD")
+RECEIPT = Limit(
+    64 << 20, "bytes", "a receipt, a lock, a journal, a RECORD or an answer of a command"
+)
+MANIFEST = Limit(1 << 20, "bytes", "a file in TOML")
+DOTS = Limit(1_000, "dots", "a line of TOML")  # tomllib takes time by the square of them
+LIBRARY_TEXT = Limit(16 << 20, "bytes", "a template or a file in JSON of a library")
+SIGNATURE = Limit(64 << 10, "bytes", "a signature")
+PATCH = Limit(
+    4 << 20, "bytes", "all patches of one variant of a mod, or a diff that one is made of"
+)
 HUNKS = Limit(2_000, "hunks", "one variant of a mod, in all of its patches")
 REVISIONS = Limit(500, "revisions", "a range of a repository")
 NESTING = Limit(100, "levels", "TOML, YAML and conversations")
@@ -121,7 +131,7 @@ SCRIPT = Limit(256 << 10, "bytes", "a script that `lint` looks at")
 SCRIPT_NESTING = Limit(120, "levels", "blocks of a script")
 SERVE_COMMAND = Limit(128 << 10, "letters", "a serve command")
 TEMPLATE = Limit(1 << 20, "bytes", "a chat template")
-PROMPT = Limit(16 << 20, "letters", "a prompt")
+PROMPT = Limit(16 << 20, "letters", "all prompts that a chat template is asked for at a time")
 TEMPLATE_SECONDS = Limit(20, "seconds", "computing all prompts of a chat template")
 TEMPLATE_MEMORY = Limit(1 << 30, "bytes", "memory for a chat template, or for a release's parsers")
 PARSER_SECONDS = Limit(120, "seconds", "computing of a release's parsers, of one process of them")
@@ -129,7 +139,7 @@ PARSER_OUTPUT = Limit(64 << 20, "bytes", "what a release's parsers say")
 
 # Checkpoints.
 CHECKPOINT_CONFIG = Limit(4 << 20, "bytes", "the config.json of a model")
-CHECKPOINT_INDEX = Limit(256 << 20, "bytes", "the index of a model's safetensors")
+CHECKPOINT_INDEX = Limit(64 << 20, "bytes", "the index of a model's safetensors")
 SAFETENSORS_HEADER = Limit(100_000_000, "bytes", "the header of a safetensors file")
 SHARDS = Limit(2_000, "files", "a model, with safetensors in them")
 TENSORS = Limit(2_000_000, "tensors", "a model")

@@ -48,7 +48,8 @@ def _between(before: Sequence[bytes], after: Sequence[bytes]) -> Iterator[tuple[
         return
     i = k = 0
     for x, y in anchors:
-        yield from ((i + n, k + m) for n, m in matching(before[i:x], after[k:y]))
+        if i < x and k < y:  # most anchors follow each other
+            yield from ((i + n, k + m) for n, m in matching(before[i:x], after[k:y]))
         yield x, y
         i, k = x + 1, y + 1
     yield from ((i + n, k + m) for n, m in matching(before[i:], after[k:]))

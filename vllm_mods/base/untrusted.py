@@ -50,8 +50,13 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
     """Read TOML; ``where`` names it in messages. Raises ``ManifestError``."""
     import tomllib  # noqa: PLC0415  (4 ms that a call without a manifest need not pay)
 
+    if len(data) > limits.MANIFEST:
+        raise ManifestError(where, (f"has more than {limits.MANIFEST}",))
     try:
-        table = tomllib.loads(data.decode("utf-8"))
+        text = data.decode("utf-8")
+        if any(line.count(".") > limits.DOTS for line in text.splitlines()):
+            raise ManifestError(where, (f"a line of it has more than {limits.DOTS}",))
+        table = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise ManifestError(where, (f"not UTF-8: byte {error.start}",)) from error
     except RecursionError as error:

@@ -37,12 +37,12 @@ class ModelFacts(NamedTuple):
     context: int | None
 
 
-def facts(one: Checkpoint) -> ModelFacts:
+def facts(checkpoint: Checkpoint) -> ModelFacts:
     """Return what a checkpoint's config and headers say."""
-    names = one.tensors
-    quantization = value(one.config, "quantization_config")
+    names = checkpoint.tensors
+    quantization = value(checkpoint.config, "quantization_config")
     table = quantization if isinstance(quantization, dict) else {}
-    architectures = value(one.config, "architectures")
+    architectures = value(checkpoint.config, "architectures")
     first = architectures[0] if isinstance(architectures, list) and architectures else None
     ends = tuple(name.rpartition(".")[0] for name in names if name.endswith(_PACKED))
     fp8 = (
@@ -54,13 +54,13 @@ def facts(one: Checkpoint) -> ModelFacts:
     )
     return ModelFacts(
         architecture=_as(str, first),
-        model_type=_as(str, value(one.config, "model_type")),
+        model_type=_as(str, value(checkpoint.config, "model_type")),
         quantization=_as(str, table.get("quant_method")),
         bits=_as(int, table.get("bits")),
         packed=_layers(ends),
         block_fp8=_layers(fp8),
         gdn=_layers(name.removesuffix(".A_log") for name in names if name.endswith(_GDN)),
-        context=_as(int, value(one.config, _CONTEXT)),
+        context=_as(int, value(checkpoint.config, _CONTEXT)),
     )
 
 
@@ -70,16 +70,16 @@ def value(config: Mapping[str, Any], key: str) -> Any:  # noqa: ANN401  (any JSO
     A model that sees pictures keeps there what is said of its language model.
     """
     for top in (config, config.get("text_config")):
-        found: Any = top
+        entry: Any = top
         for part in key.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-        if found is not None:
-            return found
+            entry = entry.get(part) if isinstance(entry, dict) else None
+        if entry is not None:
+            return entry
     return None
 
 
-def _as(kind: type[Any], found: object) -> Any:  # noqa: ANN401  (a ``kind``, or None)
-    return found if type(found) is kind else None
+def _as(kind: type[Any], raw: object) -> Any:  # noqa: ANN401  (a ``kind``, or None)
+    return raw if type(raw) is kind else None
 
 
 def _layers(names: Iterable[str]) -> LayerKinds:

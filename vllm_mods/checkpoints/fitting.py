@@ -34,9 +34,9 @@ class Suggestion(NamedTuple):
     pairings: tuple[PairingFit, ...]
 
 
-def of_mod(mod: Mod, one: Checkpoint) -> ModFit:
+def of_mod(mod: Mod, checkpoint: Checkpoint) -> ModFit:
     """Hold a mod's ``[[when]]`` against a checkpoint."""
-    reasons = [_against(when, one) for when in mod.when]
+    reasons = [_against(when, checkpoint) for when in mod.when]
     meant = not mod.when or "" in reasons
     fails = next(
         (when.fails for when, why in zip(mod.when, reasons, strict=True) if not why and when.fails),
@@ -53,69 +53,68 @@ def of_model(mods: Iterable[Mod], model: str, revision: str | None) -> ModelFit:
 
 
 def of_pairing(
-    pairing: Pairing, mods: Sequence[Mod], needed: Sequence[ModFit], one: Checkpoint
+    pairing: Pairing, mods: Sequence[Mod], needed: Sequence[ModFit], checkpoint: Checkpoint
 ) -> PairingFit:
     """Tell whether a pairing, whose ``mods`` are read, serves a checkpoint that has ``needed``."""
-    fits = [of_mod(mod, one) for mod in mods]
+    fits = [of_mod(mod, checkpoint) for mod in mods]
     wrong = [f"{fit.name} is not for it: {fit.why}" for fit in fits if not fit.meant]
-    there = {mod.name for mod in mods}
-    wrong += [f"it lacks {fit.name}" for fit in needed if fit.fails and fit.name not in there]
+    names = {mod.name for mod in mods}
+    wrong += [f"it lacks {fit.name}" for fit in needed if fit.fails and fit.name not in names]
     if not any(fit.stated for fit in fits):
         wrong.append("none of its mods says which models it is for")
-    name = one.name.rstrip("/").rpartition("/")[2].lower()
+    name = checkpoint.name.rstrip("/").rpartition("/")[2].lower()
     same = name == pairing.model.rstrip("/").rpartition("/")[2].lower()
     return PairingFit(pairing.name, not wrong, same, "; ".join(wrong))
 
 
 def suggest(
-    one: Checkpoint, mods: Iterable[Mod], pairings: Iterable[tuple[Pairing, Sequence[Mod]]]
+    checkpoint: Checkpoint, mods: Iterable[Mod], pairings: Iterable[tuple[Pairing, Sequence[Mod]]]
 ) -> Suggestion:
     """Hold mods and pairings, each with its own mods, against a checkpoint; what fits best stands first."""
-    meant = [(mod, fit) for mod in mods if (fit := of_mod(mod, one)).meant and fit.stated]
+    meant = [(mod, fit) for mod in mods if (fit := of_mod(mod, checkpoint)).meant and fit.stated]
     templates = [fit for mod, fit in meant if any(each.templates for each in mod.variants)]
     needed = tuple(fit for _, fit in meant if fit not in templates)
-    held = (of_pairing(pairing, own, needed, one) for pairing, own in pairings)
+    name = checkpoint.name.lower()
+    held = (of_pairing(pairing, own, needed, checkpoint) for pairing, own in pairings)
     return Suggestion(
-        facts=facts(one),
+        facts=facts(checkpoint),
         mods=tuple(sorted(needed, key=lambda fit: not fit.fails)),
         # Models of one family call themselves alike in config.json: the name tells their templates apart.
-        templates=tuple(
-            sorted(templates, key=lambda fit: fit.name.partition("-")[0] not in one.name.lower())
-        ),
+        templates=tuple(sorted(templates, key=lambda fit: fit.name.partition("-")[0] not in name)),
         pairings=tuple(sorted(held, key=lambda fit: (not fit.ok, not fit.same))),
     )
 
 
-def demand(mods: Sequence[Mod], one: Checkpoint, name: str) -> None:
+def demand(mods: Sequence[Mod], checkpoint: Checkpoint, name: str) -> None:
     """Raise ``Refused`` where a pairing's mods are not for its model."""
-    wrong = [fit for fit in (of_mod(mod, one) for mod in mods) if not fit.meant]
+    wrong = [fit for fit in (of_mod(mod, checkpoint) for mod in mods) if not fit.meant]
     if wrong:
         lines = "".join(f"\n  {fit.name}: {fit.why}" for fit in wrong)
         raise Refused(
-            f"pairing {name}: its model {one.name} is not what its mods are for{lines}",
-            hint=f"vllm-mods suggest {one.name}",
+            f"pairing {name}: its model {checkpoint.name} is not what its mods are for{lines}",
+            hint=f"vllm-mods suggest {checkpoint.name}",
         )
 
 
-def _against(when: When, one: Checkpoint) -> str:
+def _against(when: When, checkpoint: Checkpoint) -> str:
     """Return what of a ``[[when]]`` is not so, ``""`` if all is."""
     for key, allowed in when.config:
-        found = value(one.config, key)
-        values = found if isinstance(found, list) else [found]
-        if found is None or (allowed and not any(_among(each, allowed) for each in values)):
-            said = f"{found!r:.80}" if found is not None else "nothing"
+        held = value(checkpoint.config, key)
+        values = held if isinstance(held, list) else [held]
+        if held is None or (allowed and not any(_among(each, allowed) for each in values)):
+            shown = f"{held!r:.80}" if held is not None else "nothing"
             meant = " or ".join(map(repr, allowed)) or "something"
-            return f"config.json has {said} for {key}, and it is for {meant}"
+            return f"config.json has {shown} for {key}, and it is for {meant}"
     for pattern, dtypes in when.tensors:
         match = re.compile(fnmatch.translate(pattern)).match
         if not any(
             (not dtypes or tensor.dtype in dtypes) and match(name)
-            for name, tensor in one.tensors.items()
+            for name, tensor in checkpoint.tensors.items()
         ):
             kind = f" of {' or '.join(dtypes)}" if dtypes else ""
             return f"no tensor is called {pattern}{kind}"
     return ""
 
 
-def _among(found: object, allowed: Sequence[object]) -> bool:
-    return any(type(found) is type(one) and found == one for one in allowed)
+def _among(held: object, allowed: Sequence[object]) -> bool:
+    return any(type(held) is type(one) and held == one for one in allowed)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.limits import Limit
 from vllm_mods.checkpoints import checkpoint
@@ -53,6 +54,24 @@ def is_hub_id(model: str) -> bool:
     return _ID.match(model) is not None
 
 
+def resolved_folder(path: str) -> str:
+    """Return a model's folder without a link in its path. Raises ``UsageError`` for one that is no model's, by its config.json."""
+    folder = os.path.realpath(path)
+    if not os.path.isdir(folder):
+        raise UsageError(f"{path}: there is no such folder", hint=_FOLDER)
+    what = f"{folder} is no model's folder"
+    files = _ModelFolder(folder)
+    if checkpoint.CONFIG not in files.names:
+        raise UsageError(f"{what}: it has no {checkpoint.CONFIG}", hint=_FOLDER)
+    try:
+        config = table(files.read(checkpoint.CONFIG, limits.CHECKPOINT_CONFIG), checkpoint.CONFIG)
+    except TreeError as error:
+        raise UsageError(f"{what}: {error.message}", hint=_FOLDER) from error
+    if not {"architectures", "model_type"} & config.keys():
+        raise UsageError(f"{what}: its {checkpoint.CONFIG} names no architecture", hint=_FOLDER)
+    return folder
+
+
 class _ModelFolder:
     """A checkpoint in a folder. Links are followed: a download keeps its files behind them."""
 
@@ -84,19 +103,19 @@ class _ModelFolder:
     def _open(self, name: str) -> Iterator[BinaryIO]:
         path = os.path.join(self.name, name)
         try:
-            with open(path, "rb", opener=_opened) as file:
+            with open(path, "rb", opener=_open) as file:
                 yield file
         except OSError as error:
             raise TreeError(f"{path}: {error.strerror}", hint=f"ls -laL {path}") from error
 
 
-def _opened(path: str, flags: int) -> int:
+def _open(path: str, flags: int) -> int:
     """Open a regular file: a pipe would be waited for."""
-    found = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
+    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
         raise OSError(errno.EINVAL, "not a regular file")
-    return found
+    return file
 
 
 class _HubModel:
@@ -120,8 +139,8 @@ class _HubModel:
                 f"{model}: the Hub has no such model, or not at {revision}, or only for those with a login",
                 hint=_FOLDER,
             )
-        said = table(page.body, asked)
-        commit, files = said.get("sha"), said.get("siblings")
+        answer = table(page.body, asked)
+        commit, files = answer.get("sha"), answer.get("siblings")
         if not isinstance(commit, str) or not _COMMIT.match(commit) or not isinstance(files, list):
             raise TreeError(
                 f"{asked}: not what the Hub says of a model", hint="HF_ENDPOINT=https://…"
@@ -157,10 +176,10 @@ class _HubModel:
         return self._span(self._url(name), start, end) if end > start else b""
 
     def _span(self, url: str, start: int, end: int) -> bytes:
-        found = self._http.span(url, start, end)
-        if found is None:
+        part = self._http.span(url, start, end)
+        if part is None:
             raise TreeError(f"{url}: the server sends no byte ranges any more", hint="try again")
-        return found.data
+        return part.data
 
     def _url(self, name: str) -> str:
         return f"{self._hub}/{self.name}/resolve/{self.commit}/{quote(name)}"

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import os
 import sys
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from vllm_mods import __version__
-from vllm_mods.base.errors import EXIT_INTERRUPTED, EXIT_NO, EXIT_OK, EXIT_USAGE, VllmModsError
+from vllm_mods.base.errors import EXIT_OK
 from vllm_mods.cli import manner, terminal
-from vllm_mods.cli.ending import Failure, complain, drop_output, print_error
+from vllm_mods.cli.examples import epilog
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -51,7 +50,6 @@ GROUPS = {
         "image": "Tell what is in an image, and whether it is intact.",
         "upgrade": "Move a pairing to another vLLM, or back.",
         "run": "Start a pairing's image as a container that serves.",
-        "ps": "List the containers that run started.",
         "evidence": "Tell whether the mods' code ran, by what a server said.",
     },
     "Make and keep": {
@@ -75,16 +73,6 @@ GROUPS = {
 """The commands by who needs them, each with what it does."""
 COMMANDS = {name: told for group in GROUPS.values() for name, told in group.items()}
 
-COMPLETE = "_VLLM_MODS_COMPLETE"
-"""Set by a shell that wants to know what could be typed."""
-_MEANT = {
-    **dict.fromkeys(("install", "patch"), "apply"),
-    **dict.fromkeys(("rm", "undo", "uninstall", "unapply"), "revert"),
-    **dict.fromkeys(("info", "describe"), "show"),
-    "serve": "run",
-}
-"""What other tools call it."""
-_HELP = frozenset({"-h", "--help"})
 # A submodule named `list` would stand in for what has that name in this package; `import` is no name.
 _MODULES = {
     **dict.fromkeys(("list", "show"), "listing"),
@@ -97,7 +85,7 @@ _MODULES = {
     "refresh": "port",
     **dict.fromkeys(("status", "verify", "revert", "sync"), "installed"),
     **dict.fromkeys(("bisect", "upstream"), "history"),
-    **dict.fromkeys(("run", "ps", "evidence"), "containers"),
+    **dict.fromkeys(("run", "evidence"), "containers"),
 }
 
 
@@ -114,10 +102,7 @@ class _Commands(click.Group):
         commands = (one for one in vars(module).values() if isinstance(one, click.Command))
         command = next(one for one in commands if one.name == cmd_name)
         manner.accept(command)
-        if COMPLETE in os.environ:
-            from vllm_mods.cli.shell_completion import know_values  # noqa: PLC0415
-
-            know_values(command)
+        _add_examples(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -143,32 +128,28 @@ class _Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib  # noqa: PLC0415
 
-            meant = _MEANT.get(args[0])
-            near = [meant] if meant else difflib.get_close_matches(args[0], COMMANDS, 1)
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
             more = f"; did you mean `{near[0]}`?" if near else "; `vllm-mods --help` lists them"
             raise click.UsageError(f"there is no command `{args[0]}`{more}", ctx)
-        name, command, rest = super().resolve_command(ctx, args)
-        if command is not None and not _HELP.isdisjoint(rest):  # or it stands behind a `--`
-            from vllm_mods.cli.help_text import explained  # noqa: PLC0415
-
-            command = explained(command, name or "")
-        return name, command, rest
+        return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
         return super().parse_args(ctx, args)
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        from vllm_mods.cli.help_text import write_examples  # noqa: PLC0415
 
-        write_examples(formatter, "")
+def _add_examples(command: click.Command, path: str) -> None:
+    command.epilog = epilog(path)
+    for name, inner in command.commands.items() if isinstance(command, click.Group) else ():
+        _add_examples(inner, f"{path} {name}")
 
 
 @click.group(
     cls=_Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=epilog(""),
 )
 @click.version_option(
     __version__, "-V", "--version", prog_name="vllm-mods", message="%(prog)s %(version)s"
@@ -186,9 +167,9 @@ def main(context: click.Context) -> None:
     be restored; 70 a bug; 130 interrupted.
     """  # noqa: D301
     if context.invoked_subcommand is None:
-        from vllm_mods.cli import overview  # noqa: PLC0415  (for nothing but this)
+        from vllm_mods.cli import answers, overview  # noqa: PLC0415  (for nothing but this)
 
-        overview.show()
+        answers.print_reply(overview.overview(), as_json=False)
 
 
 main.params += manner.options(hidden=False)
@@ -196,52 +177,20 @@ main.params += manner.options(hidden=False)
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error ends here."""
-    with terminal.streams():
-        return _run(arguments)
-
-
-def _run(arguments: Sequence[str]) -> int:
     outcome: dict[str, object] = {}  # whether it is `verbose`, and whether JSON was `answered`
-    try:
-        if COMPLETE in os.environ:
-            from vllm_mods.cli.shell_completion import register  # noqa: PLC0415
+    with terminal.streams():
+        try:
+            code = main.main(
+                args=list(arguments), prog_name="vllm-mods", standalone_mode=False, obj=outcome
+            )
+            sys.stdout.flush()
+        except BaseException as error:  # noqa: BLE001  (the one place where an error is turned into an exit code)
+            from vllm_mods.cli import ending  # noqa: PLC0415
 
-            register()
-        code = main.main(
-            args=list(arguments), prog_name="vllm-mods", standalone_mode=False, obj=outcome
-        )
-        sys.stdout.flush()
-    except VllmModsError as error:
-        failure = Failure(error.code, error.message, error.hint, error.exit_code)
-        _trace(error, outcome)
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "vllm-mods"
-        failure = Failure("usage", error.format_message(), f"{command} --help", EXIT_USAGE)
-    except click.ClickException as error:
-        failure = Failure("usage", error.format_message(), None, EXIT_USAGE)
-    except (KeyboardInterrupt, click.Abort):
-        complain("interrupted")
-        return EXIT_INTERRUPTED
-    except (BrokenPipeError, SystemExit) as error:
-        # The reader of a pipe has gone (click makes a SystemExit of it), so the answer was not
-        # given; Python must not find out again at exit. Or a shell has got what it completes with.
-        drop_output()
-        return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
-    except Exception as error:  # noqa: BLE001  (the one place where a bug is turned into an exit code)
-        from vllm_mods.cli import unexpected  # noqa: PLC0415
-
-        failure = unexpected.tell(error)
-    else:
-        return code if isinstance(code, int) else EXIT_OK
-    complain(failure.message, failure.hint)
-    if "answered" not in outcome and "--json" in itertools.takewhile("--".__ne__, arguments):
-        print_error(failure)
-    return failure.exit_code
-
-
-def _trace(error: Exception, outcome: Container[str]) -> None:
-    """Show where an error comes from, if this run is to be verbose."""
-    if "verbose" in outcome:
-        from vllm_mods.cli import unexpected  # noqa: PLC0415
-
-        unexpected.show_trace(error)
+            wants_json = "--json" in itertools.takewhile("--".__ne__, arguments)
+            return ending.end(
+                error,
+                verbose="verbose" in outcome,
+                as_json=wants_json and "answered" not in outcome,
+            )
+    return code if isinstance(code, int) else EXIT_OK

@@ -6,17 +6,18 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import click
 
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, EXIT_USAGE, ManifestError
+from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.base.model import Verdict
 from vllm_mods.cli import terminal
 from vllm_mods.cli.manner import json_flag
 from vllm_mods.formats.schema import encode
 from vllm_mods.report.data import SCHEMA
+from vllm_mods.report.reply import Reply
 
 BEGIN = "\r\033[K"
 """Goes to the beginning of a terminal's line, and empties it."""
@@ -29,28 +30,17 @@ _COLOURS = {
 }
 
 
-class Reply(NamedTuple):
-    """What a command answers: ``data`` as JSON, or ``words`` and the ``next_step``; exit code 0 if it is ``ok``.
-
-    ``show`` prints the words. ``exit_code`` is another than 0 and 1.
-    """
-
-    data: dict[str, Any]
-    words: str | None = None
-    ok: bool = True
-    next_step: str | None = None
-    show: Callable[[str], object] = click.echo
-    exit_code: int | None = None
-
-    def print(self, *, as_json: bool) -> int:
-        """Print it, and return the exit code."""
-        if as_json:
-            print_json(self.data)
-        else:
-            if self.words is not None:
-                self.show(self.words)
-            hint(self.next_step)
-        return (EXIT_OK if self.ok else EXIT_NO) if self.exit_code is None else self.exit_code
+def print_reply(reply: Reply, *, as_json: bool) -> int:
+    """Print what a command answers, and return the exit code."""
+    for line in reply.told:
+        click.echo(line, err=True)
+    if as_json:
+        print_json(reply.data)
+    else:
+        if reply.words is not None:
+            (terminal.file if reply.is_file else click.echo)(reply.words)
+        hint(reply.next_step)
+    return (EXIT_OK if reply.ok else EXIT_NO) if reply.exit_code is None else reply.exit_code
 
 
 def json_output(function: Callable[..., Reply]) -> Callable[..., int]:
@@ -58,7 +48,7 @@ def json_output(function: Callable[..., Reply]) -> Callable[..., int]:
 
     @functools.wraps(function)
     def command(*, as_json: bool, **given: Any) -> int:
-        return function(**given).print(as_json=as_json)
+        return print_reply(function(**given), as_json=as_json)
 
     return json_flag(command)
 
@@ -74,13 +64,6 @@ def remember(name: str, thing: object) -> None:
     context = click.get_current_context(silent=True)
     if context is not None and context.obj is not None:
         context.obj[name] = thing
-
-
-def tell_faults(faults: Sequence[ManifestError]) -> int:
-    """Say on stderr what could not be loaded, and return the exit code for that."""
-    for fault in faults:
-        click.echo(f"error: {fault.message}", err=True)
-    return EXIT_USAGE if faults else EXIT_OK
 
 
 def note(text: str) -> None:

@@ -9,15 +9,13 @@ import click
 
 from vllm_mods.api.apply import apply
 from vllm_mods.api.libraries import Chosen, choose
-from vllm_mods.api.plan import as_tree
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Plan
 from vllm_mods.cli import answers, manner, options, plan_arguments
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.plan_arguments import PlanArguments
 from vllm_mods.library.catalog import Library
+from vllm_mods.report import checked as report
 from vllm_mods.report import data, text
 
 
@@ -33,7 +31,8 @@ from vllm_mods.report import data, text
 @manner.json_flag
 @options.source_date_epoch
 def command(
-    asked: PlanArguments,
+    mods: tuple[str, ...],
+    pairing: str | None,
     library: Library,
     target: str,
     *,
@@ -48,23 +47,14 @@ def command(
     changed (exit code 3). With --dry-run the exit code is the one that there would be.
     With SOURCE_DATE_EPOCH set, every file written has that modification time.
     """
-    chosen = choose(library, asked.mods, asked.pairing, target=target)
+    chosen = choose(library, mods, pairing, target=target)
     announced = functools.partial(announce, chosen=chosen)
-    terms = {**asked.terms(as_tree), **given}
     try:
-        done = apply(chosen.mods, target, planned=announced, write=not dry_run, **terms)
+        done = apply(chosen.mods, target, planned=announced, write=not dry_run, **given)
     except Refused as error:
         raise tell_plan(error, as_json=as_json) from error
-    for note in done.notes:
-        answers.note(note)
-    answer = {**data.plan(done.plan), "changed": done.changed}
-    lines = [text.plan(done.plan, answers.paint), text.done(done.changed, dry_run=dry_run)]
-    if chosen.pairing is None:
-        lines += text.serve_arguments(done.plan, done.templates)
-    else:
-        answer["serve"] = done.serve_script(chosen.pairing)
-        lines.append(f"serve with (pairing {asked.pairing}):\n{answer['serve']}")
-    return Reply({**answer, "dry_run": dry_run}, "\n".join(lines)).print(as_json=as_json)
+    answer = report.apply(done, chosen.pairing, answers.paint, dry_run=dry_run)
+    return answers.print_reply(answer, as_json=as_json)
 
 
 def announce(planned: Plan, chosen: Chosen) -> None:

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from vllm_mods.api.build import build
-from vllm_mods.api.lock import differences, lock, moved_since
+from vllm_mods.api.lock import lock, moved_since
 from vllm_mods.api.on_base import lock_path
 from vllm_mods.api.upgrade import roll_back, upgrade
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
-from vllm_mods.formats.pairing_lock import LockDifference
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import built as report
-from vllm_mods.running import engine
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="lock")
-@click.argument(
-    "names",
-    nargs=-1,
-    metavar="PAIRING | diff A B",
-    shell_complete=options.complete_pairings,
-)
+@options.pairing_name
 @options.base
 @option(
     "--platform OS/ARCH,…",
@@ -42,7 +33,7 @@ from vllm_mods.running import engine
 @options.source_date_epoch
 @answers.json_output
 def lock_command(
-    names: tuple[str, ...],
+    pairing: str,
     library: Library,
     *,
     platform: str | None,
@@ -53,30 +44,16 @@ def lock_command(
     """Resolve a pairing to hashes, and write them down.
 
     What is built follows from the base and this lock alone. With --check nothing is written, and
-    the exit code is 1 if anything moved. `lock diff A B` compares two locks, files or pairings.
+    the exit code is 1 if anything moved.
     Nothing is locked that vllm-mods.toml does not trust. The time of everything that is built is SOURCE_DATE_EPOCH, else 1970.
     """
-    if names[:1] == ("diff",) and len(names) == 3:
-        return _moved(differences(library, *names[1:]), "no difference")
-    if len(names) != 1:
-        raise UsageError(
-            f"one pairing is locked at a time, and {len(names)} are named",
-            hint="vllm-mods lock PAIRING, or vllm-mods lock diff A B",
-        )
-    (pairing,), output = names, given["output"]
+    output = given["output"]
     if check:
         moved = moved_since(library, pairing, platform=platform, **given)
-        return _moved(moved, f"{lock_path(library, pairing, output)} holds")
+        return report.moved(moved, lock_path(library, pairing, output))
     platforms = platform.split(",") if platform else ()
     result = lock(library, pairing, platforms=platforms, in_image=in_image, **given)
-    named = "" if output is None else f" --lock {shlex.quote(output)}"
-    next_step = f"vllm-mods build {result.lock.pairing}{named}"
-    return Reply(report.lock_data(result), report.lock_text(result), next_step=next_step)
-
-
-def _moved(moved: Sequence[LockDifference], none: str) -> Reply:
-    data = {"ok": not moved, "differences": moved}
-    return Reply(data, "\n".join(map(str, moved)) or none, ok=not moved)
+    return report.lock(result, output=output)
 
 
 @click.command(name="build")
@@ -103,13 +80,13 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
     already. Nothing is built that vllm-mods.toml does not trust. A tag that names another image is not moved.
     """
     result = build(pairing=pairing, lock=lock, tag=tag, **given)
-    next_step = None
-    if result.output.kind in engine.PROGRAMS:
-        named = (("--lock", lock), ("--image", tag))
-        words = [word for option, value in named if value for word in (option, value)]
-        next_step = shlex.join(["vllm-mods", "run", pairing, *words])
-    data = report.build_data(result, given["output"])
-    return Reply(data, report.build_text(result), next_step=next_step)
+    named = [
+        word
+        for name, value in (("--lock", lock), ("--image", tag))
+        if value
+        for word in (name, value)
+    ]
+    return report.build(result, [pairing, *named], output=given["output"])
 
 
 @click.command(name="upgrade")
@@ -144,4 +121,4 @@ def upgrade_command(
         )
     else:
         result = roll_back(given["library"], pairing)
-    return Reply(report.upgrade_data(result), report.upgrade_text(result))
+    return report.upgrade(result)

@@ -1,23 +1,22 @@
-"""``vllm-mods run``, ``ps`` and ``evidence``: containers that serve, and whether the mods' code ran."""
+"""``vllm-mods run`` and ``evidence``: containers that serve, and whether the mods' code ran."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from vllm_mods.api.run import check_single, evidence, plan_service, run
 from vllm_mods.base import limits
-from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
+from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import answers, named_files, options
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
+from vllm_mods.report import serve as report
+from vllm_mods.report.reply import Reply
 from vllm_mods.running import engine, service
-from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, Evidence
-from vllm_mods.running.service import PAIRING_LABEL, StartOptions
+from vllm_mods.running.service import StartOptions
 
 starting = options.grouped(
     "start",
@@ -39,13 +38,6 @@ starting = options.grouped(
     option("--restart POLICY", "When.", default="unless-stopped", show_default=True),
 )
 """How a container is started: options of ``run`` and ``export``."""
-_TABLE = "table {{.Names}}\t{{.Image}}\t{{.Status}}"
-_MEANING = {
-    RAN: "its code ran: {}",
-    OTHER: "no word of it: the log has {}",
-    SILENT: "no word of it in the log",
-    UNTOLD: "a log does not tell; {}",
-}
 
 
 @click.command(name="run")
@@ -73,10 +65,10 @@ def run_command(
 
     The image is the one that `build` made of the pairing's lock, in docker or podman. ARGUMENTs come
     behind the command in it; what the vLLM in it would not take is refused, as by serve-check.
-    `ps` lists what this started; its log and its end are the engine's: `docker logs NAME`, `docker stop NAME`.
+    The rest is the engine's: `docker ps`, `docker logs NAME`, `docker stop NAME`.
     """
     if only_print:
-        planned = plan_service(library, pairing, start, arguments).service
+        planned = plan_service(library, pairing, start, arguments, note=answers.note).service
         check_single(pairing, planned)
         program = program or next(iter(engine.found()), engine.PROGRAMS[0])
         click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
@@ -89,20 +81,7 @@ def run_command(
     if started.evidence is None:
         answers.hint(engine.log_command(started.program, container.name))
         return EXIT_OK
-    return _answer(started.evidence).print(as_json=False)
-
-
-@click.command(name="ps")
-def ps() -> int:
-    """List the containers that `run` started, as docker and podman list them."""
-    arguments = ("ps", "--all", "--filter", f"label={PAIRING_LABEL}", "--format", _TABLE)
-    programs = engine.installed()
-    codes = [engine.shown(program, arguments) for program in programs]
-    commands = (
-        f"{engine.log_command(one, 'NAME')}; {engine.stop_command(one, 'NAME')}" for one in programs
-    )
-    answers.hint("; ".join(commands))
-    return EXIT_NO if any(codes) else EXIT_OK
+    return answers.print_reply(report.evidence(started.evidence), as_json=False)
 
 
 @click.command(name="evidence")
@@ -118,10 +97,11 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
     """Tell whether the mods' code ran, by what a server said.
 
     Without a name, the mods that the container's image has. Looked for is what each mod's [evidence]
-    names. Exit code 0 if nothing speaks against any of them.
+    names, in what the mod's own files logged since the server's last start. Exit code 0 if the server
+    became ready and nothing speaks against any of them.
     """
     if log is None and container is not None:
-        return _answer(evidence(container=container, **given))
+        return report.evidence(evidence(container=container, **given))
     if log is None or container is not None:
         raise UsageError(
             "whose log? name --container or --log, one of them",
@@ -129,13 +109,4 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
         )
     with named_files.opened(log) as file:
         data = file.read(limits.LOG + 1)
-    return _answer(evidence(log=data, log_name=log, **given))
-
-
-def _answer(evidences: Sequence[Evidence]) -> Reply:
-    ok = all(one.ok for one in evidences)
-    lines = []
-    for seen in evidences:
-        text = " ".join((seen.text or "its manifest names no evidence").split())
-        lines.append(f"{seen.name}: {_MEANING[seen.state].format(text[:200])}")
-    return Reply({"ok": ok, "mods": evidences}, "\n".join(lines), ok)
+    return report.evidence(evidence(log=data, log_name=log, **given))

@@ -8,9 +8,9 @@ import click
 
 from vllm_mods.api.access import Access
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.options import LibraryArguments
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="doctor")
@@ -35,4 +35,4 @@ def command(
 
     open_tree = functools.partial(access.open, workspace=workspace)
     result = examine(target, libraries.open, open_tree, workspace=workspace)
-    return Reply(report.as_data(result), report.render(result, answers.paint), result.ok)
+    return report.examined(result, answers.paint)

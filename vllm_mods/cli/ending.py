@@ -1,16 +1,28 @@
-"""How a run ends that has no answer: what is said of it, and where."""
+"""How a run ends that has no answer: what is said of it, where, and with which exit code."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
+import traceback
 from typing import NamedTuple
 
 import click
 
+from vllm_mods import __version__
+from vllm_mods.base.errors import (
+    EXIT_BUG,
+    EXIT_INTERRUPTED,
+    EXIT_NO,
+    EXIT_OK,
+    EXIT_USAGE,
+    VllmModsError,
+)
 from vllm_mods.cli import manner, terminal
+from vllm_mods.report import data
 
 
 class Failure(NamedTuple):
@@ -22,15 +34,117 @@ class Failure(NamedTuple):
     exit_code: int
 
 
-def print_error(failure: Failure) -> None:
-    """Print on stdout, for who asked for JSON, one object all the same."""
-    from vllm_mods.report import data  # noqa: PLC0415  (where an answer is expected)
-
-    try:
-        click.echo(json.dumps(data.error(*failure), indent=2))
-        sys.stdout.flush()
-    except OSError:  # nobody reads it
+def end(error: BaseException, *, verbose: bool, as_json: bool) -> int:
+    """Say what is wrong, on stdout too if JSON was asked for and not given, and return the exit code."""
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        complain("interrupted")
+        return EXIT_INTERRUPTED
+    if isinstance(error, BrokenPipeError | SystemExit):
+        # The reader of a pipe has gone (click makes a SystemExit of it), so the answer was not
+        # given; Python must not find out again at exit. Or a shell has got what it completes with.
         drop_output()
+        return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
+    failure = _failure(error)
+    if failure.exit_code == EXIT_BUG or (verbose and isinstance(error, VllmModsError)):
+        _show_trace(error)
+    complain(failure.message, failure.hint)
+    if as_json:
+        try:
+            click.echo(json.dumps(data.error(*failure), indent=2))
+            sys.stdout.flush()
+        except OSError:  # nobody reads it
+            drop_output()
+    return failure.exit_code
+
+
+def _failure(error: BaseException) -> Failure:
+    """Return what is to be said: of a user's mistake, of the machine, else of a bug."""
+    if isinstance(error, VllmModsError):
+        return Failure(error.code, error.message, error.hint, error.exit_code)
+    if isinstance(error, click.ClickException):
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f"{context.command_path} --help" if context else "vllm-mods --help"
+        return Failure("usage", error.format_message(), hint, EXIT_USAGE)
+    return _of_machine(error) or Failure(
+        "bug",
+        f"this is a bug in vllm-mods {__version__}: {type(error).__name__}",
+        "report it with what stands above, and with what `vllm-mods doctor` says of the same target",
+        EXIT_BUG,
+    )
+
+
+def _of_machine(error: BaseException) -> Failure | None:
+    """Return what is to be said of what the machine cannot do; None for an error of another kind."""
+    if isinstance(error, MemoryError):
+        return Failure("memory", "there is not enough memory", "free -m; ulimit -v", EXIT_NO)
+    if isinstance(error, OSError) and _output_is_broken(error):
+        drop_output()
+        return Failure(
+            "output", f"the answer could not be written: {error.strerror}", "df -h", EXIT_NO
+        )
+    if isinstance(error, BlockingIOError | RuntimeError) and _no_process(error):
+        return Failure(
+            "processes",
+            f"there are no more processes or threads to be had: {error}",
+            "ulimit -u; cat /sys/fs/cgroup/pids.max  # allow more, of a container with --pids-limit",
+            EXIT_NO,
+        )
+    if isinstance(error, ImportError | OSError) and (package := _broken_package(error)):
+        words = str(error).strip() or type(error).__name__
+        return Failure(
+            "broken-package",
+            f"{package}, which vllm-mods needs, does not load: {words.splitlines()[0]}",
+            f"{sys.executable} -m pip install --force-reinstall {package}  # or, of a library (.so) "
+            "that is missing, the system's package that has it; `vllm-mods doctor` tries them all",
+            EXIT_USAGE,
+        )
+    if isinstance(error, FileNotFoundError) and os.stat(".").st_nlink == 0:
+        return Failure("usage", "the current folder is not there any more", "cd /", EXIT_USAGE)
+    return None
+
+
+def _show_trace(error: BaseException) -> None:
+    """Say where an error comes from, and what caused it, without secrets and the values of variables."""
+    from vllm_mods.base import secrets  # noqa: PLC0415  (rarely asked for)
+
+    manner.speak()
+    trace = "".join(traceback.format_exception(error)).rstrip()
+    click.echo(secrets.clean(trace, os.environ), err=True)
+
+
+def _broken_package(error: Exception) -> str | None:
+    """Name the package of somebody else whose module did not load; None for an error of another kind.
+
+    A shared library that is missing is an ``ImportError`` of the module that wants it, an ``OSError`` of ctypes.
+    """
+    if isinstance(error, OSError) and "cannot open shared object file" not in str(error):
+        return None
+    for frame, _line in traceback.walk_tb(error.__traceback__):
+        # Where we left our own code: nothing of ours is amiss from there on.
+        top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if top not in {"vllm_mods", "importlib", "click", "__main__"}:
+            return top
+    missing = (getattr(error, "name", None) or "").partition(".")[0]
+    return missing if missing and missing != "vllm_mods" else None
+
+
+def _output_is_broken(error: OSError) -> bool:
+    """Tell whether what failed was printing: in ``click.echo``, or what is left fails again."""
+    frames = traceback.walk_tb(error.__traceback__)
+    if any(frame.f_code is click.echo.__code__ for frame, _line in frames):
+        return True
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
+def _no_process(error: BlockingIOError | RuntimeError) -> bool:
+    """Tell whether a limit on processes was met: of fork(2), or in the words of ``threading``."""
+    if isinstance(error, RuntimeError):
+        return "can't start new thread" in str(error)
+    return error.errno == errno.EAGAIN and error.filename is None
 
 
 def drop_output() -> None:

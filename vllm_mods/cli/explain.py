@@ -8,8 +8,8 @@ import click
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers
-from vllm_mods.cli.answers import Reply
 from vllm_mods.report import words
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="explain")

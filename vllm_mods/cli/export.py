@@ -10,11 +10,12 @@ from vllm_mods.api.export import export_mod, export_recipe
 from vllm_mods.api.run import plan_service
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import answers, manner, options, terminal
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.containers import starting
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.named_files import write_new
 from vllm_mods.library.catalog import Library
+from vllm_mods.report import text
+from vllm_mods.report.reply import Reply, notes
 from vllm_mods.running import files
 from vllm_mods.running.service import StartOptions
 
@@ -67,12 +68,11 @@ def command(
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{what}")
     result = export_mod(library, what, output)
-    for note in result.notes:
-        answers.note(note)
-    count = f"{len(result.files)} file{'s' * (len(result.files) != 1)}"
-    words = f"wrote {output}: {count}; a recipe names it as {output}"
+    words = (
+        f"wrote {output}: {text.counted(len(result.files), 'file')}; a recipe names it as {output}"
+    )
     data = {"mod": what, "folder": output, "files": result.files}
-    return Reply(data, words).print(as_json=as_json)
+    return answers.print_reply(Reply(data, words, told=notes(result.notes)), as_json=as_json)
 
 
 def _check_unused(start: StartOptions) -> None:
@@ -95,12 +95,13 @@ def _write_pairing(
         for note in recipe.notes:
             answers.note(note)
     else:
-        texts = files.write(plan_service(library, name, start).service, form)
+        planned = plan_service(library, name, start, note=answers.note, elsewhere=True)
+        texts = files.write(planned.service, form)
     if output is None:
         terminal.file("\n".join(texts.values()))
         return EXIT_OK
     if len(texts) > 1:
         os.makedirs(output, exist_ok=True)
-    for file, text in texts.items():
-        write_new(os.path.join(output, file) if len(texts) > 1 else output, text.encode())
+    for file, data in texts.items():
+        write_new(os.path.join(output, file) if len(texts) > 1 else output, data.encode())
     return EXIT_OK

@@ -9,10 +9,10 @@ import click
 from vllm_mods.api.bisect import bisect
 from vllm_mods.api.upstream import upstream
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.report import bisect as bisected
 from vllm_mods.report import upstream as carried
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="bisect")
@@ -32,8 +32,7 @@ def bisect_command(good: str, bad: str, repo: str | None, **given: Any) -> Reply
     found, 1 if the verdict is the same at both ends.
     """
     result = bisect(good=good, bad=bad, repo=repo, **given)
-    text = bisected.outcome_text(result, good, bad, repository=repo, paint=answers.paint)
-    return Reply(bisected.outcome_data(result, repository=repo), text, result.ok)
+    return bisected.bisect(result, good, bad, repository=repo, paint=answers.paint)
 
 
 @click.command(name="upstream")
@@ -50,6 +49,4 @@ def upstream_command(**given: Any) -> Reply:
     code 0 if the mod is still needed: some release that its ranges name does not carry it whole;
     1 if it is not.
     """
-    result = upstream(**given)
-    text = carried.rows_text(result.rows, result.dependents, answers.paint)
-    return Reply(carried.rows_data(result.rows, result.dependents), text, result.needed)
+    return carried.carried(upstream(**given), answers.paint)

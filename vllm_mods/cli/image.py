@@ -8,9 +8,9 @@ import click
 
 from vllm_mods.api.image_verify import image_diff, image_inspect, image_verify, open_reference
 from vllm_mods.cli import answers, named_files, options
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.report import image as report
+from vllm_mods.report.reply import Reply
 
 _chosen = options.all_of(options.access, options.target_in_image, options.platform)
 _reference = click.argument("reference", metavar="REF")
@@ -31,8 +31,7 @@ def command() -> None:
 @answers.json_output
 def inspect(**given: Any) -> Reply:
     """Tell what is in an image: vLLM, mods, lock, and files that are not as they were left."""
-    image = image_inspect(open_reference(**given))
-    return Reply(report.image_data(image), report.image_text(image))
+    return report.inspect(image_inspect(open_reference(**given)))
 
 
 @command.command(name="verify")
@@ -47,8 +46,7 @@ def verify(lock: str | None, **given: Any) -> Reply:
     that the lock is of. Exit code 1 if anything else is in it, and what that is.
     """
     written = None if lock is None else named_files.read(lock)
-    result = image_verify(lock=written, lock_name=lock or "", **given)
-    return Reply(report.verified_data(result), report.verified_text(result), result.ok)
+    return report.verified(image_verify(lock=written, lock_name=lock or "", **given))
 
 
 @command.command(name="diff")
@@ -62,6 +60,4 @@ def diff(reference: str, other: str, **given: Any) -> Reply:
     Exit code 1 if anything does.
     """
     old, new = (open_reference(one, **given) for one in (reference, other))
-    result = image_diff(old, new)
-    text = report.diff_text(result, (reference, other))
-    return Reply(report.diff_data(result), text, result.ok)
+    return report.diff(image_diff(old, new), (reference, other))

@@ -12,13 +12,13 @@ from vllm_mods.api.import_mod import ImportTerms, import_mod, is_mod
 from vllm_mods.api.import_recipe import import_recipe
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, named_files, new, options, terminal
-from vllm_mods.cli.answers import Reply
+from vllm_mods.cli import answers, named_files, new, options
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import imported as report
+from vllm_mods.report.reply import Reply
 
 _of_mods = options.grouped(
     "terms",
@@ -86,15 +86,7 @@ def command(
         )
     terms = terms._replace(name=named)
     mod = import_mod(path, terms, library=folder, progress=_show_progress, access=access)
-    for line in report.mod_notes(mod):
-        answers.note(line)
-    for line in mod.unknown:
-        click.echo(f"to be said by you, in mod.toml: {line}", err=True)
-    if mod.folder is None:
-        hint = f"vllm-mods import {path} --library DIR  # writes it to DIR/patches/{mod.name}"
-        manifest = report.manifest(mod)
-        return Reply(report.mod_data(mod, path), manifest, next_step=hint, show=terminal.file)
-    return Reply(report.mod_data(mod, path), report.mod_text(mod, folder))
+    return report.mod(mod, path)
 
 
 def _import_recipe(
@@ -110,13 +102,9 @@ def _import_recipe(
     result = import_recipe(library, data, path, name=name, mods=dict(map(_mod_by_path, mods)))
     if folder:
         output = _place_in(folder, result.pairing.name, library)
-    manifest = pairings.dump(result.pairing)
     if output:
-        named_files.write_new(output, manifest)
-    for line in report.recipe_lines(result, path):
-        click.echo(line, err=True)
-    words = None if output else manifest.decode()
-    return Reply(report.recipe_data(result, path, output), words, result.ok, show=terminal.file)
+        named_files.write_new(output, pairings.dump(result.pairing))
+    return report.recipe(result, path, output)
 
 
 def _place_in(folder: str, name: str, library: Library) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import Any
 
 import click
@@ -11,14 +10,13 @@ import click
 from vllm_mods.api.revert import revert
 from vllm_mods.api.status import status
 from vllm_mods.api.sync import fetch, sync
-from vllm_mods.api.verify import compare, node_of, verify
-from vllm_mods.base import limits
+from vllm_mods.api.verify import node_of, verify
 from vllm_mods.base.errors import Refused
-from vllm_mods.cli import answers, manner, named_files, options
-from vllm_mods.cli.answers import Reply
+from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.apply import announce, tell_plan
 from vllm_mods.cli.manner import option
 from vllm_mods.report import installed as report
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="status")
@@ -30,56 +28,22 @@ def status_command(mods: tuple[str, ...], target: str) -> Reply:
 
     Exit code 0 if and only if all that went in is in, as it was left; with MOD, if all of them are.
     """
-    result = status(target, *mods)
-    text = report.status_text(result, target)
-    return Reply(report.status_data(result, target), text, result.ok, result.hint)
+    return report.status(status(target, *mods), target)
 
 
 @click.command(name="verify")
 @options.mods
-@option(
-    "--target DIR",
-    "The vllm package folder, or the folder that holds it [the active environment's].",
-)
-@option(
-    "--receipt FILE...",
-    "Compare receipts, or what `verify --json` said on the nodes of a cluster.",
-    "receipts",
-    multiple=True,
-)
+@options.target_folder
 @manner.json_flag
-def verify_command(
-    mods: tuple[str, ...], target: str | None, receipts: tuple[str, ...], *, as_json: bool
-) -> int:
+def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
     """Tell whether what mods put into a tree is still as they left it.
 
-    Who changed a file since cannot be known. Exit code 1 if anything is not as it was.
-
-    With --receipt FILE FILE...: tell where these receipts differ, and with --target that of a
-    tree from them. What `verify --json` wrote on a node stands for its receipt, and has the versions
-    of the packages too that vLLM and its mods name. Exit code 1 if anything differs.
+    Who changed a file since cannot be known. Exit code 1 if anything is not as it was. With --json there are
+    the receipt and the versions of the packages too that vLLM and its mods name: where two nodes differ, so do these.
     """
-    if receipts:
-        return _compare((*receipts, *mods), target).print(as_json=as_json)
-    target = target or os.environ.get(options.TARGET) or options.active_target()
-    result = verify(target, *mods)
-    data = report.verify_data(result, target, node_of(target) if as_json else None)
-    return Reply(data, report.verify_text(result, target), result.ok).print(as_json=as_json)
-
-
-def _compare(files: tuple[str, ...], target: str | None) -> Reply:
-    result = compare([(path, _read(path)) for path in files], target)
-    if result.without_packages is not None:
-        answers.note(
-            f"{result.without_packages} is a receipt alone, which does not tell the versions of packages: "
-            "`vllm-mods verify --json` on that node does"
-        )
-    return Reply(report.compared_data(result), report.compared_text(result), result.ok)
-
-
-def _read(path: str) -> bytes:
-    with named_files.opened(path) as file:
-        return limits.bounded(file, limits.RECEIPT, path)
+    node = node_of(target) if as_json else None
+    answer = report.verify(verify(target, *mods), target, node)
+    return answers.print_reply(answer, as_json=as_json)
 
 
 @click.command(name="revert")
@@ -93,10 +57,7 @@ def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
 
     Without MOD, all of them: every byte, mode and time is as before the first apply.
     """
-    done = revert(target, *mods, **given)
-    for note in done.notes:
-        answers.note(note)
-    return Reply(report.revert_data(done, target), report.revert_text(done, target))
+    return report.revert(revert(target, *mods, **given), target)
 
 
 @click.command(name="sync")
@@ -127,7 +88,8 @@ def sync_command(
         project = fetch()
         names = ", ".join(project.libraries) or "no library is named"
         data = {"project": project.where, "libraries": list(project.libraries)}
-        return Reply(data, f"here, as they are locked: {names}").print(as_json=as_json)
+        answer = Reply(data, f"here, as they are locked: {names}")
+        return answers.print_reply(answer, as_json=as_json)
     try:
         result = sync(
             name,
@@ -139,13 +101,5 @@ def sync_command(
         )
     except Refused as error:
         raise tell_plan(error, as_json=as_json) from error
-    for note in result.done.notes:
-        answers.note(note)
-    again = [*([name] if name else ()), *(("--target", target) if target else ())]
-    ok = result.settled or not check
-    return Reply(
-        report.sync_data(result, check=check),
-        report.sync_text(result, check=check),
-        ok,
-        None if ok else shlex.join(["vllm-mods", "sync", *again]),
-    ).print(as_json=as_json)
+    again = (*((name,) if name else ()), *(("--target", target) if target else ()))
+    return answers.print_reply(report.sync(result, check=check, again=again), as_json=as_json)

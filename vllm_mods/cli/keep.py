@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from vllm_mods.cli import manner, options
-from vllm_mods.cli.answers import Reply
+from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.manner import option
 
 
@@ -42,6 +41,4 @@ def command(
         branches.append(branch)
         if not as_json:
             click.echo(report.line(branch))
-    words = None if branches else "no release is new to any mod: nothing to do"
-    ok = not any(branch.kept.left for branch in branches)
-    return Reply(report.data(library, branches), words, ok).print(as_json=as_json)
+    return answers.print_reply(report.kept(library, branches), as_json=as_json)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-_COLORS = {"auto": None, "always": True, "never": False}
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_PLACES = {"FILE": "file", "PATH": "file", "DIR": "dir", "TREE": "dir"}
 Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What declares options of a command."""
 
@@ -21,9 +25,20 @@ def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Dec
     word, _, metavar = spelled.partition(" ")
     if metavar:
         more["metavar"] = metavar
+        if kind := _PLACES.get(metavar.removesuffix("...")):
+            more["shell_complete"] = functools.partial(_complete_place, kind)
     elif "type" not in more:
         more["is_flag"] = True
     return click.option(*filter(None, (word, name)), help=text, **more)
+
+
+def _complete_place(
+    kind: str, _context: click.Context, _parameter: click.Parameter, typed: str
+) -> list[CompletionItem[str]]:
+    """Have the shell complete a file or a folder."""
+    from click.shell_completion import CompletionItem  # noqa: PLC0415  (when a shell asks)
+
+    return [CompletionItem(typed, type=kind)]
 
 
 json_flag = option("--json", "One JSON object on stdout.", "as_json")
@@ -36,9 +51,6 @@ def _heed(context: click.Context, parameter: click.Parameter, value: Any) -> Non
         context.obj["verbose"] = True
     elif parameter.name == "quiet":
         vars(sys.stderr)["quiet"] = True
-    elif parameter.name == "color":
-        for stream in (sys.stdout, sys.stderr):
-            vars(stream)["color"] = _COLORS[value]
 
 
 def options(*, hidden: bool) -> list[click.Option]:
@@ -48,9 +60,7 @@ def options(*, hidden: bool) -> list[click.Option]:
     quiet = click.Option(["-q", "--quiet"], is_flag=True, help=text, **how)
     text = "Of an error, show where it comes from."
     verbose = click.Option(["-v", "--verbose"], is_flag=True, help=text, **how)
-    text = "Colours [auto: on a terminal, unless $NO_COLOR; also with $FORCE_COLOR]."
-    colors = click.Choice(list(_COLORS))
-    return [quiet, verbose, click.Option(["--color"], type=colors, help=text, **how)]
+    return [quiet, verbose]
 
 
 def accept(command: click.Command) -> None:

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 import click
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.output import write_whole
 
@@ -32,7 +33,10 @@ def opened(path: str) -> Iterator[BinaryIO]:
 def read(path: str) -> bytes:
     """Return what a file has, or standard input for ``-``. Raises ``UsageError``."""
     with opened(path) as file:
-        return file.read()
+        data = file.read(limits.RECEIPT + 1)
+    if len(data) > limits.RECEIPT:
+        raise UsageError(f"{path} has more than {limits.RECEIPT}", hint=f"ls -la {path}")
+    return data
 
 
 def write(path: str, data: bytes) -> None:

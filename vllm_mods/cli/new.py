@@ -10,9 +10,10 @@ from vllm_mods.api.access import Access, open_image
 from vllm_mods.api.new import new
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, named_files, options
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.making.recording import Limits
+from vllm_mods.report import imported as report
+from vllm_mods.report.reply import Reply
 
 recorded = options.grouped(
     "limits",
@@ -76,13 +77,10 @@ def command(
         )
     if image is not None and (base is not None or not record):
         raise UsageError("--image is for --record, in place of --tree", hint="--record --image REF")
-    if base is None and trees is None and image is None:
-        what = (
-            "on which vLLM is the command to run?" if record else "which vLLM was the diff made on?"
-        )
-        raise UsageError(what, hint="--tree TREE")
+    if not (base or trees or image):
+        raise UsageError("on which vLLM was it made, or is it to be run?", hint="--tree TREE")
     spec = trees[0] if trees else base or ""
-    result = new(
+    made = new(
         name,
         tree=open_image(access, f"image:{image}") if image else access.open(spec),
         diff=None if diff_file is None else named_files.read(diff_file),
@@ -92,19 +90,4 @@ def command(
         diff_name="stdin" if diff_file == "-" else diff_file or "",
         **given,
     )
-    planned = result.planned
-    data = {
-        "mod": result.mod.name,
-        "folder": result.folder,
-        "variant": planned.variant.id if planned.variant else None,
-        "verdict": planned.verdict,
-        "files": result.files,
-        "findings": planned.findings,
-        "notes": result.notes,
-        "unknown": result.unknown,
-    }
-    lines = [f"wrote {result.folder}: {planned.verdict}", *(f"  {path}" for path in result.files)]
-    notes = (*result.notes, *(one.message for one in planned.findings))
-    lines += [f"note: {line}" for line in notes]
-    lines += [f"to be said by you, in mod.toml: {line}" for line in result.unknown]
-    return Reply(data, "\n".join(lines))
+    return report.new(made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -30,17 +31,9 @@ def all_of(*options: Declared) -> Declared:
     return declare
 
 
-def grouped(
-    name: str,
-    make: Callable[..., Any],
-    *options: Declared,
-    fields: tuple[str, ...] | None = None,
-) -> Declared:
-    """Return what declares options whose values a command takes as one argument, ``make`` of them.
-
-    ``fields`` are their names, those of a named tuple where ``make`` is its class.
-    """
-    names: tuple[str, ...] = make._fields if fields is None else fields  # type: ignore[attr-defined]
+def grouped(name: str, make: Callable[..., Any], *options: Declared) -> Declared:
+    """Return what declares options whose values a command takes as one argument: ``make`` takes them by name."""
+    names = inspect.signature(make).parameters
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -155,12 +148,8 @@ _folders = option(
 )
 libraries = grouped("libraries", LibraryArguments, _folders)
 """Which libraries: to be opened by the command, where it may go on without them."""
-library = grouped(
-    "library", lambda folders: LibraryArguments(folders).open(), _folders, fields=("folders",)
-)
-own_library = grouped(
-    "library", lambda folders: LibraryArguments(folders).open_own(), _folders, fields=("folders",)
-)
+library = grouped("library", lambda folders: LibraryArguments(folders).open(), _folders)
+own_library = grouped("library", lambda folders: LibraryArguments(folders).open_own(), _folders)
 
 
 def open_access(*, offline: bool = False, commits: str | None = None) -> Access:
@@ -183,11 +172,11 @@ def read_source_date_epoch() -> int | None:
     return int(value)
 
 
-source_date_epoch = grouped("source_date_epoch", read_source_date_epoch, fields=())
-network = grouped("access", open_access, fields=())
+source_date_epoch = grouped("source_date_epoch", read_source_date_epoch)
+network = grouped("access", open_access)
 """How trees are got at, of a command without options for it."""
 _offline = option("--offline", "Use only what is cached; open no connection.")
-access = grouped("access", open_access, _offline, fields=("offline",))
+access = grouped("access", open_access, _offline)
 access_to_commits = grouped(
     "access",
     open_access,
@@ -196,7 +185,6 @@ access_to_commits = grouped(
         "--commits REPO",
         "Where builds such as pypi:0.22.1rc1.dev124+gace95c9cf are: a clone of vLLM, or an index with a folder per commit.",
     ),
-    fields=("offline", "commits"),
 )
 """How trees are got at: from the cache alone, or from a clone of vLLM's repository too."""
 

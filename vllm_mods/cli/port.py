@@ -12,10 +12,10 @@ from vllm_mods.api.port import abort_port, continue_port, port
 from vllm_mods.api.refresh import refresh
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import port as report
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="port")
@@ -69,7 +69,7 @@ def port_command(
     else:
         beside = other_packages(others, (library.load(mod),))
         result = port(library, mod, target, others=beside, repair=not no_repair, **where, **given)
-    return Reply(report.data(result), report.text(result), result.ok)
+    return report.ported(result)
 
 
 @click.command(name="refresh")
@@ -85,10 +85,4 @@ def refresh_command(name: str, **given: Any) -> Reply:
     every recorded release has to get the same bytes as before. A patch that is so already stays
     as it is, to the byte.
     """
-    results = refresh(name=name, **given)
-    lines = []
-    for refreshed in results:
-        what = "cut anew" if refreshed.wrote else "is so already"
-        lines.append(f"{name} {refreshed.variant}: {what}, on {len(refreshed.releases)} releases")
-        lines += [f"  wrote {path}" for path in refreshed.wrote]
-    return Reply({"mod": name, "variants": results}, "\n".join(lines))
+    return report.refreshed(name, refresh(name=name, **given))

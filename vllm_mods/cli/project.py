@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from vllm_mods.cli import answers
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.report import project as report
+from vllm_mods.report.reply import Reply
 from vllm_mods.sharing import changing
 
 
@@ -33,13 +31,7 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
     where = changing.project_path()
     library, suggested = changing.parse_source(source, where, signers)
     done = changing.add(where, library, owner or suggested, mods)
-    answers.note(f"wrote {os.path.relpath(where)} and the lock beside it")
-    next_step = None
-    if done.named:
-        next_step = "vllm-mods sync --check  # whether the target holds it; nothing is written"
-    elif done.mods:
-        next_step = f"vllm-mods show {done.name}/{done.mods[0].name}; to have it in: mods of [targets.default], then vllm-mods sync"
-    return Reply(report.added_data(where, done), report.added_text(done), next_step=next_step)
+    return report.added(where, done)
 
 
 @click.command(name="remove")
@@ -51,13 +43,7 @@ def remove(library: str) -> Reply:
     `vllm-mods sync` takes them out of the target; `vllm-mods revert` takes one mod out of a vLLM.
     """
     where = changing.read_project().where
-    mods = changing.remove(where, library)
-    lines = [f"{library} is out of {where}", *(f"  no target names {mod} any more" for mod in mods)]
-    return Reply(
-        {"project": where, "removed": library, "no_longer_named": mods},
-        "\n".join(lines),
-        next_step="vllm-mods sync  # takes its mods out of the target",
-    )
+    return report.removed(where, library, changing.remove(where, library))
 
 
 @click.command(name="update")
@@ -72,8 +58,4 @@ def update(libraries: tuple[str, ...], *, dry_run: bool) -> Reply:
     """
     where = changing.read_project().where
     updates = changing.update(where, libraries, dry=dry_run)
-    next_step = None
-    if any(one.changed for one in updates):
-        next_step = "vllm-mods update  # takes it" if dry_run else "vllm-mods sync  # puts it in"
-    data = {**report.updated_data(where, updates), "dry_run": dry_run}
-    return Reply(data, report.updated_text(updates), next_step=next_step)
+    return report.updated(where, updates, dry_run=dry_run)

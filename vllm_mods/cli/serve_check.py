@@ -8,9 +8,9 @@ import click
 
 from vllm_mods.api.serve_check import serve_check
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.report import serve as report
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="serve-check")
@@ -31,5 +31,4 @@ def command(**given: Any) -> Reply:
     keys of JSON and variables are read from the tree's source; vLLM is not imported. With
     --vllm and no --target, a matrix over releases. Exit code 0 if nothing is wrong.
     """
-    result = serve_check(**given)
-    return Reply(report.data(result), report.text(result), result.ok)
+    return report.checked(serve_check(**given))

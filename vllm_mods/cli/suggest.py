@@ -9,9 +9,9 @@ import click
 from vllm_mods.api.access import Access
 from vllm_mods.api.suggest import suggest
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.answers import Reply
 from vllm_mods.cli.manner import option
 from vllm_mods.report import checkpoint as report
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="suggest")
@@ -30,6 +30,4 @@ def command(target: str | None, access: Access, **given: Any) -> Reply:
     are read, no weights. With --target, exit code 1 if one of these mods would not go in.
     """
     result = suggest(tree=None if target is None else access.open(target), **given)
-    return Reply(
-        report.suggestion_data(result), report.suggestion_text(result, answers.paint), result.ok
-    )
+    return report.suggested(result, answers.paint)

@@ -15,11 +15,11 @@ from vllm_mods.api.template_check import (
 )
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.cli import answers, named_files, options, terminal
-from vllm_mods.cli.answers import Reply
+from vllm_mods.cli import answers, named_files, options
 from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
+from vllm_mods.report.reply import Reply
 from vllm_mods.templates import conversation, official
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.source import Template, open_template
@@ -53,12 +53,7 @@ def command() -> None:
 @answers.json_output
 def list_(library: Library) -> Reply:
     """List the chat templates, bundled ones and those of --library."""
-    templates, faults = list_templates(library)
-    return Reply(
-        report.list_data(templates, faults),
-        report.list_text(templates),
-        exit_code=answers.tell_faults(faults),
-    )
+    return report.listed(*list_templates(library))
 
 
 @command.command(name="check")
@@ -98,8 +93,7 @@ def check(
             hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
         )
     results = template_check(names=templates, parsers_of=target, parsers=(tool, reasoner), **given)
-    ok = all(one.ok for one in results)
-    return Reply(report.checked_data(results), report.checked_text(results), ok)
+    return report.checked(results)
 
 
 @command.command(name="render")
@@ -134,9 +128,7 @@ def render(
         _kwargs(kwargs),
         add_generation_prompt=not no_generation_prompt,
     )
-    for name in prompt.unread:
-        answers.note(f"the template does not read `{name}`, and vLLM drops it without a word")
-    return Reply({"template": opened.name, "prompt": prompt.text}, prompt.text, show=terminal.file)
+    return report.rendered(opened, prompt)
 
 
 @command.command(name="diff")
@@ -151,12 +143,7 @@ def diff(old: str, new: str, **given: Any) -> Reply:
     For the conversations beside either of them, or those of --conversations; without any, for
     those that `template check` asks of every template. Exit code 1 if any differs.
     """
-    first, second, rows = compare_templates(old=old, new=new, **given)
-    different = report.differences((old, new), rows)
-    count = f"{len(rows)} conversation{'s' * (len(rows) != 1)}"
-    end = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
-    words = "\n".join((*different, report.compared(first, second), end))
-    return Reply(report.diff_data(first, second, rows), words, ok=not different)
+    return report.diff(compare_templates(old=old, new=new, **given), (old, new))
 
 
 @command.command(name="patch")
@@ -170,12 +157,7 @@ def patch(template: str, library: Library) -> Reply:
     changed, each exactly where it stands, or nothing is. TEMPLATE is the model's folder or its file.
     """
     opened = open_template(library, template)
-    patched = official.patched(library, opened)
-    if patched.was_in:
-        answers.note(f"{opened.path} has {patched.patch} already")
-    text = patched.data.decode("utf-8", "surrogateescape")
-    answer = {"template": opened.name, "patch": patched.patch, "was_in": patched.was_in}
-    return Reply({**answer, "text": text}, text, show=terminal.file)
+    return report.patched(opened, official.patched(library, opened))
 
 
 def _conversation(template: Template, messages: str) -> Conversation:

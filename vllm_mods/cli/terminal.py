@@ -28,14 +28,13 @@ _ESCAPE = "".join(chr(0x100000 + int.from_bytes(os.urandom(2)) % 0xFFFD) for _ i
 class ShownText:
     """A text stream that shows control characters instead of obeying them, of its ``buffer`` too.
 
-    ``quiet``: nothing is written; ``color``: whether it is wanted, None where the stream decides.
+    ``quiet``: nothing is written.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self.exact = stream
         self.buffer = _ShownBytes(self)
         self.quiet = False
-        self.color: bool | None = None
 
     def write(self, text: str) -> int:
         """Write text with every control character spelt out."""
@@ -82,14 +81,12 @@ def styled(text: str, **style: Any) -> str:
 
 
 def colored(*, err: bool = False) -> bool:
-    """Tell whether a standard stream wants colour: by --color, else NO_COLOR, FORCE_COLOR, else if a terminal has it."""
+    """Tell whether a standard stream wants colour: by NO_COLOR, FORCE_COLOR, else if it is a terminal that has it."""
     stream = sys.stderr if err else sys.stdout
-    wanted: bool | None = getattr(stream, "color", None)
-    if wanted is not None or os.environ.get("NO_COLOR"):
-        return bool(wanted)
-    return bool(os.environ.get("FORCE_COLOR")) or (
-        stream.isatty() and os.environ.get("TERM") != "dumb"
-    )
+    if os.environ.get("NO_COLOR"):
+        return False
+    has_colors = stream.isatty() and os.environ.get("TERM") != "dumb"
+    return has_colors or bool(os.environ.get("FORCE_COLOR"))
 
 
 def steer(sequence: str) -> None:
@@ -102,14 +99,6 @@ def file(text: str) -> None:
     stream = sys.stdout if sys.stdout.isatty() else getattr(sys.stdout, "exact", sys.stdout)
     stream.write(text)
     stream.flush()
-
-
-def paged(text: str) -> None:
-    """Print what is a file of its own, on a terminal through its pager."""
-    if not (sys.stdout.isatty() and sys.stdin.isatty()):
-        return file(text)
-    os.environ.setdefault("LESS", "FRX")  # as git has it: what fits on a screen is not held there
-    return click.echo_via_pager(_STEERING.sub(_spelt, text))
 
 
 def _spelt(match: re.Match[str]) -> str:

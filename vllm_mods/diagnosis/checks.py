@@ -62,9 +62,9 @@ def examine(
     ``opened`` opens the caller's libraries. Raises what ``opener`` does for a tree that is
     named and is none.
     """
-    found: list[Trouble] = []
+    issues: list[Trouble] = []
     mine = tool()
-    found += _packages(mine)
+    issues += _packages(mine)
     active = () if spec is not None else search.active(os.environ)
     spec = active[0] if len(active) == 1 else spec
     if spec is None:
@@ -73,68 +73,68 @@ def examine(
         more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
         message = f"the active environment has {'several vLLMs' if active else 'no vLLM'}{more}"
         hint = f"vllm-mods doctor --target {place}"
-        found.append(Trouble(FindingCode.NO_TARGET, message, hint, Level.NOTE))
-        return Diagnosis(mine, None, elsewhere, tuple(found))
+        issues.append(Trouble(FindingCode.NO_TARGET, message, hint, Level.NOTE))
+        return Diagnosis(mine, None, elsewhere, tuple(issues))
     tree = opener(spec)
     library = Library()
     names = library.names()
-    with _telling(found):
+    with _telling(issues):
         theirs = opened()
         library, names = theirs, theirs.names()
     mods = []
     for name in names:
-        with _telling(found):
+        with _telling(issues):
             mods.append(library.load(name))
-    target = _look(tree, library, mods, workspace, found)
-    found.sort(key=lambda one: one.level is Level.NOTE)
-    return Diagnosis(mine, target, (), tuple(found))
+    target = _look(tree, library, mods, workspace, issues)
+    issues.sort(key=lambda one: one.level is Level.NOTE)
+    return Diagnosis(mine, target, (), tuple(issues))
 
 
 @contextmanager
-def _telling(found: list[Trouble]) -> Iterator[None]:
+def _telling(issues: list[Trouble]) -> Iterator[None]:
     """Make a trouble of what cannot be read, and go on."""
     try:
         yield
     except VllmModsError as error:
-        found.append(Trouble(FindingCode.UNREADABLE, error.message, error.hint))
+        issues.append(Trouble(FindingCode.UNREADABLE, error.message, error.hint))
 
 
 def _look(
-    tree: Tree, library: Library, mods: Sequence[Mod], workspace: str | None, found: list[Trouble]
+    tree: Tree, library: Library, mods: Sequence[Mod], workspace: str | None, issues: list[Trouble]
 ) -> Examined:
-    there: Receipt | None = None
+    current: Receipt | None = None
     version: str | None = None
     files: Listed | None = None
     held: Compared | None = None
     findings: tuple[Finding, ...] = ()
-    with _telling(found):  # a damaged receipt, say: the rest can still be told
-        there, findings = _state(tree)
-    with _telling(found):
+    with _telling(issues):  # a damaged receipt, say: the rest can still be told
+        current, findings = _state(tree)
+    with _telling(issues):
         version = tree.version
     again = reinstalling(tree, version)
-    found += _changed(tree, there, findings, again)
+    issues += _changed(tree, current, findings, again)
     if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
-        with _telling(found):
-            found += _distributions(tree)
+        with _telling(issues):
+            issues += _distributions(tree)
             files = listed(tree)
             held = None if files is None else compare(tree, files)
-            found += _files(tree, files, held, there, again)
-    fits = tuple(_fits(tree, library, mods, there, workspace))
-    found += _refused(fits)
-    found += _mods(tree, fits, there, again, listed=files is not None)
+            issues += _files(tree, files, held, current, again)
+    fits = tuple(_fits(tree, library, mods, current, workspace))
+    issues += _refused(fits)
+    issues += _mods(tree, fits, current, again, listed=files is not None)
     if tree.root is not None:
-        found += _around(tree.root)
-    return Examined(tree, _kind(tree), version, there, fits, files)
+        issues += _around(tree.root)
+    return Examined(tree, _kind(tree), version, current, fits, files)
 
 
 def _packages(mine: Tool) -> Iterator[Trouble]:
-    for one in mine.packages:
-        if one.fault is not None:
+    for package in mine.packages:
+        if package.fault is not None:
             yield Trouble(
                 FindingCode.PACKAGE,
-                f"{one.name} {one.version or ''}".strip() + f": {one.fault}",
+                f"{package.name} {package.version or ''}".strip() + f": {package.fault}",
                 f"{shlex.quote(mine.executable)} -m pip install --force-reinstall "
-                f"{shlex.quote(one.name + one.needs)}",
+                f"{shlex.quote(package.name + package.needs)}",
             )
 
 
@@ -148,8 +148,8 @@ def _kind(tree: Tree) -> str:
 def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
     """Return the receipt, and everything that is not as it says."""
     if tree.root is not None:
-        found = verify(tree.root)
-        return read_receipt(tree.root), found
+        findings = verify(tree.root)
+        return read_receipt(tree.root), findings
     if isinstance(tree, ImageTree):
         from vllm_mods.building.inspection import inspect  # noqa: PLC0415  (what folders do without)
 
@@ -160,38 +160,38 @@ def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
 
 
 def _changed(
-    tree: Tree, there: Receipt | None, findings: Sequence[Finding], again: str
+    tree: Tree, current: Receipt | None, findings: Sequence[Finding], again: str
 ) -> Iterator[Trouble]:
     """Say what is not as the receipt says, and what puts it right."""
     hint = f"{again}  # then apply again"
     if findings and tree.root is not None:
         gone = integrity.undone_in(read_state(tree.root))
-        hint = advice.next_command(tree, there, gone, findings)
-    for one in findings:
-        mine: str | None = hint if one.level is Level.ERROR else None
-        if one.code == FindingCode.STALE_BYTECODE and tree.root is not None:
-            mine = f"rm {shlex.quote(f'{tree.root}/{one.path}')}"
-        where = f"{one.path}: " if one.path else ""
-        yield Trouble(FindingCode(one.code), f"{where}{one.message}", mine, one.level)
+        hint = advice.next_command(tree, current, gone, findings)
+    for finding in findings:
+        mine: str | None = hint if finding.level is Level.ERROR else None
+        if finding.code == FindingCode.STALE_BYTECODE and tree.root is not None:
+            mine = f"rm {shlex.quote(f'{tree.root}/{finding.path}')}"
+        where = f"{finding.path}: " if finding.path else ""
+        yield Trouble(FindingCode(finding.code), f"{where}{finding.message}", mine, finding.level)
 
 
 def _distributions(tree: Tree) -> Iterator[Trouble]:
-    found = dist_infos(tree)
-    if len(found) < 2:
+    owners = dist_infos(tree)
+    if len(owners) < 2:
         return
-    stale = [folder for folder, said in found.items() if said != ("vllm", tree.version)]
+    stale = [folder for folder, said in owners.items() if said != ("vllm", tree.version)]
     yield Trouble(
         FindingCode.TWO_DISTRIBUTIONS,
-        f"several distributions say that vllm/ is theirs: {', '.join(found)}; an upgrade was not clean",
+        f"several distributions say that vllm/ is theirs: {', '.join(owners)}; an upgrade was not clean",
         # The metadata alone: to uninstall it would take the files of the other too.
         f"rm -r {' '.join(shlex.quote(f'{tree.root}/{one}') for one in stale)}"
-        if tree.root is not None and len(stale) < len(found)
+        if tree.root is not None and len(stale) < len(owners)
         else None,
     )
 
 
 def _files(
-    tree: Tree, listed: Listed | None, held: Compared | None, there: Receipt | None, again: str
+    tree: Tree, listed: Listed | None, held: Compared | None, current: Receipt | None, again: str
 ) -> Iterator[Trouble]:
     if (listed is None or len(listed.rows) == 1) and not tree.read("vllm/__init__.py"):
         yield Trouble(
@@ -211,7 +211,7 @@ def _files(
         )
     if listed is None or held is None:
         return
-    touched = {file.path for file in there.files} if there else set()  # of those `verify` has told
+    touched = {file.path for file in current.files} if current else set()  # `verify` tells of them
     for code, paths, what in (
         (
             FindingCode.EDITED,
@@ -241,7 +241,7 @@ def _fits(
     tree: Tree,
     library: Library,
     mods: Sequence[Mod],
-    there: Receipt | None,
+    current: Receipt | None,
     workspace: str | None,
 ) -> Iterator[ModOnTree]:
     """Plan each mod with what it requires, and draft on disk what ``apply`` would do."""
@@ -254,18 +254,18 @@ def _fits(
         mine: ModPlan | None = None
         name = library.name_of(mod)
         try:
-            base = ground.of(tree, there)
-            made = ground.plan(base, library.select((name,)), planned)
-            mine = next(one for one in made.shown.mods if one.mod.name == mod.name)
-            if made.shown.ok and mine.verdict.writes and tree.root is not None:
-                spaces = filter(None, (there.workspace if there else None, workspace))
+            base = ground.of(tree, current)
+            plans = ground.plan(base, library.select((name,)), planned)
+            mine = next(one for one in plans.shown.mods if one.mod.name == mod.name)
+            if plans.shown.ok and mine.verdict.writes and tree.root is not None:
+                spaces = filter(None, (current.workspace if current else None, workspace))
                 where = Site(root=tree.root, workspaces=tuple(map(os.path.realpath, spaces)))
                 wanted = (
-                    transitions.forward(made.whole, there)
+                    transitions.forward(plans.whole, current)
                     if base.bare is None
-                    else rebuilding.transition(base, made.whole, tree.root)
+                    else rebuilding.transition(base, plans.whole, tree.root)
                 )
-                staging.draft(where, there, wanted)
+                staging.draft(where, current, wanted)
             yield ModOnTree(name, mine)
         except VllmModsError as error:
             yield ModOnTree(name, mine, Refusal(error.message, error.hint))
@@ -275,32 +275,32 @@ def _fits(
 
 def _refused(fits: Iterable[ModOnTree]) -> Iterator[Trouble]:
     refused: dict[tuple[FindingCode, Refusal], list[str]] = {}
-    for one in fits:
-        if one.refusal is not None:
-            code = FindingCode.UNREADABLE if one.planned is None else FindingCode.NOT_WRITABLE
-            refused.setdefault((code, one.refusal), []).append(one.name)
+    for fit in fits:
+        if fit.refusal is not None:
+            code = FindingCode.UNREADABLE if fit.planned is None else FindingCode.NOT_WRITABLE
+            refused.setdefault((code, fit.refusal), []).append(fit.name)
     for (code, why), names in refused.items():
-        said = why.message
+        message = why.message
         if code is FindingCode.NOT_WRITABLE:
-            said = f"apply would refuse {', '.join(names)}: {said}"
-        yield Trouble(code, said, why.hint)
+            message = f"apply would refuse {', '.join(names)}: {message}"
+        yield Trouble(code, message, why.hint)
 
 
 def _mods(
-    tree: Tree, fits: Iterable[ModOnTree], there: Receipt | None, again: str, *, listed: bool
+    tree: Tree, fits: Iterable[ModOnTree], current: Receipt | None, again: str, *, listed: bool
 ) -> Iterator[Trouble]:
-    known = {one.name for one in there.mods} if there else set()
-    for one in (fit.planned for fit in fits if fit.planned is not None):
-        name, verdict = one.mod.name, one.verdict
+    known = {one.name for one in current.mods} if current else set()
+    for plan in (fit.planned for fit in fits if fit.planned is not None):
+        name, verdict = plan.mod.name, plan.verdict
         if name in known:
             continue  # `verify` has told
         # What this version should have; where a list has the files, that says what is lost.
-        expected = verdict is not Verdict.MISSING or (one.in_range and not listed)
+        expected = verdict is not Verdict.MISSING or (plan.in_range and not listed)
         if expected and verdict in _BROKEN:
-            said = [found.message for found in one.findings if found.level is Level.ERROR]
+            reasons = [found.message for found in plan.findings if found.level is Level.ERROR]
             yield Trouble(
                 _BROKEN[verdict],
-                f"{name} is {verdict.value}: {said[0] if said else 'no reason given'}",
+                f"{name} is {verdict.value}: {reasons[0] if reasons else 'no reason given'}",
                 f"vllm-mods check {name} --target {shlex.quote(tree.spec)}",
             )
         elif verdict is Verdict.APPLIED:

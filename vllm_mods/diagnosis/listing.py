@@ -37,27 +37,27 @@ class Compared(NamedTuple):
 
 def listed(tree: Tree) -> Listed | None:
     """Return the list of a tree's files; None where there is none, or more than one."""
-    found = [Listed(folder, rows) for folder in dist_infos(tree) if (rows := rows_of(tree, folder))]
-    sources = [] if found else _lines(tree.read(_SOURCES))
+    lists = [Listed(folder, rows) for folder in dist_infos(tree) if (rows := rows_of(tree, folder))]
+    sources = [] if lists else _lines(tree.read(_SOURCES))
     rows = {path: ("", "") for path in sources if is_ours(path)}
-    found += [Listed(_SOURCES, rows)] if rows else []
-    return found[0] if len(found) == 1 else None
+    lists += [Listed(_SOURCES, rows)] if rows else []
+    return lists[0] if len(lists) == 1 else None
 
 
 def compare(tree: Tree, listed: Listed) -> Compared:
     """Hold the files of a tree against a list. Raises ``TreeError`` for what may not be read."""
-    there = set(tree.paths())
-    found = Compared([], [], [], [])
+    paths = set(tree.paths())
+    files = Compared([], [], [], [])
     for path, (hashed, size) in sorted(listed.rows.items()):
-        if path in there:
-            found.differs.extend([] if _agrees(tree, path, hashed, size) else [path])
+        if path in paths:
+            files.differs.extend([] if _agrees(tree, path, hashed, size) else [path])
         elif tree.root is not None and os.path.islink(f"{tree.root}/{path}"):
-            found.links.append(path)
+            files.links.append(path)
         else:
-            found.gone.append(path)
+            files.gone.append(path)
     if listed.name != _SOURCES:
-        found.extra.extend(sorted(one for one in there - listed.rows.keys() if one.endswith(_LEFT)))
-    return found
+        files.extra.extend(sorted(one for one in paths - listed.rows.keys() if one.endswith(_LEFT)))
+    return files
 
 
 def unresolved(tree: Tree) -> list[str]:
@@ -66,13 +66,13 @@ def unresolved(tree: Tree) -> list[str]:
     One file alone may name a module that its release has not got: 0.19.0 and 0.22.0 do. What only a build
     brings is left out.
     """
-    there = [path for path in tree.paths() if not path.endswith(".pyc")]
-    stems = {path.partition(".")[0] for path in there} | set(map(os.path.dirname, there))
-    found: Counter[bytes] = Counter()
-    for path in there:
+    paths = [path for path in tree.paths() if not path.endswith(".pyc")]
+    stems = {path.partition(".")[0] for path in paths} | set(map(os.path.dirname, paths))
+    users: Counter[bytes] = Counter()
+    for path in paths:
         if path.endswith(".py"):
-            found.update(set(_IMPORT.findall(tree.read(path) or b"")))
-    named = (module.decode() for module, files in found.items() if files > 1)
+            users.update(set(_IMPORT.findall(tree.read(path) or b"")))
+    named = (module.decode() for module, files in users.items() if files > 1)
     return sorted(
         f"{module.replace('.', '/')}.py"
         for module in named
@@ -84,9 +84,9 @@ def _agrees(tree: Tree, path: str, hashed: str, size: str) -> bool:
     """Tell whether a file is as its row says. What lies in an archive has a checksum of its own."""
     if tree.root is None or not hashed:
         return True
-    there = os.stat(f"{tree.root}/{path}").st_size
-    if there > _HASHED:
-        return size in {"", str(there)}
+    length = os.stat(f"{tree.root}/{path}").st_size
+    if length > _HASHED:
+        return size in {"", str(length)}
     return tree_names.hash_agrees(hashed, tree.read(path) or b"") is not False
 
 

@@ -15,6 +15,7 @@ from importlib import metadata
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from vllm_mods.base import limits
 from vllm_mods.formats import receipt
 
 _PYTHON = re.compile(r"(?P<prefix>.*)/lib(?:64)?/python(?P<minor>3\.\d+)/(?:site|dist)-packages\Z")
@@ -22,15 +23,15 @@ _PYTHON = re.compile(r"(?P<prefix>.*)/lib(?:64)?/python(?P<minor>3\.\d+)/(?:site
 
 def here() -> str | None:
     """Return the site root of the vLLM that the running Python would import, None if there is none."""
-    found = (folder for folder in _path(os.environ, sys.path) if _holds(folder))
-    return next(found, None) or _editable()
+    roots = (folder for folder in _path(os.environ, sys.path) if _holds(folder))
+    return next(roots, None) or _editable()
 
 
 def active(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the site roots of the vLLMs that this Python or the active environment would import."""
     mine = here()
-    found = [root for prefix in _active(environ) for root in in_prefix(prefix)]
-    return tuple(dict.fromkeys((*([os.path.realpath(mine)] if mine else ()), *found)))
+    roots = [root for prefix in _active(environ) for root in in_prefix(prefix)]
+    return tuple(dict.fromkeys((*([os.path.realpath(mine)] if mine else ()), *roots)))
 
 
 def _active(environ: Mapping[str, str]) -> list[str]:
@@ -65,11 +66,11 @@ def installed(environ: Mapping[str, str]) -> tuple[Installed, ...]:
     The others are in ``.venv`` here, uv's tools, pipx's, conda's list of environments, the user's own
     packages and the system's.
     """
-    found = dict.fromkeys(active(environ), "the active environment")
+    owners = dict.fromkeys(active(environ), "the active environment")
     for prefix, owner in _prefixes(environ):
         for root in in_prefix(prefix):
-            found.setdefault(root, owner)
-    return tuple(Installed(root, owner) for root, owner in found.items())
+            owners.setdefault(root, owner)
+    return tuple(Installed(root, owner) for root, owner in owners.items())
 
 
 def _prefixes(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -143,14 +144,15 @@ def stale_processes(root: str) -> Iterator[Process]:
 
 
 def text(path: str) -> str:
-    """Return a file, nothing where it may not be read, is gone by now, or is none, as a pipe."""
+    """Return a file, nothing where it may not be read, is too much, is gone by now, or is none, as a pipe."""
     if not os.path.isfile(path):
         return ""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read()
+            data = file.read(limits.RECEIPT + 1)
     except OSError:
         return ""
+    return data if len(data) <= limits.RECEIPT else ""
 
 
 def _current() -> str:
@@ -174,9 +176,9 @@ def _holds(folder: str) -> bool:
 def _editable() -> str | None:
     """Return where an editable install has its source (PEP 610)."""
     try:
-        said = json.loads(metadata.distribution("vllm").read_text("direct_url.json") or "null")
-        folder = unquote(urlsplit(said["url"]).path)
-        editable = said["dir_info"].get("editable", False)
+        origin = json.loads(metadata.distribution("vllm").read_text("direct_url.json") or "null")
+        folder = unquote(urlsplit(origin["url"]).path)
+        editable = origin["dir_info"].get("editable", False)
     except (metadata.PackageNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return folder if editable and _holds(folder) else None

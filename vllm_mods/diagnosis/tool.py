@@ -91,9 +91,9 @@ def _package(wanted: Requirement) -> Package:
 
 def _cache_fault(folder: str) -> str | None:
     """Tell why nothing can be written in the cache, by what is there of it; nothing is made."""
-    there = folder
-    while not os.path.lexists(there) and there != os.path.dirname(there):
-        there = os.path.dirname(there)
-    if not os.path.isdir(there):
-        return f"{there} is no folder"
-    return None if os.access(there, os.W_OK | os.X_OK) else f"{there} cannot be written"
+    above = folder
+    while not os.path.lexists(above) and above != os.path.dirname(above):
+        above = os.path.dirname(above)
+    if not os.path.isdir(above):
+        return f"{above} is no folder"
+    return None if os.access(above, os.W_OK | os.X_OK) else f"{above} cannot be written"

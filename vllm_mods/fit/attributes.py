@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.fit.found import Lineage, Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site, nearest
 from vllm_mods.fit.search import candidates, files_mentioning, subclasses
 from vllm_mods.fit.signatures import dotted, every
+from vllm_mods.fit.symbols import Lineage, Symbol, Thing, builtin
 from vllm_mods.fit.walk import CodeScope, CodeSite, walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -42,17 +42,17 @@ def attribute_problems(  # noqa: C901 - the questions in their order
             continue
         mine = isinstance(node.value, ast.Name) and node.value.id == "self"
         answers = [missing(inference.world, thing, node.attr, mine=mine) for thing in things]
-        found = things[0].found
-        if None in answers or (found, node.attr) in seen:
+        symbol = things[0].symbol
+        if None in answers or (symbol, node.attr) in seen:
             continue
-        seen.add((found, node.attr))
+        seen.add((symbol, node.attr))
         if _asked_for(site.scope, node.attr) or narrowed(site.scope, node.value):
             continue
         why = next((answer.why for answer in answers if answer and answer.why), "")
         if why:
-            if found not in doubted and mine:
+            if symbol not in doubted and mine:
                 yield Doubt(path=inference.path, what="attribute", why=why)
-            doubted.add(found)
+            doubted.add(symbol)
             continue
         yield _problem(inference, site, node, answers[0].text if answers[0] else "")
 
@@ -69,11 +69,11 @@ def missing(world: World, thing: Thing, name: str, *, mine: bool = False) -> Abs
 
     ``mine`` says that a method looks on its own receiver, of which the class knows most.
     """
-    found = thing.found
-    line = lineage(world, found)
+    symbol = thing.symbol
+    line = lineage(world, symbol)
     if thing.kind == "super":
         line = line._replace(classes=line.classes[1:])
-        if any(len(other.cls.bases) > 1 for other in subclasses(world, found)):
+        if any(len(other.cls.bases) > 1 for other in subclasses(world, symbol)):
             return Absence(why="super() goes to one of several bases")
     names, why = attributes(world, line)
     if name in names or (thing.kind == "class" and hasattr(type, name)):
@@ -130,49 +130,49 @@ def _asked_for(scope: CodeScope, name: str) -> bool:
 
 def _function_nodes(scope: CodeScope) -> Iterator[ast.AST]:
     """Yield the nodes of the function that a scope belongs to, and of those around it."""
-    for one in scope.in_function():
-        yield from every(one.node)
+    for outer in scope.in_function():
+        yield from every(outer.node)
 
 
 def _set_elsewhere(world: World, thing: Thing, name: str) -> str:
     """Say who else may set an attribute: a subclass, a mixin beside it, or code outside."""
-    found = thing.found
-    for other in () if thing.exact else subclasses(world, found):
+    symbol = thing.symbol
+    for other in () if thing.exact else subclasses(world, symbol):
         names, why = attributes(world, lineage(world, other))
         if name in names:
             return f"{other.cls.name} ({other.path}) has {name}"
         if why:
             return f"of its subclass {other.cls.name}: {why}"
-    if not candidates(world, (found.path,))[1]:
+    if not candidates(world, (symbol.path,))[1]:
         return "only a part of this remote tree was searched for who sets it"
-    return _set_by_text(world, found, name)
+    return _set_by_text(world, symbol, name)
 
 
-def _set_by_text(world: World, found: Symbol, name: str) -> str:
-    torch, word = lineage(world, found).torch, re.escape(name.encode())
+def _set_by_text(world: World, symbol: Symbol, name: str) -> str:
+    torch, word = lineage(world, symbol).torch, re.escape(name.encode())
     stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
     # ``replace_parameter(layer, "weight", …)``, ``setattr(layer, "weight", …)``
     quoted = re.compile(rb"(?<!hasattr)(?<!getattr)\(\s*\w[\w.]*\s*,\s*[\"']%b[\"']" % word)
-    mine = found.cls.name.encode()
+    mine = symbol.cls.name.encode()
     registered = re.compile(
         rb"\.(?:register_\w+|add_module)\(\s*[\"']%b[\"']" % word  # on a layer, not on self
     )
-    for path, data in files_mentioning(world, (name,), (found.path,)):
+    for path, data in files_mentioning(world, (name,), (symbol.path,)):
         related = torch or mine in data
         if torch and (quoted.search(data) or registered.search(data)):
             return f"{path} may set {name} by its name"
-        if related and stores.search(data) and _stores(world, path, data, found, name):
+        if related and stores.search(data) and _stores(world, path, data, symbol, name):
             return f"{path} may set {name} from outside"
     return ""
 
 
-def _stores(world: World, path: str, data: bytes, found: Symbol, name: str) -> bool:
+def _stores(world: World, path: str, data: bytes, symbol: Symbol, name: str) -> bool:
     """Tell whether a file sets the attribute on something that may be such an instance."""
     tree = syntax_tree.module(data)
     if tree is None:
         return False
     inference = Inference(world, path)
-    family = set(lineage(world, found).classes) | set(subclasses(world, found))
+    family = set(lineage(world, symbol).classes) | set(subclasses(world, symbol))
     token = name.encode()
     lines = frozenset(n for n, line in enumerate(data.splitlines(), 1) if token in line)
     for site in walk(tree, lines):
@@ -181,6 +181,6 @@ def _stores(world: World, path: str, data: bytes, found: Symbol, name: str) -> b
                 pass
             case ast.Attribute(value=value, attr=attr, ctx=ast.Store()) if attr == name:
                 things = inference.infer(value, site.scope)
-                if any(thing.kind == "unknown" or thing.found in family for thing in things):
+                if any(thing.kind == "unknown" or thing.symbol in family for thing in things):
                     return True
     return False

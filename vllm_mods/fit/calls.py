@@ -10,7 +10,6 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.bodies import definition
 from vllm_mods.fit.constructors import constructor
-from vllm_mods.fit.found import Thing, builtin
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Misuse, Misuses, Problem, at_site, lasting
 from vllm_mods.fit.search import overriding, subclasses
@@ -27,6 +26,7 @@ from vllm_mods.fit.signatures import (
     shape_of,
     unbound,
 )
+from vllm_mods.fit.symbols import Thing, builtin
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -66,7 +66,7 @@ def _judge(inference: Inference, node: ast.Call, site: CodeSite) -> Problem | Do
         return None
     shape = shape_of(node)
     things = inference.infer(node.func, site.scope)
-    if any(thing.found.external for thing in things):
+    if any(thing.symbol.external for thing in things):
         return None
     answers = [_of_thing(inference.world, thing, shape) for thing in things]
     noes = [answer for answer in answers if isinstance(answer, _No)]
@@ -108,20 +108,20 @@ def _of_thing(  # noqa: PLR0911 - an answer per kind of thing
         if any(refusal(unbound(other), shape) is None for other in overriding(world, thing)):
             return "a subclass accepts the call"
     owner = f"{thing.owner.cls.name}." if thing.owner is not None else ""
-    return _No(why, thing.found.where, f"{owner}{function.name}{function.text()}")
+    return _No(why, thing.symbol.where, f"{owner}{function.name}{function.text()}")
 
 
 def _of_class(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
-    made = constructor(world, thing.found)
-    why = None if made.parameters is None else refusal(made.parameters, shape)
+    maker = constructor(world, thing.symbol)
+    why = None if maker.parameters is None else refusal(maker.parameters, shape)
     if why is None:
-        return made.why or None
+        return maker.why or None
     if not thing.exact and any(
         refusal(constructor(world, other).parameters or (), shape) is None
-        for other in subclasses(world, thing.found)
+        for other in subclasses(world, thing.symbol)
     ):
         return "a subclass accepts the call"
-    return _No(why, f"{made.path}:{made.line}", f"{thing.found.cls.name}{made.text}")
+    return _No(why, f"{maker.path}:{maker.line}", f"{thing.symbol.cls.name}{maker.text}")
 
 
 # --- values
@@ -130,12 +130,12 @@ def _of_class(world: World, thing: Thing, shape: CallShape) -> _No | str | None:
 def value_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
     """Judge what some sites pass to functions of the tree, and what they do with results."""
     for site in sites:
-        found = [(FindingCode.FIT_CALL, misuse) for misuse in _arguments(inference, site)]
+        misuses = [(FindingCode.FIT_CALL, misuse) for misuse in _arguments(inference, site)]
         for value in _used(site.node):
-            found += (
+            misuses += (
                 (FindingCode.FIT_KIND, misuse) for misuse in _optional(inference, value, site.scope)
             )
-        for code, misuse in found:
+        for code, misuse in misuses:
             yield at_site(inference.path, site, code, misuse, site.scope.name, lasting(misuse.text))
 
 
@@ -170,14 +170,14 @@ def _literal(node: ast.expr) -> bool:
 def _parameters(world: World, thing: Thing) -> tuple[tuple[Parameter, ...], str, int]:
     """Return what a call takes, and where; nothing where something else may be called."""
     if thing.kind == "class":
-        made = constructor(world, thing.found)
-        plain = thing.exact and not made.why and made.text.startswith(".__init__")
-        return (made.parameters or () if plain else ()), made.path, made.line
+        maker = constructor(world, thing.symbol)
+        plain = thing.exact and not maker.why and maker.text.startswith(".__init__")
+        return (maker.parameters or () if plain else ()), maker.path, maker.line
     function = thing.function
     if opaque_decorator(function) or "overload" in function.marks:
         return (), "", 0
     parameters = unbound(function) if thing.bound else function.parameters
-    return parameters, thing.found.path, function.line
+    return parameters, thing.symbol.path, function.line
 
 
 def _used(node: ast.AST) -> Iterator[ast.expr]:
@@ -198,7 +198,7 @@ def _optional(inference: Inference, value: ast.expr, scope: CodeScope) -> Misuse
     call = value
     if isinstance(value, ast.Name):
         sources = scope.locals().get(value.id, [])
-        if len(sources) != 1 or not isinstance(sources[0], ast.Call) or _asked(scope, value.id):
+        if len(sources) != 1 or not isinstance(sources[0], ast.Call) or _asks(scope, value.id):
             return
         call = sources[0]
     if not isinstance(call, ast.Call):
@@ -209,9 +209,9 @@ def _optional(inference: Inference, value: ast.expr, scope: CodeScope) -> Misuse
     thing, function = things[0], things[0].function
     if function.asynchronous or opaque_decorator(function):
         return
-    node = definition(inference.world, thing.found.path, function)
+    node = definition(inference.world, thing.symbol.path, function)
     if _may_be_none(getattr(node, "returns", None)):
-        text = f"{call_text(call)}() may be None, as {thing.found.where} states"
+        text = f"{call_text(call)}() may be None, as {thing.symbol.where} states"
         text += f", and {scope.name or 'nobody'} does not ask"
         yield Misuse(text, function.name, Level.NOTE)
 
@@ -231,7 +231,7 @@ def _may_be_none(node: ast.AST | None) -> bool:
             return False
 
 
-def _asked(scope: CodeScope, name: str) -> bool:
+def _asks(scope: CodeScope, name: str) -> bool:
     """Tell whether a function asks anything of a name."""
     for node in every(scope.node):
         match node:

@@ -147,7 +147,7 @@ class _ClassReader:
                 self._call(inner, me)
             elif isinstance(inner, ast.Assign):
                 for name in _on(me, *inner.targets):
-                    self._type(name, _made(inner.value, types))
+                    self._type(name, _maker(inner.value, types))
             elif isinstance(inner, ast.AnnAssign):
                 for name in _on(me, inner.target):
                     self._type(name, type_name(inner.annotation))
@@ -171,8 +171,8 @@ class _ClassReader:
         elif called not in {"hasattr", "getattr", "delattr"}:
             # ``replace_parameter(self, "weight", …)`` sets what it names.
             sets = last.startswith(("replace", "set", "register"))
-            for one, following in pairwise(node.args):
-                if _is(one, me) and (sets or isinstance(following, ast.Constant)):
+            for first, following in pairwise(node.args):
+                if _is(first, me) and (sets or isinstance(following, ast.Constant)):
                     self._name(following)
 
     def _name(self, node: ast.expr | None) -> None:
@@ -193,7 +193,7 @@ def _on(me: str, *targets: ast.expr) -> Iterator[str]:
             yield target.attr
 
 
-def _made(node: ast.expr, types: dict[str, str | None]) -> str | None:
+def _maker(node: ast.expr, types: dict[str, str | None]) -> str | None:
     """Name the class of an assigned value: made by a call, or a parameter of that type.
 
     A call is marked with ``()``: only resolving it tells a class from a function.

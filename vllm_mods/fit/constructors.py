@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.hierarchy import external_name, lineage
 from vllm_mods.fit.shapes import Class, Function, Kind, Parameter, words
 from vllm_mods.fit.signatures import implementations, opaque_decorator, unbound
+from vllm_mods.fit.symbols import Lineage, Symbol
 from vllm_mods.fit.world import World
 
 # Decorators of classes that leave what they take as it is; so do those whose names start with "register".
@@ -42,29 +42,29 @@ class Constructor(NamedTuple):
     why: str = ""
 
 
-def constructor(world: World, found: Symbol) -> Constructor:
+def constructor(world: World, symbol: Symbol) -> Constructor:
     """Find what calling a class takes."""
-    line = lineage(world, found)
+    line = lineage(world, symbol)
     new = line.owner("__new__")
     if new is not None and not all(_forwards(function) for function in new[1]):
         # Whatever __init__ takes, a call has to pass __new__ first.
         first = _signature(new[0], implementations(new[1]))
         return first._replace(why=first.why or "it defines __new__")
-    model = _model(world, found, line)
+    model = _model(world, symbol, line)
     if model is not None:
         return model
-    for one in line.classes:
-        made = _own(world, one, line)
-        if made is None:
+    for owner in line.classes:
+        own = _own(world, owner, line)
+        if own is None:
             continue
-        if one != found and line.outside and not made.why:
+        if owner != symbol and line.outside and not own.why:
             # The base outside may come first, with an __init__ of its own.
             break
-        return made
-    return _without_own(world, found, line)
+        return own
+    return _without_own(world, symbol, line)
 
 
-def _model(world: World, found: Symbol, line: Lineage) -> Constructor | None:
+def _model(world: World, symbol: Symbol, line: Lineage) -> Constructor | None:
     """Return what a pydantic model needs; what else it takes is its configuration's business."""
     roots = {
         external_name(world, one.path, base)
@@ -84,22 +84,22 @@ def _model(world: World, found: Symbol, line: Lineage) -> Constructor | None:
     )
     return Constructor(
         parameters=(*parameters, _ANYTHING[1]),
-        path=found.path,
-        line=found.cls.line,
+        path=symbol.path,
+        line=symbol.cls.line,
         text=f", a pydantic model with {len(parameters)} fields",
     )
 
 
-def _text(world: World, found: Symbol) -> bytes:
-    rows = (world.read(found.path) or b"").splitlines(keepends=True)
-    return b"".join(rows[found.cls.line - 1 : found.cls.end])
+def _text(world: World, symbol: Symbol) -> bytes:
+    rows = (world.read(symbol.path) or b"").splitlines(keepends=True)
+    return b"".join(rows[symbol.cls.line - 1 : symbol.cls.end])
 
 
 def _own(  # noqa: PLR0911 - an answer per way to be made
-    world: World, one: Symbol, line: Lineage
+    world: World, symbol: Symbol, line: Lineage
 ) -> Constructor | None:
     """Return what one class of a line says of calling it, ``None`` if nothing."""
-    binding = one.cls
+    binding = symbol.cls
     for name, value in binding.keywords:
         if name == "metaclass" and value.rpartition(".")[2] != "ABCMeta":
             return Constructor(why=f"{binding.name} has a metaclass")
@@ -108,18 +108,18 @@ def _own(  # noqa: PLR0911 - an answer per way to be made
         if last not in _TRANSPARENT and not last.startswith("register"):
             return Constructor(why=f"it is decorated with {name}")
     if "__init__" in binding.methods:
-        return _signature(one, implementations(binding.methods["__init__"]))
-    kind = _data_kind(world, one)
+        return _signature(symbol, implementations(binding.methods["__init__"]))
+    kind = _data_kind(world, symbol)
     if kind == "can't tell":
         return Constructor(why=f"{binding.name} is a pydantic dataclass")
     if kind:
-        return _from_fields(world, one, line, kind)
+        return _from_fields(world, symbol, line, kind)
     if "__init__" in binding.attributes:
         return Constructor(why="its __init__ is not a plain function")
     return None
 
 
-def _without_own(world: World, found: Symbol, line: Lineage) -> Constructor:
+def _without_own(world: World, symbol: Symbol, line: Lineage) -> Constructor:
     """Describe calling a class whose ``__init__`` is not in the tree."""
     if line.outside:
         return Constructor(why=f"its base {line.outside[0]} is outside the tree")
@@ -128,16 +128,16 @@ def _without_own(world: World, found: Symbol, line: Lineage) -> Constructor:
     if any(_standard_base(world, one) for one in line.classes):
         # An exception, mostly: its arguments are the standard library's business.
         return Constructor(parameters=_ANYTHING)
-    binding = found.cls
-    return Constructor(parameters=(), path=found.path, line=binding.line, text="()")
+    binding = symbol.cls
+    return Constructor(parameters=(), path=symbol.path, line=binding.line, text="()")
 
 
-def _standard_base(world: World, found: Symbol) -> bool:
+def _standard_base(world: World, symbol: Symbol) -> bool:
     harmless = {"ABC", "Protocol", "Generic", "object"}
     return any(
-        external_name(world, found.path, base).rpartition(".")[2] not in harmless
-        for base in found.cls.bases
-        if not any(isinstance(f.binding, Class) for f in world.resolve(found.path, base).found)
+        external_name(world, symbol.path, base).rpartition(".")[2] not in harmless
+        for base in symbol.cls.bases
+        if not any(isinstance(f.binding, Class) for f in world.resolve(symbol.path, base).symbols)
     )
 
 
@@ -145,7 +145,7 @@ def _forwards(function: Function) -> bool:
     return {Kind.STAR, Kind.DOUBLE_STAR} <= {parameter.kind for parameter in function.parameters}
 
 
-def _signature(found: Symbol, functions: tuple[Function, ...]) -> Constructor:
+def _signature(symbol: Symbol, functions: tuple[Function, ...]) -> Constructor:
     name = functions[0].name
     if len(functions) != 1:
         return Constructor(parameters=_ANYTHING, why=f"it has several {name}")
@@ -155,26 +155,26 @@ def _signature(found: Symbol, functions: tuple[Function, ...]) -> Constructor:
     return Constructor(
         # also where __new__ says what it is anyway, a static method: the class is passed by itself
         parameters=unbound(functions[0]._replace(decorators=())),
-        path=found.path,
+        path=symbol.path,
         line=functions[0].line,
         text=f".{name}{functions[0].text()}",
     )
 
 
-def _data_kind(world: World, found: Symbol) -> str:
+def _data_kind(world: World, symbol: Symbol) -> str:
     """Tell what makes an ``__init__`` from the fields, ``""`` if nothing does."""
-    for name, keywords in found.cls.decorators:
+    for name, keywords in symbol.cls.decorators:
         last = name.rpartition(".")[2]
         if last == "dataclass":
-            resolved = external_name(world, found.path, name)
+            resolved = external_name(world, symbol.path, name)
             if resolved.startswith("pydantic"):
                 return "can't tell"
             if resolved in {"dataclasses.dataclass", "dataclass", name}:
                 return "plain" if "init=False" not in keywords else "can't tell"
         if last == "config":
-            return _config_kind(world, found, name)
-    for base in found.cls.bases:
-        resolved = external_name(world, found.path, base)
+            return _config_kind(world, symbol, name)
+    for base in symbol.cls.bases:
+        resolved = external_name(world, symbol.path, base)
         if resolved in _TUPLES:
             return "plain"
         if resolved == "msgspec.Struct":
@@ -182,22 +182,22 @@ def _data_kind(world: World, found: Symbol) -> str:
     return ""
 
 
-def _config_kind(world: World, found: Symbol, name: str) -> str:
+def _config_kind(world: World, symbol: Symbol, name: str) -> str:
     """Judge vLLM's own ``@config`` by whether it forbids extra keywords."""
-    for one in world.resolve(found.path, name).found:
-        if isinstance(one.binding, Function):
-            data = world.read(one.path) or b""
+    for decorator in world.resolve(symbol.path, name).symbols:
+        if isinstance(decorator.binding, Function):
+            data = world.read(decorator.path) or b""
             return "plain" if b'extra="forbid"' in data else "can't tell"
     return "can't tell"
 
 
-def _from_fields(world: World, found: Symbol, line: Lineage, kind: str) -> Constructor:
+def _from_fields(world: World, symbol: Symbol, line: Lineage, kind: str) -> Constructor:
     if line.outside and not (kind == "struct" and set(line.outside) == {"msgspec.Struct"}):
         return Constructor(why=f"its base {line.outside[0]} is outside the tree")
     parameters: dict[str, Parameter] = {}
-    for one in reversed(line.classes):
-        own = one.cls
-        if not _data_kind(world, one) and not (kind == "struct" and own.bases):
+    for owner in reversed(line.classes):
+        own = owner.cls
+        if not _data_kind(world, owner) and not (kind == "struct" and own.bases):
             continue
         kw_only = ("kw_only", "True") in own.keywords or any(
             "kw_only=True" in keywords for _, keywords in own.decorators
@@ -209,5 +209,5 @@ def _from_fields(world: World, found: Symbol, line: Lineage, kind: str) -> Const
             else:
                 parameters.pop(item.name, None)
     ordered = sorted(parameters.values(), key=lambda parameter: parameter.kind)
-    whole = Function(found.cls.name, found.cls.line, tuple(ordered))
-    return Constructor(whole.parameters, found.path, whole.line, whole.text())
+    whole = Function(symbol.cls.name, symbol.cls.line, tuple(ordered))
+    return Constructor(whole.parameters, symbol.path, whole.line, whole.text())

@@ -75,24 +75,24 @@ def cycle_problems(
 @lru_cache(maxsize=4096)
 def _steps(data: bytes, path: str) -> tuple[_LoadStep, ...]:
     """Return the imports of a file that stand at its margin."""
-    found: list[_LoadStep] = []
+    steps: list[_LoadStep] = []
     last = max((match.end() for match in _IMPORT.finditer(data)), default=0)
     hidden = _TEXT.sub(lambda match: re.sub(rb"[^\n]", b" ", match[0]), data[:last])
     for match in _IMPORT.finditer(hidden):
         if match["whole"]:
-            found += (_LoadStep(match.start(), one, ()) for one in _names(match["whole"]))
+            steps += (_LoadStep(match.start(), one, ()) for one in _names(match["whole"]))
             continue
         module = match["module"].decode()
         level = len(module) - len(module.lstrip("."))
         target = absolute(path, level, module.lstrip("."))
         asked = _names(match["several"] or match["names"] or b"")
-        found.append(_LoadStep(match.start(), target, tuple(asked)))
-    return tuple(found)
+        steps.append(_LoadStep(match.start(), target, tuple(asked)))
+    return tuple(steps)
 
 
 def _names(text: bytes) -> Iterator[str]:
-    for one in _COMMENT.sub(b"", text).split(b","):
-        name = one.split(b" as ")[0].strip().decode(errors="replace")
+    for part in _COMMENT.sub(b"", text).split(b","):
+        name = part.split(b" as ")[0].strip().decode(errors="replace")
         if name:
             yield name
 
@@ -100,8 +100,8 @@ def _names(text: bytes) -> Iterator[str]:
 def _file(world: World, dotted: str) -> str | None:
     """Return the path of a module of the tree, a folder's ``__init__.py`` included."""
     root, stem = dotted.partition(".")[0], dotted.replace(".", "/")
-    there = world.paths(root) if root in world.roots else frozenset[str]()
-    return next((p for p in (f"{stem}.py", f"{stem}/__init__.py") if p in there), None)
+    files = world.paths(root) if root in world.roots else frozenset[str]()
+    return next((p for p in (f"{stem}.py", f"{stem}/__init__.py") if p in files), None)
 
 
 def _targets(world: World, step: _LoadStep) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _ways(
     """Return the files by which some files import another, each with the step it starts from."""
     came = dict.fromkeys(starts, "")
     queue = [start for start in starts if start != goal]
-    found: list[tuple[tuple[str, ...], _LoadStep]] = []
+    ways: list[tuple[tuple[str, ...], _LoadStep]] = []
     for path in queue:
         for target in {
             t for s in _steps(world.glance(path) or b"", path) for t in _targets(world, s)
@@ -129,11 +129,11 @@ def _ways(
                 way = [path]
                 while came[way[-1]]:
                     way.append(came[way[-1]])
-                found.append((tuple(reversed(way)), starts[way[-1]]))
+                ways.append((tuple(reversed(way)), starts[way[-1]]))
             elif target not in came:
                 came[target] = path
                 queue.append(target)
-    return found
+    return ways
 
 
 class _Loading:
@@ -149,12 +149,12 @@ class _Loading:
         parts = path.split("/")[:-1]
         for depth in range(1, len(parts) + 1):
             package = "/".join((*parts[:depth], "__init__.py"))
-            stuck = None if package == path else self._one(package)
+            stuck = None if package == path else self._load_file(package)
             if stuck is not None:
                 return stuck
-        return self._one(path)
+        return self._load_file(path)
 
-    def _one(self, path: str) -> _Stuck | None:
+    def _load_file(self, path: str) -> _Stuck | None:
         data = self.world.glance(path)
         if path in self.at or data is None:
             return None
@@ -179,16 +179,16 @@ class _Loading:
         below = _file(self.world, f"{step.module}.{name}")
         if target is None or done:
             return None if below is None or self._binds(target, name) else self.load(below)
-        there = self.world.glance(target) or b""
+        source = self.world.glance(target) or b""
         word = re.compile(
             rb"\b%b\b|^from[^\n]*import[ \t]*\*" % re.escape(name.encode()), re.MULTILINE
         )
-        if word.search(there[: self.at[target]]) or b"__getattr__" in there:
+        if word.search(source[: self.at[target]]) or b"__getattr__" in source:
             return None
         if below is not None:
             return self.load(below)
         # Whether it is there at all, others ask.
-        if not word.search(there[self.at[target] :]):
+        if not word.search(source[self.at[target] :]):
             return None
         return _Stuck(path, data.count(b"\n", 0, step.start) + 1, name, step.module)
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Expectation, Level
-from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, nearest
 from vllm_mods.fit.search import candidates, classes_in, files_mentioning, subclasses
 from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.world import World, module_stem
 
 # What frameworks call by a name of their own making.
@@ -39,8 +39,8 @@ def dead_problems(
     if candidates(after, (path,))[1]:
         if before.read(path) is None:
             yield from _file(after, path)
-        told = {problem.scope for problem in gone}
-        yield from (p for p in _unnamed(before, after, path, asked) if p.scope not in told)
+        scopes = {problem.scope for problem in gone}
+        yield from (p for p in _unnamed(before, after, path, asked) if p.scope not in scopes)
 
 
 class _Added(NamedTuple):
@@ -48,50 +48,50 @@ class _Added(NamedTuple):
 
     scope: str
     function: Function
-    found: Symbol
+    symbol: Symbol
     above: frozenset[str]
     to_new_class: bool
 
 
 def _added(before: World, after: World, path: str) -> Iterator[_Added]:
     old = dict(classes_in(before, path))
-    for name, found in classes_in(after, path):
+    for name, symbol in classes_in(after, path):
         was = old[name].cls.methods if name in old else {}
-        above = frozenset(m for one in lineage(after, found).classes[1:] for m in one.cls.methods)
-        for method, functions in found.cls.methods.items():
+        above = frozenset(m for one in lineage(after, symbol).classes[1:] for m in one.cls.methods)
+        for method, functions in symbol.cls.methods.items():
             if method not in was and method not in above:
-                yield _Added(f"{name}.{method}", functions[0], found, above, name not in old)
+                yield _Added(f"{name}.{method}", functions[0], symbol, above, name not in old)
 
 
 def _unnamed(before: World, after: World, path: str, asked: set[str]) -> Iterator[Problem]:
     """Yield the added methods that nothing names and no base defines."""
-    for one in _added(before, after, path):
-        line, method = lineage(after, one.found), one.function.name
+    for new in _added(before, after, path):
+        line, method = lineage(after, new.symbol), new.function.name
         if (
             line.outside
-            or (one.to_new_class and len(line.classes) == 1)
-            or one.function.decorators
+            or (new.to_new_class and len(line.classes) == 1)
+            or new.function.decorators
             or _CALLED.fullmatch(method)
             or (line.torch and method in TORCH_MODULE)
-            or _named(after, method, path)
-            or any(method in other.cls.attributes for other in subclasses(after, one.found))
+            or _is_named(after, method, path)
+            or any(method in other.cls.attributes for other in subclasses(after, new.symbol))
         ):
             continue
-        near = nearest(method, one.above)
-        message = f"nobody calls {one.scope}, and no base defines it{near}"
-        level = Level.ERROR if one.scope in asked else Level.NOTE
-        key, at = (one.scope,), one.function.line
-        yield Problem(FindingCode.FIT_DEAD, path, at, one.scope, message, key, method, level)
+        near = nearest(method, new.above)
+        message = f"nobody calls {new.scope}, and no base defines it{near}"
+        level = Level.ERROR if new.scope in asked else Level.NOTE
+        key, at = (new.scope,), new.function.line
+        yield Problem(FindingCode.FIT_DEAD, path, at, new.scope, message, key, method, level)
 
 
 def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Problem]:
     """Yield the added methods that overrode one where the patch was written, and override none here."""
-    for one in _added(before, after, path):
-        method = one.function.name
+    for new in _added(before, after, path):
+        method = new.function.name
         hooks = [
             (base, owned[0])
-            for base in lineage(after, one.found).classes[1:]
-            for there in origin.lookup(base.path, base.cls.name).found
+            for base in lineage(after, new.symbol).classes[1:]
+            for there in origin.lookup(base.path, base.cls.name).symbols
             if isinstance(there.binding, Class) and (owned := lineage(origin, there).owner(method))
         ]
         if not hooks or method.startswith("__"):
@@ -99,19 +99,19 @@ def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Pro
         base, owner = hooks[0]
         known = {m for other in lineage(origin, owner).classes for m in other.cls.methods}
         version = origin.tree.version or "the release it was written for"
-        instead = nearest(method, one.above - known) or nearest(method, one.above)
-        called = not candidates(after, (path,))[1] or _named(after, method, path)
+        instead = nearest(method, new.above - known) or nearest(method, new.above)
+        called = not candidates(after, (path,))[1] or _is_named(after, method, path)
         text = (
-            f"{one.scope} overrides {owner.cls.name}.{method} in {version}, and no base defines it"
+            f"{new.scope} overrides {owner.cls.name}.{method} in {version}, and no base defines it"
         )
         message = f"{text} here{'' if called else ': nobody calls it'}{instead}"
-        key = (one.scope, base.cls.name)
+        key = (new.scope, base.cls.name)
         yield Problem(
-            FindingCode.FIT_DEAD, path, one.function.line, one.scope, message, key, token=method
+            FindingCode.FIT_DEAD, path, new.function.line, new.scope, message, key, token=method
         )
 
 
-def _named(world: World, word: str, path: str) -> bool:
+def _is_named(world: World, word: str, path: str) -> bool:
     """Tell whether a name stands anywhere but in the one definition."""
     find = re.compile(rb"\b%b\b" % re.escape(word.encode()))
     # What a patch adds, its own files use, nearly always.

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Expectation
-from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import Class, Function
 from vllm_mods.fit.signatures import parameters_of
+from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
@@ -29,32 +29,32 @@ def expectation_problems(world: World, expects: Iterable[Expectation]) -> Iterat
 def _judge(world: World, expect: Expectation) -> tuple[str, int]:
     if world.module(expect.path) is None:
         return "and the tree has no such module (or it does not parse)", 1
-    found = _find(world, expect)
-    if not found:
+    symbols = _find(world, expect)
+    if not symbols:
         return "which is not there", 1
-    line = min(getattr(one.binding, "line", 1) for one in found)
+    line = min(getattr(one.binding, "line", 1) for one in symbols)
     if expect.signature is not None:
-        signatures = [one.binding for one in found if isinstance(one.binding, Function)]
+        signatures = [one.binding for one in symbols if isinstance(one.binding, Function)]
         if not any(_matches(signature, expect.signature) for signature in signatures):
             has = ", ".join(signature.text() for signature in signatures) or "no signature"
             return f"with the signature {expect.signature}, and it has {has}", line
-    if expect.base is not None and not _has_base(world, found, expect.base):
+    if expect.base is not None and not _has_base(world, symbols, expect.base):
         return f"with the base {expect.base}, which it does not have", line
     return "", line
 
 
 def _find(world: World, expect: Expectation) -> tuple[Symbol, ...]:
     head, *rest = expect.symbol.split(".")
-    found = world.lookup(expect.path, head).found
+    symbols = world.lookup(expect.path, head).symbols
     for index, part in enumerate(rest):
         last = index == len(rest) - 1
-        found = tuple(
+        symbols = tuple(
             member
-            for one in found
+            for one in symbols
             if isinstance(one.binding, Class)
             for member in _member(lineage(world, one).classes, part, last=last)
         )
-    return found
+    return symbols
 
 
 def _member(classes: tuple[Symbol, ...], name: str, *, last: bool) -> list[Symbol]:
@@ -84,7 +84,7 @@ def _matches(function: Function, signature: str) -> bool:
     ]
 
 
-def _has_base(world: World, found: tuple[Symbol, ...], base: str) -> bool:
-    lines = [lineage(world, one) for one in found if isinstance(one.binding, Class)]
+def _has_base(world: World, symbols: tuple[Symbol, ...], base: str) -> bool:
+    lines = [lineage(world, one) for one in symbols if isinstance(one.binding, Class)]
     written = {name for line in lines for one in line.classes for name in one.cls.bases}
     return base in written or any(base in line.bases for line in lines)

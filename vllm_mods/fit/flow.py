@@ -125,16 +125,16 @@ def _binds(node: ast.AST) -> Iterator[str]:
 
 def bound_by(nodes: Iterable[ast.AST]) -> set[str]:
     """Return every name that some nodes bind in their own scope."""
-    found: set[str] = set()
+    names: set[str] = set()
     stack = list(nodes)
     while stack:
         node = stack.pop()
-        found.update(_binds(node))
+        names.update(_binds(node))
         if isinstance(node, _COMPREHENSIONS):
-            found |= {n.target.id for n in every(node) if isinstance(n, ast.NamedExpr)}
+            names |= {n.target.id for n in every(node) if isinstance(n, ast.NamedExpr)}
         elif not isinstance(node, ScopeNode | ast.Lambda):
             stack.extend(ast.iter_child_nodes(node))
-    return found
+    return names
 
 
 class _Flow:
@@ -149,8 +149,8 @@ class _Flow:
         """Say where a name is bound or deleted."""
         if name in self.deleted:
             return f"line {self.deleted[name]} deletes it"
-        found = [n.lineno for n in every(node) if name in _binds(n) and hasattr(n, "lineno")]
-        after = min((n for n in found if n > line), default=0)
+        lines = [n.lineno for n in every(node) if name in _binds(n) and hasattr(n, "lineno")]
+        after = min((n for n in lines if n > line), default=0)
         return f"line {after} is the first that does" if after else "no path does"
 
     def block(self, body: list[ast.stmt], bound: set[str]) -> set[str] | None:
@@ -306,7 +306,7 @@ def _sets(block: list[ast.stmt]) -> set[str] | None:
 
 def _above(node: ast.AST, line: int) -> set[str]:
     """Return what a function binds above a line, and what a loop around it may have bound."""
-    found: set[str] = set()
+    names: set[str] = set()
     stack: list[ast.AST] = list(getattr(node, "body", ()))
     while stack:
         inner = stack.pop()
@@ -315,20 +315,20 @@ def _above(node: ast.AST, line: int) -> set[str]:
                 continue
             loops = isinstance(inner, ast.For | ast.AsyncFor | ast.While)
             if loops or line > (inner.end_lineno or 0):
-                found |= bound_by([inner])
+                names |= bound_by([inner])
                 continue
         for child in ast.iter_child_nodes(inner):
             if isinstance(child, ast.expr | ast.withitem):
-                found |= bound_by([child])
+                names |= bound_by([child])
             else:
                 stack.append(child)
-    return found
+    return names
 
 
 def _words(node: ast.AST) -> set[str]:
     """Return the names and attributes that stand in a piece of code."""
-    found = (getattr(inner, "id", getattr(inner, "attr", None)) for inner in every(node))
-    return {name for name in found if name is not None}
+    names = (getattr(inner, "id", getattr(inner, "attr", None)) for inner in every(node))
+    return {name for name in names if name is not None}
 
 
 def _reads(block: list[ast.stmt], names: set[str], asked: set[str]) -> Iterator[tuple[str, int]]:

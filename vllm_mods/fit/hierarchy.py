@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from functools import cache
 
-from vllm_mods.fit.found import Lineage, Symbol
 from vllm_mods.fit.shapes import Class, words
+from vllm_mods.fit.symbols import Lineage, Symbol
 from vllm_mods.fit.world import World, remembered
 
 # The public and protected names of torch.nn.Module in torch 2.0 to 2.13 (its class
@@ -48,44 +48,44 @@ _ENUM = words("name value _value_ _name_")
 
 
 @remembered
-def lineage(world: World, found: Symbol) -> Lineage:
+def lineage(world: World, symbol: Symbol) -> Lineage:
     """Follow the bases of a class through the tree."""
     order: dict[Symbol, None] = {}
     outside: dict[str, None] = {}
-    torch = _visit(world, found, order, outside, 0)
+    torch = _visit(world, symbol, order, outside, 0)
     return Lineage(tuple(order), tuple(outside), torch)
 
 
 def _visit(
-    world: World, found: Symbol, order: dict[Symbol, None], outside: dict[str, None], depth: int
+    world: World, symbol: Symbol, order: dict[Symbol, None], outside: dict[str, None], depth: int
 ) -> bool:
     # A class met again goes behind what was seen in between, as Python's order has it.
-    order.pop(found, None)
-    order[found] = None
+    order.pop(symbol, None)
+    order[symbol] = None
     torch = False
     if depth > 20:
         outside["a chain of bases without end"] = None
         return torch
-    for base in found.cls.bases:
-        answer = world.resolve(found.path, base)
-        classes = tuple(f for f in answer.found if isinstance(f.binding, Class) and f != found)
-        for one in classes:
-            torch = _visit(world, one, order, outside, depth + 1) or torch
-        name = _external(answer.found, base)
+    for base in symbol.cls.bases:
+        answer = world.resolve(symbol.path, base)
+        classes = tuple(f for f in answer.symbols if isinstance(f.binding, Class) and f != symbol)
+        for above in classes:
+            torch = _visit(world, above, order, outside, depth + 1) or torch
+        name = _external(answer.symbols, base)
         if name in _TORCH_MODULES:
             torch = True
-        elif (len(classes), len(answer.found)) != (1, 1) and _standard_names(name) is None:
+        elif (len(classes), len(answer.symbols)) != (1, 1) and _standard_names(name) is None:
             outside[base] = None
     return torch
 
 
-def _external(found: tuple[Symbol, ...], text: str) -> str:
-    return next((one.external for one in found if one.external), text)
+def _external(symbols: tuple[Symbol, ...], text: str) -> str:
+    return next((one.external for one in symbols if one.external), text)
 
 
 def external_name(world: World, path: str, text: str) -> str:
     """Return the dotted name of something outside the tree that a file names, else the name as written."""
-    return _external(world.resolve(path, text).found, text)
+    return _external(world.resolve(path, text).symbols, text)
 
 
 @cache
@@ -112,7 +112,8 @@ def _makes_names(world: World, path: str, metaclass: str) -> bool:
     """Tell whether a metaclass may give its classes names that they do not have."""
     if metaclass.rpartition(".")[2] in {"ABCMeta", "EnumMeta", "EnumType"}:
         return False
-    known = [one for one in world.resolve(path, metaclass).found if isinstance(one.binding, Class)]
+    symbols = world.resolve(path, metaclass).symbols
+    known = [one for one in symbols if isinstance(one.binding, Class)]
     return not known or any(
         one.cls.dynamic or not _STANDARD.issuperset(lineage(world, top).outside)
         for top in known
@@ -126,14 +127,14 @@ def attributes(world: World, line: Lineage) -> tuple[frozenset[str], str]:
     why = ""
     if line.torch:
         names |= TORCH_MODULE
-    for found in line.classes:
-        binding = found.cls
+    for symbol in line.classes:
+        binding = symbol.cls
         names |= binding.attributes
         why = why or binding.dynamic
         for base in binding.bases:
-            names |= _standard_names(external_name(world, found.path, base)) or set()
+            names |= _standard_names(external_name(world, symbol.path, base)) or set()
         if any(
-            name == "metaclass" and _makes_names(world, found.path, value)
+            name == "metaclass" and _makes_names(world, symbol.path, value)
             for name, value in binding.keywords
         ):
             why = why or f"{binding.name} has a metaclass"

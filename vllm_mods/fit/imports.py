@@ -27,16 +27,16 @@ def import_problems(
     for site in sites:
         node = site.node
         if isinstance(node, ast.Import | ast.ImportFrom):
-            for _, found in imports_of(node):
-                if lines & {found.line, node.lineno}:
-                    yield from _import(inference, site, found)
+            for _, alias in imports_of(node):
+                if lines & {alias.line, node.lineno}:
+                    yield from _import(inference, site, alias)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield from _module_attribute(inference, site, node)
 
 
-def _import(inference: Inference, site: CodeSite, found: Import) -> Iterator[Problem | Doubt]:
+def _import(inference: Inference, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
     world, path, scope = inference.world, inference.path, site.scope
-    module, name = world.target(path, found), found.name
+    module, name = world.target(path, alias), alias.name
     answer, why = _exists(world, module, name)
     if answer is False and scope.instead_of:
         first = {
@@ -58,7 +58,7 @@ def _import(inference: Inference, site: CodeSite, found: Import) -> Iterator[Pro
     what = module if name is None else f"{name} from {module}"
     token = (name or module).rpartition(".")[2]
     message, key = f"cannot import {what}: {why}", (module, name or "")
-    yield Problem(FindingCode.FIT_IMPORT, path, found.line, scope.name, message, key, token)
+    yield Problem(FindingCode.FIT_IMPORT, path, alias.line, scope.name, message, key, token)
 
 
 def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
@@ -160,8 +160,8 @@ def _module_attribute(
     things = inference.infer(node.value, site.scope)
     if len(things) != 1 or things[0].kind != "module":
         return
-    where = things[0].found.module or ""
-    answer = inference.world.member(things[0].found, node.attr)
+    where = things[0].symbol.module or ""
+    answer = inference.world.member(things[0].symbol, node.attr)
     if answer.exists is False:
         text = f"{ast.unparse(node)} is read, and {where} does not define {node.attr}"
         misuse = Misuse(text, node.attr)

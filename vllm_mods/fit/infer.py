@@ -6,11 +6,11 @@ import ast
 import builtins
 
 from vllm_mods.fit.bodies import definition, is_generator
-from vllm_mods.fit.found import Symbol, Thing, outside, unknown
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.search import beside, class_at, overriding
 from vllm_mods.fit.shapes import Class, Function, Import, Parameter, Value, words
 from vllm_mods.fit.signatures import function_of, implementations, is_property, type_name
+from vllm_mods.fit.symbols import Symbol, Thing, outside, unknown
 from vllm_mods.fit.walk import CodeScope, Source, receiver
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
@@ -100,16 +100,16 @@ class Inference:
             return (outside(f"builtins.{name}"),)
         if answer.exists is not True:
             return unknown(answer.why or f"{name} is not defined in the module")
-        return self._things(answer.found, depth)
+        return self._things(answer.symbols, depth)
 
     def _local(self, name: str, scope: CodeScope, depth: int) -> tuple[Thing, ...]:
         me = receiver(scope)
         sources = scope.locals()[name]
         if me is not None and me[0] == name and len(sources) == 1:
-            found = class_at(self.world, self.path, scope.parent)
-            if found is None:
+            symbol = class_at(self.world, self.path, scope.parent)
+            if symbol is None:
                 return unknown("the class is made inside a function")
-            return (Thing(kind=me[1], found=found),)
+            return (Thing(kind=me[1], symbol=symbol),)
         declared = [source for source in sources if isinstance(source, ast.AnnAssign)]
         things = (one for s in declared or sources for one in self._source(s, scope, depth))
         return tuple(dict.fromkeys(things)) or unknown("the name is only None")
@@ -121,10 +121,10 @@ class Inference:
             case ast.AnnAssign():
                 return self._instance(type_name(source.annotation), scope, depth)
             case Import():
-                return self._things(self.world.imported(self.path, source).found, depth)
+                return self._things(self.world.imported(self.path, source).symbols, depth)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                found = Symbol(path=self.path, binding=function_of(source))
-                return (Thing(kind="function", found=found),)
+                symbol = Symbol(path=self.path, binding=function_of(source))
+                return (Thing(kind="function", symbol=symbol),)
             case ast.expr() if not isinstance(source, ast.Lambda):
                 return self.infer(source, scope, depth + 1)
             case _:
@@ -145,7 +145,7 @@ class Inference:
             if sources and not imports:
                 return unknown("its type is local")
             if len(sources) == len(imports) == 1 and "." not in kind:
-                return self._instances(self.world.imported(self.path, imports[0]).found)
+                return self._instances(self.world.imported(self.path, imports[0]).symbols)
         return self._stated(kind, depth)
 
     def _stated(self, kind: str, depth: int) -> tuple[Thing, ...]:
@@ -154,60 +154,60 @@ class Inference:
             return _classes(self._stated(kind[5:-1], depth))
         if kind in _BELIEVED and self.world.lookup(self.path, kind).exists is False:
             return (outside(f"builtins.{kind}()"),)
-        return self._instances(self.world.resolve(self.path, kind, depth).found)
+        return self._instances(self.world.resolve(self.path, kind, depth).symbols)
 
-    def _instances(self, found: tuple[Symbol, ...]) -> tuple[Thing, ...]:
-        classes = [one for one in found if isinstance(one.binding, Class)]
-        if not classes or len(classes) != len(found):
-            external = next((one.external for one in found if one.external), None)
+    def _instances(self, symbols: tuple[Symbol, ...]) -> tuple[Thing, ...]:
+        classes = [one for one in symbols if isinstance(one.binding, Class)]
+        if not classes or len(classes) != len(symbols):
+            external = next((one.external for one in symbols if one.external), None)
             return (outside(external),) if external else unknown("its type is not a plain class")
-        return tuple(Thing(kind="instance", found=one) for one in classes)
+        return tuple(Thing(kind="instance", symbol=one) for one in classes)
 
     # --- things
 
-    def _things(self, found: tuple[Symbol, ...], depth: int) -> tuple[Thing, ...]:
+    def _things(self, symbols: tuple[Symbol, ...], depth: int) -> tuple[Thing, ...]:
         things: list[Thing] = []
         functions: dict[str, list[Symbol]] = {}
-        for one in found:
-            if one.module:
-                things.append(Thing(kind="module", found=one))
-            elif isinstance(one.binding, Class):
-                things.append(Thing(kind="class", found=one, exact=True))
-            elif isinstance(one.binding, Function):
-                functions.setdefault(one.path, []).append(one)
-            elif isinstance(one.binding, Value):
-                things.extend(self._value(one.path, one.binding, depth))
-            elif one.external:
-                things.append(outside(one.external))
+        for symbol in symbols:
+            if symbol.module:
+                things.append(Thing(kind="module", symbol=symbol))
+            elif isinstance(symbol.binding, Class):
+                things.append(Thing(kind="class", symbol=symbol, exact=True))
+            elif isinstance(symbol.binding, Function):
+                functions.setdefault(symbol.path, []).append(symbol)
+            elif isinstance(symbol.binding, Value):
+                things.extend(self._value(symbol.path, symbol.binding, depth))
+            elif symbol.external:
+                things.append(outside(symbol.external))
             else:
                 things.extend(unknown("its value is not plain"))
         for several in functions.values():
             every = implementations([f.binding for f in several if isinstance(f.binding, Function)])
-            things += (Thing(kind="function", found=f) for f in several if f.binding in every)
+            things += (Thing(kind="function", symbol=f) for f in several if f.binding in every)
         return tuple(things) or unknown("nothing is known of it")
 
     def _value(self, path: str, value: Value, depth: int) -> tuple[Thing, ...]:
-        there = Inference(self.world, path)
+        inference = Inference(self.world, path)
         if value.type is not None:
-            return there._stated(value.type, depth)
+            return inference._stated(value.type, depth)
         if value.maker is not None and depth < _DEPTH and "(" not in value.maker:
             answer = self.world.resolve(path, value.maker, depth + 1)
-            return there._called(there._things(answer.found, depth + 1), depth + 1)
+            return inference._called(inference._things(answer.symbols, depth + 1), depth + 1)
         return unknown("its value is computed")
 
     def _attributes(self, things: tuple[Thing, ...], name: str, depth: int) -> tuple[Thing, ...]:
-        found = (one for thing in things for one in self._attribute(thing, name, depth))
-        return tuple(dict.fromkeys(found)) or unknown("nothing is known of it")
+        members = (one for thing in things for one in self._attribute(thing, name, depth))
+        return tuple(dict.fromkeys(members)) or unknown("nothing is known of it")
 
     def _attribute(self, thing: Thing, name: str, depth: int) -> tuple[Thing, ...]:
         if thing.kind == "module":
-            answer = self.world.member(thing.found, name)
-            if answer.found:
-                return self._things(answer.found, depth)
+            answer = self.world.member(thing.symbol, name)
+            if answer.symbols:
+                return self._things(answer.symbols, depth)
             return unknown(answer.why or f"the module has no {name}")
         if thing.kind in {"instance", "class", "super"}:
             return self._of_class(thing, name, depth)
-        external = thing.found.external
+        external = thing.symbol.external
         if external:
             return (outside(f"{external}.{name}"),)
         return unknown(thing.why or "nothing is known of it")
@@ -215,26 +215,26 @@ class Inference:
     def _of_class(  # noqa: PLR0911 - an answer per kind of attribute
         self, thing: Thing, name: str, depth: int
     ) -> tuple[Thing, ...]:
-        line = lineage(self.world, thing.found)
+        line = lineage(self.world, thing.symbol)
         classes = line.classes[1:] if thing.kind == "super" else line.classes
-        for found in classes:
-            owner = found.cls
+        for symbol in classes:
+            owner = symbol.cls
             if name in owner.methods:
-                return self._method(thing, found, name, depth)
+                return self._method(thing, symbol, name, depth)
             if name in owner.types:
-                there = Inference(self.world, found.path)
-                return there._typed(owner.types[name], depth)
+                inference = Inference(self.world, symbol.path)
+                return inference._typed(owner.types[name], depth)
             if name in owner.nested and thing.kind != "super":
-                inner = Symbol(path=found.path, binding=owner.nested[name])
-                return (Thing(kind="class", found=inner, exact=True),)
+                inner = Symbol(path=symbol.path, binding=owner.nested[name])
+                return (Thing(kind="class", symbol=inner, exact=True),)
             if name in owner.attributes:
                 return unknown("the attribute's type is not stated")
         if line.outside or (line.torch and name in TORCH_MODULE):
-            return unknown(f"a base of {thing.found.cls.name} is outside the tree")
-        other = beside(self.world, thing.found, name) if thing.kind == "instance" else None
+            return unknown(f"a base of {thing.symbol.cls.name} is outside the tree")
+        other = beside(self.world, thing.symbol, name) if thing.kind == "instance" else None
         if other is not None:
             return self._method(thing, other, name, depth)
-        return unknown(f"{thing.found.cls.name} has no {name}")
+        return unknown(f"{thing.symbol.cls.name} has no {name}")
 
     def _typed(self, kind: str, depth: int) -> tuple[Thing, ...]:
         """Say what an attribute of a stated type is; ``X()`` stands for what calling X makes."""
@@ -245,26 +245,26 @@ class Inference:
             return self.infer(call, CodeScope(ast.Module([], []), ""), depth + 1)
         return self._stated(kind, depth)
 
-    def _method(self, thing: Thing, found: Symbol, name: str, depth: int) -> tuple[Thing, ...]:
-        owner = found.cls
+    def _method(self, thing: Thing, symbol: Symbol, name: str, depth: int) -> tuple[Thing, ...]:
+        owner = symbol.cls
         functions = implementations(owner.methods[name])
         if any(is_property(function) for function in functions):
             getter = next((f for f in functions if "setter" not in f.marks), functions[0])
             if not getter.returns:
                 return unknown("the property's type is not stated")
-            there = Inference(self.world, found.path)
-            return there._typed(getter.returns, depth + 1)
-        if name in thing.found.cls.types or len(functions) != 1:
+            inference = Inference(self.world, symbol.path)
+            return inference._typed(getter.returns, depth + 1)
+        if name in thing.symbol.cls.types or len(functions) != 1:
             return unknown("the method is defined several times")
         static = not functions[0].marks.isdisjoint(("staticmethod", "classmethod"))
         static = static or name in {"__init_subclass__", "__class_getitem__"}
         method = Thing(
             kind="function",
-            found=Symbol(path=found.path, binding=functions[0]),
+            symbol=Symbol(path=symbol.path, binding=functions[0]),
             exact=thing.exact or thing.kind == "super",
             bound=name != "__new__" and (thing.kind != "class" or static),
-            owner=found,
-            on=thing.found,
+            owner=symbol,
+            on=thing.symbol,
         )
         return (method,)
 
@@ -274,7 +274,7 @@ class Inference:
         result: list[Thing] = []
         for thing in things:
             if thing.kind == "class":
-                result.append(Thing(kind="instance", found=thing.found, exact=thing.exact))
+                result.append(Thing(kind="instance", symbol=thing.symbol, exact=thing.exact))
             elif thing.kind == "function":
                 function = thing.function
                 plain = function.marks <= _PLAIN
@@ -283,14 +283,14 @@ class Inference:
                 elif not plain or function.asynchronous is not awaited:
                     result.extend(unknown("the function may not return what it says"))
                 elif (function.returns or "").rpartition(".")[2] == "Self" and thing.on:
-                    result.append(Thing(kind="instance", found=thing.on))
+                    result.append(Thing(kind="instance", symbol=thing.on))
                 elif function.returns:
-                    there = Inference(self.world, thing.found.path)
-                    result.extend(there._typed(function.returns, depth + 1))
+                    inference = Inference(self.world, thing.symbol.path)
+                    result.extend(inference._typed(function.returns, depth + 1))
                 else:
                     result.extend(unknown("the function does not say what it returns"))
-            elif thing.found.external:
-                result.append(outside(f"{thing.found.external}()"))
+            elif thing.symbol.external:
+                result.append(outside(f"{thing.symbol.external}()"))
             else:
                 result.extend(unknown(thing.why or "nothing is known of it"))
         return tuple(dict.fromkeys(result)) or unknown("nothing is known of it")
@@ -300,18 +300,18 @@ class Inference:
         function = thing.function
         if not function.asynchronous or function.abstract:
             return False
-        if is_generator(definition(self.world, thing.found.path, function)):
+        if is_generator(definition(self.world, thing.symbol.path, function)):
             return False
         return all(other.asynchronous for other in overriding(self.world, thing))
 
     def _super(self, node: ast.Call, scope: CodeScope) -> tuple[Thing, ...]:
         method = next((one for one in scope.around() if receiver(one)), None)
-        found = class_at(self.world, self.path, method.parent) if method else None
-        if node.args or found is None:
+        symbol = class_at(self.world, self.path, method.parent) if method else None
+        if node.args or symbol is None:
             return unknown("super() is not plain")
         # With several bases the next class depends on the subclass.
-        if len([base for base in found.cls.bases if base not in {"ABC", "abc.ABC"}]) != 1:
+        if len([base for base in symbol.cls.bases if base not in {"ABC", "abc.ABC"}]) != 1:
             return unknown("super() goes to one of several bases")
-        if len(lineage(self.world, found).classes) < 2:
+        if len(lineage(self.world, symbol).classes) < 2:
             return unknown("the base class is outside the tree")
-        return (Thing(kind="super", found=found),)
+        return (Thing(kind="super", symbol=symbol),)

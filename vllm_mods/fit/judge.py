@@ -84,7 +84,7 @@ def judge(
     opinion, untyped = _opinion(judged, before, lowest)
     met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
     answers.extend(one for one in opinion if (one.path, one.line) not in met)
-    problems = [_honoured(after, problem) for problem in _distinct(answers)]
+    problems = [_honour(after, problem) for problem in _distinct(answers)]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     if untyped.startswith("ty failed"):
         doubts.append(Doubt(next(iter(sound), ""), "type", untyped))
@@ -92,18 +92,18 @@ def judge(
     if partly:
         why = "of this remote tree only some files were searched for uses of what the patch changes"
         doubts.append(Doubt(next(iter(sound), ""), "use", why))
-    found = (*(finding(problem) for problem in problems), *notes(doubts))
-    return Judgement(found, frozenset(before.consulted | after.consulted), untyped, partly)
+    findings = (*(finding(problem) for problem in problems), *notes(doubts))
+    return Judgement(findings, frozenset(before.consulted | after.consulted), untyped, partly)
 
 
 def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
     """Leave one answer per problem: an override is met from both its ends."""
-    found: dict[tuple[object, ...], Problem] = {}
+    distinct: dict[tuple[object, ...], Problem] = {}
     for answer in answers:
         if isinstance(answer, Problem):
             place = () if answer.code == FindingCode.FIT_OVERRIDE else (answer.path, answer.line)
-            found.setdefault((answer.code, *answer.key, *place), answer)
-    return tuple(found.values())
+            distinct.setdefault((answer.code, *answer.key, *place), answer)
+    return tuple(distinct.values())
 
 
 def _opinion(
@@ -120,7 +120,7 @@ def _opinion(
     return second_opinion(changes, {path: before.glance(path) or b"" for path in paths}, lowest)
 
 
-def _honoured(after: World, problem: Problem) -> Problem:
+def _honour(after: World, problem: Problem) -> Problem:
     """Make a note of what the author has told a type checker to let be."""
     rows = (after.glance(problem.path) or b"").splitlines()
     row = rows[problem.line - 1] if 0 < problem.line <= len(rows) else b""
@@ -214,11 +214,11 @@ def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, t
 
 
 def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Doubt]:
-    for found, changed, narrowed in changed_methods(before, after, path):
-        met = [(one, one.method.line) for one in overrides_of(after, found, changed)]
+    for symbol, changed, narrowed in changed_methods(before, after, path):
+        met = [(one, one.method.line) for one in overrides_of(after, symbol, changed)]
         for name in narrowed:
-            line = found.cls.methods[name][-1].line
-            for other in subclasses(after, found):
+            line = symbol.cls.methods[name][-1].line
+            for other in subclasses(after, symbol):
                 met += ((one, line) for one in overrides_of(after, other, frozenset((name,))))
         for override, line in met:
             for answer in override_problems(after, override, path, line):

@@ -11,13 +11,13 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.attributes import missing, narrowed
 from vllm_mods.fit.bodies import arities, definition, is_generator
-from vllm_mods.fit.found import Symbol, Thing, builtin
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, lasting
 from vllm_mods.fit.search import class_named, is_mentioned, overriding, subclasses
 from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.signatures import call_text, is_property, opaque_decorator
+from vllm_mods.fit.symbols import Symbol, Thing, builtin
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
 
@@ -116,19 +116,19 @@ def _lack(  # noqa: PLR0911 - an answer per kind of thing
     if plain and special:
         return None if _has(plain, wanted) else f"it is a {plain.__name__}"
     if thing.kind == "coroutine" and wanted not in {"send", "throw", "close"}:
-        told = f"{thing.found.where} is `async def {thing.function.name}`"
-        return f"it is a coroutine that nothing awaits: {told}"
+        where = f"{thing.symbol.where} is `async def {thing.function.name}`"
+        return f"it is a coroutine that nothing awaits: {where}"
     if thing.kind == "function" and wanted != "__call__":
         return _of_function(world, thing, wanted, node)
     if thing.kind == "instance" and special and wanted != "__lt__":
-        line = lineage(world, thing.found)
+        line = lineage(world, thing.symbol)
         names, why = attributes(world, line)
         known = {wanted, "__getitem__"} if wanted == "__iter__" else {wanted}
         if why or known & names or (line.torch and wanted == "__call__"):
             return None
         answer = missing(world, thing, wanted) if _plain(world, thing) else None
         if answer is not None and not answer.why:
-            return f"it is a {thing.found.text}, which has no {wanted}"
+            return f"it is a {thing.symbol.text}, which has no {wanted}"
     return None
 
 
@@ -141,7 +141,7 @@ def _plain(world: World, thing: Thing) -> bool:
     """Tell whether a class, and those below it, are ones whose special methods are all in the tree."""
     return not any(
         lineage(world, one).outside
-        for one in (thing.found, *(() if thing.exact else subclasses(world, thing.found)))
+        for one in (thing.symbol, *(() if thing.exact else subclasses(world, thing.symbol)))
     )
 
 
@@ -156,10 +156,10 @@ def _of_function(world: World, thing: Thing, wanted: str, node: ast.expr) -> str
         return None
     if not wanted.startswith("__"):
         setter = re.compile(rb"\.%b\s*=|[\"']%b[\"']" % (wanted.encode(), wanted.encode()))
-        if is_mentioned(world, wanted, setter, (thing.found.path,)):
+        if is_mentioned(world, wanted, setter, (thing.symbol.path,)):
             return None
     kind = "method" if thing.owner else "function"
-    what = f"{function.name}{function.text()} of {thing.found.where}"
+    what = f"{function.name}{function.text()} of {thing.symbol.where}"
     return f"it is the {kind} {what}, not what calling it gives"
 
 
@@ -167,12 +167,12 @@ def _generator(inference: Inference, node: ast.expr, scope: CodeScope) -> Misuse
     if not isinstance(node, ast.Call):
         return
     things = inference.infer(node.func, scope)
-    found = things[0].found if len(things) == 1 else Symbol()
-    function = found.binding
+    symbol = things[0].symbol if len(things) == 1 else Symbol()
+    function = symbol.binding
     if not isinstance(function, Function) or function.decorators:
         return
-    if is_generator(definition(inference.world, found.path, function)):
-        text = f"{call_text(node)}() is entered by with, and {found.where} is a generator"
+    if is_generator(definition(inference.world, symbol.path, function)):
+        text = f"{call_text(node)}() is entered by with, and {symbol.where} is a generator"
         yield Misuse(f"{text} without @contextmanager", _token(node))
 
 
@@ -180,19 +180,18 @@ def _no_class(inference: Inference, node: ast.expr, scope: CodeScope, used: str)
     things = inference.infer(node, scope)
     if things and all(thing.kind == "function" for thing in things):
         text = f"{ast.unparse(node)} is used as {used}"
-        yield Misuse(f"{text}, and {things[0].found.where} defines a function", _token(node))
+        yield Misuse(f"{text}, and {things[0].symbol.where} defines a function", _token(node))
 
 
 def _frozen(inference: Inference, node: ast.Attribute, scope: CodeScope) -> Misuses:
-    things = inference.infer(node.value, scope)
-    if things and all(
-        t.kind == "instance" and _is_frozen(inference.world, t.found) for t in things
-    ):
-        yield Misuse(f"{ast.unparse(node)} is set, and {things[0].found.text} is frozen", node.attr)
+    things, world = inference.infer(node.value, scope), inference.world
+    if things and all(t.kind == "instance" and _is_frozen(world, t.symbol) for t in things):
+        text = f"{ast.unparse(node)} is set, and {things[0].symbol.text} is frozen"
+        yield Misuse(text, node.attr)
 
 
-def _is_frozen(world: World, found: Symbol) -> bool:
-    line = lineage(world, found)
+def _is_frozen(world: World, symbol: Symbol) -> bool:
+    line = lineage(world, symbol)
     return not any("__setattr__" in one.cls.methods for one in line.classes) and any(
         name.rpartition(".")[2] == "dataclass" and "frozen=True" in keywords
         for one in line.classes
@@ -210,7 +209,7 @@ def _unpacked(
     world, name, where = inference.world, call_text(call), ""
     lengths: set[int | None] = set()
     for thing in inference.infer(call.func, scope):
-        function = thing.found.binding
+        function = thing.symbol.binding
         if (
             not isinstance(function, Function)
             or opaque_decorator(function)
@@ -219,8 +218,8 @@ def _unpacked(
             or overriding(world, thing)
         ):
             return
-        lengths |= arities(definition(world, thing.found.path, function)) or {None}
-        where = thing.found.where
+        lengths |= arities(definition(world, thing.symbol.path, function)) or {None}
+        where = thing.symbol.where
     if lengths and None not in lengths and len(target.elts) not in lengths:
         gives = " or ".join(str(length) for length in sorted(lengths, key=str))
         text = f"{name}() is unpacked into {len(target.elts)}"
@@ -233,8 +232,8 @@ def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Misuse
         return
     kinds = []
     for side in (node.left, node.right):
-        found = {builtin(thing) for thing in inference.infer(side, scope)}
-        kind = found.pop() if len(found) == 1 else None
+        plain = {builtin(thing) for thing in inference.infer(side, scope)}
+        kind = plain.pop() if len(plain) == 1 else None
         if kind is None:
             yield from _lacks(inference, side, scope, "__lt__", "an operand")
             return
@@ -248,23 +247,23 @@ def _operands(inference: Inference, node: ast.BinOp, scope: CodeScope) -> Misuse
         return
 
 
-def abstract_methods(world: World, found: Symbol) -> dict[str, Symbol]:
+def abstract_methods(world: World, symbol: Symbol) -> dict[str, Symbol]:
     """Return the abstract methods that a class leaves open, where Python holds it to them."""
-    line = lineage(world, found)
+    line = lineage(world, symbol)
     metas = {value for one in line.classes for key, value in one.cls.keywords if key == "metaclass"}
     if line.outside or ("ABC" not in line.bases and metas.isdisjoint(("ABCMeta", "abc.ABCMeta"))):
         return {}
     open_: dict[str, Symbol] = {}
-    for one in reversed(line.classes):
-        for name in one.cls.attributes:
+    for owner in reversed(line.classes):
+        for name in owner.cls.attributes:
             open_.pop(name, None)
-            if _is_abstract(one, name):
-                open_[name] = one
+            if _is_abstract(owner, name):
+                open_[name] = owner
     return open_
 
 
-def _is_abstract(found: Symbol, name: str) -> bool:
-    return any("abstractmethod" in f.marks for f in found.cls.methods.get(name, ()))
+def _is_abstract(symbol: Symbol, name: str) -> bool:
+    return any("abstractmethod" in f.marks for f in symbol.cls.methods.get(name, ()))
 
 
 def _left(left: dict[str, Symbol]) -> str:
@@ -277,9 +276,9 @@ def _abstract(inference: Inference, node: ast.Call, scope: CodeScope) -> Misuses
     for thing in inference.infer(node.func, scope):
         if thing.kind != "class" or not thing.exact:
             return
-        left = abstract_methods(inference.world, thing.found)
+        left = abstract_methods(inference.world, thing.symbol)
         if left:
-            yield Misuse(f"{thing.found.cls.name} is abstract: {_left(left)}", _token(node))
+            yield Misuse(f"{thing.symbol.cls.name} is abstract: {_left(left)}", _token(node))
         return
 
 
@@ -289,20 +288,21 @@ def _incomplete(inference: Inference, node: ast.ClassDef, scope: CodeScope) -> M
     A class may only hold static methods: where nobody calls it by its name, that is a note.
     """
     world = inference.world
-    found = class_named(world, inference.path, f"{scope.name}.{node.name}".lstrip("."), node.lineno)
-    if found is None:
+    name = f"{scope.name}.{node.name}".lstrip(".")
+    symbol = class_named(world, inference.path, name, node.lineno)
+    if symbol is None:
         return
-    left = abstract_methods(world, found)
-    above = lineage(world, found).classes[1:]
+    left = abstract_methods(world, symbol)
+    above = lineage(world, symbol).classes[1:]
     asked = {m for one in above for m in one.cls.methods if _is_abstract(one, m)}
     if (
         not left
-        or found in left.values()
-        or not asked & found.cls.methods.keys()
-        or subclasses(world, found)
+        or symbol in left.values()
+        or not asked & symbol.cls.methods.keys()
+        or subclasses(world, symbol)
     ):
         return
-    made = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
-    named = is_mentioned(world, node.name, made, (inference.path,))
+    call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
+    named = is_mentioned(world, node.name, call, (inference.path,))
     level = Level.ERROR if named else Level.NOTE
     yield Misuse(f"{node.name} cannot be made: {_left(left)}", node.name, level)

@@ -67,15 +67,15 @@ def name_problems(
 
 def _defined(table: symtable.SymbolTable) -> frozenset[str]:
     """Return the names that the module, or a ``global`` statement in it, binds."""
-    found = set()
+    names = set()
     for symbol in table.get_symbols():
         bound = symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()
         at_module = table.get_type() == "module"
         if bound and (at_module or symbol.is_declared_global()):
-            found.add(symbol.get_name())
+            names.add(symbol.get_name())
     for child in table.get_children():
-        found |= _defined(child)
-    return frozenset(found)
+        names |= _defined(child)
+    return frozenset(names)
 
 
 def _used(

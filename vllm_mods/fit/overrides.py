@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
@@ -23,6 +22,7 @@ from vllm_mods.fit.signatures import (
     stands_in,
     unbound,
 )
+from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeScope, receiver, walk
 from vllm_mods.fit.world import World, remembered
 from vllm_mods.formats import syntax_tree
@@ -132,14 +132,14 @@ def _reaches(
             break
         if thing.kind not in {"instance", "class", "super"}:
             continue
-        line = lineage(world, thing.found)
+        line = lineage(world, thing.symbol)
         owner = line.owner(mine.name)
         # ``super().m()`` and ``Base.m(self)`` name the method that they want.
         named = thing.kind == "super" or (thing.kind == "class" and "classmethod" not in mine.marks)
         if owner is None or named or (thing.exact and owner[0] != override.owner):
             continue
-        above = thing.found in lineage(world, override.owner).classes
-        if above and _shadowed(world, call, override):
+        above = thing.symbol in lineage(world, override.owner).classes
+        if above and _shadows(world, call, override):
             continue
         if above or owner[0] == override.owner:
             base = implementations(owner[1])
@@ -151,7 +151,7 @@ def _reaches(
     return override.overridden
 
 
-def _shadowed(world: World, call: _MethodCall, override: Override) -> bool:
+def _shadows(world: World, call: _MethodCall, override: Override) -> bool:
     """Tell whether a call on ``self`` stands in a method that the override's class replaces."""
     scope = next((one for one in call.scope.around() if receiver(one)), None)
     if scope is None:
@@ -185,7 +185,7 @@ class _MethodCall(NamedTuple):
 @remembered
 def _calls(world: World, method: str, near: tuple[str, ...]) -> tuple[_MethodCall, ...]:
     """Return every call of methods of a name, found by text first."""
-    found: list[_MethodCall] = []
+    calls: list[_MethodCall] = []
     called = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
     for path, data in files_mentioning(world, (method,), near):
         tree = syntax_tree.module(data) if called.search(data) else None
@@ -195,10 +195,10 @@ def _calls(world: World, method: str, near: tuple[str, ...]) -> tuple[_MethodCal
         for site in walk(tree, lines):
             match site.node:
                 case ast.Call(func=ast.Attribute(attr=attr) as func) as node if attr == method:
-                    found.append(_MethodCall(path, node, func, site.scope))
+                    calls.append(_MethodCall(path, node, func, site.scope))
                 case _:
                     pass
-    return tuple(found)
+    return tuple(calls)
 
 
 def changed_methods(
@@ -210,11 +210,11 @@ def changed_methods(
     there and take fewer or other calls now.
     """
     old = dict(classes_in(before, path))
-    for name, found in classes_in(after, path):
-        binding = found.cls
+    for name, symbol in classes_in(after, path):
+        binding = symbol.cls
         was = old[name].cls if name in old else None
         if was is None or was.bases != binding.bases:
-            yield found, frozenset(binding.methods), frozenset()
+            yield symbol, frozenset(binding.methods), frozenset()
             continue
         changed = frozenset(
             method
@@ -222,7 +222,7 @@ def changed_methods(
             if _signature(functions) != _signature(was.methods.get(method, ()))
         )
         if changed:
-            yield found, changed, changed & frozenset(was.methods)
+            yield symbol, changed, changed & frozenset(was.methods)
 
 
 def _signature(functions: tuple[Function, ...]) -> tuple[object, ...]:

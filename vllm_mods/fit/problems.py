@@ -86,13 +86,13 @@ def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
     for doubt in doubts:
         reasons = files.setdefault(doubt.path, {}).setdefault(doubt.what, Counter())
         reasons[doubt.why] += 1
-    told = {
+    messages = {
         path: f"{path}: can't tell for {'; '.join(_sum(*one) for one in kinds.items())}"
         for path, kinds in sorted(files.items())
     }
     return tuple(
         Finding(FindingCode.FIT_UNKNOWN, message, path, scope="", level=Level.NOTE)
-        for path, message in told.items()
+        for path, message in messages.items()
     )
 
 

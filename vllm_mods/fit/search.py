@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from itertools import takewhile
 
-from vllm_mods.fit.found import Symbol, Thing
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.symbols import Symbol, Thing
 from vllm_mods.fit.walk import CodeScope
 from vllm_mods.fit.world import World, remembered
 
@@ -35,9 +35,9 @@ _CLASS = re.compile(rb"class\s+\w+[^(:\n]*\((.*?)\)\s*:", re.DOTALL)
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
-def _shared(one: str, other: str) -> int:
+def _common(first: str, other: str) -> int:
     """Count the folders that two paths have in common."""
-    pairs = zip(one.split("/"), other.split("/"), strict=False)
+    pairs = zip(first.split("/"), other.split("/"), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
@@ -61,7 +61,7 @@ def candidates(world: World, near: Iterable[str]) -> tuple[tuple[str, ...], bool
                 return (0 if rank < 2 else 1, rank, path)
         if folder in folders:
             return (2, 0, path)
-        shared = max((_shared(folder, other) for other in folders), default=0)
+        shared = max((_common(folder, other) for other in folders), default=0)
         return (3, -shared, path)
 
     ranked = [path for path in near if path in every]
@@ -72,8 +72,8 @@ def candidates(world: World, near: Iterable[str]) -> tuple[tuple[str, ...], bool
 
 @remembered
 def _python_files(world: World) -> tuple[str, ...]:
-    found = (path for root in world.roots for path in world.paths(root) if path.endswith(".py"))
-    return tuple(sorted(found))
+    paths = (path for root in world.roots for path in world.paths(root) if path.endswith(".py"))
+    return tuple(sorted(paths))
 
 
 def files_mentioning(
@@ -86,10 +86,10 @@ def files_mentioning(
         if data is None:
             continue
         if len(words) <= 24:
-            found = any(word in data for word in words)
+            is_named = any(word in data for word in words)
         else:
-            found = not words.isdisjoint(_WORD.findall(data))
-        if found:
+            is_named = not words.isdisjoint(_WORD.findall(data))
+        if is_named:
             world.consulted.add(path)
             yield path, data
 
@@ -120,19 +120,19 @@ def classes_in(world: World, path: str) -> Iterator[tuple[str, Symbol]]:
 
 
 @remembered
-def subclasses(world: World, found: Symbol) -> tuple[Symbol, ...]:
+def subclasses(world: World, symbol: Symbol) -> tuple[Symbol, ...]:
     """Return the classes below a class, as far as a text search for its name leads to them."""
-    heirs = _heirs(world, found.path if world.tree.remote else "")
+    heirs = _heirs(world, symbol.path if world.tree.remote else "")
     known: dict[Symbol, None] = {}
-    queue = [found]
+    queue = [symbol]
     while queue:
         name = queue.pop().cls.name.encode()
         for path in heirs.get(name, ()):
             world.consulted.add(path)
             for _, other in classes_in(world, path):
-                if other == found or other in known:
+                if other == symbol or other in known:
                     continue
-                if found in lineage(world, other).classes:
+                if symbol in lineage(world, other).classes:
                     known[other] = None
                     queue.append(other)
     return tuple(known)
@@ -166,8 +166,8 @@ def _bases(data: bytes) -> frozenset[bytes]:
 def _real_names(data: bytes, used: bytes) -> Iterator[bytes]:
     """Yield what a name may stand for by ``import … as`` and by assignment; more does no harm."""
     if b" as " + used in data:
-        for found in re.finditer(rb" as %b\b" % used, data):
-            yield from _WORD.findall(data[max(0, found.start() - 99) : found.start()])[-1:]
+        for match in re.finditer(rb" as %b\b" % used, data):
+            yield from _WORD.findall(data[max(0, match.start() - 99) : match.start()])[-1:]
     if used + b" = " in data:
         yield from re.findall(rb"(?m)%b = (?:\w+\.)*(\w+)\s*$" % used, data)
 
@@ -185,11 +185,11 @@ def definers(world: World, method: str, near: tuple[str, ...]) -> tuple[Symbol, 
     )
 
 
-def beside(world: World, found: Symbol, method: str) -> Symbol | None:
+def beside(world: World, symbol: Symbol, method: str) -> Symbol | None:
     """Return the one class beside a mixin, in all of its subclasses, that has a method."""
     owners = {
         None if owner is None else owner[0]
-        for other in subclasses(world, found)
+        for other in subclasses(world, symbol)
         for owner in (lineage(world, other).owner(method),)
     }
     return owners.pop() if len(owners) == 1 else None

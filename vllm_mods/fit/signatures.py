@@ -125,17 +125,17 @@ def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
     """Describe the parameters of a function or lambda."""
     positional = [*args.posonlyargs, *args.args]
     first, optional = len(args.posonlyargs), len(positional) - len(args.defaults)
-    found = [
+    parameters = [
         _parameter(one, Kind.POSITIONAL_ONLY if n < first else Kind.STANDARD, required=n < optional)
         for n, one in enumerate(positional)
     ]
     if args.vararg is not None:
-        found.append(Parameter(args.vararg.arg, Kind.STAR, required=False))
-    for one, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        found.append(_parameter(one, Kind.KEYWORD_ONLY, required=default is None))
+        parameters.append(Parameter(args.vararg.arg, Kind.STAR, required=False))
+    for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        parameters.append(_parameter(arg, Kind.KEYWORD_ONLY, required=default is None))
     if args.kwarg is not None:
-        found.append(Parameter(args.kwarg.arg, Kind.DOUBLE_STAR, required=False))
-    return tuple(found)
+        parameters.append(Parameter(args.kwarg.arg, Kind.DOUBLE_STAR, required=False))
+    return tuple(parameters)
 
 
 def _parameter(argument: ast.arg, kind: Kind, *, required: bool) -> Parameter:

@@ -60,9 +60,9 @@ def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator
     for site in sites:
         for misuse in _wrong(inference, site.node, site.scope):
             sure = misuse.level if candidates(world, (inference.path,))[1] else Level.NOTE
-            told = misuse._replace(level=sure)
+            answer = misuse._replace(level=sure)
             yield at_site(
-                inference.path, site, FindingCode.FIT_STRING, told, misuse.token, misuse.text
+                inference.path, site, FindingCode.FIT_STRING, answer, misuse.token, misuse.text
             )
 
 
@@ -143,20 +143,20 @@ def _member_of_enum(
     things = inference.infer(node.value, scope)
     if len(things) != 1 or things[0].kind != "class" or not things[0].exact:
         return
-    line = lineage(inference.world, things[0].found)
+    line = lineage(inference.world, things[0].symbol)
     if any(base.endswith("Enum") for base in line.bases):
         names, _ = attributes(inference.world, line)
         if name not in names:
-            text = f"{things[0].found.text} has no member {name}"
+            text = f"{things[0].symbol.text} has no member {name}"
             yield Misuse(text + nearest(name, names), name)
 
 
 def _operators(world: World) -> frozenset[str]:
     """Return the custom operators that the tree registers by name."""
-    found = set()
+    names = set()
     for _, data in files_mentioning(world, ("op_name", "vllm::")):
-        found |= {(one or other).decode() for one, other in _OPERATORS.findall(data)}
-    return frozenset(found)
+        names |= {(one or other).decode() for one, other in _OPERATORS.findall(data)}
+    return frozenset(names)
 
 
 def _mentioned(world: World, name: str, known: frozenset[str]) -> bool:
@@ -208,14 +208,14 @@ def _lonely(inference: Inference, nodes: Iterable[ast.expr], table: _NameTable) 
         word = re.compile(rb"\b%b\b" % re.escape(name.encode()))
         files = files_mentioning(world, (name,))
         if sum(len(word.findall(data)) for _, data in files) == 1:
-            found = (
+            known = (
                 one.decode()
                 for path in world.paths("vllm")
                 if path.endswith(table.path)
                 for one in table.names.findall(world.read(path) or b"")
             )
             text = f"nothing else knows the {table.what} {name!r}"
-            yield Misuse(text + nearest(name, found), name, Level.NOTE)
+            yield Misuse(text + nearest(name, known), name, Level.NOTE)
 
 
 def _qualname(world: World, text: str) -> str:
@@ -235,11 +235,11 @@ def _undefined(world: World, path: str | None, name: str) -> str:
 
 def _model(world: World, module: str, name: str) -> Misuses:
     whole = module if module.startswith("vllm.") else f"{_MODELS}{module}".replace("/", ".")
-    found = world.locate(whole)
-    if found.exists is False:
+    lookup = world.locate(whole)
+    if lookup.exists is False:
         others = (p[len(_MODELS) : -3] for p in world.paths("vllm") if p.startswith(_MODELS))
         yield Misuse(f"there is no module {whole}{nearest(module, others)}", module)
-    elif wrong := _undefined(world, found.module, name):
+    elif wrong := _undefined(world, lookup.module, name):
         yield Misuse(wrong, name)
 
 
@@ -269,14 +269,14 @@ def _formats(node: ast.Call) -> Misuses:
 
 
 def _count(text: str, given: list[ast.expr], node: ast.AST) -> Misuses:
-    found = [match for match in _PERCENT.finditer(text) if match[3] != "%"]
-    if any(match[1] or match[2] for match in found) or any(
+    matches = [match for match in _PERCENT.finditer(text) if match[3] != "%"]
+    if any(match[1] or match[2] for match in matches) or any(
         isinstance(a, ast.Starred) for a in given
     ):
         return
     single = len(given) == 1 and isinstance(
         given[0], ast.Dict | ast.Name | ast.Call | ast.Attribute
     )
-    if len(found) != len(given) and not (single and isinstance(node, ast.Call) and not found):
-        why = f"takes {len(found)} values and gets {len(given)}"
+    if len(matches) != len(given) and not (single and isinstance(node, ast.Call) and not matches):
+        why = f"takes {len(matches)} values and gets {len(given)}"
         yield Misuse(f"the format {text[:40]!r} {why}", text[:10])

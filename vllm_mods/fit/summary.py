@@ -122,11 +122,11 @@ class _ModuleReader:
             case ast.ClassDef():
                 self._bind(node.name, class_of(node))
             case ast.Import() | ast.ImportFrom():
-                for name, found in imports_of(node, typing_only=typing_only, guarded=guarded):
+                for name, alias in imports_of(node, typing_only=typing_only, guarded=guarded):
                     if name == "*":
-                        self.stars.append(found)
+                        self.stars.append(alias)
                     else:
-                        self._bind(name, found)
+                        self._bind(name, alias)
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
                 self._assignment(node, typing_only=typing_only)
             case ast.If():

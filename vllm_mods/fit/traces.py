@@ -49,7 +49,7 @@ def traces(before: World, after: World, path: str) -> Iterator[Trace]:
         if new is None or name not in new.names:
             # Others get at it by naming the module, or one that imports all of it.
             yield Trace(word=name, path=path, context=_stems(after, path), always=True)
-        elif _narrowed(_functions(old, name), _functions(new, name)):
+        elif _narrows(_functions(old, name), _functions(new, name)):
             yield Trace(word=name, path=path)
     if new is not None:
         yield from _of_classes(before, after, path)
@@ -75,9 +75,7 @@ def _functions(module: Module, name: str) -> tuple[Function, ...]:
     return implementations([b for b in module.names[name] if isinstance(b, Function)])
 
 
-def _narrowed(
-    old: tuple[Function, ...], new: tuple[Function, ...], *, method: bool = False
-) -> bool:
+def _narrows(old: tuple[Function, ...], new: tuple[Function, ...], *, method: bool = False) -> bool:
     """Tell whether some call that bound before may not bind now."""
     if not old or len(old) != 1 or len(new) != 1:
         return bool(old) and old != new
@@ -90,37 +88,37 @@ def _narrowed(
 def _of_classes(before: World, after: World, path: str) -> Iterator[Trace]:
     now = dict(classes_in(after, path))
     for name, was in classes_in(before, path):
-        found = now.get(name)
-        if found is None:
+        symbol = now.get(name)
+        if symbol is None:
             continue
-        old, new = was.cls, found.cls
+        old, new = was.cls, symbol.cls
         context = frozenset((new.name,))
-        made, makes = constructor(before, was), constructor(after, found)
-        stays = not makes.why and stands_in(made.parameters or (), makes.parameters or ())
-        if not made.why and not stays:
+        old_call, new_call = constructor(before, was), constructor(after, symbol)
+        stays = not new_call.why and stands_in(old_call.parameters or (), new_call.parameters or ())
+        if not old_call.why and not stays:
             yield Trace(word=new.name, path=path, called=True)
-            heirs = frozenset(heir.path for heir in subclasses(after, found))
+            heirs = frozenset(heir.path for heir in subclasses(after, symbol))
             yield Trace(word="__init__", path=path, within=heirs)
         for method, functions in old.methods.items():
             if method == "__init__":
                 continue
             mine = implementations(new.methods.get(method, ()))
-            if _narrowed(implementations(functions), mine, method=True):
+            if _narrows(implementations(functions), mine, method=True):
                 yield Trace(word=method, path=path, context=context)
         gone = old.attributes - new.attributes
         if old.bases != new.bases:
             had, _ = attributes(before, lineage(before, was))
-            gone |= had - attributes(after, lineage(after, found))[0]
+            gone |= had - attributes(after, lineage(after, symbol))[0]
         for attribute in gone:
             yield Trace(word=attribute, path=path, context=context, always=True)
 
 
 def mentions(
-    world: World, found: Iterable[Trace], near: tuple[str, ...]
+    world: World, traces: Iterable[Trace], near: tuple[str, ...]
 ) -> dict[str, frozenset[int]]:
     """Return the lines of each file that mention what is traced."""
     by_word: dict[str, list[Trace]] = {}
-    for trace in found:
+    for trace in traces:
         by_word.setdefault(trace.word, []).append(trace)
     if not by_word:
         return {}

@@ -106,13 +106,13 @@ def _users(changes: Iterable[FileChange], files: Mapping[str, bytes], names: set
 
 
 def _lay(folder: str, files: Mapping[str, bytes | None]) -> None:
-    made: set[str] = set()
+    folders: set[str] = set()
     for path, data in files.items():
         whole = os.path.join(folder, path)
         parent = os.path.dirname(whole)
-        if parent not in made:
+        if parent not in folders:
             os.makedirs(parent, exist_ok=True)
-            made.add(parent)
+            folders.add(parent)
         if data is None:
             if os.path.exists(whole):
                 os.unlink(whole)
@@ -129,8 +129,8 @@ def _check(
 
     from ty import find_ty_bin  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
 
-    there = [path for path in sorted(asked) if os.path.exists(os.path.join(folder, path))]
-    if not there:
+    paths = [path for path in sorted(asked) if os.path.exists(os.path.join(folder, path))]
+    if not paths:
         return []
     rules = "\n".join(f'{rule} = "error"' for rule in sorted(_RULES))
     version = f"3.{lowest[1] if lowest else _PYTHON}"
@@ -146,7 +146,7 @@ def _check(
     home = {"HOME": folder, "XDG_CONFIG_HOME": folder, "NO_COLOR": "1", "TY_MAX_PARALLELISM": "2"}
     try:
         done = subprocess.run(
-            [*command, *there],
+            [*command, *paths],
             cwd=folder,
             env=home,
             capture_output=True,
@@ -174,19 +174,19 @@ def _news(
     problems: list[Problem] = []
     notes: dict[str, Counter[str]] = {}
     # From the end: of several that are alike, the first ones were there before.
-    for found in reversed(after):
-        path, rule, text = key = found.group("path", "rule", "text")
+    for match in reversed(after):
+        path, rule, text = key = match.group("path", "rule", "text")
         if old[key] > 0:
             old[key] -= 1
             continue
-        line = int(found["line"])
+        line = int(match["line"])
         meant = line in added.get(path, ()) or not names.isdisjoint(re.findall(r"\w+", text))
         # A problem of a call is the call's, as in the static proof, and told once.
         if meant and "argument" in rule:
             line = _call(scopes.get(path, b""), line)
         if (
             meant
-            and _UNION not in found["more"]
+            and _UNION not in match["more"]
             and _sure(rule, text, scopes)
             and not _tolerant(scopes.get(path, b""), line)
         ):
@@ -194,9 +194,9 @@ def _news(
         else:
             notes.setdefault(path, Counter())[rule] += 1
     for path, rules in notes.items():
-        said = ", ".join(f"{many} {rule}" for rule, many in sorted(rules.items()))
+        counts = ", ".join(f"{many} {rule}" for rule, many in sorted(rules.items()))
         problems.append(
-            _problem(path, 1, f"a type checker may be right to say more: {said}", Level.NOTE, {})
+            _problem(path, 1, f"a type checker may be right to say more: {counts}", Level.NOTE, {})
         )
     return tuple(problems)
 
@@ -237,16 +237,16 @@ def _sure(rule: str, text: str, files: Mapping[str, bytes]) -> bool:
     owner, _, name = called[1].rpartition(".")
     if owner:
         owner = owner.rpartition(".")[2]
-        made = name == "__init__"
-        return _concrete(owner, files) and (made or not _overridden(owner, name, files))
+        is_init = name == "__init__"
+        return _concrete(owner, files) and (is_init or not _overrides(owner, name, files))
     defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
     return any(defined.search(data) for data in files.values())
 
 
 def _concrete(owner: str, files: Mapping[str, bytes]) -> bool:
     """Tell whether the tree defines such a class, and no protocol, which others may only resemble."""
-    found = re.compile(rb"^[ \t]*class\s+%b\b[^:]*" % owner.encode(), re.MULTILINE)
-    heads = [head for data in files.values() for head in found.findall(data)]
+    pattern = re.compile(rb"^[ \t]*class\s+%b\b[^:]*" % owner.encode(), re.MULTILINE)
+    heads = [head for data in files.values() for head in pattern.findall(data)]
     return bool(heads) and not any(b"Protocol" in head for head in heads)
 
 
@@ -254,13 +254,13 @@ def _heirs(owner: str, files: Mapping[str, bytes]) -> Iterator[tuple[bytes, byte
     """Yield the text of each class below those of a name, and that of its whole file."""
     known, queue = {owner.encode()}, [owner.encode()]
     while queue:
-        one = queue.pop()
+        base = queue.pop()
         for data in files.values():
-            if one not in data:
+            if base not in data:
                 continue
             for text in _BEFORE_CLASS.split(data):
                 for name, bases in _CLASS.findall(text):
-                    if name not in known and one in re.findall(rb"\w+", bases):
+                    if name not in known and base in re.findall(rb"\w+", bases):
                         known.add(name)
                         queue.append(name)
                         yield text, data
@@ -272,7 +272,7 @@ def _set_below(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
     return any(sets.search(data) for _, data in _heirs(owner, files))
 
 
-def _overridden(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
+def _overrides(owner: str, name: str, files: Mapping[str, bytes]) -> bool:
     """Tell whether a class below has such a method of its own: an object may be one of these."""
     defined = re.compile(rb"\bdef\s+%b\b" % name.encode())
     return any(defined.search(text) for text, _ in _heirs(owner, files))
@@ -287,12 +287,12 @@ def _problem(
 
 def _changed_names(changes: Iterable[FileChange]) -> set[str]:
     """Return the functions and classes that a patch adds, takes away or gives other first lines."""
-    found: set[str] = set()
+    names: set[str] = set()
     for change in changes:
-        for one, other in ((change.before, change.after), (change.after, change.before)):
-            rows = (one or b"").splitlines()
-            for line in added_lines(other, one) if one is not None else ():
+        for side, other in ((change.before, change.after), (change.after, change.before)):
+            rows = (side or b"").splitlines()
+            for line in added_lines(other, side) if side is not None else ():
                 match = _DEFINED.match(rows[line - 1])
                 if match:
-                    found.add(match[1].decode())
-    return found
+                    names.add(match[1].decode())
+    return names

@@ -177,7 +177,7 @@ def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
         bound.setdefault(name, []).append(source)
 
     # The names of which more is said than that they are bound.
-    told: list[ast.Name] = []
+    targets: list[ast.Name] = []
     source: Source = None
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -192,17 +192,17 @@ def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
                     add(inner.target.id, inner.value)
             return
         case ast.Import() | ast.ImportFrom():
-            for name, found in imports_of(node):
-                add(name, found)
+            for name, alias in imports_of(node):
+                add(name, alias)
         case ast.Global() | ast.Nonlocal():
             elsewhere.update(node.names)
         case ast.Assign():
-            told = [target for target in node.targets if isinstance(target, ast.Name)]
+            targets = [target for target in node.targets if isinstance(target, ast.Name)]
             source = node.value
         case ast.AnnAssign(target=ast.Name() as target):
-            told, source = [target], node
+            targets, source = [target], node
         case ast.NamedExpr():
-            told, source = [node.target], node.value
+            targets, source = [node.target], node.value
         case ast.Name(id=name, ctx=ast.Store()):
             add(name, None)
         case (
@@ -213,10 +213,10 @@ def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
             add(name, None)
         case _:
             pass
-    for one in told:
-        add(one.id, source)
+    for each in targets:
+        add(each.id, source)
     for child in ast.iter_child_nodes(node):
-        if child not in told:
+        if child not in targets:
             _bind(child, bound, elsewhere)
 
 

@@ -12,9 +12,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.tree import Tree
-from vllm_mods.fit.found import Lookup, Symbol
 from vllm_mods.fit.shapes import Binding, Class, Import, Module, Value, words
 from vllm_mods.fit.summary import lazy_names, summarize
+from vllm_mods.fit.symbols import Lookup, Symbol
 
 # Modules that a build makes: a source archive has none of them.
 _BUILT = re.compile(
@@ -41,7 +41,7 @@ class SummaryCache:
 
 
 _MISSING = Lookup(exists=False)
-_OPAQUE = Lookup(exists=True, found=(Symbol(),))
+_OPAQUE = Lookup(exists=True, symbols=(Symbol(),))
 
 
 _P = ParamSpec("_P")
@@ -104,11 +104,11 @@ class World:
     def paths(self, under: str = "vllm") -> frozenset[str]:
         """Return every file below a folder of the site root."""
         if under not in self._paths:
-            found = set(self.tree.paths(under))
+            paths = set(self.tree.paths(under))
             for path, data in self.files.items():
                 if path.startswith(f"{under}/"):
-                    found.discard(path) if data is None else found.add(path)
-            self._paths[under] = frozenset(found)
+                    paths.discard(path) if data is None else paths.add(path)
+            self._paths[under] = frozenset(paths)
         return self._paths[under]
 
     @remembered
@@ -133,14 +133,14 @@ class World:
         root = dotted.partition(".")[0]
         if root not in self.roots:
             return Lookup(
-                exists=None, found=(Symbol(external=dotted),), why=f"{root} is not in the tree"
+                exists=None, symbols=(Symbol(external=dotted),), why=f"{root} is not in the tree"
             )
         stem = dotted.replace(".", "/")
         for path in (f"{stem}.py", f"{stem}/__init__.py"):
             if self._has(path, root):
-                return Lookup(exists=True, found=(Symbol(module=path),))
+                return Lookup(exists=True, symbols=(Symbol(module=path),))
         if any(path.startswith(f"{stem}/") for path in self.paths(root)):
-            return Lookup(exists=True, found=(Symbol(module=f"{stem}/"),))
+            return Lookup(exists=True, symbols=(Symbol(module=f"{stem}/"),))
         beside = (path for path in self.paths(root) if path.startswith(f"{stem}."))
         if any(path.endswith((".so", ".pyd", ".pyi")) for path in beside):
             return _OPAQUE
@@ -158,9 +158,9 @@ class World:
                 return self.tree.read(path) is not None
         return path in self.paths(root)
 
-    def target(self, path: str, found: Import) -> str:
+    def target(self, path: str, alias: Import) -> str:
         """Return the absolute dotted name of the module that an import in ``path`` names."""
-        return absolute(path, found.level, found.module)
+        return absolute(path, alias.level, alias.module)
 
     # --- names
 
@@ -188,8 +188,8 @@ class World:
         if module is None:
             return Lookup(exists=None, why=f"{path} does not parse")
         if name in module.names:
-            found = [one for each in module.names[name] for one in self._follow(path, each, depth)]
-            return Lookup(exists=True, found=tuple(dict.fromkeys(found)) or (Symbol(),))
+            known = [one for each in module.names[name] for one in self._follow(path, each, depth)]
+            return Lookup(exists=True, symbols=tuple(dict.fromkeys(known)) or (Symbol(),))
         if name in _MODULE_NAMES:
             return _OPAQUE
         if path.endswith("/__init__.py"):
@@ -204,22 +204,22 @@ class World:
     def _through_stars(self, path: str, module: Module, name: str, depth: int) -> Lookup:
         why = ""
         for star in module.stars:
-            there = self.locate(self.target(path, star)).module
-            if there is None:
+            star_path = self.locate(self.target(path, star)).module
+            if star_path is None:
                 why = why or f"{path} imports * from {star.module}, which is not in the tree"
                 continue
-            source = self.module(there)
+            source = self.module(star_path)
             exports = source.exports if source else None
             hidden = name not in exports if exports is not None else name.startswith("_")
-            answer = _MISSING if hidden else self.lookup(there, name, depth + 1)
+            answer = _MISSING if hidden else self.lookup(star_path, name, depth + 1)
             if answer.exists:
                 return answer
             why = why or answer.why
         if module.lazy:
-            made = lazy_names(self.read(path) or b"")
-            if name in made.strings:
+            lazy = lazy_names(self.read(path) or b"")
+            if name in lazy.strings:
                 return _OPAQUE
-            if not made.table:
+            if not lazy.table:
                 why = why or f"{path} makes names in __getattr__"
         if module.dynamic:
             why = why or f"{path} makes names at run time"
@@ -227,35 +227,35 @@ class World:
 
     def _follow(self, path: str, binding: Binding, depth: int) -> tuple[Symbol, ...]:
         if isinstance(binding, Import):
-            return self.imported(path, binding, depth).found or (Symbol(),)
+            return self.imported(path, binding, depth).symbols or (Symbol(),)
         alias = binding.alias if isinstance(binding, Value) and depth < _DEPTH else None
-        found: tuple[Symbol, ...] = ()
+        symbols: tuple[Symbol, ...] = ()
         if alias and "(" not in alias.partition(".")[0]:
-            found = self.resolve(path, alias, depth + 1).found
-        return found or (Symbol(path=path, binding=binding),)
+            symbols = self.resolve(path, alias, depth + 1).symbols
+        return symbols or (Symbol(path=path, binding=binding),)
 
-    def imported(self, path: str, found: Import, depth: int = 0) -> Lookup:
+    def imported(self, path: str, alias: Import, depth: int = 0) -> Lookup:
         """Find what an import in ``path`` binds."""
-        target = self.target(path, found)
-        if found.name is None:
-            return self.locate(target.partition(".")[0] if found.whole else target)
+        target = self.target(path, alias)
+        if alias.name is None:
+            return self.locate(target.partition(".")[0] if alias.whole else target)
         where = self.locate(target)
         if where.exists is not True:
-            external = where.found[0].external if where.found else None
-            known = Symbol(external=f"{external}.{found.name}") if external else Symbol()
-            return Lookup(exists=where.exists, found=(known,), why=where.why)
-        return self.lookup(where.module, found.name, depth + 1) if where.module else _OPAQUE
+            external = where.symbols[0].external if where.symbols else None
+            known = Symbol(external=f"{external}.{alias.name}") if external else Symbol()
+            return Lookup(exists=where.exists, symbols=(known,), why=where.why)
+        return self.lookup(where.module, alias.name, depth + 1) if where.module else _OPAQUE
 
     def resolve(self, path: str, dotted: str, depth: int = 0) -> Lookup:
         """Find what a dotted name means at the module level of ``path``."""
         head, *rest = dotted.split(".")
         answer = self.lookup(path, head, depth)
         for part in rest:
-            members = (self.member(one, part, depth + 1).found for one in answer.found)
-            found = tuple(one for each in members for one in each)
-            if not found:
+            members = (self.member(one, part, depth + 1).symbols for one in answer.symbols)
+            symbols = tuple(one for each in members for one in each)
+            if not symbols:
                 return Lookup(exists=None, why=f"{dotted} is not plain")
-            answer = Lookup(exists=answer.exists, found=found)
+            answer = Lookup(exists=answer.exists, symbols=symbols)
         return answer
 
     def member(self, of: Symbol, name: str, depth: int = 0) -> Lookup:
@@ -263,10 +263,10 @@ class World:
         if of.module:
             return self.lookup(of.module, name, depth)
         if of.external:
-            return Lookup(exists=None, found=(Symbol(external=f"{of.external}.{name}"),))
+            return Lookup(exists=None, symbols=(Symbol(external=f"{of.external}.{name}"),))
         if isinstance(of.binding, Class) and name in of.binding.nested:
             inner = of.binding.nested[name]
-            return Lookup(exists=True, found=(Symbol(path=of.path, binding=inner),))
+            return Lookup(exists=True, symbols=(Symbol(path=of.path, binding=inner),))
         return Lookup(exists=None, why="the value is not a module or class")
 
 

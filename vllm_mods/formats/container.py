@@ -6,15 +6,14 @@ that is more than words (``$HOME``, a pipe) is given to bash, as it stands.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from vllm_mods.base import secrets
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.schema import SECRET
 from vllm_mods.scripts import command_line
 
 _PORT = 8000
@@ -96,8 +95,9 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
         f"env.{name}: it looks like a secret, and an image shows its environment to everybody who has it: "
         f"{_GIVEN.format(name)}"
         for name in pairing.env
-        if re.match(SECRET, name)
+        if secrets.NAMED.match(name)
     ]
+    faults += secrets.problems({"env": pairing.env, "command": pairings.rendered(pairing)})
     serving, script = pairings.serve_command(pairing)
     named = [name for one in script.commands for name in _named(one)]
     options = options_of(serving.argv)
@@ -109,7 +109,7 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
     faults += [
         f"command: {name}=… looks like a secret: {_GIVEN.format(name)}"
         for name in named
-        if re.match(SECRET, name)
+        if secrets.NAMED.match(name)
     ]
     if not pairings.serves(serving.argv):
         return tuple(faults)

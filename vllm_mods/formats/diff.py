@@ -17,10 +17,11 @@ from __future__ import annotations
 import io
 
 from vllm_mods.base.errors import DiffError
+from vllm_mods.base.model import Mod, PatchFile, Variant
 from vllm_mods.formats import diff_reader
 from vllm_mods.formats.file_diff import FileDiff, Hunk
 
-__all__ = ["FileDiff", "Hunk", "parse", "read"]
+__all__ = ["FileDiff", "Hunk", "parse", "paths_of", "read", "touched"]
 
 
 def parse(data: bytes, where: str, *, root: str = "") -> tuple[FileDiff, ...]:
@@ -39,6 +40,26 @@ def parse(data: bytes, where: str, *, root: str = "") -> tuple[FileDiff, ...]:
 def read(data: bytes, where: str, *, root: str = "") -> tuple[FileDiff, ...]:
     """Read a patch without the second reading: for one whose hash mod.lock vouches for."""
     return diff_reader.read(data, where, root)[0]
+
+
+def paths_of(patch: PatchFile, where: str) -> list[str]:
+    """Return the files that a patch names, both names of one that it renames. Raises ``DiffError``, as ``parse``."""
+    files = parse(patch.data, where, root=patch.root)
+    paths = (path for file in files for path in (file.old_path, file.new_path) if path is not None)
+    return list(dict.fromkeys(paths))
+
+
+def touched(mod: Mod, variant: Variant) -> list[str]:
+    """Return the paths of the files that a variant changes or brings."""
+    paths = [
+        path
+        for patch in variant.patches
+        for path in paths_of(patch, f"{mod.directory}/{patch.source}")
+    ]
+    for brought in (variant.replace, variant.overlay, variant.binary):
+        paths += [one.path for one in brought]
+    paths += [f"<workspace>/{file.file}" for file in variant.templates]
+    return list(dict.fromkeys(paths))
 
 
 def _confirm(hunks: tuple[Hunk, ...], texts: list[bytes], where: str) -> None:

@@ -40,15 +40,17 @@ class _DiffReader:
     """A line cursor over one patch."""
 
     def __init__(self, data: bytes, where: str, root: str) -> None:
+        self.where = where
+        self.root = root
+        self.at = 0
+        if len(data) > limits.PATCH:
+            raise self.fail(f"it has more than {limits.PATCH}", hint=MANY)
         self.data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
         self.lines = self.data.split(b"\n")
         if self.lines[-1] == b"":
             self.lines.pop()
         # every line but possibly the last one had a terminator
         self.unterminated = not data.endswith(b"\n")
-        self.where = where
-        self.root = root
-        self.at = 0
         if self.data.count(b"\n@@ -") > limits.HUNKS:
             raise self.fail(f"it has more than {limits.HUNKS}", hint=MANY)
         # by the line of its head, the text of each hunk

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_mods.base import limits
+from vllm_mods.base import limits, secrets
 from vllm_mods.base.model import (
     Allowance,
     BinaryFile,
@@ -27,7 +27,7 @@ from vllm_mods.base.model import (
 )
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats import image_paths, platforms
-from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, SECRET, Scalar, Table, reading, repeated
+from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Scalar, Table, reading, repeated
 
 SCHEMA = 1
 # Patterns as text: `re` compiles one when a manifest first has that key.
@@ -113,7 +113,7 @@ def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
 
 def _env(table: Table) -> tuple[tuple[str, str], ...]:
     for name in table.raw:
-        if not table.checked and re.match(SECRET, name):
+        if not table.checked and secrets.NAMED.match(name):
             table.problem(
                 name,
                 "looks like a secret, and a mod is passed on: give it when the container is started",

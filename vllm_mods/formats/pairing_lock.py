@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
+from vllm_mods.base import secrets
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.untrusted import json_of
@@ -226,6 +227,8 @@ def parse(data: bytes, where: str) -> PairingLock:
         raise _broken(where, [f"layer_format: {lock.layer_format}, and layers are {LAYER_FORMAT}"])
     if len(by_platform(lock)) <= len(lock.platforms):
         raise _broken(where, ["platforms: one is there twice"])
+    if leaks := secrets.problems({"command": lock.command}):
+        raise _broken(where, leaks)
     return lock
 
 

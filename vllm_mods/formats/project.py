@@ -75,13 +75,19 @@ class Policy(NamedTuple):
 
     One of ``allowed_signers`` has to have signed a library's list of hashes; ``require_hashes`` are the sha256 of such
     lists (``sha256:HEX``), or files with lists of the project's own. ``bundled`` says
-    whether what comes with the tool is taken without.
+    whether what comes with the tool is taken without. A pairing's model lies below one of ``model_roots``, if there are any.
     """
 
     where: str
     allowed_signers: str | None
     require_hashes: tuple[str, ...]
     bundled: bool
+    model_roots: tuple[str, ...]
+
+    @property
+    def pins(self) -> bool:
+        """Whether somebody has to vouch for mods."""
+        return self.allowed_signers is not None or bool(self.require_hashes)
 
 
 class ProjectFile(NamedTuple):
@@ -166,10 +172,12 @@ def _policy(trust: Table, where: str) -> Policy:
         allowed_signers=trust.get("allowed_signers", str),
         require_hashes=trust.strings("require_hashes", r".+\Z", "a file, or sha256:HEX"),
         bundled=bundled is None or bundled,
+        model_roots=trust.strings("model_roots", r"[^\0]+\Z", "a folder"),
     )
-    if policy.allowed_signers is None and not policy.require_hashes:
+    if not policy.pins and not policy.model_roots:
         trust.problem(
-            "", "names neither allowed_signers nor require_hashes: nobody could be trusted"
+            "",
+            "names neither allowed_signers nor require_hashes nor model_roots: nobody could be trusted",
         )
     trust.refuse_unknown()
     return policy

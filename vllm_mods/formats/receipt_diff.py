@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.formats.receipt import FILE, RECORD, Receipt
@@ -54,20 +54,6 @@ def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...
             ),
         )
     return tuple(one for one in differing if len(set(one.values)) > 1)
-
-
-def of_packages(nodes: Sequence[Mapping[str, str] | None]) -> tuple[Disagreement, ...]:
-    """Return the packages of which versions differ; None stands for a tree of which nobody told any."""
-    known = [one for one in nodes if one is not None]
-    rows = {
-        name: tuple("not told" if one is None else one.get(name) for one in nodes)
-        for name in sorted({name for one in known for name in one})
-    }
-    return tuple(
-        Disagreement("package", name, values)
-        for name, values in rows.items()
-        if len({one.get(name) for one in known}) > 1
-    )
 
 
 def _each(

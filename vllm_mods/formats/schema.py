@@ -26,6 +26,7 @@ from typing import (
     get_type_hints,
 )
 
+from vllm_mods.base import secrets
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.versions import in_range
 
@@ -37,8 +38,6 @@ NAME = r"[a-z0-9][a-z0-9._-]*\Z"
 NAME_IN_WORDS = "lower case letters, digits, '.', '_' and '-'"
 BUNDLED = "vllm-mods"
 """The owner of what comes with the tool: no library of others has that name."""
-SECRET = r"(?i).*_(TOKEN|KEY|SECRET|PASSWORD)\Z"  # noqa: S105  (a pattern)
-"""Names of variables whose value nobody may read in an image, or in a file that is passed on."""
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
 
 
@@ -54,7 +53,7 @@ def reading(
 ) -> Iterator[Table]:
     """Give the table of a whole file, and raise ``ManifestError`` in the end with every problem found in it.
 
-    Another ``schema`` is one, and so is each key that nobody asked for. ``checked`` as of a ``Table``.
+    Another ``schema`` is one, and so is each key that nobody asked for, and each secret. ``checked`` as of a ``Table``.
     """
     top = Table(raw, at, [], checked=checked)
     stated = top.get("schema", int, required=True)
@@ -62,6 +61,8 @@ def reading(
         top.problem("schema", f"this version of vllm-mods reads schema {schema}, not {stated}")
     yield top
     top.refuse_unknown()
+    if not checked:
+        top.problems += secrets.problems(raw, at)
     if top.problems:
         raise ManifestError(where, tuple(top.problems), hint=hint)
 

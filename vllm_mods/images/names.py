@@ -6,6 +6,8 @@ it has a dot or a colon in it or is ``localhost``.
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import re
 from typing import NamedTuple
 
@@ -18,7 +20,9 @@ _REPOSITORY = re.compile(
 )
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
-_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]+)?\Z")
+_HOST = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(?::[0-9]{1,5})?\Z"
+)
 
 
 class Name(NamedTuple):
@@ -62,7 +66,7 @@ def parse(text: str) -> Name:
     if host == f"index.{HUB}":
         host = HUB
     wrong = (
-        f"{host!r} is no host" if not _HOST.match(host)
+        f"{host!r} is no host" if not _is_host(host)
         else f"{repository!r} is no repository" if not _REPOSITORY.match(repository)
         else f"{tag!r} is no tag" if colon and not _TAG.match(tag)
         else f"{digest!r} is no digest" if at and not _DIGEST.match(digest)
@@ -74,3 +78,11 @@ def parse(text: str) -> Name:
             hint="HOST/NAME:TAG or HOST/NAME@sha256:…; capitals are for tags only",
         )
     return Name(host, repository, tag or "latest", digest or None)
+
+
+def _is_host(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        if text.startswith("["):
+            ipaddress.IPv6Address(text[1 : text.index("]")])
+        return _HOST.match(text) is not None
+    return False

@@ -190,6 +190,6 @@ def commit(home: LibraryHome, name: str, parent: str, folder: str, message: str)
             if mode.startswith(b"100") and path not in blobs
         ]
         run("update-index", "-z", "--index-info", given="".join(rows))
-        made = run("commit-tree", run("write-tree"), "-p", parent, "-F", "-", given=message)
-        run("update-ref", f"refs/heads/{name}", made, "")  # only if there is none
-    return made
+        sha = run("commit-tree", run("write-tree"), "-p", parent, "-F", "-", given=message)
+        run("update-ref", f"refs/heads/{name}", sha, "")  # only if there is none
+    return sha

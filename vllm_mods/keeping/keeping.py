@@ -68,13 +68,13 @@ def keep(mod: Mod, tree: Tree, ways: Ways) -> KeptRelease:
     before = _row(planned)
     kept = KeptRelease(mod.name, version, "fits", before, before)
     if planned.verdict is Verdict.UPSTREAM:
-        return _ended(mod, tree, kept, ways)
+        return _end(mod, tree, kept, ways)
     if planned.verdict.writes:
-        return _taken(mod, planned, tree, kept, ways.roots)
+        return _take(mod, planned, tree, kept, ways)
     if planned.verdict.ok:
         return kept
     try:
-        return _ported(mod, tree, ways, kept)
+        return _port(mod, tree, ways, kept)
     except VllmModsError as error:
         reasons = (error.message, *((f"`{error.hint}`",) if error.hint else ()))
         return kept._replace(did="stuck", left=reasons)
@@ -100,9 +100,9 @@ def check(command: str, folder: str, kept: KeptRelease) -> KeptRelease:
             return kept._replace(left=(*kept.left, what))
     if done.returncode == 0:
         return kept._replace(told=(*kept.told, f"`{command}` passed"))
-    said = out.decode("utf-8", "replace").splitlines()[-_TAIL:]
+    tail = out.decode("utf-8", "replace").splitlines()[-_TAIL:]
     return kept._replace(
-        left=(*kept.left, "\n".join([f"`{command}` failed with {done.returncode}:", *said]))
+        left=(*kept.left, "\n".join([f"`{command}` failed with {done.returncode}:", *tail]))
     )
 
 
@@ -119,20 +119,20 @@ def _met(
         return ()
     try:
         ends = upstream.release(base), upstream.commit(tree)
-        one = bisect.narrowed(mod, variant.id)._replace(requires=(), conflicts=(), after=())
-        found = bisect.over_commits((one,), upstream.repository, *ends)
+        alone = bisect.narrow(mod, variant.id)._replace(requires=(), conflicts=(), after=())
+        outcome = bisect.over_commits((alone,), upstream.repository, *ends)
     except VllmModsError as error:
         return (f"which commit it met is not known: {error.message}",)
-    if found.before is None or found.after is None or found.after.point.commit is None:
+    if outcome.before is None or outcome.after is None or outcome.after.point.commit is None:
         return ()
-    commit = found.after.point.commit
+    commit = outcome.after.point.commit
     pull = f", pull request {commit.pull_request}" if commit.pull_request is not None else ""
-    verdicts = f"{found.before.planned.verdict} before, {found.after.planned.verdict} since"
-    said = [f"{one.message}" for one in found.findings if one.level == "error"]
-    return (f"`{commit.named}` of {commit.date[:10]}{pull}: {verdicts}", *said)
+    verdicts = f"{outcome.before.planned.verdict} before, {outcome.after.planned.verdict} since"
+    errors = [f"{one.message}" for one in outcome.findings if one.level == "error"]
+    return (f"`{commit.named}` of {commit.date[:10]}{pull}: {verdicts}", *errors)
 
 
-def _ended(mod: Mod, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
+def _end(mod: Mod, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
     """End the range of the variant that is meant for a release which carries the change.
 
     A range that would name no release then is left as it is: its variant is for a person to take out.
@@ -142,25 +142,25 @@ def _ended(mod: Mod, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
     manifest = mod.manifest
     gone = []
     met: tuple[str, ...] = ()
-    for one in (one for one in mod.variants if versions.in_range(version, one.vllm)):
-        met = met or _last(mod, one, tree, ways)
-        parts = [part.strip() for part in one.vllm.split(",")]
+    for variant in (one for one in mod.variants if versions.in_range(version, one.vllm)):
+        met = met or _last(mod, variant, tree, ways)
+        parts = [part.strip() for part in variant.vllm.split(",")]
         kept_parts = [part for part in parts if part and not part.startswith("<")]
         ended = ",".join([*kept_parts, f"<{versions.public(version)}"])
         if any(versions.in_range(release, ended) for release in known):
             manifest = manifest_editor.set_in_variant(
-                manifest, mod_folder.MANIFEST, one.id, "vllm", ended
+                manifest, mod_folder.MANIFEST, variant.id, "vllm", ended
             )
         else:
             gone.append(
-                f"variant `{one.id}` ({one.vllm}) is for no release that lacks the change: it can go"
+                f"variant `{variant.id}` ({variant.vllm}) is for no release that lacks the change: it can go"
             )
-    told = f"vLLM {version} has every change itself: the range ends before it"
+    reason = f"vLLM {version} has every change itself: the range ends before it"
     if manifest == mod.manifest:
         return kept._replace(left=tuple(gone))
     port_writing.overwrite(mod, {mod_folder.MANIFEST: manifest})
     return kept._replace(
-        did="ended", after="upstream", told=(told,), left=tuple(gone), upstream=met
+        did="ended", after="upstream", told=(reason,), left=tuple(gone), upstream=met
     )
 
 
@@ -169,36 +169,62 @@ def _last(mod: Mod, variant: Variant, tree: Tree, ways: Ways) -> tuple[str, ...]
     return _met(mod, variant, known[-1], tree, ways.upstream) if known else ()
 
 
-def _taken(
-    mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, roots: Sequence[str]
-) -> KeptRelease:
+def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
     """Widen the range to a release that takes a variant as it is, and record that in the lock."""
     assert planned.variant is not None  # noqa: S101  (it writes)
     files = {mod_folder.MANIFEST: mod.manifest}
+    by_rule: tuple[str, ...] = ("no line of it changes",)
     if not planned.in_range:
-        parts = [part.strip() for part in planned.variant.vllm.split(",") if part.strip()]
-        lower = [part for part in parts if not _UPPER.match(part)]
-        first = [
-            versions.public(part.lstrip("=~ ")) for part in parts if part.startswith(("==", "~="))
-        ]
-        lower += [f">={one}" for one in first]
-        wide = ",".join([*lower, f"<={versions.public(kept.release)}"])
+        wide, more = _widen_range(mod, planned.variant, kept.release, ways)
+        by_rule += more
         files[mod_folder.MANIFEST] = manifest_editor.set_in_variant(
             mod.manifest, mod_folder.MANIFEST, planned.variant.id, "vllm", wide
         )
-    new = making.loaded(mod, files, roots)
+    new = making.load_mod(mod, files, ways.roots)
     again = planner.plan_alone(new, tree)
     locked = lock_entries.current(mod)
-    if locked is not None and not any(kept.release in one.vllm for one in locked.trees):
-        files[mod_folder.LOCK] = lock_entries.extended(locked, new, [(kept.release, again)])
+    if locked is not None and not any(kept.release in tree.vllm for tree in locked.trees):
+        files[mod_folder.LOCK] = lock_entries.extend(locked, new, [(kept.release, again)])
     if planned.in_range and mod_folder.LOCK not in files:
         return kept
     port_writing.overwrite(mod, files)
     did = "recorded" if planned.in_range else "widened"
-    return kept._replace(did=did, after=_row(again), told=("no line of it changes",))
+    return kept._replace(did=did, after=_row(again), told=by_rule)
 
 
-def _ported(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
+def _widen_range(
+    mod: Mod, variant: Variant, release: str, ways: Ways
+) -> tuple[str, tuple[str, ...]]:
+    """Return a variant's range with a release in it, and why releases between are left out of it.
+
+    A release that comes into the range with it is planned on as well. Raises ``TreeError`` for one that cannot be read.
+    """
+    number = versions.public(release)
+    parts = [part.strip() for part in variant.vllm.split(",") if part.strip()]
+    exact = [part.lstrip("=~ ") for part in parts if part.startswith(("==", "~="))]
+    lower = [part for part in parts if not _UPPER.match(part)]
+    lower += [f">={versions.public(version)}" for version in exact]
+    wide = [*lower, f"<={number}"]
+    if not versions.in_range(number, ",".join(wide)):  # it is older
+        upper = [part for part in parts if part.startswith(("<", "!="))]
+        wide = [f">={number}", *upper, *(f"<={versions.public(version)}" for version in exact)]
+    left_out = []
+    for version in sorted(ways.releases.versions(), key=versions.sort_key):
+        is_new = versions.in_range(version, ",".join(wide)) and not (
+            versions.in_range(version, variant.vllm) or version == number
+        )
+        if not is_new or not versions.is_final(version):
+            continue
+        between = planner.plan_alone(mod, ways.releases.open(version))
+        if not between.verdict.ok or between.variant is None or between.variant.id != variant.id:
+            wide.append(f"!={version}")
+            left_out.append(
+                f"vLLM {version} is left out of the range: the variant does not go in there"
+            )
+    return ",".join(wide), tuple(left_out)
+
+
+def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
     locked = lock_entries.current(mod)
     variant = making.nearest(mod, tree.version, locked)
     base = making.base_tree(mod, variant, tree.version, ways.releases)
@@ -216,7 +242,7 @@ def _ported(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
         upstream=ways.upstream,
     )
     outcome = porting.run(job, lambda: making.between(ways.releases, base, tree))
-    told = [
+    by_rule = [
         *(f"followed: {one.old} is now {one.new} ({one.how})" for one in outcome.followed),
         *(f"repaired: {one}" for one in outcome.repaired),
         *(
@@ -229,15 +255,15 @@ def _ported(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
         files = dict(outcome.new.files)
         if locked is not None:
             plans = [(kept.release, outcome.new.planned)]
-            files[mod_folder.LOCK] = lock_entries.extended(locked, outcome.new.mod, plans)
+            files[mod_folder.LOCK] = lock_entries.extend(locked, outcome.new.mod, plans)
         port_writing.write_files(mod, files)
         look = tuple(f"repaired: {one}" for one in outcome.repaired)
         return kept._replace(
-            did="ported", after=_row(outcome.new.planned), told=tuple(told), left=look
+            did="ported", after=_row(outcome.new.planned), told=tuple(by_rule), left=look
         )
     if not outcome.left:
-        return kept._replace(did="fits", after="upstream", told=tuple(told))
-    work = port_writing.laid_out(outcome)
+        return kept._replace(did="fits", after="upstream", told=tuple(by_rule))
+    work = port_writing.lay_out(outcome)
     place = os.path.relpath(work.folder, catalog.root_of(mod)) if work is not None else ""
     problems = [
         f"`{problem.scope or 'module level'}` of {one.new_path}: {problem.message}"
@@ -247,7 +273,7 @@ def _ported(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
     if outcome.new is not None:
         problems += [one.message for one in outcome.new.planned.findings if one.level == "error"]
     finish = f"edit {place}, then `vllm-mods port {mod.name} --continue --library .`"
-    return kept._replace(did="left", told=tuple(told), left=(*problems, finish))
+    return kept._replace(did="left", told=tuple(by_rule), left=(*problems, finish))
 
 
 def note(folder: str, line: str) -> None:

@@ -40,13 +40,13 @@ class Keeping(NamedTuple):
 
 
 def run(
-    library: str, wanted: Keeping, found: Sequence[str], releases: Releases
+    library: str, wanted: Keeping, names: Sequence[str], releases: Releases
 ) -> Iterator[Branch]:
     """Bring a mod up to releases, the oldest first; each branch begins where the one before ends.
 
     A branch that is there is left alone, whoever made it. What a person has to finish holds up the
     releases of that mod after it, which are ported from what comes out.
-    ``found`` are versions. Raises ``UsageError`` for a library in no repository, and whatever reading
+    ``names`` are versions. Raises ``UsageError`` for a library in no repository, and whatever reading
     its mods does.
     """
     home = branches.home(library)
@@ -54,25 +54,25 @@ def run(
     if head is None:
         raise ManifestError(library, ("its repository has no commit yet",), hint="git commit")
     at = head
-    for release in sorted(found, key=versions.sort_key):
+    for release in sorted(names, key=versions.sort_key):
         branch = f"{branches.PREFIX}{wanted.mod}/{release}"
         if not branches.is_name(home, branch):
             why = f"no branch can be called {branch}: give the mod another name"
             yield Branch(KeptRelease(wanted.mod, release, "stuck", left=(why,)), branch, None)
             break
-        there = branches.tip(home, f"refs/heads/{branch}")
-        if there is not None and _unfinished(home, there, wanted.mod):
+        tip = branches.tip(home, f"refs/heads/{branch}")
+        if tip is not None and _unfinished(home, tip, wanted.mod):
             wait = f"the port on {branch} is not finished, and the releases after it wait for that"
-            yield Branch(KeptRelease(wanted.mod, release, "waits", left=(wait,)), branch, there)
+            yield Branch(KeptRelease(wanted.mod, release, "waits", left=(wait,)), branch, tip)
             break
-        if there is not None:
-            at = there
-            yield Branch(KeptRelease(wanted.mod, release, "there"), branch, there)
+        if tip is not None:
+            at = tip
+            yield Branch(KeptRelease(wanted.mod, release, "there"), branch, tip)
             continue
-        one = _one(home, at, release, wanted, releases)
-        at = one.commit or at
-        yield one._replace(name=branch)
-        if one.kept.did in {"left", "stuck"}:
+        result = _keep(home, at, release, wanted, releases)
+        at = result.commit or at
+        yield result._replace(name=branch)
+        if result.kept.did in {"left", "stuck"}:
             break
 
 
@@ -93,7 +93,7 @@ def new_to(mod: Mod, versions_: Sequence[str], since: str | None) -> tuple[str, 
     return tuple(one for one in versions_ if versions.sort_key(one) > versions.sort_key(last))
 
 
-def _one(home: LibraryHome, at: str, release: str, wanted: Keeping, releases: Releases) -> Branch:
+def _keep(home: LibraryHome, at: str, release: str, wanted: Keeping, releases: Releases) -> Branch:
     name, message = wanted.mod, wanted.message
     with branches.laid_out(home, at) as folder:
         try:
@@ -109,7 +109,5 @@ def _one(home: LibraryHome, at: str, release: str, wanted: Keeping, releases: Re
                 copy = shutil.copytree(folder, f"{scratch}/library")
                 kept = keeping.check(wanted.test, copy, kept)
         keeping.note(folder, message(kept).splitlines()[0])
-        made = branches.commit(
-            home, f"{branches.PREFIX}{name}/{release}", at, folder, message(kept)
-        )
-        return Branch(kept, "", made)
+        sha = branches.commit(home, f"{branches.PREFIX}{name}/{release}", at, folder, message(kept))
+        return Branch(kept, "", sha)

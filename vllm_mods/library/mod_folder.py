@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.model import (
@@ -173,10 +174,8 @@ class _Files:
         if path not in self._there:
             data = self._there[path] = self.read(path)
             size = sum(len(one) for one in self._there.values() if one is not None)
-            if data and size > reading.MOST_BYTES:
-                raise ManifestError(
-                    path, (f"is too much: a mod has at most {reading.MOST_BYTES:,} bytes",)
-                )
+            if data and size > limits.MOD_BYTES:
+                raise ManifestError(path, (f"is too much: a mod has at most {limits.MOD_BYTES}",))
         return self._there[path]
 
 

@@ -6,19 +6,19 @@ import os
 import stat
 from collections.abc import Callable
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import ManifestError
 
-MOST_BYTES = 1 << 29
-"""The largest file that a mod may bring, and the most that all of a mod may hold."""
-LARGEST = {
-    ".toml": 1 << 20,
-    ".lock": 1 << 26,
-    ".jinja": 1 << 24,
-    ".json": 1 << 24,
-    ".sig": 1 << 16,
-    "SHA256SUMS": 1 << 26,
+_LARGEST = {
+    ".toml": "MANIFEST",
+    ".lock": "RECEIPT",
+    ".jinja": "LIBRARY_TEXT",
+    ".json": "LIBRARY_TEXT",
+    ".patch": "PATCH",
+    ".sig": "SIGNATURE",
+    "SHA256SUMS": "RECEIPT",
 }
-"""The most bytes of files by how their names end; any other has ``MOST_BYTES``."""
+"""The limits of files by how their names end; any other has ``MOD_BYTES``."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _KINDS = {
@@ -94,14 +94,15 @@ def _content(path: str, descriptor: int, *, any_kind: bool) -> bytes:
     kind = stat.S_IFMT(status.st_mode)
     if kind != stat.S_IFREG and not any_kind:
         raise _refusal(path, kind)
-    most = next((size for end, size in LARGEST.items() if path.endswith(end)), MOST_BYTES)
+    name = next((limit for end, limit in _LARGEST.items() if path.endswith(end)), "MOD_BYTES")
+    most: limits.Limit = getattr(limits, name)
     pieces = []
     left = most + 1 if status.st_size <= most else 0
     while left and (piece := os.read(descriptor, min(left, 1 << 20))):
         pieces.append(piece)
         left -= len(piece)
     if not left:
-        raise ManifestError(path, (f"has more than {most:,} bytes",), hint=f"ls -l {path}")
+        raise ManifestError(path, (f"has more than {most}",), hint=f"ls -l {path}")
     return b"".join(pieces)
 
 

@@ -25,7 +25,7 @@ def demand(mods: Iterable[Mod]) -> None:
 
     Raises ``ManifestError`` and ``UsageError`` for a policy that cannot be read.
     """
-    if rules := policies():
+    if rules := _pinning():
         libraries: dict[str, dict[str, bytes]] = {}
         for mod in mods:
             if not mod.directory:
@@ -41,10 +41,26 @@ def demand(mods: Iterable[Mod]) -> None:
 
 def demand_pairing(library: catalog.Library, name: str, *paths: str) -> None:
     """Raise ``Refused`` unless every policy vouches for a pairing, and for other files of its library."""
-    if rules := policies():
+    if rules := _pinning():
         place = library.pairing_file(name)
         root = os.path.dirname(os.path.dirname(place))
         _check(rules, {root: {path: library.read(path) for path in (place, *paths)}})
+
+
+def demand_model(folder: str) -> None:
+    """Raise ``Refused`` unless a folder, without links, lies below one of the ``model_roots`` of every policy that has some."""
+    for policy in policies():
+        beside = os.path.dirname(policy.where)
+        roots = [os.path.realpath(os.path.join(beside, root)) for root in policy.model_roots]
+        if roots and not any(os.path.commonpath((root, folder)) == root for root in roots):
+            raise Refused(
+                f"{policy.where} does not let this in: {folder} lies below none of its model_roots",
+                hint=f"--model-folder {roots[0]}/…",
+            )
+
+
+def _pinning() -> "tuple[Policy, ...]":
+    return tuple(policy for policy in policies() if policy.pins)
 
 
 def policies(environ: Mapping[str, str] | None = None) -> "tuple[Policy, ...]":

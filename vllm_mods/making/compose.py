@@ -31,26 +31,36 @@ class Wanted(NamedTuple):
     license: str | None = None
     vllm: str | None = None
     variant: str | None = None
+
+
+class ModEffect(NamedTuple):
+    """What a mod is made of: changes to the files of a tree, ``templates`` by file name, and what goes with them.
+
+    ``notes`` are what the reader of the mod has to know, ``output`` is what a command printed that did it.
+    """
+
+    changes: tuple[FileChange, ...]
+    templates: Mapping[str, bytes] = {}
     python: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     fetched: tuple[DownloadedFile, ...] = ()
+    notes: tuple[str, ...] = ()
+    output: str = ""
 
 
 class Parts(NamedTuple):
     """What a variant has."""
 
     id: str
-    patches: list[str]
-    overlay: list[dict[str, object]]
-    templates: list[str]
-    outside: tuple[str, ...] = ()
-    vllm: str = ""
-    made_on: str = ""
-    python: tuple[str, ...] = ()
-    packages: tuple[tuple[str, str], ...] = ()
+    vllm: str
+    made_on: str
+    effect: ModEffect
+    patches: Sequence[str]
+    overlay: Sequence[dict[str, object]]
+    binary: Sequence[dict[str, object]]
+    outside: tuple[str, ...]
+    packages: tuple[tuple[str, str], ...]
     """Name and range of the distributions beside vLLM that it changes."""
-    fetched: tuple[DownloadedFile, ...] = ()
-    binary: Sequence[dict[str, object]] = ()
 
 
 class Composed(NamedTuple):
@@ -67,14 +77,9 @@ class Composed(NamedTuple):
 
 
 def compose(
-    wanted: Wanted,
-    changes: Sequence[FileChange],
-    templates: dict[str, bytes],
-    tree: Tree,
-    *,
-    cache: SummaryCache | None = None,
+    wanted: Wanted, effect: ModEffect, tree: Tree, *, cache: SummaryCache | None = None
 ) -> Composed:
-    """Make a mod of changes to the files of a tree, and of ``templates`` by file name.
+    """Make a mod of changes to the files of a tree.
 
     Text that was there becomes a patch, a new file and one that is no text an overlay. Raises
     ``Refused`` for a change that a mod cannot make, and where what was composed does not make these
@@ -83,7 +88,7 @@ def compose(
     if not re.fullmatch(NAME, wanted.name):
         allowed = "lower case letters, digits, '.', '_', '-'"
         raise UsageError(f"{wanted.name!r} is no name for a mod", hint=allowed)
-    if not (changes or templates):
+    if not (effect.changes or effect.templates):
         raise Refused("nothing was changed, so there is no mod", hint="vllm-mods new --help")
     if wanted.vllm is None and tree.version is None:
         raise UsageError(
@@ -92,9 +97,8 @@ def compose(
         )
 
     def made(context: int) -> Composed:
-        files, parts = _parts(wanted, changes, tree, context, templates=[*templates])
-        files |= _template_files(templates) | {one.file: one.data for one in wanted.fetched}
-        text = written(wanted, [parts], f"vLLM {tree.version or tree.spec}")
+        files, parts = _parts(wanted, effect, tree, context)
+        text = written(wanted, [parts], f"vLLM {tree.version or tree.spec}", effect.env)
         files[mod_folder.MANIFEST] = encoded(text)
         mod = mod_folder.load_files(wanted.name, files)
         planned = planner.plan_alone(mod, tree, cache=cache)
@@ -105,25 +109,23 @@ def compose(
     for context in others:
         if composed.planned.verdict == "misplaced":
             composed = made(context)
-    _check(composed, changes)
+    _check(composed, effect.changes)
     return composed
 
 
 def _parts(
-    wanted: Wanted,
-    changes: Sequence[FileChange],
-    tree: Tree,
-    context: int,
-    *,
-    templates: list[str],
+    wanted: Wanted, effect: ModEffect, tree: Tree, context: int
 ) -> tuple[dict[str, bytes], Parts]:
-    """Return the files that changes make, and the variant that has them."""
+    """Return the files that an effect makes, and the variant that has them."""
     variant = wanted.variant or ".".join(re.split(r"[.+]", tree.version or "any")[:2])
-    files: dict[str, bytes] = {}
+    files = {one.file: one.data for one in effect.fetched}
+    names = _names(effect.templates)
+    for file, data in effect.templates.items():
+        files[f"templates/{names[file]}/{mod_folder.TEMPLATE}"] = data
     overlay: list[dict[str, object]] = []
     binary: list[dict[str, object]] = []
     name, patch = f"{variant}/{wanted.name}.patch", b""
-    for change in sorted(changes, key=lambda change: change.path):
+    for change in sorted(effect.changes, key=lambda change: change.path):
         if _as_patch(change):
             patch += _diff(change, context)
             continue
@@ -142,15 +144,19 @@ def _parts(
         else:
             overlay.append(entry | known)
     patches = {name: patch} if patch else {}
+    beyond = outside.of((change.path for change in effect.changes), planner.WORKSPACE)
     parts = Parts(
         id=variant,
+        vllm=wanted.vllm or f"=={tree.version}",
+        made_on=f"# Made on vLLM {tree.version or tree.spec}.",
+        effect=effect,
         patches=[*patches],
         overlay=overlay,
-        templates=templates,
-        outside=outside.of((change.path for change in changes), planner.WORKSPACE),
         binary=binary,
+        outside=beyond,
+        packages=tuple(_packages(beyond, tree)),
     )
-    return files | patches, _stated(wanted, parts, tree)
+    return files | patches, parts
 
 
 def _diff(change: FileChange, context: int) -> bytes:
@@ -193,17 +199,6 @@ def encoded(text: str) -> bytes:
         ) from error
 
 
-def _stated(wanted: Wanted, parts: Parts, tree: Tree) -> Parts:
-    """Return what a variant has, with what it says of itself."""
-    return parts._replace(
-        vllm=wanted.vllm or f"=={tree.version}",
-        made_on=f"# Made on vLLM {tree.version or tree.spec}.",
-        packages=tuple(_packages(parts.outside, tree)),
-        python=wanted.python,
-        fetched=wanted.fetched,
-    )
-
-
 def _packages(outside: Sequence[str], tree: Tree) -> Iterator[tuple[str, str]]:
     owners = {tree.owner(path) for path in outside}
     for name, version in sorted(one for one in owners if one is not None):
@@ -211,7 +206,9 @@ def _packages(outside: Sequence[str], tree: Tree) -> Iterator[tuple[str, str]]:
             yield canonical(name), f"=={version}"
 
 
-def written(wanted: Wanted, variants: Sequence[Parts], version: str) -> str:
+def written(
+    wanted: Wanted, variants: Sequence[Parts], version: str, env: Sequence[tuple[str, str]]
+) -> str:
     """Write a manifest. ``version`` is what it changes, where nobody said what it is for."""
     value = toml_writer.value
     terms = [] if wanted.license else ["# Nobody has said under which terms it may be passed on."]
@@ -225,8 +222,8 @@ def written(wanted: Wanted, variants: Sequence[Parts], version: str) -> str:
         f"license = {value(wanted.license or UNSTATED)}",
         *([f"outside = {value(beyond)}"] if beyond else ()),
     ]
-    if wanted.env:
-        named = (f"{toml_writer.key(name)} = {value(text)}" for name, text in wanted.env)
+    if env:
+        named = (f"{toml_writer.key(name)} = {value(text)}" for name, text in env)
         rows += ["", "[env]", *named]
     for parts in variants:
         rows += ["", *_variant(parts)]
@@ -249,28 +246,20 @@ def _variant(parts: Parts) -> Iterator[str]:
         yield f"# It changes {named}, and a variant states one `package`."
     if parts.patches:
         yield f"patches = {value(parts.patches)}"
-    names = _names(parts.templates)
+    names, fetched = _names(parts.effect.templates), parts.effect.fetched
     tables: dict[str, Sequence[dict[str, object]]] = {
         "overlay": parts.overlay,
         "binary": parts.binary,
-        "templates": [{"name": names[file], "file": file} for file in parts.templates],
+        "templates": [{"name": name, "file": file} for file, name in names.items()],
         "fetch": [
-            {"url": one.url, "sha256": sha256(one.data), "file": one.file} for one in parts.fetched
+            {"url": one.url, "sha256": sha256(one.data), "file": one.file} for one in fetched
         ],
     }
     for key, rows in tables.items():
         if rows:
             yield from (f"{key} = [", *(f"  {value(row)}," for row in rows), "]")
-    if parts.python:
-        yield f"python = {value(parts.python)}"
-
-
-def _template_files(templates: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a mod for templates by the names that they have in the workspace."""
-    names = _names(templates)
-    return {
-        f"templates/{names[file]}/{mod_folder.TEMPLATE}": data for file, data in templates.items()
-    }
+    if parts.effect.python:
+        yield f"python = {value(parts.effect.python)}"
 
 
 def _names(files: Iterable[str]) -> dict[str, str]:

@@ -36,7 +36,8 @@ def read(path: str) -> ModSource:
     if not is_folder and os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(f"{path} is neither a folder nor a zip", hint=f"ls -l {path}")
     name = os.path.basename(os.path.abspath(path))
-    files = _unpacked(path) if is_folder else _zipped(path)
+    own = f"is {path} the mod's own folder?"
+    files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)
     if SCRIPT not in files and MANIFEST not in files:
         raise _no_mod(path, files)
     return ModSource(name if is_folder else name.removesuffix(".zip"), path, files)
@@ -54,39 +55,32 @@ def _no_mod(path: str, files: Iterable[str]) -> UsageError:
 
 
 def read_working_folder(folder: str) -> dict[str, bytes]:
-    """Read the folder that a command needs. Raises ``UsageError`` for one that holds far more."""
-    files: dict[str, bytes] = {}
-    size = 0
-    for path in _walk(folder):
-        info = os.lstat(path)
-        if not stat.S_ISREG(info.st_mode) or path.endswith(".pyc"):
-            continue
-        size += info.st_size
-        if len(files) >= limits.MOD_FILES or size > limits.MOD_BYTES:
-            raise UsageError(
-                f"{folder} holds more than a mod does, and the command would be given all of it",
-                hint="run it from a folder that holds what it needs, and nothing else",
-            )
-        files[os.path.relpath(path, folder)] = reading.read(path, folder) or b""
-    return files
+    """Read the folder that a command needs, links and bytecode left out.
+
+    Raises ``UsageError`` for one that cannot be read, or holds more than a mod does.
+    """
+    hint = "run it from a folder that holds what it needs, and nothing else"
+    return _files_in(folder, hint, needs_all=False)
 
 
-def _unpacked(path: str) -> dict[str, bytes]:
+def _files_in(path: str, hint: str, *, needs_all: bool) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     size = 0
     try:
         for place in _walk(path):
             info = os.lstat(place)
-            inner = os.path.relpath(place, path)
-            if not stat.S_ISREG(info.st_mode):
+            is_plain = stat.S_ISREG(info.st_mode)
+            if not needs_all and (place.endswith(".pyc") or not is_plain):
+                continue
+            if not is_plain:
                 what = "a symbolic link" if stat.S_ISLNK(info.st_mode) else "no regular file"
                 raise UsageError(
                     f"{place} is {what}, which does not travel with a mod",
                     hint=f"put the file itself there: cp --remove-destination $(readlink -f {place}) {place}",
                 )
             size += info.st_size
-            _check_size(path, len(files) + 1, size)
-            files[inner] = reading.read(place, path) or b""
+            _check_size(path, len(files) + 1, size, hint)
+            files[os.path.relpath(place, path)] = reading.read(place, path) or b""
     except OSError as error:
         raise UsageError(
             f"{error.filename or path} cannot be read: {error.strerror}", hint=f"ls -lR {path}"
@@ -105,11 +99,11 @@ def _walk(path: str) -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in links)
 
 
-def _zipped(path: str) -> dict[str, bytes]:
+def _zipped(path: str, hint: str) -> dict[str, bytes]:
     try:
         with zips.opened(path) as archive:
             infos = zips.files(archive)
-            _check_size(path, len(infos), sum(info.file_size for info in infos))
+            _check_size(path, len(infos), sum(info.file_size for info in infos), hint)
             files: dict[str, bytes] = {}
             for info in infos:
                 _check_entry(path, info)
@@ -138,10 +132,10 @@ def _check_entry(path: str, info: zipfile.ZipInfo) -> None:
         )
 
 
-def _check_size(path: str, files: int, size: int) -> None:
+def _check_size(path: str, files: int, size: int, hint: str) -> None:
     if files > limits.MOD_FILES or size > limits.MOD_BYTES:
         raise UsageError(
             f"{path} holds {files:,} files or more, {size >> 20} MiB unpacked: a mod has at most "
             f"{limits.MOD_FILES} and {limits.MOD_BYTES}",
-            hint=f"is {path} the mod's own folder?",
+            hint=hint,
         )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import DiffError, Refused
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff, diff_forms, diff_names
 from vllm_mods.formats.diff import FileDiff
+from vllm_mods.making.compose import ModEffect
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
 
@@ -21,88 +23,74 @@ _NO_FILE = "/dev/null"
 
 
 class DiffPart(NamedTuple):
-    """The part of a diff for one file: the names it gives, and its hunks as a patch of ``x``."""
+    """The part of a diff for one file: the names it gives, its 1-based line, and its hunks as a patch of ``x``."""
 
     old: str
     new: str
-    body: bytes
     line: int
+    file: FileDiff
 
 
-class Meant(NamedTuple):
-    """A path in a diff, and the path in the tree that it means."""
-
-    named: str
-    path: str
-
-
-def changes(
-    data: bytes, where: str, tree: Tree
-) -> tuple[tuple[FileChange, ...], tuple[Meant, ...]]:
-    """Return what a diff changes in a tree, and which file each path in it means.
+def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
+    """Return what a diff changes in a tree; noted is which file each path in it means.
 
     A file is the one whose path ends as the diff's does and in which every hunk has its place; a
     new one goes where its neighbours in the diff are. Raises ``Refused`` where no file is, or several
     are, and ``DiffError`` for what is no diff.
     """
-    found_parts = parts(data, where)
+    parts = tuple(_parts(data, where))
+    if not parts:
+        instead = diff_forms.without_changes(data)
+        raise DiffError(where, instead.line, instead.why, hint=instead.hint)
     paths = sorted(tree.paths("vllm"))
     found: list[FileChange] = []
-    meant: list[Meant] = []
-    for part in found_parts:
+    meant: dict[str, str] = {}
+    for part in parts:
         if part.old != _NO_FILE:
-            path, before, after = _place(part, where, paths, tree)
-            found.append(FileChange(path=path, before=before, after=after))
-            meant.append(Meant(part.old, path))
-    for part in found_parts:
+            found.append(_place(part, where, paths, tree))
+            meant[part.old] = found[-1].path
+    for part in parts:
         if part.old == _NO_FILE:
             path = _new_path(part, where, meant)
-            (file,) = read(part, where)
             if tree.read(path) is not None:
                 raise Refused(
                     f"{where}:{part.line}: {part.new} is new, and {tree.spec} has {path} already",
                     hint="--tree TREE, one without it",
                 )
-            after = b"".join(file.hunks[0].new) if file.hunks else b""
+            after = b"".join(part.file.hunks[0].new) if part.file.hunks else b""
             found.append(FileChange(path=path, before=None, after=after))
-            meant.append(Meant(part.new, path))
-    return tuple(found), tuple(meant)
+            meant[part.new] = path
+    notes = tuple(f"{named} is {path}" for named, path in meant.items() if named != path)
+    return ModEffect(tuple(found), notes=notes)
 
 
-def parts(data: bytes, where: str) -> tuple[DiffPart, ...]:
+def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
     """Take a diff apart, whatever its paths are. Raises ``DiffError`` for what is none.
 
     Also for one that renames or copies files: that is not in the text between the parts.
     """
+    if len(data) > limits.PATCH:
+        why = f"it has more than {limits.PATCH}"
+        raise DiffError(where, 1, why, hint="leave out what is not of vllm/, or make several mods")
     if foreign := diff_forms.foreign(data, where):
         raise DiffError(where, foreign.line, foreign.why, hint=foreign.hint)
     data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
-    moved = re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE)
-    if moved:
+    if moved := re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE):
         line = data.count(b"\n", 0, moved.start()) + 1
         why = "a file is renamed or copied here"
         raise DiffError(where, line, why, hint="make the diff with `git diff --no-renames`")
-    found = tuple(_parts(data, where))
-    if not found:
-        instead = diff_forms.without_changes(data)
-        raise DiffError(where, instead.line, instead.why, hint=instead.hint)
-    return found
-
-
-def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
     if b"GIT binary patch" in data or re.search(rb"^Binary files ", data, re.MULTILINE):
         raise DiffError(where, 1, "a binary change has no text", hint="--from-trees OLD NEW")
     at = 0
     while match := _HEADER.search(data, at):
         end = _NEXT.search(data, match.end())
-        body = data[match.end() : end.start() if end else len(data)]
+        at = end.start() if end else len(data)
         line = data.count(b"\n", 0, match.start()) + 1
         try:
             old, new = (_name(name) for name in match.groups())
         except diff_names.BadName as error:
             raise DiffError(where, line, error.why, hint=error.hint) from error
-        yield DiffPart(old, new, body, line)
-        at = match.end() + len(body)
+        yield DiffPart(old, new, line, _read(old, new, line, data[match.end() : at], where))
 
 
 def _name(raw: bytes) -> str:
@@ -112,31 +100,26 @@ def _name(raw: bytes) -> str:
     return name if "/" in name else name.replace("\\", "/")  # of Windows
 
 
-def read(part: DiffPart, where: str) -> tuple[FileDiff, ...]:
-    """Read a part's hunks as a patch of ``x``. Raises ``DiffError``."""
-    old = _NO_FILE if part.old == _NO_FILE else "a/x"
-    new = _NO_FILE if part.new == _NO_FILE else "b/x"
-    head = f"--- {old}\n+++ {new}\n".encode()
+def _read(old: str, new: str, line: int, body: bytes, where: str) -> FileDiff:
+    """Read the hunks below a header at a line as a patch of ``x``. Raises ``DiffError``."""
+    old, new = (name if name == _NO_FILE else f"{x}/x" for name, x in ((old, "a"), (new, "b")))
     try:
-        return diff.parse(head + part.body, where)
+        (file,) = diff.parse(f"--- {old}\n+++ {new}\n".encode() + body, where)
     except DiffError as error:
-        raise DiffError(where, part.line + error.line - 1, error.why, hint=error.hint) from error
+        raise DiffError(where, line + error.line - 1, error.why, hint=error.hint) from error
+    return file
 
 
-def _place(
-    part: DiffPart, where: str, paths: Sequence[str], tree: Tree
-) -> tuple[str, bytes, bytes | None]:
-    """Return the file that a part means, as it is and as it will be."""
-    (file,) = read(part, where)
+def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> FileChange:
+    """Return what a part changes in the file that it means."""
     candidates = _candidates(part.old, paths) or _candidates(part.new, paths)
-    fitting: list[tuple[str, bytes, bytes | None]] = []
-    for path in candidates:
-        after = _patched(file, path, tree)
-        if after is not None:
-            before = tree.read(path) or b""
-            fitting.append((path, before, None if part.new == _NO_FILE else after))
+    texts = {path: tree.read(path) or b"" for path in candidates}
+    patched = {path: _patched(part.file, path, tree) for path in candidates}
+    fitting = [path for path, after in patched.items() if after is not None]
     if len(fitting) == 1:
-        return fitting[0]
+        (path,) = fitting
+        after = None if part.new == _NO_FILE else patched[path]
+        return FileChange(path=path, before=texts[path], after=after)
     at = f"{where}:{part.line}: {part.old}"
     if not candidates:
         raise Refused(
@@ -144,10 +127,11 @@ def _place(
         )
     if not fitting:
         named = ", ".join(candidates[:4])
-        is_in = any(_patched(file.reversed(), path, tree) is not None for path in candidates)
-        texts = [tree.read(path) or b"" for path in candidates]
-        there = any(all(b"".join(one.old) in text for one in file.hunks) for text in texts)
-        if there and not is_in and not re.search(rb"^ ", part.body, re.MULTILINE):
+        hunks = part.file.hunks
+        is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
+        has_text = any(all(b"".join(one.old) in text for one in hunks) for text in texts.values())
+        has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
+        if has_text and not is_in and not has_context:
             raise Refused(
                 f"{at}: no line of context stands around its changes, so nothing proves where they belong",
                 hint="make it again with three lines of it: git diff -U3, or diff -u",
@@ -156,7 +140,7 @@ def _place(
             f"{at}: its text is not in {named}" + (" (or it is in already)" if is_in else ""),
             hint="--tree TREE, the one it was made on",
         )
-    named = ", ".join(path for path, _, _ in fitting[:4])
+    named = ", ".join(fitting[:4])
     raise Refused(
         f"{at} may mean any of {len(fitting)} files: {named}",
         hint="write the whole path into the diff",
@@ -184,10 +168,10 @@ def _patched(file: FileDiff, path: str, tree: Tree) -> bytes | None:
     return None if step.findings else view.read(path)
 
 
-def _new_path(part: DiffPart, where: str, meant: Sequence[Meant]) -> str:
+def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
     """Say where a new file goes: as far from the diff's path as the files beside it are."""
     names = _steps(part.new)
-    extras = filter(None, map(_difference, meant))
+    extras = filter(None, (_difference(named, path) for named, path in meant.items()))
     found = {"/".join([*prefix, *names[cut:]]) for cut, prefix in extras}
     if not found:
         found = set(re.findall(r"(?:^|/)(vllm/.+)$", part.new))
@@ -200,9 +184,9 @@ def _new_path(part: DiffPart, where: str, meant: Sequence[Meant]) -> str:
     )
 
 
-def _difference(one: Meant) -> tuple[int, list[str]] | None:
+def _difference(name: str, place: str) -> tuple[int, list[str]] | None:
     """Return how many folders of a diff's path to leave out, and which to put in front."""
-    named, path = _steps(one.named), one.path.split("/")
+    named, path = _steps(name), place.split("/")
     backwards = zip(reversed(named), reversed(path), strict=False)
     same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], backwards))
     return (len(named) - same, path[: len(path) - same]) if same else None

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
+from vllm_mods.making.compose import ModEffect
 
 _BUILT = ("vllm/_version.py", "vllm/commit_id.py")
 _PASSED_OVER = ("__pycache__/", ".vllm-mods/", ".git/")
 
 
-class TreeDifference(NamedTuple):
-    """The changed files, and those that differ and are passed over, with the reason."""
-
-    changes: tuple[FileChange, ...]
-    passed_over: tuple[tuple[str, str], ...]
-
-
-def difference(old: Tree, new: Tree) -> TreeDifference:
-    """Compare the packages that both trees have. Raises ``TreeError`` for a file that can't be read.
+def difference(old: Tree, new: Tree) -> ModEffect:
+    """Compare the packages that both trees have; what differs and is left out is noted, with the reason.
 
     Bytecode, and what describes a distribution (``RECORD``), follows from the files and is left out.
+    Raises ``TreeError`` for a file that can't be read.
     """
     changes: list[FileChange] = []
-    passed: list[tuple[str, str]] = []
+    notes: list[str] = []
     for path in sorted({*_paths(old), *_paths(new)}):
         if path.endswith(".pyc") or any(f"/{part}" in f"/{path}" for part in _PASSED_OVER):
             continue
@@ -33,12 +26,13 @@ def difference(old: Tree, new: Tree) -> TreeDifference:
         if before == after:
             continue
         if ".dist-info/" in path or ".egg-info/" in path:
-            passed.append((path, "it describes the distribution, and is kept true by itself"))
+            why = "it describes the distribution, and is kept true by itself"
+            notes.append(f"left out {path}: {why}")
         elif path in _BUILT:
-            passed.append((path, "the build writes it, for each release another"))
+            notes.append(f"left out {path}: the build writes it, for each release another")
         else:
             changes.append(FileChange(path=path, before=before, after=after))
-    return TreeDifference(tuple(changes), tuple(passed))
+    return ModEffect(tuple(changes), notes=tuple(notes))
 
 
 def _paths(tree: Tree) -> set[str]:

@@ -5,7 +5,7 @@ Each variant is proven on each release that it is stated for: it makes the very 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import versions
@@ -15,8 +15,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.library import mod_folder
 from vllm_mods.making import compose
-from vllm_mods.making.compose import Composed, Wanted
-from vllm_mods.making.recording import Recording
+from vllm_mods.making.compose import Composed, ModEffect, Wanted
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -47,69 +46,71 @@ class MadeOver(NamedTuple):
 
 
 _Variants = list[tuple[Composed, list[str]]]
-
-
-class _ReleaseRun(NamedTuple):
-    """What a script did on a release: None with the reason where that is no mod."""
-
-    release: Release
-    recording: Recording | None
-    why: str = ""
+"""Variants, newest first, each with the releases that it is for."""
 
 
 def make(
     wanted: Wanted,
     releases: Sequence[Release],
-    run: Callable[[Tree], Recording],
+    run: Callable[[Tree], ModEffect],
     tell: Callable[[str], None],
 ) -> MadeOver:
-    """Make a mod of what a script does on releases, oldest first; ``run`` records it on one.
+    """Make a mod of what a script does on releases, oldest first; ``run`` does it on one.
 
     Raises ``Refused`` where it makes a mod on none of them.
     """
-    effects = []
+    effects: dict[str, ModEffect] = {}
+    why: dict[str, str] = {}
     for number, release in enumerate(releases, 1):
         tell(f"running on {release.version}, {number} of {len(releases)}")
         try:
-            effects.append(_ReleaseRun(release, run(release.tree)))
+            effects[release.version] = run(release.tree)
         except VllmModsError as error:
-            effects.append(_ReleaseRun(release, None, error.message))
-    useful = [effect for effect in effects if effect.recording is not None]
-    if not useful:
-        reasons = (f"\n  {one.release.version}: {one.why}" for one in reversed(effects))
+            why[release.version] = error.message
+    if not effects:
+        reasons = (f"\n  {version}: {text}" for version, text in reversed(why.items()))
         raise Refused(
-            f"on none of {len(effects)} releases does the script make a mod:{''.join(reasons)}",
+            f"on none of {len(why)} releases does the script make a mod:{''.join(reasons)}",
             hint="--vllm SPEC, the releases that it was written for",
         )
-    recordings = [one.recording for one in useful if one.recording is not None]
-    wanted = wanted._replace(env=tuple(dict.fromkeys(row for one in recordings for row in one.env)))
     cache = SummaryCache()
-    variants = _variants(wanted, useful, tell, cache)
-    files, plans, variants = _settled(wanted, variants, useful, releases, tell, cache=cache)
-    rows = tuple(_row(effect, plans[effect.release.version], variants) for effect in effects)
-    notes = dict.fromkeys(line for one in recordings for line in one.notes)
+    useful = [one for one in releases if one.version in effects]
+    variants = _variants(wanted, useful, effects, tell, cache)
+    files, plans, variants = _settled(wanted, variants, effects, releases, tell, cache=cache)
+    ids = {version: one.parts.id for one, covered in variants for version in covered}
+    unmade = "no variant makes the changes of the script there"
+    rows = (
+        ReleaseRow(
+            version,
+            ids.get(version),
+            planned.verdict.value,
+            None if version in ids else why.get(version, unmade),
+        )
+        for version, planned in plans.items()
+    )
+    notes = dict.fromkeys(line for one in effects.values() for line in one.notes)
     unknown = compose.unknown(wanted._replace(vllm=wanted.vllm or "stated"), None)
-    return MadeOver(files, rows, tuple(notes), tuple(unknown))
+    return MadeOver(files, tuple(rows), tuple(notes), tuple(unknown))
 
 
 def _settled(
     wanted: Wanted,
     variants: _Variants,
-    useful: Sequence[_ReleaseRun],
+    effects: Mapping[str, ModEffect],
     releases: Sequence[Release],
     tell: Callable[[str], None],
     *,
     cache: SummaryCache,
 ) -> tuple[dict[str, bytes], dict[str, ModPlan], _Variants]:
     """Take releases out of ranges until each variant does on all of its own what the script does."""
-    recordings = {one.release.version: one.recording for one in useful}
+    env = tuple(dict.fromkeys(row for one in effects.values() for row in one.env))
     while variants:
-        mod, files = _joined(wanted, variants, releases)
+        mod, files = _joined(wanted, variants, releases, env)
         plans = {}
         for number, release in enumerate(releases, 1):
             tell(f"proving on {release.version}, {number} of {len(releases)}")
             plans[release.version] = planner.plan([mod], release.tree, cache=cache).mods[0]
-        right = {version for version in recordings if _same(plans[version], recordings[version])}
+        right = {version for version, one in effects.items() if _same(plans[version], one)}
         proven = [
             (variant, [one for one in covered if one in right]) for variant, covered in variants
         ]
@@ -123,56 +124,54 @@ def _settled(
 
 
 def _variants(
-    wanted: Wanted, useful: Sequence[_ReleaseRun], tell: Callable[[str], None], cache: SummaryCache
+    wanted: Wanted,
+    useful: Sequence[Release],
+    effects: Mapping[str, ModEffect],
+    tell: Callable[[str], None],
+    cache: SummaryCache,
 ) -> _Variants:
     """Compose a variant where none of those before makes the changes; newest release first."""
     variants: _Variants = []
-    for release, recording, _ in reversed(useful):
-        assert recording is not None  # noqa: S101  (the useful ones have one)
-        same = (row for row in variants if _makes(row[0], release, recording, cache))
+    for version, tree in reversed(useful):
+        effect = effects[version]
+        same = (row for row in variants if _makes(row[0], tree, effect, cache))
         if (row := next(same, None)) is not None:
-            row[1].append(release.version)
+            row[1].append(version)
             continue
-        tell(f"a variant for {release.version}")
-        name = ".".join(release.version.split(".")[:2])
-        stated = wanted._replace(
-            variant=release.version if name in {row[0].parts.id for row in variants} else name,
-            vllm=f"=={release.version}",
-            python=recording.python,
-            fetched=recording.fetched,
-        )
+        tell(f"a variant for {version}")
+        name = ".".join(version.split(".")[:2])
+        taken = name in {composed.parts.id for composed, _ in variants}
+        stated = wanted._replace(variant=version if taken else name, vllm=f"=={version}")
         try:
-            composed = compose.compose(
-                stated, recording.changes, recording.templates, release.tree, cache=cache
-            )
+            variants.append((compose.compose(stated, effect, tree, cache=cache), [version]))
         except Refused as error:
-            tell(f"{release.version}: {error.message}")
-            continue
-        variants.append((composed, [release.version]))
+            tell(f"{version}: {error.message}")
     return variants
 
 
-def _makes(composed: Composed, release: Release, recording: Recording, cache: SummaryCache) -> bool:
-    """Return True if a variant makes the changes of a recording on its release."""
+def _makes(composed: Composed, tree: Tree, effect: ModEffect, cache: SummaryCache) -> bool:
+    """Return True if a variant makes the changes of an effect on the tree that it is of."""
     variant = composed.mod.variants[0]
-    if variant.python != recording.python or len(variant.templates) != len(recording.templates):
+    if variant.python != effect.python or len(variant.templates) != len(effect.templates):
         return False
-    return _same(planner.plan([composed.mod], release.tree, cache=cache).mods[0], recording)
+    return _same(planner.plan([composed.mod], tree, cache=cache).mods[0], effect)
 
 
-def _same(planned: ModPlan, recording: Recording | None) -> bool:
-    if recording is None or not planned.verdict.writes:
-        return False
+def _same(planned: ModPlan, effect: ModEffect) -> bool:
     changes = {
         one.path: one.after
         for one in planned.changes
         if not one.path.startswith(f"{planner.WORKSPACE}/")
     }
-    return changes == {one.path: one.after for one in recording.changes}
+    meant = {one.path: one.after for one in effect.changes}
+    return planned.verdict.writes and changes == meant
 
 
 def _joined(
-    wanted: Wanted, variants: _Variants, releases: Sequence[Release]
+    wanted: Wanted,
+    variants: _Variants,
+    releases: Sequence[Release],
+    env: Sequence[tuple[str, str]],
 ) -> tuple[Mod, dict[str, bytes]]:
     """Put variants, oldest first, into one mod with the ranges that they hold in."""
     files: dict[str, bytes] = {}
@@ -199,7 +198,7 @@ def _joined(
         )
         trees = [one.tree for one in releases if one.version in covered]
         parts.append(part._replace(packages=_ranges(part.packages, trees)))
-    text = compose.written(wanted, parts, f"vLLM {parts[-1].vllm}")
+    text = compose.written(wanted, parts, f"vLLM {parts[-1].vllm}", env)
     files[mod_folder.MANIFEST] = compose.encoded(text)
     return mod_folder.load_files(wanted.name, files), files
 
@@ -228,12 +227,3 @@ def span(covered: Sequence[str], every: Sequence[str]) -> str:
     return ",".join(
         [f">={low}", f"<={high}", *(f"!={one}" for one in between if one not in covered)]
     )
-
-
-def _row(effect: _ReleaseRun, planned: ModPlan, variants: _Variants) -> ReleaseRow:
-    version = effect.release.version
-    ids = [composed.parts.id for composed, covered in variants if version in covered]
-    if ids:
-        return ReleaseRow(version, ids[0], planned.verdict.value)
-    why = effect.why or "no variant makes the changes of the script there"
-    return ReleaseRow(version, None, planned.verdict.value, why)

@@ -12,6 +12,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.making import sandbox, sources, watching
+from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
 from vllm_mods.making.layout import HOME, LAUNCHER, SITE, TEMPORARY, WORKSPACE, is_template
@@ -23,28 +24,6 @@ _DIST_INFO = re.compile(r"([\w.]+)-([^-/]+)\.dist-info/METADATA\Z")
 _LINES = 15
 _ENGINES = {"docker": "docker", "containerd": "docker", "podman": "podman"}
 _EDIT_TREE = "--tree TREE, the vLLM that it was written for"
-
-
-class Recording(NamedTuple):
-    """What a command did. ``elsewhere`` are files that it wrote and no mod can have."""
-
-    changes: tuple[FileChange, ...]
-    templates: dict[str, bytes]
-    python: tuple[str, ...]
-    env: tuple[tuple[str, str], ...]
-    elsewhere: tuple[str, ...]
-    output: str
-    fetched: tuple[DownloadedFile, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the reader of the mod has to know."""
-        lost = (f"it wrote {path}, which no mod can have" for path in self.elsewhere)
-        named = (
-            f"{name}={value} ends with the script: the mod brings it to a pairing, as its [env]"
-            for name, value in self.env
-        )
-        return (*lost, *named)
 
 
 class Limits(NamedTuple):
@@ -66,7 +45,7 @@ def record(
     *,
     container: ImageInEngine | None = None,
     fetcher: Fetcher | None = None,
-) -> Recording:
+) -> ModEffect:
     """Run a command as launchers run a mod of these files, on a copy of a tree, until it has what ``fetcher`` can take.
 
     Raises ``Refused`` if it fails, changes nothing, goes past a limit, leaves a patch half applied or makes what
@@ -117,7 +96,7 @@ class _RecordedRun(NamedTuple):
         """The folder of the mod in the sandbox."""
         return f"{WORKSPACE}/mods/{self.name}"
 
-    def run(self, argv: Sequence[str], fetched: Sequence[DownloadedFile]) -> Recording:
+    def run(self, argv: Sequence[str], fetched: tuple[DownloadedFile, ...]) -> ModEffect:
         """Run the command once, and read what it did."""
         packages = [f"{self.site}/{name}" for name in ("vllm", *self.limits.also)]
         places = [self.site] if self.container is None else packages
@@ -135,7 +114,7 @@ class _RecordedRun(NamedTuple):
         network = self.limits.network
         seen = watching.read(ran.written, self.files, ran.environ, network=network)
         self._check(ran, seen)
-        return self._recording(ran, seen)._replace(fetched=tuple(fetched))
+        return self._effect(ran, seen)._replace(fetched=fetched)
 
     def _laid_out(self, fetched: Sequence[DownloadedFile]) -> dict[str, bytes]:
         """Return the files that the command finds, by absolute path."""
@@ -209,7 +188,7 @@ class _RecordedRun(NamedTuple):
                 hint=_EDIT_TREE,
             )
 
-    def _recording(self, ran: Ran, seen: Watched) -> Recording:
+    def _effect(self, ran: Ran, seen: Watched) -> ModEffect:
         """Return what a run did. Raises ``Refused`` for what no mod can have, and if it changed nothing."""
         start = len(self.site) + 1
         inner = {path for path in (*ran.written, *ran.gone, *ran.odd) if self._is_in_site(path)}
@@ -234,14 +213,21 @@ class _RecordedRun(NamedTuple):
                 f"{', '.join(other)}: the sdist that the command ran on has other bytes than {self.tree.spec}",
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
             )
-        templates, elsewhere = self._elsewhere({**ran.written, **dict.fromkeys(ran.odd)})
+        templates, lost = self._elsewhere({**ran.written, **dict.fromkeys(ran.odd)})
         if not changes and not templates:
             raise Refused(
                 f"the command ended with 0 and changed nothing in vLLM{last_lines(ran.output)}",
                 hint="does it fail open? vllm-mods lint PATH",
             )
         installed = tuple(dict.fromkeys((*seen.installed, *python)))
-        return Recording(changes, templates, installed, seen.exported, elsewhere, ran.output)
+        named = (
+            f"{name}={value} ends with the script: the mod brings it to a pairing, as its [env]"
+            for name, value in seen.exported
+        )
+        notes = (*(f"it wrote {path}, which no mod can have" for path in lost), *named)
+        return ModEffect(
+            changes, templates, installed, seen.exported, notes=notes, output=ran.output
+        )
 
     def _laid_out_as(self, path: str) -> bytes | None:
         data = self.source.files.get(path)
@@ -250,9 +236,7 @@ class _RecordedRun(NamedTuple):
     def _is_in_site(self, path: str) -> bool:
         return path.startswith(f"{self.site}/")
 
-    def _elsewhere(
-        self, written: Mapping[str, bytes | None]
-    ) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    def _elsewhere(self, written: Mapping[str, bytes | None]) -> tuple[dict[str, bytes], list[str]]:
         """Return the chat templates in the workspace, and every other file outside of Python's packages."""
         templates: dict[str, bytes] = {}
         elsewhere: list[str] = []
@@ -263,7 +247,7 @@ class _RecordedRun(NamedTuple):
                 templates[posixpath.basename(path)] = data
             else:
                 elsewhere.append(path)
-        return templates, tuple(elsewhere)
+        return templates, elsewhere
 
 
 def _lacking(message: str, hint: str | None, seen: Watched) -> Lacked:

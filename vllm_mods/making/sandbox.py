@@ -105,12 +105,7 @@ def _exchange(
     data = _packed(job)
     sent = json.dumps(
         {
-            "argv": [*job.argv],
-            "cwd": job.cwd,
-            "environ": {**job.environ},
-            "places": [*job.places],
-            "bin": job.programs,
-            "seconds": job.seconds,
+            **job._replace(files={})._asdict(),
             "size": len(data),
             "bytes": limits.RECORDED_BYTES,
             "files": limits.RECORDED_FILES,

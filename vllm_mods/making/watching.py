@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base import limits
-from vllm_mods.formats.schema import SECRET
+from vllm_mods.base import limits, secrets
 from vllm_mods.making import sandbox
 from vllm_mods.making.layout import LAUNCHER, SITE, WORKSPACE
 from vllm_mods.scripts.command_line import PROGRAM_VARIABLES
@@ -130,10 +129,9 @@ def _exported(
     scripts = b"\n".join(text for path, text in files.items() if path.endswith((".sh", ".py")))
     for row in sorted(data.decode("utf-8", "replace").split("\0")):
         name, equals, value = row.partition("=")
-        of_shells = (
-            _SHELLS.fullmatch(name) or PROGRAM_VARIABLES.fullmatch(name) or re.match(SECRET, name)
-        )
-        own = bool(of_shells) or given.get(name) == value or "\n" in value
+        of_shells = _SHELLS.fullmatch(name) or PROGRAM_VARIABLES.fullmatch(name)
+        secret = secrets.NAMED.match(name) or secrets.kind(value)
+        own = bool(of_shells or secret) or given.get(name) == value or "\n" in value
         paths = any(place in value for place in (SITE, WORKSPACE, LAUNCHER))
         used = re.search(rb"\$\{?%s\b|['\"]%s['\"]" % ((name.encode(),) * 2), scripts)
         if equals and name.isidentifier() and not (own or paths or used):

@@ -83,8 +83,8 @@ def unknown(answer: Answer) -> PairAnswer:
 
 def cell_of(mod: Mod, answer: Answer, *, version: str, tree: str, meant: bool) -> Cell:
     """Return an answer as the cell of a mod and a tree."""
-    said = {name: one for name, one in answer._asdict().items() if name in Cell._fields}
-    return Cell(mod.name, mod.version, version, tree, meant=meant, **said)
+    fields = {name: one for name, one in answer._asdict().items() if name in Cell._fields}
+    return Cell(mod.name, mod.version, version, tree, meant=meant, **fields)
 
 
 def to_data(answer: Said) -> dict[str, Any]:

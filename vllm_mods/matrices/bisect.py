@@ -13,9 +13,9 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.fit.world import SummaryCache
-from vllm_mods.formats import mod_lock
+from vllm_mods.formats import diff, mod_lock
 from vllm_mods.matrices import choose
-from vllm_mods.planning import patching, planner
+from vllm_mods.planning import planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,18 +79,18 @@ def search(
     """
     line = _TreeLine(mods, points, opener)
     good, bad = 0, len(points) - 1
-    found = BisectOutcome(good=line.judge(good), bad=line.judge(bad))
-    mark = _mark(found.good.planned, found.bad.planned)
+    outcome = BisectOutcome(good=line.judge(good), bad=line.judge(bad))
+    mark = _mark(outcome.good.planned, outcome.bad.planned)
     if mark is not None:
         while bad - good > 1:
             middle = line.between(good, bad)
-            if mark(line.judge(middle).planned) == mark(found.good.planned):
+            if mark(line.judge(middle).planned) == mark(outcome.good.planned):
                 good = middle
             else:
                 bad = middle
         before, after = line.judged[good], line.judged[bad]
-        found = found._replace(before=before, after=after, findings=line.broken(before, after))
-    return found._replace(
+        outcome = outcome._replace(before=before, after=after, findings=line.broken(before, after))
+    return outcome._replace(
         points=sum(point.commit is not None for point in points) or len(points),
         touching=len(line.touching(0, len(points) - 1)),
         planned=line.planned,
@@ -119,15 +119,15 @@ def over_commits(mods: Sequence[Mod], repository: Repository, good: str, bad: st
         )
     fork = commits[0].parents[0]
     points = [Point(name) for name in dict.fromkeys((since, fork))]
-    found = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repository.tree)
-    if found.after is not None and found.after.point.commit is None:
+    outcome = search(mods, [*points, *(Point(one.sha, one) for one in commits)], repository.tree)
+    if outcome.after is not None and outcome.after.point.commit is None:
         raise UsageError(
-            f"{repository.spec}: the verdict is `{found.good.planned.verdict}` at {good} and "
-            f"`{found.after.planned.verdict}` at {fork[:12]}, where {bad} parted from it: it "
+            f"{repository.spec}: the verdict is `{outcome.good.planned.verdict}` at {good} and "
+            f"`{outcome.after.planned.verdict}` at {fork[:12]}, where {bad} parted from it: it "
             f"changed on {good}'s side",
             hint=f"--good {fork[:12]} --bad {good}",
         )
-    return found
+    return outcome
 
 
 def over_releases(
@@ -161,7 +161,7 @@ def over_releases(
     return search(mods, points, opener)
 
 
-def narrowed(mod: Mod, variant: str) -> Mod:
+def narrow(mod: Mod, variant: str) -> Mod:
     """Return the mod with one of its variants only. Raises ``UsageError`` if it has no such one."""
     kept = tuple(one for one in mod.variants if one.id == variant)
     if not kept:
@@ -187,7 +187,9 @@ class _TreeLine:
         self.cache = SummaryCache()
         self.judged: dict[int, Judged] = {}
         self.planned = 0
-        self.watched = {path for mod in mods for path in _touched(mod)}
+        self.watched = {
+            path for mod in mods for one in mod.variants for path in diff.touched(mod, one)
+        }
 
     def judge(self, index: int) -> Judged:
         point = self.points[index]
@@ -200,11 +202,11 @@ class _TreeLine:
         planned = planner.plan(mods, self.opener(point.name), cache=self.cache)
         self.planned += 1
         name = mods[-1].name
-        one = next(one for one in planned.mods if one.mod.name == name)
-        for finding in one.findings:
+        mod_plan = next(one for one in planned.mods if one.mod.name == name)
+        for finding in mod_plan.findings:
             if finding.code == FindingCode.UNREADABLE:
                 raise TreeError(f"{planned.spec}: {finding.message}")
-        return Judged(point, planned.spec, planned.version, one)
+        return Judged(point, planned.spec, planned.version, mod_plan)
 
     def touching(self, good: int, bad: int) -> list[int]:
         """Return those of the points behind ``good``, up to ``bad``, that changed a file in question."""
@@ -234,7 +236,7 @@ class _TreeLine:
         variant = before.planned.variant
         if variant is None or after.planned.verdict.ok or variant == after.planned.variant:
             return after.planned.findings
-        mods = (*self.mods[:-1], narrowed(self.mods[-1], variant.id))
+        mods = (*self.mods[:-1], narrow(self.mods[-1], variant.id))
         alone = self.ask(mods, after.point).planned
         return after.planned.findings if alone.verdict.ok else alone.findings
 
@@ -246,12 +248,3 @@ def _mark(good: ModPlan, bad: ModPlan) -> Callable[[ModPlan], object] | None:
         lambda one: one.verdict,
     )
     return next((mark for mark in marks if mark(good) != mark(bad)), None)
-
-
-def _touched(mod: Mod) -> set[str]:
-    """Return every path that some variant of a mod reads or writes."""
-    parts = [
-        part for one in mod.variants for part in patching.parts_of(mod, one, planner.WORKSPACE)
-    ]
-    paths = {part.path for part in parts}
-    return paths | {part.diff.new_path for part in parts if part.diff and part.diff.new_path}

@@ -58,8 +58,8 @@ def explain(mod: Mod, cell: Cell, tree: Tree, before: Before | None) -> Shown:
     history: tuple[History, ...] = ()
     if before is not None and not cell.verdict.ok:
         worked = _variant(mod, before.cell) or variant
-        there = before.cell.verdict in _IN
-        places = tuple(_views(mod, worked, before.tree, taken_out=there))
+        is_in = before.cell.verdict in _IN
+        places = tuple(_views(mod, worked, before.tree, taken_out=is_in))
         history = tuple(_history(places, before, tree))
     return Shown(hunks, history)
 

@@ -23,16 +23,16 @@ def lock_from(mod: Mod, computed: Iterable[Computed], written: Iterable[WrittenF
 
     The answers must be those of the mod without its old lock.
     """
-    found: list[tuple[LockedTree, str, str]] = []
+    states: list[tuple[LockedTree, str, str]] = []
     others: dict[tuple[str, str], None] = {}
-    for one in computed:
-        answer = one.answers[mod.name]
-        version = one.version or "unknown"
+    for result in computed:
+        answer = result.answers[mod.name]
+        version = result.version or "unknown"
         if answer.locked is not None:
-            found.append((answer.locked, version, answer.witness))
+            states.append((answer.locked, version, answer.witness))
         elif answer.verdict.ok:
             others[version, answer.verdict.value] = None
-    return lock_entries.of(mod, lock_entries.merged(found), others=others, written=written)
+    return lock_entries.of(mod, lock_entries.merge_states(states), others=others, written=written)
 
 
 class Updated(NamedTuple):
@@ -48,7 +48,7 @@ class Updated(NamedTuple):
     why: str | None = None
 
 
-def updated(mod: Mod, computed: Sequence[Computed], written: Sequence[WrittenFor] = ()) -> Updated:
+def update(mod: Mod, computed: Sequence[Computed], written: Sequence[WrittenFor] = ()) -> Updated:
     """Make a mod's lock from answers, and keep what the one it has says of all other releases.
 
     Nothing is kept of a lock that was made from another state of the mod, or that is none, but where patches were written
@@ -65,13 +65,13 @@ def updated(mod: Mod, computed: Sequence[Computed], written: Sequence[WrittenFor
     if before.digest != mod.digest:
         gone = _in_order(_labels(before) - looked_at)
         return Updated(fresh, lost=gone, why=f"was made from another state of {mod.name}")
-    fresh = _lifted(fresh, before)
+    fresh = _lift(fresh, before)
     trees = {_bare(tree): tree for tree in fresh.trees}
     lost: set[str] = set()
     for tree in before.trees:
         rest = set(tree.vllm) - looked_at
-        there = {label for one in fresh.trees if _alike(one, tree) for label in one.vllm}
-        if not set(tree.vllm) & looked_at <= there:
+        labels = {label for one in fresh.trees if _alike(one, tree) for label in one.vllm}
+        if not set(tree.vllm) & looked_at <= labels:
             # a witness says not which release it is of, and one of these is void now
             lost |= rest
         elif rest:
@@ -95,8 +95,8 @@ def news(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[str, ...]:
     return tuple(one.spec for one in computed if any(_is_news(mod, one) for mod in mods))
 
 
-def _is_news(mod: Mod, one: Computed) -> bool:
-    answer, label = one.answers[mod.name], one.version or "unknown"
+def _is_news(mod: Mod, result: Computed) -> bool:
+    answer, label = result.answers[mod.name], result.version or "unknown"
     try:
         before = mod_lock.parse(mod.lock or b"", f"{mod.directory}/mod.lock")
     except ManifestError:
@@ -122,17 +122,17 @@ def _bare(tree: LockedTree) -> LockedTree:
     return tree._replace(vllm=(), witness=())
 
 
-def _alike(one: LockedTree, other: LockedTree) -> bool:
+def _alike(first: LockedTree, other: LockedTree) -> bool:
     """Tell whether two states are the same but for what proved them."""
-    return _bare(one)._replace(proof="") == _bare(other)._replace(proof="")
+    return _bare(first)._replace(proof="") == _bare(other)._replace(proof="")
 
 
-def _lifted(fresh: Lock, before: Lock) -> Lock:
+def _lift(fresh: Lock, before: Lock) -> Lock:
     """Leave a release the proof that a lock has of it where the same was found with less.
 
     A type checker that is not installed, or that a remote tree is not given to, refutes nothing.
     """
-    found: list[tuple[LockedTree, str, str]] = []
+    states: list[tuple[LockedTree, str, str]] = []
     for tree in fresh.trees:
         known = {
             label
@@ -142,8 +142,8 @@ def _lifted(fresh: Lock, before: Lock) -> Lock:
         }
         for label in tree.vllm:
             proof = "types" if label in known else tree.proof
-            found += ((_bare(tree)._replace(proof=proof), label, one) for one in tree.witness)
-    return fresh._replace(trees=lock_entries.merged(found))
+            states += ((_bare(tree)._replace(proof=proof), label, one) for one in tree.witness)
+    return fresh._replace(trees=lock_entries.merge_states(states))
 
 
 def against_committed(mods: Sequence[Mod], computed: Sequence[Computed]) -> tuple[CellProblem, ...]:
@@ -172,7 +172,7 @@ def _of_mod(mod: Mod, computed: Sequence[Computed]) -> Iterator[CellProblem]:
     if committed.digest != mod.digest:
         yield _stale(mod, f"mod.lock was made from another state of {mod.name}:")
         return
-    differing = _differing(_only(committed, seen), _only(_lifted(fresh, committed), seen))
+    differing = _differing(_only(committed, seen), _only(_lift(fresh, committed), seen))
     if differing:
         what = f"what these releases are now ({', '.join(differing)})"
         yield _stale(mod, f"mod.lock does not say {what}:")
@@ -189,14 +189,14 @@ def _worse(
 
     Two builds of one release share its number: as many states as the lock has of it may be good.
     """
-    for one in computed:
-        answer = one.answers[mod.name]
-        if answer.verdict.ok or not answer.readable or one.version is None:
+    for result in computed:
+        answer = result.answers[mod.name]
+        if answer.verdict.ok or not answer.readable or result.version is None:
             continue
-        before, now = _good(committed, one.version), _good(fresh, one.version)
+        before, now = _good(committed, result.version), _good(fresh, result.version)
         if now < before:
             message = f"{mod.name} went in there by mod.lock, and now it is `{answer.verdict}`"
-            yield CellProblem(FindingCode.WORSE_THAN_BASELINE, mod.name, one.spec, message)
+            yield CellProblem(FindingCode.WORSE_THAN_BASELINE, mod.name, result.spec, message)
 
 
 def _good(of: Lock, version: str) -> int:

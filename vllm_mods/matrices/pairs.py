@@ -33,22 +33,22 @@ def meeting(mods: Sequence[Mod], answers: Mapping[str, Answer]) -> tuple[tuple[s
 
 
 def judge(
-    one: Mod, other: Mod, needed: Sequence[Mod], tree: Tree, cache: SummaryCache
+    first: Mod, other: Mod, needed: Sequence[Mod], tree: Tree, cache: SummaryCache
 ) -> PairAnswer:
     """Plan both orders, as far as the manifests leave both open, and compare the bytes.
 
     ``needed`` are the two and all that they require, whatever is required first.
     """
-    names = (one.name, other.name)
-    if other.name in one.conflicts or one.name in other.conflicts:
-        message = f"{one.name} and {other.name}: the manifest of one names the other in `conflicts`"
+    names = (first.name, other.name)
+    if other.name in first.conflicts or first.name in other.conflicts:
+        message = f"{' and '.join(names)}: the manifest of one names the other in `conflicts`"
         return PairAnswer("conflict", (), message)
     below = [mod for mod in needed if mod.name not in names]
     plans: dict[tuple[str, ...], Plan] = {}
-    for pair in ((one, other), (other, one)):
+    for pair in ((first, other), (other, first)):
         planned = planner.plan((*below, *pair), tree, cache=cache)
-        found = tuple(mod.mod.name for mod in planned.mods if mod.mod.name in names)
-        plans[found] = planned
+        sequence = tuple(mod.mod.name for mod in planned.mods if mod.mod.name in names)
+        plans[sequence] = planned
     whole = {order: planned for order, planned in plans.items() if planned.ok}
     if not whole:
         order, planned = next(iter(plans.items()))
@@ -56,7 +56,7 @@ def judge(
             "conflict", (), f"{' and '.join(names)} do not go together: {_why(planned)}"
         )
     order, planned = next(iter(whole.items()))
-    scopes = _shared(*(mod for mod in planned.mods if mod.mod.name in names))
+    scopes = _common(*(mod for mod in planned.mods if mod.mod.name in names))
     if len(whole) < len(plans):
         wrong = next(planned for order, planned in plans.items() if order not in whole)
         return PairAnswer("order-matters", scopes, f"only {' before '.join(order)}: {_why(wrong)}")
@@ -77,10 +77,10 @@ def judge(
     return PairAnswer("apart", (), message)
 
 
-def gather(found: Iterable[tuple[tuple[str, str], str, PairAnswer]]) -> tuple[Together, ...]:
+def gather(answers: Iterable[tuple[tuple[str, str], str, PairAnswer]]) -> tuple[Together, ...]:
     """Put the trees on which two mods get on alike into one row, and leave out the unread ones."""
     rows: dict[tuple[tuple[str, str], PairAnswer], list[str]] = {}
-    for mods, tree, answer in found:
+    for mods, tree, answer in answers:
         if answer.kind != "unknown":
             rows.setdefault((mods, answer), []).append(tree)
     return tuple(
@@ -99,20 +99,20 @@ def _rests_on(answer: Answer) -> frozenset[str]:
 
 def _scopes(planned: ModPlan) -> dict[str, None]:
     """Name what a mod touches: the scopes of its hunks, and the files that it replaces whole."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for hunk in planned.hunks:
         for scope in hunk.scope.split(" | "):
-            found[f"{hunk.path}: {scope or 'module level'}"] = None
+            names[f"{hunk.path}: {scope or 'module level'}"] = None
     placed = {hunk.path for hunk in planned.hunks}
     for change in planned.changes:
         if change.path not in placed:
-            found[f"{change.path}: whole file"] = None
-    return found
+            names[f"{change.path}: whole file"] = None
+    return names
 
 
-def _shared(one: ModPlan, other: ModPlan) -> tuple[str, ...]:
+def _common(first: ModPlan, other: ModPlan) -> tuple[str, ...]:
     theirs = _scopes(other)
-    return tuple(scope for scope in _scopes(one) if scope in theirs)
+    return tuple(scope for scope in _scopes(first) if scope in theirs)
 
 
 def _why(planned: Plan) -> str:

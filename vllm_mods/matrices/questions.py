@@ -38,12 +38,12 @@ class Recorder(TreeView):
     def _noted(self, kind: str, what: str, ask: Callable[[], _Given]) -> _Given:
         """Return what the tree says, and note it."""
         try:
-            found = ask()
+            answer = ask()
         except TreeError as error:
             self.failure = self.failure or error
             raise
-        self._asked.setdefault((kind, what), _TOLD[kind](found))
-        return found
+        self._asked.setdefault((kind, what), _TOLD[kind](answer))
+        return answer
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""

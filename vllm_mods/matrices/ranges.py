@@ -19,8 +19,8 @@ def range_problems(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[CellProb
 
 
 def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
-    told = [cell for cell in cells if cell.computed and cell.verdict is not Verdict.UNREADABLE]
-    for cell in told:
+    known = [cell for cell in cells if cell.computed and cell.verdict is not Verdict.UNREADABLE]
+    for cell in known:
         where = f"vLLM {cell.version} ({cell.tree})"
         if cell.meant and not cell.verdict.ok:
             message = f"a range of {mod.name} names {where}, where it is `{cell.verdict}`"
@@ -38,7 +38,7 @@ def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
             )
         code = FindingCode.RANGE_TOO_WIDE if cell.meant else FindingCode.RANGE_TOO_NARROW
         yield CellProblem(code, mod.name, cell.tree, message)
-    meant = [cell for cell in told if cell.meant]
+    meant = [cell for cell in known if cell.meant]
     if meant and all(cell.verdict is Verdict.UPSTREAM for cell in meant):
         message = f"every release that {mod.name} is meant for carries its change itself: it can go"
         yield CellProblem(FindingCode.NEEDLESS, mod.name, None, message)

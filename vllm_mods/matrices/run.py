@@ -52,12 +52,12 @@ class Matrix(NamedTuple):
         Raises ``UsageError`` for a bad patch, and for a named tree that is none.
         """
         subjects = tuple(Subject((mod.name,)) for mod in self.setting.mods)
-        found = self._answers([(spec, subjects) for spec in specs])
+        answers = self._answers([(spec, subjects) for spec in specs])
         return tuple(
             Computed(
                 spec=spec,
-                version=next((v for one in subjects if (v := found[spec, one][0])), None),
-                answers={one.mods[0]: cast("Answer", found[spec, one][1]) for one in subjects},
+                version=next((v for one in subjects if (v := answers[spec, one][0])), None),
+                answers={one.mods[0]: cast("Answer", answers[spec, one][1]) for one in subjects},
             )
             for spec in specs
         )
@@ -65,13 +65,13 @@ class Matrix(NamedTuple):
     def together(self, computed: Iterable[Computed]) -> tuple[Together, ...]:
         """Plan each two mods that meet, in both orders, on the trees where they do."""
         wanted = []
-        for one in computed:
-            meeting = pairs.meeting(self.setting.mods, one.answers)
+        for result in computed:
+            meeting = pairs.meeting(self.setting.mods, result.answers)
             if meeting:
-                wanted.append((one.spec, tuple(Subject(pair) for pair in meeting)))
-        found = self._answers(wanted)
+                wanted.append((result.spec, tuple(Subject(pair) for pair in meeting)))
+        answers = self._answers(wanted)
         return pairs.gather(
-            ((pair.mods[0], pair.mods[1]), spec, cast("PairAnswer", found[spec, pair][1]))
+            ((pair.mods[0], pair.mods[1]), spec, cast("PairAnswer", answers[spec, pair][1]))
             for spec, meeting in wanted
             for pair in meeting
         )
@@ -86,11 +86,11 @@ class Matrix(NamedTuple):
             since = before.tree if before is not None else None
             subject = Subject((cell.mod,), show=True, since=since)
             asked.setdefault(cell.tree, []).append((subject, cell))
-        found = self._answers(
+        answers = self._answers(
             [(spec, tuple(subject for subject, _ in of)) for spec, of in asked.items()]
         )
         return {
-            (cell.mod, spec): Explanation(cell, *cast("Shown", found[spec, subject][1]))
+            (cell.mod, spec): Explanation(cell, *cast("Shown", answers[spec, subject][1]))
             for spec, of in asked.items()
             for subject, cell in of
         }
@@ -98,24 +98,24 @@ class Matrix(NamedTuple):
     def _answers(
         self, wanted: Sequence[tuple[str, tuple[Subject, ...]]]
     ) -> dict[tuple[str, Subject], tuple[str | None, Said]]:
-        found: dict[tuple[str, Subject], tuple[str | None, Said]] = {}
+        answers: dict[tuple[str, Subject], tuple[str | None, Said]] = {}
         tasks = []
         for spec, subjects in wanted:
             known = self.workshop.known(spec, subjects)
-            found.update(((spec, subject), answer) for subject, answer in known.items())
-            unknown = tuple(one for one in subjects if (spec, one) not in found)
+            answers.update(((spec, subject), answer) for subject, answer in known.items())
+            unknown = tuple(one for one in subjects if (spec, one) not in answers)
             if unknown:
                 tasks.append(Task(spec, unknown))
         total = sum(len(subjects) for _, subjects in wanted)
         if self.progress is not None and tasks:
-            self.progress(len(found), total)
+            self.progress(len(answers), total)
         for outcome in self.executor(tasks, self.setting) if tasks else ():
             self._check(outcome)
             for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True):
-                found[outcome.task.spec, subject] = (outcome.version, answer)
+                answers[outcome.task.spec, subject] = (outcome.version, answer)
             if self.progress is not None:
-                self.progress(len(found), total)
-        return found
+                self.progress(len(answers), total)
+        return answers
 
     def _check(self, outcome: TaskOutcome) -> None:
         fault = outcome.fault

@@ -18,14 +18,14 @@ def earlier(data: bytes, path: str) -> Mapping[tuple[str, str], str]:
     ``data`` is what ``matrix --json`` printed. Raises ``UsageError`` for anything else.
     """
     try:
-        said = json_of(data)
-        if said["schema"] != _SCHEMA:
-            raise ValueError(said["schema"])  # noqa: TRY301
+        raw = json_of(data)
+        if raw["schema"] != _SCHEMA:
+            raise ValueError(raw["schema"])  # noqa: TRY301
         return {
             (str(one["mod"]), str(one["tree"])): Verdict(one["verdict"]).value
             if one["computed"]
             else "unknown"
-            for one in said["cells"]
+            for one in raw["cells"]
         }
     except (ValueError, TypeError, KeyError) as error:
         raise UsageError(
@@ -38,9 +38,9 @@ def changes(
     earlier: Mapping[tuple[str, str], str], cells: Sequence[Cell]
 ) -> tuple[CellChange, ...]:
     """Return the cells with another word than in an earlier answer, put together tree by tree."""
-    found: dict[tuple[str, str | None, str], list[str]] = {}
+    groups: dict[tuple[str, str | None, str], list[str]] = {}
     for cell in cells:
         before = earlier.get((cell.mod, cell.tree))
         if before != cell.word:
-            found.setdefault((cell.tree, before, cell.word), []).append(cell.mod)
-    return tuple(CellChange(*key, tuple(mods)) for key, mods in found.items())
+            groups.setdefault((cell.tree, before, cell.word), []).append(cell.mod)
+    return tuple(CellChange(*key, tuple(mods)) for key, mods in groups.items())

@@ -44,9 +44,9 @@ class AnswerStore(NamedTuple):
 
     def known(self, key: str, identity: str) -> tuple[str | None, Said] | None:
         """Return the version and the answer of a tree that is known by a hash."""
-        found = self._take("answers", key, identity)
+        entry = self._take("answers", key, identity)
         try:
-            return None if found is None else (found["version"], from_data(found["answer"]))
+            return None if entry is None else (entry["version"], from_data(entry["answer"]))
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
 
@@ -55,10 +55,10 @@ class AnswerStore(NamedTuple):
 
         ``ranges`` says which variants are meant for the version; see ``put``.
         """
-        said = (ranges, f"version {tree.version}")
+        accepted = (ranges, f"version {tree.version}")
         for entry in self._traces(key, tree):
             try:
-                if entry["version"] in said and questions.holds(entry["asked"], tree):
+                if entry["version"] in accepted and questions.holds(entry["asked"], tree):
                     return from_data(entry["answer"])
             except (KeyError, TypeError, ValueError, AttributeError):
                 continue
@@ -98,8 +98,8 @@ class AnswerStore(NamedTuple):
                 self.cache.sweep(kind, _KEPT_DAYS)
 
     def _traces(self, key: str, tree: Tree) -> list[dict[str, Any]]:
-        found = self._take("traces", key, _kind(tree)) or {}
-        traces = found.get("of")
+        entry = self._take("traces", key, _kind(tree)) or {}
+        traces = entry.get("of")
         return traces if isinstance(traces, list) else []
 
     def _take(self, kind: str, *key: str) -> dict[str, Any] | None:
@@ -110,10 +110,10 @@ class AnswerStore(NamedTuple):
         if hashlib.sha256("\0".join(key).encode() + packed).digest() != digest:
             return None  # cut short, or of another place
         try:
-            found = json_of(zlib.decompress(packed))
+            entry = json_of(zlib.decompress(packed))
         except (zlib.error, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return entry if isinstance(entry, dict) else None
 
     def _keep(self, kind: str, *key: str, data: dict[str, Any]) -> None:
         if self.cache is not None:

@@ -40,6 +40,11 @@ class UpstreamRow(NamedTuple):
         """Whether the release carries the whole mod."""
         return self.planned.verdict is Verdict.UPSTREAM
 
+    @property
+    def in_pieces(self) -> bool:
+        """Whether the release carries each hunk by itself, and not the whole mod: in another order, say."""
+        return not self.planned.verdict.ok and {one.state for one in self.hunks} == {"carried"}
+
 
 class Dependent(NamedTuple):
     """A mod that names another one in ``how``: ``requires`` or ``after``."""
@@ -90,19 +95,19 @@ def rows(
         yield UpstreamRow(version, spec, planned, meant, hunks)
 
 
-def can_go(found: Sequence[UpstreamRow]) -> UpstreamRow | None:
+def can_go(rows: Sequence[UpstreamRow]) -> UpstreamRow | None:
     """Return the first row from which on every one carries the mod whole."""
     first = None
-    for row in reversed(found):
+    for row in reversed(rows):
         if not row.carried:
             break
         first = row
     return first
 
 
-def is_needed(found: Sequence[UpstreamRow]) -> bool:
+def is_needed(rows: Sequence[UpstreamRow]) -> bool:
     """Tell whether some tree that the mod is meant for, or any if it is for none, lacks it."""
-    meant = [row for row in found if row.meant] or found
+    meant = [row for row in rows if row.meant] or rows
     return not all(row.carried for row in meant)
 
 

@@ -117,8 +117,8 @@ class Workshop:
         identity = self._identity(spec)
         if identity is None:
             return {}
-        found = {one: self._store.known(self._key(one), identity) for one in subjects}
-        return {one: kept for one, kept in found.items() if kept is not None}
+        answers = {one: self._store.known(self._key(one), identity) for one in subjects}
+        return {one: kept for one, kept in answers.items() if kept is not None}
 
     def run(self, task: Task) -> TaskOutcome:
         """Answer a task. A tree that cannot be read, or a bad mod, is an outcome too."""
@@ -168,10 +168,10 @@ class Workshop:
         """Return the hash that a release is known by; no other kind of tree has one unopened."""
         kind, _, name = spec.partition(":")
         if spec not in self._identities:
-            found = self.releases.identity(name) if kind == "pypi" else None
-            if found is None:  # a tree that is opened may have one then
+            identity = self.releases.identity(name) if kind == "pypi" else None
+            if identity is None:  # a tree that is opened may have one then
                 return None
-            self._identities[spec] = found
+            self._identities[spec] = identity
         return self._identities[spec]
 
     def _answer(self, subject: Subject, tree: Tree) -> Said:
@@ -211,10 +211,10 @@ class Workshop:
         """Explain a cell, with whatever trees can be read now."""
         mod = self._mods[subject.mods[0]]
 
-        def cell_on(there: Tree) -> Cell:
-            answer = cast("Answer", self._answer(Subject(subject.mods), there))
-            version = there.version or "unknown"
-            return cell_of(mod, answer, version=version, tree=there.spec, meant=True)
+        def cell_on(view: Tree) -> Cell:
+            answer = cast("Answer", self._answer(Subject(subject.mods), view))
+            version = view.version or "unknown"
+            return cell_of(mod, answer, version=version, tree=view.spec, meant=True)
 
         cell = cell_on(tree)
         if subject.since is None:
@@ -226,10 +226,10 @@ class Workshop:
     def _compute(self, subject: Subject, mods: tuple[Mod, ...], tree: Tree) -> Said:
         try:
             if len(subject.mods) == 2:
-                one, other = (self._mods[name] for name in subject.mods)
-                return pairs.judge(one, other, mods, tree, self._fit)
-            there = _receipt(tree)
-            whole = planner.plan(mods, tree, receipt=there, cache=self._fit, origin=self.origins)
+                first, other = (self._mods[name] for name in subject.mods)
+                return pairs.judge(first, other, mods, tree, self._fit)
+            receipt = _receipt(tree)
+            whole = planner.plan(mods, tree, receipt=receipt, cache=self._fit, origin=self.origins)
         except TreeError as error:
             return _of(subject, _failed(error))
         mine = next(one for one in whole.mods if one.mod.name == subject.mods[0])
@@ -278,7 +278,7 @@ class Workshop:
 def second_reading(planned: ModPlan) -> ModPlan:
     """Return a plan as it is, or unreadable where LibCST finds other scopes in a file of it than ``ast``."""
     differ = "the two readers of Python find other classes and functions in what"
-    found = [
+    findings = [
         Finding(FindingCode.SCOPES_DIFFER, f"{change.path}: {differ} {what}", path=change.path)
         for change in planned.changes
         if change.path.endswith((".py", ".pyi"))
@@ -286,10 +286,10 @@ def second_reading(planned: ModPlan) -> ModPlan:
         if data is not None
         and _places(scopes.read_scopes, data) != _places(scopes.read_strictly, data)
     ]
-    if not found:
+    if not findings:
         return planned
     return planned._replace(
-        verdict=Verdict.UNREADABLE, findings=(*found, *planned.findings), changes=(), hunks=()
+        verdict=Verdict.UNREADABLE, findings=(*findings, *planned.findings), changes=(), hunks=()
     )
 
 
@@ -332,13 +332,13 @@ def _seen_by(mods: Sequence[Mod], tree: Tree) -> tuple[Tree, str | None]:
 def _ranges(mods: Sequence[Mod], tree: Tree) -> str:
     """Return, as a text, all that a plan takes from a tree's version: the variants meant for it, or nearest."""
     context = PlanContext(tree, None, planner.WORKSPACE, None)
-    said = ["versioned" if tree.version else repr(tree.version)]
+    words = ["versioned" if tree.version else repr(tree.version)]
     for mod in mods:
         context.take_lock(mod)
         # what is beside it is a question; a note may be of the range of vLLM alone
-        said += [f"{context.is_for_vllm(mod, one)}" for one in mod.variants]
-        said += [one.id for one in context.nearest(mod)]
-    return f"ranges {' '.join(said)}"
+        words += [f"{context.is_for_vllm(mod, one)}" for one in mod.variants]
+        words += [one.id for one in context.nearest(mod)]
+    return f"ranges {' '.join(words)}"
 
 
 def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:

@@ -35,10 +35,10 @@ def candidates(hunk: Hunk, target: Target) -> tuple[int, ...] | Lost:
     held = tuple(line for line in lines if at_edges(hunk, target, line))
     if held:
         return held
-    there = ", ".join(f"line {line}" for line in lines[:5])
-    message = f"it was written for the first line of the file, and its text is at {there}"
+    where = ", ".join(f"line {line}" for line in lines[:5])
+    message = f"it was written for the first line of the file, and its text is at {where}"
     if belongs_at_end(hunk):
-        message = f"nothing follows its change, so it belongs at the end of the file: its text is at {there}, and more follows"
+        message = f"nothing follows its change, so it belongs at the end of the file: its text is at {where}, and more follows"
     return Lost(FindingCode.EDGE, message, written, lines)
 
 

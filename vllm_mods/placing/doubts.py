@@ -80,8 +80,8 @@ def still_there(back: Hunk, target: Target, line: int) -> bool:
             continue
         name = shown.split()[-1]
         inner = text[:1].isspace()
-        for one in target.scopes.definitions():
-            home, _, last = one.name.rpartition(".")
+        for scope in target.scopes.definitions():
+            home, _, last = scope.name.rpartition(".")
             if last == name and (home in homes if inner else not home):
                 return True
     return False
@@ -92,13 +92,13 @@ def moved(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:
 
     What was around them stands together in a file that only moved them, too.
     """
-    put = b"".join(_ended(text) for hunk in file.hunks for kind, text in hunk.lines if kind == "-")
+    put = b"".join(_end(text) for hunk in file.hunks for kind, text in hunk.lines if kind == "-")
     own = range(line, line + len(back.old))
     for at, removed in _removed(back, line):
         if b"".join(removed) in put:
             continue
         around = {target.home(max(at - 1, 1)), target.home(at)}
-        others = (one for one in matches(_ended(target.data), removed) if one not in own)
+        others = (one for one in matches(_end(target.data), removed) if one not in own)
         if any(not removed[0][:1].isspace() or target.home(one) in around for one in others):
             return True
     return False
@@ -109,12 +109,12 @@ def _removed(back: Hunk, line: int) -> Iterator[tuple[int, list[bytes]]]:
     for kept, group in groupby(back.lines, key=lambda one: one[0] == " "):
         run = list(group)
         if not kept and {kind for kind, _ in run} == {"+"}:
-            told = [i for i, (_, text) in enumerate(run) if text.strip()]
-            yield line, [_ended(text) for _, text in run[told[0] : told[-1] + 1]] if told else []
+            rows = [i for i, (_, text) in enumerate(run) if text.strip()]
+            yield line, [_end(text) for _, text in run[rows[0] : rows[-1] + 1]] if rows else []
         line += sum(kind != "+" for kind, _ in run)
 
 
-def _ended(text: bytes) -> bytes:
+def _end(text: bytes) -> bytes:
     return text if text.endswith(b"\n") else text + b"\n"
 
 

@@ -21,8 +21,8 @@ _COLUMN_0 = rb"[A-Za-z_$]"
 
 def definition_in(line: bytes) -> str | None:
     """Return the ``class`` or ``def`` and the name that a line of code begins with."""
-    found = re.match(_CODE, shown(line))
-    return found[1] if found else None
+    match = re.match(_CODE, shown(line))
+    return match[1] if match else None
 
 
 def defines(hunk: Hunk, target: Target, line: int) -> bool:

@@ -83,25 +83,25 @@ def place(
     if any(isinstance(answer, Lost) for answer in answers):
         answers = placing.answers(written)
     return tuple(
-        _held_to(hunk, answer, target, written.get(hunk.number))
+        _hold(hunk, answer, target, written.get(hunk.number))
         for hunk, answer in zip(file.hunks, answers, strict=True)
     )
 
 
-def _held_to(
+def _hold(
     hunk: Hunk, answer: Located | Lost, target: Target, chains: tuple[str, ...] | None
 ) -> Located | Lost:
     """Take a place away from a hunk that was written inside of something else."""
     if isinstance(answer, Lost) or answer.proof == "file" or chains is None:
         return answer
-    there = enclosure.texts(enclosure.chains_at(hunk, target, answer.line))
-    if there == chains:
+    around = enclosure.texts(enclosure.chains_at(hunk, target, answer.line))
+    if around == chains:
         return answer
-    message = f"its text stands at line {answer.line}, in {_quoted(there)}, and it was written in {_quoted(chains)}"
+    message = f"its text stands at line {answer.line}, in {_quote(around)}, and it was written in {_quote(chains)}"
     return Lost(FindingCode.ELSEWHERE, message, " | ".join(chains) or None, (answer.line,))
 
 
-def _quoted(chains: tuple[str, ...]) -> str:
+def _quote(chains: tuple[str, ...]) -> str:
     return " and ".join(f"`{chain}`" if chain else "the module itself" for chain in chains)
 
 
@@ -176,9 +176,9 @@ class _Placing:
         known = self.written.get(hunk.number)
         wanted = fits and tuple(line for line in fits if known in {None, self.chains(hunk, line)})
         if not wanted:
-            places = _listed(self.target, hunk, fits or lines)
+            places = _list(self.target, hunk, fits or lines)
             where = (
-                f"for the part below `{hunk.section}`" if not fits else f"in {_quoted(known or ())}"
+                f"for the part below `{hunk.section}`" if not fits else f"in {_quote(known or ())}"
             )
             message = f"its text stands at {places}, but it was written {where}"
             scope = " | ".join(known) if known else written_in(hunk)
@@ -208,9 +208,9 @@ class _Placing:
                 room = range(first, end)
                 lines = [line for line in left[i] if first <= line and line + len(hunk.old) <= end]
                 if len(lines) == 1:
-                    found = self.prove_one(i, hunk, lines[0], room)
-                    if found is not None:
-                        proven[i] = found
+                    place = self.prove_one(i, hunk, lines[0], room)
+                    if place is not None:
+                        proven[i] = place
         return proven
 
     def prove_one(self, i: int, hunk: Hunk, line: int, room: range) -> Located | None:
@@ -221,13 +221,13 @@ class _Placing:
         self.rivals[i] = [rival for rival in rivals if rival.line in room]
         if self.rivals[i]:
             return None
-        told = known is not None or identity.whole
+        by_scope = known is not None or identity.whole
         bounded = room.start > 1 and room.stop <= len(self.target.lines)
         self.alone.add(i)
         if not (bounded or self.is_telling(hunk, identity, known)):
             return None
         proof = "order" if rivals or len(self.places[i]) > 1 else "unique"
-        return Located(line, scope_of(hunk, self.target, line), "scope" if told else proof)
+        return Located(line, scope_of(hunk, self.target, line), "scope" if by_scope else proof)
 
     def is_telling(self, hunk: Hunk, identity: Identity, known: tuple[str, ...] | None) -> bool:
         """Tell whether the only place of a hunk can be the one it was written for; ``known`` is what mod.lock says encloses it."""
@@ -266,9 +266,9 @@ class _Placing:
 
     def look_alike(self, hunk: Hunk, rival: _Rival) -> Lost:
         scope = scope_of(hunk, self.target, rival.own)
-        here = _quoted(self.chains(hunk, rival.own))
+        here = _quote(self.chains(hunk, rival.own))
         message = (
-            f"its text stands at line {rival.own}, in {here}, and line {rival.line}, in {_quoted(rival.chains)}, "
+            f"its text stands at line {rival.own}, in {here}, and line {rival.line}, in {_quote(rival.chains)}, "
             f"has {rival.score:.0%} of {rival.side}: nothing tells which of the two it was written for"
         )
         return Lost(FindingCode.LOOK_ALIKE, message, scope or None, (rival.own, rival.line))
@@ -323,7 +323,7 @@ class _Placing:
             )
             return Lost(code, message, written_in(hunk), left)
         if proven is None:
-            places = _listed(self.target, hunk, left)
+            places = _list(self.target, hunk, left)
             message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
             return Lost(FindingCode.AMBIGUOUS, message, written_in(hunk), left)
         why = self.doubt(hunk, proven, stated=stated)
@@ -355,15 +355,15 @@ class _Placing:
 def stated_lines(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | None:
     """Return the stated lines of all hunks if each can stand there; None otherwise."""
     lines = target.lines
-    found = []
+    stated = []
     for hunk in hunks:
         line = hunk.stated
         if lines[line - 1 : line - 1 + len(hunk.old)] != hunk.old or line - 1 > len(lines):
             return None
         if not at_edges(hunk, target, line):
             return None
-        found.append(line)
-    return tuple(found)
+        stated.append(line)
+    return tuple(stated)
 
 
 def stands(hunk: Hunk, target: Target, line: int) -> bool:
@@ -384,13 +384,13 @@ def scope_of(hunk: Hunk, target: Target, line: int) -> str:
     if target.scopes is None:
         return ""
     numbered = [(kind, text) for kind, text in hunk.lines if kind != "+"]
-    told = [line + i for i, (kind, text) in enumerate(numbered) if kind == " " and text.strip()]
-    if not told:
-        told = [line + i for i, (_, text) in enumerate(numbered) if text.strip()]
-    return target.scopes.chain(told)
+    numbers = [line + i for i, (kind, text) in enumerate(numbered) if kind == " " and text.strip()]
+    if not numbers:
+        numbers = [line + i for i, (_, text) in enumerate(numbered) if text.strip()]
+    return target.scopes.chain(numbers)
 
 
-def _listed(target: Target, hunk: Hunk, lines: Sequence[int]) -> str:
+def _list(target: Target, hunk: Hunk, lines: Sequence[int]) -> str:
     shown = []
     for line in lines[:5]:
         scope = scope_of(hunk, target, line)

@@ -35,15 +35,15 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
     if scope and target.scopes is not None and (home := target.scopes.find(scope.split(" | ")[0])):
         first, last = home.start - 1, home.end
     wanted = [text.rstrip(b"\r\n") for text in hunk.old]
-    there = [text.rstrip(b"\r\n") for text in lines[first:last]]
-    if not is_quick(there, wanted):
+    stretch = [text.rstrip(b"\r\n") for text in lines[first:last]]
+    if not is_quick(stretch, wanted):
         return None
-    matcher = difflib.SequenceMatcher(None, there, wanted, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, stretch, wanted, autojunk=False)
     blocks = matcher.get_matching_blocks()
     filled = [one for one in blocks if b"".join(wanted[one.b : one.b + one.size]).strip()]
     best = max(filled, key=lambda block: block.size, default=None)
     if best is None:
-        return _alike(wanted, there, first)
+        return _alike(wanted, stretch, first)
     start = first + best.a - best.b
     for i, want in enumerate(wanted):
         line = start + i
@@ -54,9 +54,9 @@ def nearest(hunk: Hunk, target: Target, scope: str | None) -> Near | None:
     return Near(start + 1, f"line {start + 1} differs in its line end only", start + 1)
 
 
-def _alike(wanted: Sequence[bytes], there: Sequence[bytes], first: int) -> Near | None:
+def _alike(wanted: Sequence[bytes], stretch: Sequence[bytes], first: int) -> Near | None:
     """Return the line that is most like one of a hunk's where none is the same."""
-    lines = {shown(text): n for n, text in enumerate(there, first + 1) if text.strip()}
+    lines = {shown(text): n for n, text in enumerate(stretch, first + 1) if text.strip()}
     if len(lines) * len(wanted) > _MOST_COMPARED:
         return None
     for want in sorted(wanted, key=len, reverse=True):
@@ -75,10 +75,10 @@ def _alike(wanted: Sequence[bytes], there: Sequence[bytes], first: int) -> Near 
 
 
 def _difference(line: int, have: bytes | None, want: bytes) -> str:
-    shown = "the end of the file" if have is None else f"`{_clipped(have)}`"
-    return f"line {line} is {shown}, and the patch has `{_clipped(want)}`"
+    shown = "the end of the file" if have is None else f"`{_clip(have)}`"
+    return f"line {line} is {shown}, and the patch has `{_clip(want)}`"
 
 
-def _clipped(line: bytes) -> str:
+def _clip(line: bytes) -> str:
     text = shown(line).strip()
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

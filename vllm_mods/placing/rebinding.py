@@ -41,9 +41,9 @@ _STAR = "*"
 
 def fates(body: Sequence[ast.stmt]) -> dict[Definition, Fate]:
     """Return what becomes of every definition of a scope, those in branches included."""
-    found: dict[Definition, Fate] = {}
-    _suite(body, found, inside=False)
-    return found
+    fate_of: dict[Definition, Fate] = {}
+    _suite(body, fate_of, inside=False)
+    return fate_of
 
 
 def suites(node: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -55,7 +55,7 @@ def suites(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield part.body
 
 
-def _suite(body: Sequence[ast.stmt], found: dict[Definition, Fate], *, inside: bool) -> _Bound:
+def _suite(body: Sequence[ast.stmt], fate_of: dict[Definition, Fate], *, inside: bool) -> _Bound:
     sure: set[str] = set()
     maybe: set[str] = set()
     # Where in this suite a name has definitions, in branches or not.
@@ -64,15 +64,15 @@ def _suite(body: Sequence[ast.stmt], found: dict[Definition, Fate], *, inside: b
         inner: dict[Definition, Fate] = {}
         bound = _bound(node, inner, inside=inside)
         for name in (bound.sure | bound.maybe) & earlier.keys():
-            for at, one in earlier[name]:
-                fate = found[one]
+            for at, prior in earlier[name]:
+                fate = fate_of[prior]
                 if name not in bound.sure:
-                    found[one] = fate._replace(conditional=True)
-                elif not _kept(one, body[at + 1 : number + 1]):
-                    found[one] = fate._replace(live=False)
+                    fate_of[prior] = fate._replace(conditional=True)
+                elif not _kept(prior, body[at + 1 : number + 1]):
+                    fate_of[prior] = fate._replace(live=False)
         if _STAR in bound.maybe:
-            found.update((one, fate._replace(conditional=True)) for one, fate in found.items())
-        found |= inner
+            fate_of.update((one, fate._replace(conditional=True)) for one, fate in fate_of.items())
+        fate_of |= inner
         for definition in inner:
             earlier.setdefault(definition.name, []).append((number, definition))
         sure |= bound.sure
@@ -80,10 +80,10 @@ def _suite(body: Sequence[ast.stmt], found: dict[Definition, Fate], *, inside: b
     return _Bound(frozenset(sure), frozenset(maybe))
 
 
-def _bound(node: ast.stmt, found: dict[Definition, Fate], *, inside: bool) -> _Bound:  # noqa: PLR0911  (one kind of statement per branch)
+def _bound(node: ast.stmt, fate_of: dict[Definition, Fate], *, inside: bool) -> _Bound:  # noqa: PLR0911  (one kind of statement per branch)
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            found[node] = Fate(conditional=inside)
+            fate_of[node] = Fate(conditional=inside)
             return _Bound(frozenset((node.name,)))
         case ast.Import() | ast.ImportFrom():
             names = frozenset(one.asname or one.name.partition(".")[0] for one in node.names)
@@ -95,15 +95,15 @@ def _bound(node: ast.stmt, found: dict[Definition, Fate], *, inside: bool) -> _B
         case ast.Delete():
             return _Bound(_names(node.targets))
         case ast.If():
-            return _either(_branch(node.body, found), _branch(node.orelse, found))
+            return _either(_branch(node.body, fate_of), _branch(node.orelse, fate_of))
         case ast.Try() | ast.TryStar():
-            return _try(node, found)
+            return _try(node, fate_of)
         case ast.With() | ast.AsyncWith():
             targets = _names(one.optional_vars for one in node.items if one.optional_vars)
             # It may swallow an error: ``with suppress(ImportError)``.
-            return _Bound(targets, _all(_branch(node.body, found)))
+            return _Bound(targets, _all(_branch(node.body, fate_of)))
         case ast.For() | ast.AsyncFor() | ast.While() | ast.Match():
-            inner = [_all(_branch(suite, found)) for suite in suites(node)]
+            inner = [_all(_branch(suite, fate_of)) for suite in suites(node)]
             over = [node.target] if isinstance(node, ast.For | ast.AsyncFor) else []
             return _Bound(maybe=_names(over).union(*inner))
         case _:
@@ -111,40 +111,40 @@ def _bound(node: ast.stmt, found: dict[Definition, Fate], *, inside: bool) -> _B
             return _Bound(_names([alias])) if isinstance(alias, ast.Name) else _NOTHING
 
 
-def _branch(body: Sequence[ast.stmt], found: dict[Definition, Fate]) -> _Bound:
-    return _suite(body, found, inside=True)
+def _branch(body: Sequence[ast.stmt], fate_of: dict[Definition, Fate]) -> _Bound:
+    return _suite(body, fate_of, inside=True)
 
 
-def _either(one: _Bound, *others: _Bound) -> _Bound:
-    sure = one.sure.intersection(*(other.sure for other in others))
-    return _Bound(sure, _all(one).union(*map(_all, others)) - sure)
+def _either(first: _Bound, *others: _Bound) -> _Bound:
+    sure = first.sure.intersection(*(other.sure for other in others))
+    return _Bound(sure, _all(first).union(*map(_all, others)) - sure)
 
 
 def _all(bound: _Bound) -> frozenset[str]:
     return bound.sure | bound.maybe
 
 
-def _try(node: ast.Try | ast.TryStar, found: dict[Definition, Fate]) -> _Bound:
-    body = _branch(node.body, found)
-    orelse = _branch(node.orelse, found)
+def _try(node: ast.Try | ast.TryStar, fate_of: dict[Definition, Fate]) -> _Bound:
+    body = _branch(node.body, fate_of)
+    orelse = _branch(node.orelse, fate_of)
     whole = _Bound(body.sure | orelse.sure, body.maybe | orelse.maybe)
-    caught = _either(whole, *(_branch(handler.body, found) for handler in node.handlers))
-    at_last = _suite(node.finalbody, found, inside=True)
+    caught = _either(whole, *(_branch(handler.body, fate_of) for handler in node.handlers))
+    at_last = _suite(node.finalbody, fate_of, inside=True)
     return _Bound(caught.sure | at_last.sure, caught.maybe | at_last.maybe)
 
 
 def _names(targets: Iterable[ast.expr]) -> frozenset[str]:
-    found = set()
+    names = set()
     stack = list(targets)
     while stack:
         target = stack.pop()
         if isinstance(target, ast.Name):
-            found.add(target.id)
+            names.add(target.id)
         elif isinstance(target, ast.Tuple | ast.List):
             stack += target.elts
         elif isinstance(target, ast.Starred):
             stack.append(target.value)
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _kept(definition: Definition, later: Sequence[ast.stmt]) -> bool:

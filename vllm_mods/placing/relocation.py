@@ -56,7 +56,7 @@ def defining(
     """
     top = path.split("/", 1)[0]
     old = None if base is None else frozenset(base.paths(top))
-    new = [other for other in _ranked(tree, path) if old is not None and other not in old]
+    new = [other for other in _rank(tree, path) if old is not None and other not in old]
     likely = _likely(tree, path)[0]
     for other in dict.fromkeys((*new[:_NEW], *likely)):
         if all(_defined_at(tree, other, name) is not None for name in names):
@@ -65,12 +65,12 @@ def defining(
 
 def _likely(tree: Tree, path: str) -> tuple[list[str], int]:
     """Return the files to look in, likeliest first, and how many more there are."""
-    others = _ranked(tree, path)
+    others = _rank(tree, path)
     looked = others[:_REMOTE_LIMIT] if tree.remote else others
     return looked, len(others) - len(looked)
 
 
-def _ranked(tree: Tree, path: str) -> list[str]:
+def _rank(tree: Tree, path: str) -> list[str]:
     others = [
         other
         for other in tree.paths(path.split("/", 1)[0])

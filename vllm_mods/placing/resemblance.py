@@ -74,11 +74,14 @@ def _align(
     if not any(text in window for _, text in code):
         return None
     table = [[0.0] * (len(window) + 1)]
-    for _, text in code:
+    enough = MARGIN * len(code)
+    for left, (_, text) in zip(range(len(code), 0, -1), code, strict=True):
         row, before = [0.0], table[-1]
+        if before[-1] + left <= enough:
+            return None  # even if it had all lines that are left
         for column, other in enumerate(window):
             best = max(row[-1], before[column + 1])
-            shared = _shared(text, other)
+            shared = _share(text, other)
             row.append(max(best, before[column] + shared) if shared else best)
         table.append(row)
     pairs: dict[int, int] = {}
@@ -99,18 +102,23 @@ def _align(
 
 
 @lru_cache(maxsize=8192)
-def _shared(line: bytes, other: bytes) -> float:
+def _share(line: bytes, other: bytes) -> float:
     """Return how much of two lines is the same, from 0 to 1; 0 for less than most of them."""
     if line == other:
         return 1.0
     if not 0.4 < len(line) / (len(other) or 1) < 2.5:
         return 0.0
     mine, theirs = _tokens(line), _tokens(other)
-    total = sum(mine.values()) + sum(theirs.values())
-    share = 2 * sum((mine & theirs).values()) / total if total else 0.0
+    share = 2 * len(mine & theirs) / (len(mine) + len(theirs) or 1)
     return share if share >= _MOSTLY else 0.0
 
 
 @lru_cache(maxsize=8192)
-def _tokens(line: bytes) -> Counter[bytes]:
-    return Counter(_TOKEN.findall(line))
+def _tokens(line: bytes) -> frozenset[tuple[bytes, int]]:
+    """Return the tokens of a line; the second ``x`` of a line is another one than the first."""
+    count: Counter[bytes] = Counter()
+    tokens = []
+    for token in _TOKEN.findall(line):
+        tokens.append((token, count[token]))
+        count[token] += 1
+    return frozenset(tokens)

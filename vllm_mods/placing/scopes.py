@@ -90,8 +90,8 @@ def read_scopes(data: bytes) -> Scopes:
     """Read a file. Raises ``UnparsableError`` with the reason."""
     try:
         tree = syntax_tree.module(data) or syntax_tree.parse(data)
-        found = sorted(_Reader(data).read(tree), key=lambda scope: (scope.start, -scope.end))
-        return Scopes(_by_line_feeds(tuple(found), data))
+        scopes = sorted(_Reader(data).read(tree), key=lambda scope: (scope.start, -scope.end))
+        return Scopes(_by_line_feeds(tuple(scopes), data))
     except (RecursionError, syntax_tree.DeepError) as error:
         raise UnparsableError(str(error)) from error
     except (SyntaxError, ValueError):
@@ -123,18 +123,18 @@ def read_strictly(data: bytes) -> Scopes:
     """
     places = read_places(data)
     names = Counter(place.name for place in places if place.kind != "statement")
-    found = tuple(Scope(*place, conditional=names[place.name] > 1) for place in places)
-    return Scopes(_by_line_feeds(found, data))
+    scopes = tuple(Scope(*place, conditional=names[place.name] > 1) for place in places)
+    return Scopes(_by_line_feeds(scopes, data))
 
 
-def _by_line_feeds(found: tuple[Scope, ...], data: bytes) -> tuple[Scope, ...]:
+def _by_line_feeds(scopes: tuple[Scope, ...], data: bytes) -> tuple[Scope, ...]:
     """Count lines as a patch does, for which a carriage return alone ends none."""
     if not _LONE_RETURN.search(data):
-        return found
+        return scopes
     ends = (line.endswith(b"\n") for line in data.splitlines(keepends=True))
     at = [0, 1, *(1 + feeds for feeds in accumulate(ends))]
     return tuple(
-        one._replace(start=at[one.start], head=at[one.head], end=at[one.end]) for one in found
+        one._replace(start=at[one.start], head=at[one.head], end=at[one.end]) for one in scopes
     )
 
 

@@ -118,7 +118,7 @@ def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
     text = b"".join(needle)
     if not text:
         return ()
-    found = []
+    lines = []
     line = 1
     counted = 0
     at = data.find(text)
@@ -128,11 +128,11 @@ def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:
         if starts and ends:
             line += data.count(b"\n", counted, at)
             counted = at
-            found.append(line)
-            if len(found) > limits.PLACES:
+            lines.append(line)
+            if len(lines) > limits.PLACES:
                 break
         at = data.find(text, at + 1)
-    return tuple(found)
+    return tuple(lines)
 
 
 def shown(line: bytes) -> str:

@@ -21,7 +21,7 @@ def find(context: PlanContext, mods: tuple[Mod, ...]) -> dict[str, ModPlan]:
     A mod can be seen only while nothing later covers its lines, so each one found is
     taken out (of a copy, in memory) before the next one is looked for.
     """
-    found: dict[str, ModPlan] = {}
+    plans: dict[str, ModPlan] = {}
     bare = LayeredTree(context.tree)
     for mod in reversed(mods):
         try:
@@ -29,21 +29,22 @@ def find(context: PlanContext, mods: tuple[Mod, ...]) -> dict[str, ModPlan]:
         except TreeError as error:
             present = unreadable(mod, error)
         if present is not None:
-            found[mod.name] = present
-    return found
+            plans[mod.name] = present
+    return plans
 
 
 def conflicts(context: PlanContext) -> dict[str, tuple[str, ...]]:
     """Return the ``conflicts`` of each mod that the receipt names, as it was when it went in."""
-    found: dict[str, tuple[str, ...]] = {}
-    for one in context.receipt.mods if context.receipt is not None else ():
-        raw = context.tree.read(kept(one.name))
-        found[one.name] = () if raw is None else unpack(raw, kept(one.name), one.name).conflicts
-    return found
+    by_mod: dict[str, tuple[str, ...]] = {}
+    for entry in context.receipt.mods if context.receipt is not None else ():
+        path = kept(entry.name)
+        raw = context.tree.read(path)
+        by_mod[entry.name] = () if raw is None else unpack(raw, path, entry.name).conflicts
+    return by_mod
 
 
-def carried(context: PlanContext, mod: Mod) -> ModPlan | None:
-    """Return the plan of a mod that is in as the merge from where it comes from tells, else None."""
+def find_carried(context: PlanContext, mod: Mod) -> ModPlan | None:
+    """Return the plan of a mod that the merge from its origin shows to be in, else None."""
     for variant in context.nearest(mod):
         parts, origin = context.located(mod, variant), context.origin(mod, variant)
         inside = carried_parts.carried_parts(parts, origin, context.view) if origin else ()
@@ -93,7 +94,7 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
 
 def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
     """Build the plan of a mod that is in without a receipt: by hand, or by the release itself."""
-    if _released(context, mod, variant):
+    if _is_released(context, mod, variant):
         message = f"this release carries the change itself: {mod.name} is not needed on it"
         return context.says(mod, variant, Verdict.UPSTREAM, note(FindingCode.UPSTREAM, message))
     message = (
@@ -103,7 +104,7 @@ def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
     return context.says(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 
 
-def _released(context: PlanContext, mod: Mod, variant: Variant) -> bool:
+def _is_released(context: PlanContext, mod: Mod, variant: Variant) -> bool:
     """Tell whether the files that a mod is in are as the distribution shipped them.
 
     RECORD says so of what this tool changed too, so it is believed only beside a receipt, of the

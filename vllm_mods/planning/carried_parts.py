@@ -23,24 +23,24 @@ from vllm_mods.planning.patching import Attempt, forward
 Wanted = AbstractSet[int | None]
 
 
-def merged(change: FileChange, there: bytes | None) -> bytes | None:
+def merge_change(change: FileChange, data: bytes | None) -> bytes | None:
     """Carry a change over to what a target has of the file; None where the two clash.
 
     "No such file" counts as no bytes at all: ask ``is_carried`` for the difference.
     """
-    if there in {change.before, change.after}:
+    if data in {change.before, change.after}:
         return change.after
-    if change.before is None or change.after is None or there is None:
+    if change.before is None or change.after is None or data is None:
         return None
-    sides = (line_diff.split(one) for one in (change.before, change.after, there))
+    sides = (line_diff.split(one) for one in (change.before, change.after, data))
     return diff3.clean(diff3.merge(*sides))
 
 
-def is_carried(change: FileChange, there: bytes | None) -> bool:
+def is_carried(change: FileChange, data: bytes | None) -> bool:
     """Tell whether a target has a change already: merging it in gives the target's own bytes."""
-    if there is None or change.after is None:
-        return there == change.after
-    return merged(change, there) == there
+    if data is None or change.after is None:
+        return data == change.after
+    return merge_change(change, data) == data
 
 
 def changes_of(parts: tuple[Part, ...], origin: Tree) -> tuple[tuple[FileChange, ...], ...] | None:
@@ -49,7 +49,7 @@ def changes_of(parts: tuple[Part, ...], origin: Tree) -> tuple[tuple[FileChange,
     None if one of them does not go in there. Raises ``TreeError`` for a file that cannot be read.
     """
     view = LayeredTree(origin)
-    found = []
+    done = []
     for part in parts:
         step = PatchingStep(part._replace(at_base=True), view)
         paths = dict.fromkeys((part.path, (part.diff and part.diff.new_path) or part.path))
@@ -57,8 +57,8 @@ def changes_of(parts: tuple[Part, ...], origin: Tree) -> tuple[tuple[FileChange,
         step.put_in()
         if step.findings:
             return None
-        found.append(tuple(FileChange(path, old, view.read(path)) for path, old in before.items()))
-    return tuple(found)
+        done.append(tuple(FileChange(path, old, view.read(path)) for path, old in before.items()))
+    return tuple(done)
 
 
 def carried_parts(parts: tuple[Part, ...], origin: Tree, tree: Tree) -> frozenset[int]:
@@ -71,9 +71,7 @@ def carried_parts(parts: tuple[Part, ...], origin: Tree, tree: Tree) -> frozense
             if all(is_carried(change, tree.read(change.path)) for change in part)
         )
     except TreeError:
-        return (
-            frozenset()
-        )  # what cannot be read decides nothing here; the plan has the words for it
+        return frozenset()  # what cannot be read decides nothing here; the plan has the words
 
 
 def disagreement(tried: Attempt, parts: tuple[Part, ...], origin: Tree) -> Finding | None:
@@ -83,12 +81,12 @@ def disagreement(tried: Attempt, parts: tuple[Part, ...], origin: Tree) -> Findi
     to be in the scope that it has there.
     """
     at_base = tuple(part._replace(at_base=True) for part in parts)
-    there = forward(tried.variant, at_base, origin)
-    before = {change.path: change for change in there.changes}
-    scopes = {(hunk.patch, hunk.path, hunk.number): hunk.scope for hunk in there.hunks}
+    at_origin = forward(tried.variant, at_base, origin)
+    before = {change.path: change for change in at_origin.changes}
+    scopes = {(hunk.patch, hunk.path, hunk.number): hunk.scope for hunk in at_origin.hunks}
     for change in tried.changes:
         known = before.get(change.path)
-        result = None if known is None else merged(known, change.before)
+        result = None if known is None else merge_change(known, change.before)
         if result is not None and result != change.after:
             message = f"{change.path}: a merge from vLLM {origin.version} gives other bytes than the places of the hunks"
             return Finding(FindingCode.MERGE, message, path=change.path)
@@ -115,25 +113,25 @@ def states(
     Parts lie on top of each other: what could go in is put in from the first one up, what is in
     is taken out from the last one down.
     """
-    found = {(i, number): "absent" for i, part in enumerate(parts) for number in _numbers(part)}
+    state_of = {(i, number): "absent" for i, part in enumerate(parts) for number in _numbers(part)}
 
     def run(order: Iterable[int], state: str, put: Callable[[PatchingStep], None]) -> None:
         view = LayeredTree(tree)
         for i in order:
-            left = [number for number in _numbers(parts[i]) if found[i, number] == "absent"]
-            fit = [number for number in left if _goes(parts[i], {number}, LayeredTree(view), put)]
-            found.update(dict.fromkeys(((i, number) for number in fit), state))
+            left = [number for number in _numbers(parts[i]) if state_of[i, number] == "absent"]
+            fit = [number for number in left if _fits(parts[i], {number}, LayeredTree(view), put)]
+            state_of.update(dict.fromkeys(((i, number) for number in fit), state))
             if fit:
-                _goes(parts[i], set(fit), view, put)
+                _fits(parts[i], set(fit), view, put)
 
     # first what could go in: only what could not be put in (again) counts as carried
     run(range(len(parts)), "placed", PatchingStep.put_in)
     run(reversed(range(len(parts))), "carried", PatchingStep.take_out)
     for i in carried_parts(parts, origin, tree) if origin is not None else ():
-        found.update({(i, number): "carried" for number in _numbers(parts[i])})
+        state_of.update({(i, number): "carried" for number in _numbers(parts[i])})
     every = all_in(parts, "absent")
     return tuple(
-        one._replace(state=state) for one, state in zip(every, found.values(), strict=True)
+        one._replace(state=state) for one, state in zip(every, state_of.values(), strict=True)
     )
 
 
@@ -159,11 +157,11 @@ def all_in(parts: tuple[Part, ...], state: str) -> tuple[HunkState, ...]:
     )
 
 
-def _goes(
+def _fits(
     part: Part, wanted: Wanted, view: LayeredTree, put: Callable[[PatchingStep], None]
 ) -> bool:
-    one = part if part.diff is None else part._replace(diff=_only(part.diff, wanted))
-    step = PatchingStep(one, view)
+    chosen = part if part.diff is None else part._replace(diff=_only(part.diff, wanted))
+    step = PatchingStep(chosen, view)
     put(step)
     return not step.findings
 

@@ -13,9 +13,10 @@ from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import patching, platforms, written
-from vllm_mods.planning.layered_tree import LayeredTree, UntouchedTree
+from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import note
+from vllm_mods.trees.receipt_tree import pristine
 
 _ONE_VERSION = re.compile(r"\s*==\s*[^*,\s]+\s*")
 
@@ -38,7 +39,7 @@ class PlanContext:
     ) -> None:
         self.tree = LayeredTree(tree)
         self.view = LayeredTree(self.tree)
-        self.untouched = self.tree if receipt is None else UntouchedTree(self.tree, receipt)
+        self.untouched = pristine(self.tree, receipt)
         self.receipt = receipt
         self.workspace = workspace
         self.origin = origin or (lambda _mod, _variant: None)
@@ -142,16 +143,16 @@ class PlanContext:
         """Tell whether the files of a variant are as RECORD has them, those of this tool's mods included."""
         if self.tree.pristine:
             return True
-        told = [
+        released = [
             self.tree.is_released(part.path, data)
             for part in self.parts(mod, variant)
             if (data := self.tree.read(part.path)) is not None
         ]
-        return bool(told) and all(told)
+        return bool(released) and all(released)
 
     def notes(self, mod: Mod, variant: Variant) -> list[Finding]:
         """Say what a user should know of a variant that goes in."""
-        found = [
+        notes = [
             note(
                 FindingCode.IMAGE_ONLY,
                 f"{path} is outside of Python's packages: only an image gets it",
@@ -159,21 +160,21 @@ class PlanContext:
             for path in (file.path for file in mod.files)
         ]
         if variant.package:
-            said = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
-            found.append(note(FindingCode.PACKAGE, f"beside this vLLM is {said}"))
+            package = f"{variant.package} {self.package(variant.package) or 'of unknown version'}"
+            notes.append(note(FindingCode.PACKAGE, f"beside this vLLM is {package}"))
         if self._is_for_package(variant) is False:
             message = (
                 f"variant `{variant.id}` is for {variant.package} {variant.package_version}, and "
                 f"{self.package(variant.package)} has the source that it was written for"
             )
-            found.append(note(FindingCode.VERSION_RANGE, message))
+            notes.append(note(FindingCode.VERSION_RANGE, message))
         if not self.is_for_vllm(mod, variant):
             message = (
                 f"variant `{variant.id}` ({variant.vllm}) is not meant for this version, "
                 "but its source is what the variant was written for"
             )
-            found.append(note(FindingCode.VERSION_RANGE, message))
-        return found
+            notes.append(note(FindingCode.VERSION_RANGE, message))
+        return notes
 
     def leftovers(self, paths: Iterable[str]) -> list[Finding]:
         """Point at what GNU patch leaves behind when it stops half-way."""

@@ -53,9 +53,9 @@ def place(
         if part.other is not None:
             return None
         if file is None:
-            there = result.read(part.path)
-            mode = part_step.NEW_FILE_MODE if there is None else None
-            result.lay([FileChange(path=part.path, before=there, after=part.whole, mode=mode)])
+            before = result.read(part.path)
+            mode = part_step.NEW_FILE_MODE if before is None else None
+            result.lay([FileChange(path=part.path, before=before, after=part.whole, mode=mode)])
             continue
         data = result.read(file.path)
         if file.old_path != file.new_path or data is None:

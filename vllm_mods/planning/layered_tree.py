@@ -1,4 +1,4 @@
-"""A tree with changes laid over it, and one without those that its receipt names. In memory."""
+"""A tree with changes laid over it, in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree, TreeView
-from vllm_mods.formats.receipt import Receipt, untouched
 
 
 class LayeredTree(TreeView):
@@ -54,21 +53,3 @@ class LayeredTree(TreeView):
             if before != after or mode is not None:
                 net.append(FileChange(path=path, before=before, after=after, mode=mode))
         return tuple(net)
-
-
-class UntouchedTree(TreeView):
-    """A tree as it was before the mods of its receipt; a file of which the original is damaged reads as it is."""
-
-    def __init__(self, tree: Tree, receipt: Receipt) -> None:
-        super().__init__(tree)
-        self._receipt = receipt
-
-    def read(self, path: str) -> bytes | None:
-        """Return the file as it was before any mod, None if there was none."""
-        entry = self._receipt.file(path)
-        if entry is None:
-            return self.below.read(path)
-        if entry.before is None:
-            return None
-        original = untouched(entry, self.below.read)
-        return self.below.read(path) if original is None else original

@@ -75,8 +75,8 @@ def first(mod: Mod, planned: ModPlan, tree: Tree) -> bytes | None:
     places = [place for place in [record(planned, tree.version or tree.spec)] if place is not None]
     if tree.version is None or not is_final(tree.version) or not _is_shipped(planned, tree):
         return mod_lock.dump(of(mod, (), written=places)) if places else None
-    found = known._replace(vllm=(tree.version,), witness=(planned.witness,))
-    return mod_lock.dump(of(mod, [found], written=places))
+    locked = known._replace(vllm=(tree.version,), witness=(planned.witness,))
+    return mod_lock.dump(of(mod, [locked], written=places))
 
 
 def _is_shipped(planned: ModPlan, tree: Tree) -> bool:
@@ -123,10 +123,10 @@ class _FilesBefore(Tree):
         return [path for path in self._files if path.startswith(f"{under}/")]
 
 
-def merged(found: Iterable[tuple[LockedTree, str, str]]) -> tuple[LockedTree, ...]:
+def merge_states(entries: Iterable[tuple[LockedTree, str, str]]) -> tuple[LockedTree, ...]:
     """Return each state of files once, with the versions and the witnesses that were found of it."""
     states: dict[LockedTree, tuple[dict[str, None], dict[str, None]]] = {}
-    for state, version, witness in found:
+    for state, version, witness in entries:
         versions, witnesses = states.setdefault(state, ({}, {}))
         versions[version] = witnesses[witness] = None
     return tuple(
@@ -158,7 +158,7 @@ def with_variants(mod: Mod, variants: Sequence[Variant]) -> Mod:
     return mod._replace(variants=tuple(variants), lock=lock)
 
 
-def extended(old: Lock, mod: Mod, plans: Iterable[tuple[str, ModPlan]]) -> bytes:
+def extend(old: Lock, mod: Mod, plans: Iterable[tuple[str, ModPlan]]) -> bytes:
     """Return the lock of a mod that has more variants, with the versions that these were planned on.
 
     What the old lock says of the other variants holds: none of their files is another.
@@ -166,10 +166,10 @@ def extended(old: Lock, mod: Mod, plans: Iterable[tuple[str, ModPlan]]) -> bytes
     more: list[LockedTree] = []
     places = list(old.written)
     for version, planned in plans:
-        found = entry(planned)
-        if found is None:
+        locked = entry(planned)
+        if locked is None:
             continue
-        more.append(found._replace(vllm=(version,), witness=(planned.witness,)))
+        more.append(locked._replace(vllm=(version,), witness=(planned.witness,)))
         if (place := record(planned, version)) is not None:
             places.append(place)
     return mod_lock.dump(of(mod, (*old.trees, *more), others=old.others, written=places))

@@ -18,7 +18,7 @@ _MOST = 12
 """Releases to look at: what a range begins with is nearly always the one that its author had."""
 
 
-def _recorded(mod: Mod, variant: Variant) -> WrittenFor | None:
+def _record(mod: Mod, variant: Variant) -> WrittenFor | None:
     """Return what mod.lock says of where a variant was written."""
     locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock else None
     return written.of_variant(locked.written, variant) if locked else None
@@ -48,15 +48,15 @@ class Origins:
 
     def places(self, mod: Mod) -> tuple[WrittenFor, ...]:
         """Return where the hunks of a mod's variants stand in the releases that they were written for, as far as there are such."""
-        found = []
+        places = []
         for variant in mod.variants:
             tree = self(mod, variant)
             parts = patching.parts_of(mod, variant, WORKSPACE)
             place = written.record(variant, parts, tree) if tree else None
             if place is None and variant.patches and not variant.package:
                 place = written.record_parts(variant, parts, self._candidates(mod, variant))
-            found += [place] if place else []
-        return tuple(found)
+            places += [place] if place else []
+        return tuple(places)
 
     def _candidates(self, mod: Mod, variant: Variant) -> list[Tree]:
         """Return the releases of a variant's range, then those of the mod's other variants, as far as they can be read."""
@@ -84,7 +84,7 @@ class Origins:
         )
         nearly: Tree | None = None
         try:
-            known = _recorded(mod, variant)
+            known = _record(mod, variant)
             if known is not None:
                 parts = written.attach(parts, known)
             base = known and known.base

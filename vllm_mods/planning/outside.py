@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, ModPlan, Verdict
-from vllm_mods.planning.patching import against, note, noted
+from vllm_mods.planning.patching import add_notes, note, refuse
 
 # https://docs.python.org/3/library/site.html, and what installed distributions offer others to load
 _STARTS = re.compile(
@@ -22,27 +22,27 @@ def of(paths: Iterable[str], workspace: str) -> tuple[str, ...]:
     return tuple(sorted({path for path in paths if not path.startswith(inside)}))
 
 
-def judged(one: ModPlan, workspace: str) -> ModPlan:
+def judge(plan: ModPlan, workspace: str) -> ModPlan:
     """Name what a plan changes outside of ``vllm/``, and refuse it for what its mod does not declare."""
-    paths = of((change.path for change in one.changes), workspace)
-    secret = [path for path in paths if path not in one.mod.outside]
+    paths = of((change.path for change in plan.changes), workspace)
+    secret = [path for path in paths if path not in plan.mod.outside]
     if secret:
         from vllm_mods.formats.toml_writer import value  # noqa: PLC0415  (for what is refused)
 
         message = (
-            f"{_said(secret)} outside of vllm/, and mod.toml does not say so; if it is meant: "
-            f"outside = {value((*one.mod.outside, *secret))}"
+            f"{_describe(secret)} outside of vllm/, and mod.toml does not say so; if it is meant: "
+            f"outside = {value((*plan.mod.outside, *secret))}"
         )
-        return against(
-            one, Verdict.CONFLICT, Finding(FindingCode.UNDECLARED, message, path=secret[0])
+        return refuse(
+            plan, Verdict.CONFLICT, Finding(FindingCode.UNDECLARED, message, path=secret[0])
         )
     if not paths:
-        return one
-    message = f"{_said(paths)} outside of vllm/, as mod.toml says"
-    return noted(one, note(FindingCode.OUTSIDE, message, path=paths[0]))
+        return plan
+    message = f"{_describe(paths)} outside of vllm/, as mod.toml says"
+    return add_notes(plan, note(FindingCode.OUTSIDE, message, path=paths[0]))
 
 
-def _said(paths: Sequence[str]) -> str:
+def _describe(paths: Sequence[str]) -> str:
     starts = [path for path in paths if _STARTS.fullmatch(path)]
     run = f" (Python runs or offers {', '.join(starts)} whenever it starts)" if starts else ""
     return f"it changes {', '.join(paths)}{run}"

@@ -226,8 +226,8 @@ class PatchingStep:
             return
         gone = _gone(target, spot.scope)
         if gone is not None:
-            reason, found = relocation.search(self.view, gone, path)
-            self.fail(reason, f"{label}: there is no `{gone}` in it any more; {found}", **place)
+            reason, where = relocation.search(self.view, gone, path)
+            self.fail(reason, f"{label}: there is no `{gone}` in it any more; {where}", **place)
             return
         from vllm_mods.placing.nearest import nearest  # noqa: PLC0415
 
@@ -255,13 +255,12 @@ class PatchingStep:
         named = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
         names = tuple(named)[: limits.EXPLAINED]
         looked = names if self.explain else ()
-        found = [relocation.search(self.view, name, path) for name in looked]
-        said = "; ".join([f"there is no {path}", *(words for _, words in found)])
-        gone = bool(found) and all(code == "superseded" for code, _ in found)
+        results = [relocation.search(self.view, name, path) for name in looked]
+        message = "; ".join([f"there is no {path}", *(words for _, words in results)])
+        gone = bool(results) and all(code == "superseded" for code, _ in results)
         scope = next(iter(names), None)
-        self.fail(
-            FindingCode.SUPERSEDED if gone else FindingCode.FILE_GONE, said, path=path, scope=scope
-        )
+        code = FindingCode.SUPERSEDED if gone else FindingCode.FILE_GONE
+        self.fail(code, message, path=path, scope=scope)
 
 
 def _named(hunk: diff.Hunk) -> str | None:

@@ -91,9 +91,13 @@ def parts_of(
     """
     reader = diff.read if vouched else diff.parse
     parts: list[Part] = []
-    hunks = 0
+    hunks = size = 0
     for patch in variant.patches:
         where = f"{mod.directory}/{patch.source}"
+        size += len(patch.data)
+        if size > limits.PATCH:
+            why = f"with the patches before it, it has more than {limits.PATCH}"
+            raise DiffError(where, 1, why, hint=diff_reader.MANY)
         files = reader(patch.data, where, root=patch.root)
         parts += [
             Part(source=patch.source, diff=file, path=file.path, optional=patch.optional)
@@ -162,13 +166,17 @@ def forward(
     if findings:
         return Attempt(variant, worst(findings), findings=tuple(findings))
     changes = view.changes()
-    said = (*notes(hunks, changes), *(_left_out(one) for one in optional if one.message))
-    return Attempt(variant, as_placed(hunks), changes, said, tuple(hunks), optional=tuple(optional))
+    more = (*notes(hunks, changes), *(_left_out(one) for one in optional if one.message))
+    return Attempt(variant, as_placed(hunks), changes, more, tuple(hunks), optional=tuple(optional))
 
 
 def _beneath(part: Part, below: Tree, view: LayeredTree, tree: Tree) -> bytes | None:
     """Return a file as it was before other mods changed it; None where none did, or this one has by now."""
-    now, before = view.read(part.path), below.read(part.path)
+    now = view.read(part.path)
+    try:
+        before = below.read(part.path)
+    except TreeError:  # its original is damaged: the file as it is now counts
+        return None
     return before if before != now == tree.read(part.path) else None
 
 
@@ -206,19 +214,19 @@ def _taken_out(group: Sequence[Part], view: LayeredTree) -> list[Finding]:
 
 def _groups(parts: Sequence[Part]) -> list[tuple[str, tuple[Part, ...]]]:
     """Return parts that go in together, those of an optional patch with its name."""
-    found = itertools.groupby(parts, key=lambda part: part.source if part.optional else "")
-    return [(name, tuple(group)) for name, group in found]
+    groups = itertools.groupby(parts, key=lambda part: part.source if part.optional else "")
+    return [(name, tuple(group)) for name, group in groups]
 
 
 def _required(group: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(part._replace(optional=False) for part in group)
 
 
-def _left_out(one: OptionalPatch) -> Finding:
+def _left_out(patch: OptionalPatch) -> Finding:
     """Say of an optional patch that it is not put in."""
     return note(
         FindingCode.OPTIONAL,
-        f"{one.patch} is optional and not put in ({one.verdict}): {one.message}",
+        f"{patch.patch} is optional and not put in ({patch.verdict}): {patch.message}",
     )
 
 
@@ -257,18 +265,18 @@ def _maybe_in(parts: tuple[Part, ...], tree: Tree) -> bool:
 
 
 def note(code: FindingCode, message: str, **place: object) -> Finding:
-    """Return a finding that is only to be known."""
+    """Return a finding of the level of a note."""
     return Finding(code, message, level=Level.NOTE, **place)  # type: ignore[arg-type]
 
 
-def noted(one: ModPlan, *findings: Finding) -> ModPlan:
-    """Return a plan of which more is said."""
-    return one._replace(findings=(*one.findings, *findings))
+def add_notes(plan: ModPlan, *findings: Finding) -> ModPlan:
+    """Return a plan with more findings."""
+    return plan._replace(findings=(*plan.findings, *findings))
 
 
-def against(one: ModPlan, verdict: Verdict, *findings: Finding) -> ModPlan:
-    """Return a plan that is refused after all, for what was found."""
-    return noted(one, *findings)._replace(verdict=verdict, changes=(), hunks=())
+def refuse(plan: ModPlan, verdict: Verdict, *findings: Finding) -> ModPlan:
+    """Refuse a plan after all, for these findings."""
+    return add_notes(plan, *findings)._replace(verdict=verdict, changes=(), hunks=())
 
 
 def notes(hunks: Sequence[PlacedHunk], changes: Sequence[FileChange]) -> list[Finding]:

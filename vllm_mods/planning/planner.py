@@ -41,7 +41,7 @@ from vllm_mods.planning import (
     written,
 )
 from vllm_mods.planning.context import Origin, PlanContext
-from vllm_mods.planning.patching import Attempt, as_placed, note, noted
+from vllm_mods.planning.patching import Attempt, add_notes, as_placed, note
 
 if TYPE_CHECKING:
     from vllm_mods.fit.world import SummaryCache
@@ -96,10 +96,18 @@ def hunk_states(
     if variant is None:
         return ()
     parts = patching.parts_of(mod, variant, WORKSPACE)
-    if planned.verdict in {Verdict.UPSTREAM, Verdict.APPLIED}:
-        return carried_parts.all_in(parts, "carried")
-    if planned.verdict.writes or planned.verdict is Verdict.UNFIT:
-        return carried_parts.all_in(parts, "placed")
+    if planned.verdict.ok or planned.verdict is Verdict.UNFIT:
+        inside = planned.verdict.ok and not planned.verdict.writes
+        whole = carried_parts.all_in(parts, "carried" if inside else "placed")
+        # an optional patch that the plan leaves out, or says nothing of, is looked at by itself
+        optional = {part.source for part in parts if part.optional}
+        states = {one.patch: one.state for one in whole if one.patch not in optional}
+        for patch in planned.optional:
+            if patch.verdict.ok:
+                states[patch.patch] = "placed" if patch.verdict.writes else "carried"
+        left_out = any(one.patch not in states for one in whole)
+        alone = carried_parts.states(parts, tree) if left_out else whole
+        return tuple(one._replace(state=states.get(one.patch, one.state)) for one in alone)
     base = origin and origin(mod, variant)
     locked = lock_entries.current(mod)
     known = written.of_variant(locked.written, variant) if locked else None
@@ -122,23 +130,23 @@ class _Planner(NamedTuple):
         done: dict[str, ModPlan] = {}
         for mod in mods:
             if mod.name in present:
-                one = present[mod.name]
+                plan = present[mod.name]
             elif objections := tuple(dependencies.objections(mod, mods, done, inside)):
-                one = refusal.refused(mod, Verdict.CONFLICT, *objections)
+                plan = refusal.refused(mod, Verdict.CONFLICT, *objections)
             else:
-                one = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
-                one = outside.judged(one, self.context.workspace)
-            one = platforms.judged(one, self.context.tree)
-            one = requirements.judged(one, self.context.tree)
+                plan = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
+                plan = outside.judge(plan, self.context.workspace)
+            plan = platforms.judge(plan, self.context.tree)
+            plan = requirements.judge(plan, self.context.tree)
             if mod.name in stale:
                 message = (
                     f"mod.lock was made from another state of {mod.name}, so it vouches for nothing: "
                     "`vllm-mods matrix --update-lock` makes it anew"
                 )
-                one = noted(one, note(FindingCode.STALE_LOCK, message))
-            if one.verdict.writes:
-                self.context.view.lay(one.changes)
-            done[mod.name] = one
+                plan = add_notes(plan, note(FindingCode.STALE_LOCK, message))
+            if plan.verdict.writes:
+                self.context.view.lay(plan.changes)
+            done[mod.name] = plan
         tree = self.context.tree
         return Plan(tree.spec, tree.version, tuple(done.values()), self.context.view.changes())
 
@@ -154,7 +162,7 @@ class _Planner(NamedTuple):
         try:
             chosen = self.choose(mod)
             # a release that has it in other words takes it a second time, or is said to be in conflict
-            return applied.carried(context, mod) or chosen
+            return applied.find_carried(context, mod) or chosen
         except TreeError as error:
             return refusal.unreadable(mod, error)
 
@@ -221,13 +229,13 @@ class _Planner(NamedTuple):
         looked = fit.fit(
             tried.changes, view, expects=expects, allow=allow, cache=self.cache, origin=origin
         )
-        found = looked.findings
+        findings = looked.findings
         tried = tried._replace(
             beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined
         )
-        if any(finding.level is Level.ERROR for finding in found):
-            return tried._replace(verdict=Verdict.UNFIT, changes=(), findings=found)
-        return tried._replace(findings=(*tried.findings, *found))
+        if any(finding.level is Level.ERROR for finding in findings):
+            return tried._replace(verdict=Verdict.UNFIT, changes=(), findings=findings)
+        return tried._replace(findings=(*tried.findings, *findings))
 
     def fits(self, mod: Mod, tried: Attempt, *leftovers: Finding) -> ModPlan:
         findings = (*tried.findings, *leftovers, *self.context.notes(mod, tried.variant))
@@ -243,8 +251,8 @@ class _Planner(NamedTuple):
 
     def settled(self, mod: Mod, tried: Attempt) -> Iterator[OptionalPatch]:
         """Yield the optional patches; one that is in as released is upstream's."""
-        for one in tried.optional:
-            released = one.verdict is Verdict.APPLIED and self.context.as_released(
+        for patch in tried.optional:
+            released = patch.verdict is Verdict.APPLIED and self.context.as_released(
                 tried.variant, mod
             )
-            yield one._replace(verdict=Verdict.UPSTREAM) if released else one
+            yield patch._replace(verdict=Verdict.UPSTREAM) if released else patch

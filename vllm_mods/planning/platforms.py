@@ -5,7 +5,7 @@ from __future__ import annotations
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, ModPlan, Verdict
 from vllm_mods.base.tree import Tree
-from vllm_mods.planning.patching import against, note, noted
+from vllm_mods.planning.patching import add_notes, note, refuse
 
 AMD64 = "linux/amd64"
 
@@ -15,11 +15,11 @@ def of(tree: Tree) -> str | None:
     return tree.platform or (AMD64 if tree.pristine else None)
 
 
-def judged(one: ModPlan, tree: Tree) -> ModPlan:
+def judge(plan: ModPlan, tree: Tree) -> ModPlan:
     """Refuse a mod that has no build of a file for the platform of the tree; say where that is not known."""
-    variant = one.variant
-    if variant is None or not variant.binary or not one.verdict.writes:
-        return one
+    variant = plan.variant
+    if variant is None or not variant.binary or not plan.verdict.writes:
+        return plan
     platform = of(tree)
     named = dict.fromkeys(file.platform for file in variant.binary)
     paths = dict.fromkeys(file.path for file in variant.binary)
@@ -27,14 +27,14 @@ def judged(one: ModPlan, tree: Tree) -> ModPlan:
         built = f"built for {', '.join(sorted(named))}"
         message = f"{', '.join(paths)}: {built}, and nothing in this tree says what it is for"
         if len(named) == 1:
-            return noted(one, note(FindingCode.PLATFORM, message))
-        return against(
-            one, Verdict.UNFIT, Finding(FindingCode.PLATFORM, message, path=next(iter(paths)))
+            return add_notes(plan, note(FindingCode.PLATFORM, message))
+        return refuse(
+            plan, Verdict.UNFIT, Finding(FindingCode.PLATFORM, message, path=next(iter(paths)))
         )
-    there = {file.path for file in variant.binary if file.platform == platform}
-    lacking = [path for path in paths if path not in there]
+    matching = {file.path for file in variant.binary if file.platform == platform}
+    lacking = [path for path in paths if path not in matching]
     if not lacking:
-        return one
+        return plan
     built = f"built for {', '.join(named)}"
     message = f"{', '.join(lacking)}: {built}, and this vLLM is for {platform}"
-    return against(one, Verdict.UNFIT, Finding(FindingCode.PLATFORM, message, path=lacking[0]))
+    return refuse(plan, Verdict.UNFIT, Finding(FindingCode.PLATFORM, message, path=lacking[0]))

@@ -22,7 +22,7 @@ from vllm_mods.planning.patching import Attempt
 
 
 def refused(mod: Mod, verdict: Verdict, *findings: Finding) -> ModPlan:
-    """Return the plan of a mod of which no variant came into it."""
+    """Return the plan of a mod that is refused before a variant is chosen."""
     return ModPlan(mod=mod, variant=None, verdict=verdict, in_range=False, findings=findings)
 
 
@@ -39,22 +39,22 @@ def undecided(mod: Mod, good: Sequence[Attempt]) -> ModPlan:
     return refused(mod, Verdict.UNSUPPORTED, Finding(FindingCode.TWO_VARIANTS, message))
 
 
-def unless_reserved(one: ModPlan, workspace: str) -> ModPlan:
+def unless_reserved(plan: ModPlan, workspace: str) -> ModPlan:
     """Return a plan unless it is about this tool's own files: a journal, say, that the next command obeys."""
-    templates = one.variant.templates if one.variant else ()
+    templates = plan.variant.templates if plan.variant else ()
     names = {f"{workspace}/{template.file}": template.file for template in templates}
     paths = [
         change.path
-        for change in one.changes
+        for change in plan.changes
         if tree_names.is_reserved(names.get(change.path, change.path))
     ]
     if not paths:
-        return one
-    said = (
+        return plan
+    reason = (
         "is a name of what vllm-mods itself keeps in a tree: no mod may write, rename or delete it"
     )
-    findings = (Finding(FindingCode.RESERVED, f"{path} {said}", path=path) for path in paths)
-    return refused(one.mod, Verdict.CONFLICT, *findings)
+    findings = (Finding(FindingCode.RESERVED, f"{path} {reason}", path=path) for path in paths)
+    return refused(plan.mod, Verdict.CONFLICT, *findings)
 
 
 def nothing_fits(
@@ -70,7 +70,7 @@ def nothing_fits(
     # A variant that goes in and does not work says more than that it was not meant for the tree.
     unfit = [tried for tried in failed if tried.verdict is Verdict.UNFIT]
     if meant or unfit or version is None:
-        return _said(context, mod, min(meant or unfit or failed, key=lambda one: len(one.findings)))
+        return _plan(context, mod, min(meant or unfit or failed, key=lambda one: len(one.findings)))
     if not context.as_released(failed[0].variant, mod):
         half = (one for one in (_by_part(context, mod, tried) for tried in failed) if one)
         if (best_half := next(half, None)) is not None:
@@ -82,7 +82,7 @@ def nothing_fits(
     return context.says(mod, best.variant, Verdict.UNSUPPORTED, finding, *best.findings)
 
 
-def _said(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan:
+def _plan(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan:
     findings = (*tried.findings, *context.leftovers(_touched(tried)))
     plan = context.says(mod, tried.variant, tried.verdict, *findings)._replace(
         beside=tried.beside, proof=tried.proof, unexamined=tried.unexamined

@@ -8,23 +8,23 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.tree_names import canonical
-from vllm_mods.planning.patching import against, note, noted
+from vllm_mods.planning.patching import add_notes, note, refuse
 
 
-def judged(one: ModPlan, tree: Tree) -> ModPlan:
+def judge(plan: ModPlan, tree: Tree) -> ModPlan:
     """Refuse a mod for a package of another version; say which are not there, or would be others.
 
     What is in already stays in, and the package is named.
     """
-    if one.variant is None or one.verdict is Verdict.UPSTREAM or not one.verdict.ok:
-        return one
-    if not one.verdict.writes:
-        kept = (found._replace(level=Level.NOTE) for found in conflicts(one.variant, tree))
-        return noted(one, *kept)
-    found = tuple(_findings(one.variant, tree))
-    if any(each.level is Level.ERROR for each in found):
-        return against(one, Verdict.UNFIT, *found)
-    return noted(one, *found)
+    if plan.variant is None or plan.verdict is Verdict.UPSTREAM or not plan.verdict.ok:
+        return plan
+    if not plan.verdict.writes:
+        kept = (found._replace(level=Level.NOTE) for found in conflicts(plan.variant, tree))
+        return add_notes(plan, *kept)
+    findings = tuple(_findings(plan.variant, tree))
+    if any(each.level is Level.ERROR for each in findings):
+        return refuse(plan, Verdict.UNFIT, *findings)
+    return add_notes(plan, *findings)
 
 
 def conflicts(variant: Variant, tree: Tree) -> tuple[Finding, ...]:
@@ -41,13 +41,13 @@ def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:
 
     needs = {text: packages.parse_requirement(text) for text in variant.python}
     names = {text: canonical(one.name) for text, one in needs.items() if one}
-    there = packages.read_packages(tree, set(names.values()))
-    for text, one in needs.items():
+    present = packages.read_packages(tree, set(names.values()))
+    for text, need in needs.items():
         name = names.get(text, "")
-        installed, pinned = there.installed.get(name), there.pins.get(name)
+        installed, pinned = present.installed.get(name), present.pins.get(name)
         version = installed or pinned
         needed = f"the patched code imports `{text}`"
-        wrong = one and version and not one.specifier.contains(version, prereleases=True)
+        wrong = need and version and not need.specifier.contains(version, prereleases=True)
         if wrong and installed:
             yield Finding(
                 FindingCode.PYTHON_CONFLICT, f"{needed}, and {name} {installed} is beside this vLLM"

@@ -26,7 +26,7 @@ class _Element(NamedTuple):
     value: ast.AST | None = None
 
     @property
-    def said(self) -> str:
+    def dump(self) -> str:
         return f"{_dump(self.first)} {_dump(self.last)}"
 
 
@@ -37,7 +37,7 @@ class _Pair(NamedTuple):
     """The mod's statement, and the target's, whose text is edited."""
 
     mine: Side
-    there: Side
+    target: Side
     back: bool
 
 
@@ -48,7 +48,7 @@ def merge(base: Side, ours: Side, theirs: Side, *, back: bool) -> bytes:
     Raises ``BothChangedError`` where both sides changed one element, or anything else, or if a comment would be lost.
     """
     pair = _Pair(ours, theirs, back)
-    merged = layout.edited(theirs, _node(base.node, ours.node, theirs.node, pair))
+    merged = layout.edit_text(theirs, _node(base.node, ours.node, theirs.node, pair))
     b, o, t, m = (layout.comments(one) for one in (base.text, ours.text, theirs.text, merged))
     if m - t != o - b or t - m != b - o:
         raise BothChangedError
@@ -65,15 +65,15 @@ def _node(base: ast.AST, ours: ast.AST, theirs: ast.AST, pair: _Pair) -> Iterato
     if after in {before, now}:
         return
     if now == before and isinstance(theirs, ast.expr):
-        spans = pair.there.span(theirs, theirs), pair.mine.span(ours, ours)
-        yield layout.replaced(pair.there, spans[0], pair.mine, spans[1])
+        spans = pair.target.span(theirs, theirs), pair.mine.span(ours, ours)
+        yield layout.replace(pair.target, spans[0], pair.mine, spans[1])
         return
     if type(base) is not type(ours) or type(base) is not type(theirs):
         raise BothChangedError
     names, brackets = zip(*map(_bracket_of, (base, ours, theirs)), strict=True)
     if len(set(names)) > 1:
         raise BothChangedError
-    within = len(set(map(_said, brackets))) > 1
+    within = len(set(map(_dumps, brackets))) > 1
     beside = [
         sides
         for sides in _beside(*(list(_children(one)) for one in (base, ours, theirs)))
@@ -92,8 +92,8 @@ def _node(base: ast.AST, ours: ast.AST, theirs: ast.AST, pair: _Pair) -> Iterato
         yield from _bracket(b, o, t, pair)
 
 
-def _said(bracket: _Bracket) -> tuple[tuple[str, str], ...]:
-    return tuple((key, one.said) for key, one in bracket.items())
+def _dumps(bracket: _Bracket) -> tuple[tuple[str, str], ...]:
+    return tuple((key, one.dump) for key, one in bracket.items())
 
 
 def _beside(*sides: list[object]) -> Iterator[tuple[object, object, object]]:
@@ -114,40 +114,40 @@ def _children(node: ast.AST) -> Iterator[object]:
 
 
 def _bracket_of(node: ast.AST) -> tuple[str, _Bracket]:
-    """Return the field of a node that its bracket is, and that. Raises ``BothChangedError`` for two of one key."""
-    field, found = "", list[_Element]()
+    """Return the field that holds a node's bracket, and its elements by key. Raises ``BothChangedError`` for two of one key."""
+    field, items = "", list[_Element]()
     if isinstance(node, ast.Call):
         field = "args"
-        found = [
+        items = [
             *(_Element(f"{n}", one, one, one) for n, one in enumerate(node.args)),
             *(_Element(one.arg or f"**{_dump(one)}", one, one, one.value) for one in node.keywords),
         ]
     elif isinstance(node, ast.Import | ast.ImportFrom):
-        field, found = "names", [_Element(_dump(one), one, one) for one in node.names]
+        field, items = "names", [_Element(_dump(one), one, one) for one in node.names]
     elif isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         if None in node.keys:
             raise BothChangedError  # what is unpacked may have any key
-        field, found = "keys", [_Element(_dump(key), key or one, one, one) for key, one in pairs]
+        field, items = "keys", [_Element(_dump(key), key or one, one, one) for key, one in pairs]
     elif isinstance(node, ast.List | ast.Set):
-        field, found = "elts", [_Element(_dump(one), one, one) for one in node.elts]
+        field, items = "elts", [_Element(_dump(one), one, one) for one in node.elts]
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
-        field, found = "slice", [_Element(_dump(one), one, one) for one in node.slice.elts]
+        field, items = "slice", [_Element(_dump(one), one, one) for one in node.slice.elts]
     elif isinstance(node, _FUNCTION):
-        field, found = "args", list(_parameters(node.args))
-    bracket = {one.key: one for one in found}
-    if len(bracket) < len(found):
+        field, items = "args", list(_parameters(node.args))
+    bracket = {one.key: one for one in items}
+    if len(bracket) < len(items):
         raise BothChangedError
     return field, bracket
 
 
 def _parameters(node: ast.arguments) -> Iterator[_Element]:
-    for one, default in with_defaults(node):
-        yield _Element(one.arg, one, default or one)
+    for param, default in with_defaults(node):
+        yield _Element(param.arg, param, default or param)
     if node.vararg is not None:
         yield _Element(f"*{node.vararg.arg}", node.vararg, node.vararg)
-    for one, default in zip(node.kwonlyargs, node.kw_defaults, strict=True):
-        yield _Element(f"* {one.arg}", one, default or one)
+    for param, default in zip(node.kwonlyargs, node.kw_defaults, strict=True):
+        yield _Element(f"* {param.arg}", param, default or param)
     if node.kwarg is not None:
         yield _Element(f"**{node.kwarg.arg}", node.kwarg, node.kwarg)
 
@@ -156,32 +156,32 @@ def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> I
     """Yield the edits for what the mod adds, takes out and changes in a bracket."""
     layout.check_order(base, ours, theirs)
     _check_places(base, ours, theirs)
-    there = list(theirs)
-    spans = {key: pair.there.span(one.first, one.last) for key, one in theirs.items()}
+    order = list(theirs)
+    spans = {key: pair.target.span(one.first, one.last) for key, one in theirs.items()}
     for key, old in base.items():
         new, now = ours.get(key), theirs.get(key)
         if new is not None and now is not None:
             yield from _element(old, new, now, pair)
-        elif any(kept is not None and kept.said != old.said for kept in (new, now)):
+        elif any(kept is not None and kept.dump != old.dump for kept in (new, now)):
             raise BothChangedError  # one took out what the other changed
         elif now is not None:
-            n = there.index(key)
-            beside = [spans[there[k]] if 0 <= k < len(there) else None for k in (n - 1, n + 1)]
-            yield layout.removed(pair.there, spans[key], *beside)
+            n = order.index(key)
+            beside = [spans[order[k]] if 0 <= k < len(order) else None for k in (n - 1, n + 1)]
+            yield layout.remove(pair.target, spans[key], *beside)
     wanted = (key for key in ours if key in base or key not in theirs)
     for before, behind, keys in layout.added(base, wanted):
         group = [ours[key] for key in keys]
-        after = _anchor(base, there, (before, behind), group, back=pair.back)
+        after = _anchor(base, order, (before, behind), group, back=pair.back)
         at = spans[after] if after is not None else None
-        first = spans[there[0]] if there else None
+        first = spans[order[0]] if order else None
         new_spans = [pair.mine.span(one.first, one.last) for one in group]
-        yield from layout.inserted(pair.there, at, first, pair.mine, new_spans)
+        yield from layout.insert(pair.target, at, first, pair.mine, new_spans)
 
 
 def _check_places(base: _Bracket, ours: _Bracket, theirs: _Bracket) -> None:
     """Raise ``BothChangedError`` where both sides change what is told by its place alone, unless it is one place."""
     sides = [
-        {k: one.said for k, one in side.items() if k.isdigit()} for side in (base, ours, theirs)
+        {k: one.dump for k, one in side.items() if k.isdigit()} for side in (base, ours, theirs)
     ]
     mine, their = ({k for k in sides[0] if side.get(k) != sides[0][k]} for side in sides[1:])
     if sides[1].keys() != sides[0].keys() or (
@@ -192,11 +192,11 @@ def _check_places(base: _Bracket, ours: _Bracket, theirs: _Bracket) -> None:
 
 def _element(old: _Element, new: _Element, now: _Element, pair: _Pair) -> Iterator[Splice]:
     """Merge an element that all three have."""
-    if new.said in {old.said, now.said}:
+    if new.dump in {old.dump, now.dump}:
         return
-    if now.said == old.said:
-        spans = pair.there.span(now.first, now.last), pair.mine.span(new.first, new.last)
-        yield layout.replaced(pair.there, spans[0], pair.mine, spans[1])
+    if now.dump == old.dump:
+        spans = pair.target.span(now.first, now.last), pair.mine.span(new.first, new.last)
+        yield layout.replace(pair.target, spans[0], pair.mine, spans[1])
     elif old.value is not None and new.value is not None and now.value is not None:
         yield from _node(old.value, new.value, now.value, pair)
     else:
@@ -205,7 +205,7 @@ def _element(old: _Element, new: _Element, now: _Element, pair: _Pair) -> Iterat
 
 def _anchor(
     base: _Bracket,
-    there: list[str],
+    order: list[str],
     neighbours: tuple[str | None, str | None],
     group: Sequence[_Element],
     *,
@@ -214,16 +214,16 @@ def _anchor(
     """Find the element of the target that a group belongs behind, between two old neighbours; None for before its first."""
     before, after = neighbours
     named = group[0].value is not None or not isinstance(group[0].first, ast.expr)
-    if not back and not named and not {before, after} & {*there}:
+    if not back and not named and not {before, after} & {*order}:
         raise BothChangedError  # both neighbours are gone
-    if before is None or before in there:
-        at = there.index(before) if before is not None else -1
-        end = next((n for n in range(at + 1, len(there)) if there[n] in base), len(there))
-    elif after is None or after in there:
-        end = there.index(after) if after is not None else len(there)
+    if before is None or before in order:
+        at = order.index(before) if before is not None else -1
+        end = next((n for n in range(at + 1, len(order)) if order[n] in base), len(order))
+    elif after is None or after in order:
+        end = order.index(after) if after is not None else len(order)
     else:
         raise BothChangedError
-    between = end and there[end - 1] not in base
+    between = end and order[end - 1] not in base
     if between and any(isinstance(one.first, ast.arg) and "*" not in one.key for one in group):
         raise BothChangedError  # parameters that are told by their place
-    return there[end - 1] if end else None
+    return order[end - 1] if end else None

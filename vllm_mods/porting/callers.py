@@ -12,8 +12,8 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.shapes import Import
+from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeScope, walk
 from vllm_mods.fit.world import World, absolute
 from vllm_mods.formats import syntax_tree
@@ -87,19 +87,19 @@ def as_import(module: str, name: str) -> Import:
 def symbols(world: World, module: str, name: str) -> list[Symbol]:
     """Return what a name of a module means, as far as a world knows it."""
     answer = world.imported("", as_import(module, name))
-    found = answer.found if answer.exists else ()
-    return [one for one in found if one.binding is not None or one.module]
+    named = answer.symbols if answer.exists else ()
+    return [one for one in named if one.binding is not None or one.module]
 
 
 def imports(tree: ast.Module, path: str) -> dict[str, tuple[str, str]]:
     """Return what ``from … import`` binds: module and name; nothing that is bound twice to two things."""
-    found: dict[str, set[tuple[str, str]]] = {}
+    bound_to: dict[str, set[tuple[str, str]]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             module = imported_module(path, node)
             for alias in node.names:
-                found.setdefault(alias.asname or alias.name, set()).add((module, alias.name))
-    return {bound: next(iter(what)) for bound, what in found.items() if len(what) == 1}
+                bound_to.setdefault(alias.asname or alias.name, set()).add((module, alias.name))
+    return {bound: next(iter(what)) for bound, what in bound_to.items() if len(what) == 1}
 
 
 Pieces = Mapping[str, Mapping[str, ast.AST]]
@@ -107,7 +107,7 @@ Pieces = Mapping[str, Mapping[str, ast.AST]]
 
 def pieces(tree: ast.Module) -> Pieces:
     """Return the pieces of each class and function, by their text."""
-    found: dict[str, dict[str, ast.AST]] = {}
+    by_scope: dict[str, dict[str, ast.AST]] = {}
     stack: list[tuple[ast.AST, str]] = [(tree, "")]
     while stack:
         node, scope = stack.pop()
@@ -121,10 +121,10 @@ def pieces(tree: ast.Module) -> Pieces:
         for part in parts:
             if isinstance(part, ast.Import | ast.ImportFrom | ast.expr_context):
                 continue
-            for one in (part, *(c for c in ast.walk(part) if isinstance(c, ast.Call))):
-                found.setdefault(scope, {})[ast.dump(one)] = one
+            for piece in (part, *(c for c in ast.walk(part) if isinstance(c, ast.Call))):
+                by_scope.setdefault(scope, {})[ast.dump(piece)] = piece
         stack += [(child, scope) for child in inner]
-    return found
+    return by_scope
 
 
 Span = tuple[int, int]
@@ -152,13 +152,13 @@ def shown(was: Pieces, now: Pieces, edit: Edit) -> Witness:
     seen: set[Span] = set()
     proven: set[Span] = set()
     for scope in was.keys() & now.keys():
-        mine, there = was[scope], now[scope]
+        mine, target = was[scope], now[scope]
         for text, piece in mine.items():
             edited = copy.deepcopy(piece)
             spans = edit(edited)
             seen |= spans
             new = ast.dump(edited) if spans else ""
-            if new in there and (new == text or (new not in mine and text not in there)):
+            if new in target and (new == text or (new not in mine and text not in target)):
                 proven |= spans
     return Witness(frozenset(seen), frozenset(proven))
 
@@ -172,10 +172,10 @@ def renamed(old: str, new: str) -> Edit:
     """Return an edit that reads a name by another one; of a name alone it makes nothing else."""
 
     def edit(piece: ast.AST) -> set[Span]:
-        found = [one for one in ast.walk(piece) if isinstance(one, ast.Name) and one.id == old]
-        for one in found:
-            one.id = new if old == new or not isinstance(piece, ast.Name) else old
-        return {span(one) for one in found}
+        names = [one for one in ast.walk(piece) if isinstance(one, ast.Name) and one.id == old]
+        for name in names:
+            name.id = new if old == new or not isinstance(piece, ast.Name) else old
+        return {span(one) for one in names}
 
     return edit
 

@@ -51,13 +51,13 @@ def port(
 def _file(
     change: FileChange, tree: Tree, base: Tree | None, history: CommitHistory | None
 ) -> list[FilePort]:
-    path, there = change.path, tree.read(change.path)
+    path, data = change.path, tree.read(change.path)
     if change.before is None or change.after is None:
-        return [_whole(change, there)]
+        return [_whole(change, data)]
     names = _tops(change.before, change.after)
     stay: set[str] = set()
-    if there is not None:
-        done = _port(change, there, path)
+    if data is not None:
+        done = _port(change, data, path)
         lost = [problem for problem in done.ported.problems if problem.code == FindingCode.GONE]
         if not lost:
             return [done]
@@ -76,38 +76,38 @@ def _file(
     texts = [change.after]
     if len(groups) > 1:
         texts = splitting.parts(change.before, change.after, groups) or []
-    found = [
+    ports = [
         _port(change._replace(after=text), home.data, home.path)._replace(
             path=path, followed=(home.followed,)
         )
         for home, text in zip(homes, texts, strict=False)
     ]
-    if stay and there is not None and texts:
-        found.append(_port(change._replace(after=texts[-1]), there, path))
-    return found or [done]
+    if stay and data is not None and texts:
+        ports.append(_port(change._replace(after=texts[-1]), data, path))
+    return ports or [done]
 
 
-def _port(change: FileChange, there: bytes, path: str) -> FilePort:
+def _port(change: FileChange, data: bytes, path: str) -> FilePort:
     assert change.before is not None  # noqa: S101  (the caller has looked)
     assert change.after is not None  # noqa: S101
     python = path.endswith((".py", ".pyi"))
-    ported = text.port(change.before, change.after, there, python=python)
-    return FilePort(change.path, path, there, ported)
+    ported = text.port(change.before, change.after, data, python=python)
+    return FilePort(change.path, path, data, ported)
 
 
-def _whole(change: FileChange, there: bytes | None) -> FilePort:
+def _whole(change: FileChange, data: bytes | None) -> FilePort:
     """Carry over a file that the mod makes or removes."""
     path = change.path
-    if there == change.before:
+    if data == change.before:
         ported = Ported(change.after or b"", [], proof="file")
-    elif there == change.after:
-        ported = Ported(there or b"", [], proof="file")
+    elif data == change.after:
+        ported = Ported(data or b"", [], proof="file")
     else:
         code = FindingCode.BOTH_ADD if change.before is None else FindingCode.REMOVED
         what = "makes" if change.before is None else "removes"
         message = f"the mod {what} {path}, and the target has it with other bytes"
         ported = Ported(None, [], (MergeProblem(code, "", message),))
-    return FilePort(path, path, there, ported)
+    return FilePort(path, path, data, ported)
 
 
 def _tops(before: bytes, after: bytes) -> set[str]:

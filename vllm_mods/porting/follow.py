@@ -68,13 +68,13 @@ def homes(
             return {whole: frozenset(names)}
         for name in [name for name, one in moved.items() if one is None]:
             moved[name] = home(tree, path, base, [name], old)
-    found: dict[Home, frozenset[str]] = {}
-    for name, one in sorted(moved.items()):
-        if one is None:
+    by_home: dict[Home, frozenset[str]] = {}
+    for name, place in sorted(moved.items()):
+        if place is None:
             return {}
-        same = next((other for other in found if other.path == one.path), one)
-        found[same] = found.get(same, frozenset()) | {name}
-    return found
+        same = next((other for other in by_home if other.path == place.path), place)
+        by_home[same] = by_home.get(same, frozenset()) | {name}
+    return by_home
 
 
 def _by_history(
@@ -107,16 +107,16 @@ def home(
     """
     before = outline.read(base)
     wanted = {one.name: one for one in before.inner if one.name in names} if before else {}
-    found = []
+    places = []
     for other in relocation.defining(tree, path, tuple(wanted), old):
         data = tree.read(other) or b""
         after = outline.read(data)
-        there = {one.name: one for one in after.inner} if after is not None else {}
-        if wanted and wanted.keys() <= there.keys():
-            score = sum(likeness(one, there[name]) for name, one in wanted.items()) / len(wanted)
-            found.append(Home(other, data, Followed(path, other, score)))
-    found.sort(key=lambda one: -one.followed.likeness)
-    return found[0] if _is_one([one.followed.likeness for one in found], _LIKE / 2) else None
+        theirs = {one.name: one for one in after.inner} if after is not None else {}
+        if wanted and wanted.keys() <= theirs.keys():
+            score = sum(likeness(one, theirs[name]) for name, one in wanted.items()) / len(wanted)
+            places.append(Home(other, data, Followed(path, other, score)))
+    places.sort(key=lambda one: -one.followed.likeness)
+    return places[0] if _is_one([one.followed.likeness for one in places], _LIKE / 2) else None
 
 
 def _is_one(scores: Sequence[float], least: float) -> bool:
@@ -126,26 +126,26 @@ def _is_one(scores: Sequence[float], least: float) -> bool:
     return len(scores) == 1 or scores[0] - scores[1] >= _AHEAD
 
 
-def with_names(one: Outline, chain: tuple[str, ...], key: str) -> Outline:
+def with_names(node: Outline, chain: tuple[str, ...], key: str) -> Outline:
     """Give the definition at the end of a chain the key of another."""
     first, rest = chain[0], chain[1:]
     if not rest:
         marks = {outline.mark(first): outline.mark(key)}
-        return one._replace(
-            lines=tuple(marks.get(line, line) for line in one.lines),
-            inner=tuple(i._replace(key=key) if i.key == first else i for i in one.inner),
+        return node._replace(
+            lines=tuple(marks.get(line, line) for line in node.lines),
+            inner=tuple(i._replace(key=key) if i.key == first else i for i in node.inner),
         )
-    inner = tuple(with_names(i, rest, key) if i.key == first else i for i in one.inner)
-    return one._replace(inner=inner)
+    inner = tuple(with_names(i, rest, key) if i.key == first else i for i in node.inner)
+    return node._replace(inner=inner)
 
 
-def likeness(one: Outline, other: Outline) -> float:
+def likeness(first: Outline, other: Outline) -> float:
     """Return the share of lines, without those that say nothing, that two definitions have in common."""
-    return _share(*(list(side.flat())[1:] for side in (one, other)))
+    return _share(*(list(side.flat())[1:] for side in (first, other)))
 
 
-def _share(one: Iterable[bytes], other: Iterable[bytes]) -> float:
-    mine, theirs = ([line.strip() for line in side if line.strip()] for side in (one, other))
+def _share(first: Iterable[bytes], other: Iterable[bytes]) -> float:
+    mine, theirs = ([line.strip() for line in side if line.strip()] for side in (first, other))
     if not mine or not theirs:
         return 0.0
     return 2 * len(line_diff.matching(mine, theirs)) / (len(mine) + len(theirs))
@@ -160,42 +160,42 @@ def renamed(
     ``new`` is the key of the target's.
     """
     mine = {one.key: one for one in ours.inner}
-    there = {one.key: one for one in theirs.inner}
+    target = {one.key: one for one in theirs.inner}
     known = {one.key for one in base.inner}
-    for one in base.inner:
-        if one.key not in mine or mine[one.key].text() == one.text():
+    for old in base.inner:
+        if old.key not in mine or mine[old.key].text() == old.text():
             continue
-        if one.key in there:
-            yield from renamed(one, mine[one.key], there[one.key], (*chain, one.key))
+        if old.key in target:
+            yield from renamed(old, mine[old.key], target[old.key], (*chain, old.key))
             continue
-        if any(other.name == one.name for other in theirs.inner):
+        if any(other.name == old.name for other in theirs.inner):
             continue  # several of that name, in one of the two
-        kind = _kind(one)
-        new = [other for key, other in there.items() if key not in known and _kind(other) == kind]
-        scores = sorted(((likeness(one, other), other.key) for other in new), reverse=True)
+        kind = _kind(old)
+        new = [other for key, other in target.items() if key not in known and _kind(other) == kind]
+        scores = sorted(((likeness(old, other), other.key) for other in new), reverse=True)
         if _is_one([score for score, _ in scores], _LIKE):
             score, key = scores[0]
-            yield (*chain, one.key), Followed(one.key, key, score)
+            yield (*chain, old.key), Followed(old.key, key, score)
 
 
-def _kind(one: Outline) -> bytes:
-    head = next((line.split() for line in one.lines if not line.lstrip().startswith(b"@")), [])
+def _kind(node: Outline) -> bytes:
+    head = next((line.split() for line in node.lines if not line.lstrip().startswith(b"@")), [])
     return b"class" if head[:1] == [b"class"] else b"def"
 
 
-def definition(one: Outline, scope: str) -> Outline | None:
+def definition(node: Outline, scope: str) -> Outline | None:
     """Return the one definition with a dotted chain, None if there is none or there are several."""
-    found = [one]
+    nodes = [node]
     for name in scope.split("."):
-        found = [inner for outer in found for inner in outer.inner if inner.name == name]
-    return found[0] if len(found) == 1 else None
+        nodes = [inner for outer in nodes for inner in outer.inner if inner.name == name]
+    return nodes[0] if len(nodes) == 1 else None
 
 
-def named(one: Outline, name: str, scope: str = "") -> list[tuple[str, Outline]]:
+def named(node: Outline, name: str, scope: str = "") -> list[tuple[str, Outline]]:
     """Return every definition of a name, with its dotted chain."""
-    found = []
-    for inner in one.inner:
+    nodes = []
+    for inner in node.inner:
         chain = outline.within(scope, inner.name)
-        found += [(chain, inner)] if inner.name == name else []
-        found += named(inner, name, chain)
-    return found
+        nodes += [(chain, inner)] if inner.name == name else []
+        nodes += named(inner, name, chain)
+    return nodes

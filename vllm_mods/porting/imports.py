@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
-from vllm_mods.fit.found import Symbol
 from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 from vllm_mods.placing import relocation
@@ -35,24 +35,24 @@ def moves(sides: Worlds, spot: FailingLine) -> Iterator[str | Move]:
             continue
         for alias in node.names:
             module = callers.imported_module(spot.path, node)
-            if alias.lineno != spot.line or _there(sides.after, module, alias.name) is not False:
+            if alias.lineno != spot.line or _exists(sides.after, module, alias.name) is not False:
                 continue
             new = _moved(sides, spot.path, module, alias.name)
             if new is not None:
-                yield f"{alias.name} of {module} is {new.name} of {new.module} {new.told}"
+                yield f"{alias.name} of {module} is {new.name} of {new.module} {new.why}"
                 yield Move(node, alias, new.module, new.name)
 
 
 class _NewPlace(NamedTuple):
     module: str
     name: str
-    told: str
+    why: str
 
 
 def _moved(sides: Worlds, path: str, module: str, name: str) -> _NewPlace | None:
     """Return where upstream's callers have a name from by now, or where it alone is; None if that is not one place."""
     old = callers.symbols(sides.before, module, name)
-    found: dict[object, _NewPlace] = {}
+    homes: dict[object, _NewPlace] = {}
     for caller in sides.callers(name, path):
         was, now = (callers.imports(one, caller.path) for one in (caller.was, caller.now))
         for bound in [one for one, what in was.items() if what == (module, name)]:
@@ -61,18 +61,18 @@ def _moved(sides: Worlds, path: str, module: str, name: str) -> _NewPlace | None
                     continue
                 if not _same_use(caller, bound, local):
                     if local == bound:
-                        found[home] = _NewPlace(*home, "")  # another thing, for all one can tell
+                        homes[home] = _NewPlace(*home, "")  # another thing, for all one can tell
                     continue
                 new = callers.symbols(sides.now, *home)
                 if not old or len(new) != 1 or not _is_new(sides, home, old):
                     return None
                 if not alike(sides.before, old[0], sides.now, new[0]):
                     return None
-                found.setdefault(new[0], _NewPlace(*home, f"by now, as {caller.path} has it"))
-    if not found:
+                homes.setdefault(new[0], _NewPlace(*home, f"by now, as {caller.path} has it"))
+    if not homes:
         return _home(sides, module, name, old)
-    (one,) = found.values() if len(found) == 1 else (None,)
-    return one if one is not None and one.told else None
+    (place,) = homes.values() if len(homes) == 1 else (None,)
+    return place if place is not None and place.why else None
 
 
 def _home(sides: Worlds, module: str, name: str, old: Sequence[Symbol]) -> _NewPlace | None:
@@ -93,20 +93,20 @@ def _same_use(caller: Caller, old: str, new: str) -> bool:
     if callers.rebinds(caller.was, old) or callers.rebinds(caller.now, new):
         return False
     edit = callers.renamed(old, new)
-    found = callers.shown(callers.pieces(caller.was), callers.pieces(caller.now), edit)
-    return bool(found.proven) and (found.whole or old == new)
+    witness = callers.shown(callers.pieces(caller.was), callers.pieces(caller.now), edit)
+    return bool(witness.proven) and (witness.whole or old == new)
 
 
 def _is_new(sides: Worlds, home: tuple[str, str], old: Sequence[Symbol]) -> bool:
     """Tell whether the base had nothing of that name there, or the same thing as in the old place."""
-    return _there(sides.before, *home) is False or callers.symbols(sides.before, *home) == old
+    return _exists(sides.before, *home) is False or callers.symbols(sides.before, *home) == old
 
 
-def _there(world: World, module: str, name: str) -> bool | None:
+def _exists(world: World, module: str, name: str) -> bool | None:
     return world.imported("", callers.as_import(module, name)).exists
 
 
-def moved(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
+def move(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
     """Import names from where they are by now, under the names that they were bound to.
 
     An import that shares its lines with other code, or of which a line is not the mod's, stays.
@@ -116,12 +116,12 @@ def moved(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
     for node in sorted(nodes.values(), key=lambda one: -one.lineno):
         own = [one for one in moves if one.node is node]
         first, last = node.lineno - 1, node.end_lineno or node.lineno
-        there = lines[first:last]
-        indent = there[0][: node.col_offset]
-        end = b"\r\n" if there[-1].endswith(b"\r\n") else b"\n"
-        if not there[0].startswith(indent + b"from") or indent.strip():
+        block = lines[first:last]
+        indent = block[0][: node.col_offset]
+        end = b"\r\n" if block[-1].endswith(b"\r\n") else b"\n"
+        if not block[0].startswith(indent + b"from") or indent.strip():
             continue
-        if there[-1][node.end_col_offset :].strip():
+        if block[-1][node.end_col_offset :].strip():
             continue
         gone = [one.alias for one in own]
         rest = [one for one in node.names if one not in gone]
@@ -131,7 +131,7 @@ def moved(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
         ]
         if set(range(first + 1, last + 1)) <= added:
             kept = [ast.ImportFrom(node.module, rest, node.level)] if rest else []
-            there = []
+            block = []
         else:
             kept = []
             rows = {one.lineno - 1 for one in gone}
@@ -139,9 +139,9 @@ def moved(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
                 continue
             if not all(_alone(one, lines[one.lineno - 1]) for one in gone):
                 continue
-            there = [line for n, line in enumerate(there, first) if n not in rows]
+            block = [line for n, line in enumerate(block, first) if n not in rows]
         text = [indent + ast.unparse(one).encode() + end for one in (*kept, *new)]
-        lines[first:last] = [*there, *text]
+        lines[first:last] = [*block, *text]
     return b"".join(lines)
 
 
@@ -165,20 +165,20 @@ def alike(before: World, old: Symbol, now: World, new: Symbol) -> bool:
     return len(line_diff.matching(mine, its)) >= _ALIKE * max(len(mine), len(its))
 
 
-def _text(world: World, found: Symbol) -> tuple[bytes, ...]:
+def _text(world: World, symbol: Symbol) -> tuple[bytes, ...]:
     """Return the lines of a definition or a module that say something, with no name of its own."""
-    data = world.read(found.module or found.path)
+    data = world.read(symbol.module or symbol.path)
     tree = syntax_tree.module(data) if data is not None else None
     if tree is None or data is None:
         return ()
     lines = line_diff.split(data)
-    if not found.module:
-        line = getattr(found.binding, "line", 0)
+    if not symbol.module:
+        line = getattr(symbol.binding, "line", 0)
         nodes = [one for one in ast.walk(tree) if isinstance(one, ast.stmt) and one.lineno == line]
         if len(nodes) != 1:
             return ()
         lines = lines[line - 1 : nodes[0].end_lineno]
-    if isinstance(found.binding, Function | Class):
-        word = re.compile(rb"\b%b\b" % re.escape(found.binding.name.encode()))
+    if isinstance(symbol.binding, Function | Class):
+        word = re.compile(rb"\b%b\b" % re.escape(symbol.binding.name.encode()))
         lines = tuple(word.sub(b"_", line) for line in lines)
     return tuple(line.strip() for line in lines if line.strip())

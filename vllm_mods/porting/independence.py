@@ -52,19 +52,19 @@ def holds(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
     Neither binds, nor changes by a call made for that, what the other reads; both bind one thing only
     where the first leaves the function after that; the second cannot leave it.
     """
-    if any(isinstance(node, _LEAVES) for node in _walked(second)):
+    if any(isinstance(node, _LEAVES) for node in _walk(second)):
         return False
     if _changes(first, second) or _changes(second, first):
         return False
-    stays = list(_bound(_walked(first, leaving=False)))
-    return not any(_meet(one, other) for one in stays for other in _bound(_walked(second)))
+    stays = list(_bound(_walk(first, leaving=False)))
+    return not any(_meet(one, other) for one in stays for other in _bound(_walk(second)))
 
 
 def lacks(
     gone: Sequence[ast.stmt], instead: Sequence[ast.stmt], new: ast.stmt, old: ast.stmt | None
 ) -> bool:
     """Tell whether a statement has come to read what went with some, and which those made since do not bind."""
-    lost = set(_bound(_walked(gone))) - set(_bound(_walked(instead)))
+    lost = set(_bound(_walk(gone))) - set(_bound(_walk(instead)))
     reads = set(_read([new])) - set(_read([old] if old is not None else []))
     return any(_meet(one, other) for one in lost for other in reads)
 
@@ -75,15 +75,15 @@ def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[
     That is an attribute, an element, a global or a call made for its effect, which others may count on
     by now; of a loop it is a name too. Other names end with the function.
     """
-    found = list(_exits_of(theirs, merged))
-    meant = dict(_exits_of(base, ours)) if found else {}
-    for scope, exits in found:
+    scopes = list(_exits_of(theirs, merged))
+    meant = dict(_exits_of(base, ours)) if scopes else {}
+    for scope, exits in scopes:
         known = meant.get(scope, [])
         for n, (leaf, rest, mine) in enumerate(exits):
-            old = _made(known[n].rest) if len(known) == len(exits) else set[Place]()
+            old = _effects(known[n].rest) if len(known) == len(exits) else set[Place]()
             lost = {
                 place
-                for place in _made(rest) - old - mine
+                for place in _effects(rest) - old - mine
                 if not isinstance(leaf, ast.Return) or len(place) > 1 or place[0].endswith("()")
             }
             if lost:
@@ -100,8 +100,8 @@ def _exits_of(before: bytes, after: bytes) -> Iterator[tuple[str, list[_Exit]]]:
     for scope, node in _functions(module):
         ways = list(_exits(node.body, added, (), ()))
         if ways:
-            own = [one for one in _walked(node.body) if getattr(one, "lineno", 0) in added]
-            mine = _made(own)
+            own = [one for one in _walk(node.body) if getattr(one, "lineno", 0) in added]
+            mine = _effects(own)
             yield scope, [_Exit(leaf, rest, mine) for leaf, rest in ways]
 
 
@@ -119,9 +119,9 @@ def _functions(
         yield from _functions(child, name)
 
 
-def _made(nodes: Sequence[ast.AST]) -> set[Place]:
+def _effects(nodes: Sequence[ast.AST]) -> set[Place]:
     """Return what is bound, and by ``name()`` the calls made for their effect."""
-    walked = list(_walked(nodes))
+    walked = list(_walk(nodes))
     calls = {(f"{'.'.join(called)}()",) for called, _ in _called(walked)}
     shared = {
         name for one in walked if isinstance(one, ast.Global | ast.Nonlocal) for name in one.names
@@ -137,21 +137,21 @@ def _exits(
     in_loop: Sequence[ast.stmt],
 ) -> Iterator[tuple[ast.stmt, list[ast.stmt]]]:
     """Yield what leaves a function or a loop on some lines, with what then does not run."""
-    for n, one in enumerate(body):
+    for n, node in enumerate(body):
         rest = [*body[n + 1 :], *after]
         inside = [*body[n + 1 :], *in_loop]
-        if isinstance(one, _EXITS) and one.lineno in lines:
-            yield one, inside if isinstance(one, ast.Break | ast.Continue) else rest
-        if isinstance(one, _SCOPES):
+        if isinstance(node, _EXITS) and node.lineno in lines:
+            yield node, inside if isinstance(node, ast.Break | ast.Continue) else rest
+        if isinstance(node, _SCOPES):
             continue
-        if isinstance(one, ast.For | ast.AsyncFor | ast.While):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
             inside = []
-        for holder in (one, *getattr(one, "handlers", ()), *getattr(one, "cases", ())):
+        for holder in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
             for name in ("body", "orelse", "finalbody"):
                 yield from _exits(getattr(holder, name, ()), lines, rest, inside)
 
 
-def _walked(nodes: Sequence[ast.AST], *, leaving: bool = True) -> Iterator[ast.AST]:
+def _walk(nodes: Sequence[ast.AST], *, leaving: bool = True) -> Iterator[ast.AST]:
     """Yield the nodes that run with a block: not what is in functions and classes.
 
     Without ``leaving``, not what is in blocks that end the function.
@@ -164,14 +164,14 @@ def _walked(nodes: Sequence[ast.AST], *, leaving: bool = True) -> Iterator[ast.A
             inner = value if isinstance(value, list) else [value]
             ends = bool(inner) and isinstance(inner[-1], ast.Return | ast.Raise)
             if leaving or not ends:
-                yield from _walked(
+                yield from _walk(
                     [one for one in inner if isinstance(one, ast.AST)], leaving=leaving
                 )
 
 
-def _meet(one: Place, other: Place) -> bool:
+def _meet(place: Place, other: Place) -> bool:
     """Tell whether two places may be the same, or one of them in the other."""
-    return all(a == b or "*" in {a, b} for a, b in zip(one, other, strict=False))
+    return all(a == b or "*" in {a, b} for a, b in zip(place, other, strict=False))
 
 
 def _place(node: ast.AST) -> Place:
@@ -222,7 +222,7 @@ def _called(nodes: Iterable[ast.AST]) -> Iterator[tuple[Place, ast.Call]]:
 
 def _changes(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
     """Tell whether one group may change what another reads."""
-    walked = list(_walked(first))
+    walked = list(_walk(first))
     effects = [_Effect(place, ()) for place in _bound(walked)]
     for called, call in _called(walked):
         given = [*call.args, *(one.value for one in call.keywords)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.base.model import FileChange, Mod, Variant, Verdict
+from vllm_mods.base.model import FileChange, Level, Mod, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff_writer
 from vllm_mods.library import mod_folder
@@ -55,7 +55,7 @@ class Job(NamedTuple):
         return files.port(changes, target, base, history)
 
     @property
-    def told(self) -> str:
+    def origin(self) -> str:
         """What the manifest says of where the variant comes from."""
         return f"Ported from `{self.variant.id}` (vLLM {self.base_version}) to vLLM {self.target_version}."
 
@@ -70,7 +70,8 @@ class PortOutcome(NamedTuple):
 
     ``cuts`` are what ``new`` changes in the target, ``repaired`` says what of that no merge
     gave. ``steps`` are the versions between that it was carried over, as far as that went without a person;
-    ``moved`` says which file of the base one of the last of these was.
+    ``moved`` says which file of the base one of the last of these was. ``origin`` is the version that ``changes``
+    are of: the base's, or that of the last step, where less is left from there.
     """
 
     job: Job
@@ -82,6 +83,7 @@ class PortOutcome(NamedTuple):
     repaired: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
     moved: Mapping[str, str] = MappingProxyType({})
+    origin: str = ""
 
     @property
     def clean(self) -> bool:
@@ -104,6 +106,15 @@ class PortOutcome(NamedTuple):
         return not self.clean if self.new is None else not self.new.planned.verdict.ok
 
     @property
+    def left_places(self) -> tuple[int, int, int]:
+        """How much is left: places that no marker can show, places with a marker, errors of the plan."""
+        problems = [problem for one in self.files for problem in one.ported.problems]
+        marked = sum(problem.marked for problem in problems)
+        findings = () if self.new is None else self.new.planned.findings
+        errors = sum(one.level is Level.ERROR for one in findings)
+        return len(problems) - marked, marked, errors
+
+    @property
     def removed(self) -> tuple[str, ...]:
         """The files of the target that the mod removes."""
         gone = {one.path for one in self.changes if one.after is None}
@@ -122,13 +133,15 @@ class PortOutcome(NamedTuple):
 def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
     """Port a variant; where that leaves something to a person, over the trees ``between``, in their order.
 
+    Where that leaves something too, it is what is left from the last tree that took all, if that is less.
+
     Raises ``Refused`` for a base that is not the one it was written for, ``TreeError`` for a tree that
     cannot be read.
     """
     assert job.base is not None  # noqa: S101  (only `finish` does without)
     changes = variant.changes_of(job.mod, job.variant, job.base)
     variant.check_base(job.mod, job.variant, changes, job.base)
-    outcome = _ported(job, changes, job.base)
+    outcome = _port(job, changes, job.base)
     if not outcome.left:
         return outcome
     steps: tuple[str, ...] = ()
@@ -136,18 +149,19 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
     before = job.base
     for tree in between():
         ports = job.ported(changes, tree, before)
-        through = [_through(change, one) for change, one in _paired(changes, ports)]
+        through = [_through(change, one) for change, one in _pair(changes, ports)]
         if None in through:
-            return outcome._replace(steps=steps)
+            break
         changes = tuple(change for change in through if change)
         moved = {one.new_path: moved[one.path] for one in ports}
         steps += (tree.version or tree.spec,)
         before = tree
-    stepped = _ported(job, changes, before, moved) if steps else outcome
-    return (outcome if stepped.left else stepped)._replace(steps=steps)
+    stepped = _port(job, changes, before, moved) if steps else outcome
+    worse = stepped.left and stepped.left_places >= outcome.left_places
+    return (outcome if worse else stepped)._replace(steps=steps)
 
 
-def _paired(
+def _pair(
     changes: Sequence[FileChange], ports: Iterable[FilePort]
 ) -> Iterator[tuple[FileChange, FilePort]]:
     by_path = {change.path: change for change in changes}
@@ -173,12 +187,12 @@ def _through(change: FileChange, port: FilePort) -> FileChange | None:
 
 def _cuts(changes: Iterable[FileChange], ports: Iterable[FilePort]) -> Iterator[FileChange]:
     removed = {change.path for change in changes if change.after is None}
-    for one in ports:
-        gone = one.path in removed and one.ported.text is not None
-        yield FileChange(one.new_path, one.before, None if gone else one.ported.text)
+    for port in ports:
+        gone = port.path in removed and port.ported.text is not None
+        yield FileChange(port.new_path, port.before, None if gone else port.ported.text)
 
 
-def _ported(
+def _port(
     job: Job,
     changes: tuple[FileChange, ...],
     base: Tree,
@@ -186,64 +200,65 @@ def _ported(
 ) -> PortOutcome:
     ports = job.ported(changes, job.target, base)
     followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
-    outcome = PortOutcome(job, changes, ports, None, followed, moved=moved)
+    origin = job.base_version if base is job.base else base.version or base.spec
+    outcome = PortOutcome(job, changes, ports, None, followed, moved=moved, origin=origin)
     brings = bool(job.variant.overlay or job.variant.templates)
     if not outcome.clean or (outcome.carried and not brings):
         return outcome
     cuts = tuple(_cuts(changes, ports))
     outcome = outcome._replace(new=finish(job, cuts, outcome.homes), cuts=cuts)
-    return _repaired(outcome) if job.repair else outcome
+    return _repair(outcome) if job.repair else outcome
 
 
-def _repaired(outcome: PortOutcome) -> PortOutcome:
+def _repair(outcome: PortOutcome) -> PortOutcome:
     """Put right what fit finds wrong, where there is one way only; what would not work even so stays as it was."""
     job, base = outcome.job, outcome.job.base
-    found = outcome
+    current = outcome
     for _ in range(_ROUNDS):
-        new = found.new
+        new = current.new
         if new is None or base is None or new.planned.verdict is not Verdict.UNFIT:
             break
         findings = new.planned.findings
-        named = successors.follow(found.cuts, findings, base, job.target)
+        named = successors.follow(current.cuts, findings, base, job.target)
         done = repair.overrides(named.cuts, findings, base, job.target)
-        if done.cuts == found.cuts:
+        if done.cuts == current.cuts:
             break
-        told = (*found.repaired, *named.told, *done.told)
-        found = found._replace(
-            new=finish(job, done.cuts, outcome.homes, told),
+        repairs = (*current.repaired, *named.notes, *done.notes)
+        current = current._replace(
+            new=finish(job, done.cuts, outcome.homes, repairs),
             cuts=done.cuts,
-            repaired=told,
+            repaired=repairs,
         )
-    return found if found.fits else outcome
+    return current if current.fits else outcome
 
 
 def finish(
-    job: Job, cuts: Sequence[FileChange], homes: Mapping[str, str], told: Sequence[str] = ()
+    job: Job, cuts: Sequence[FileChange], homes: Mapping[str, str], repairs: Sequence[str] = ()
 ) -> NewVariant:
     """Make the variant out of finished files, and plan it on the target.
 
     The patches get more context until every hunk has one proven place; what the plan says then is
     for the caller to judge. ``homes`` says of a file of the target which one of the base it was;
-    what was ``told`` of repairs stands above the first patch.
+    ``repairs`` stand above the first patch.
     """
-    made: NewVariant | None = None
+    result: NewVariant | None = None
     package = job.variant.package
     version = LayeredTree(job.target).package(package) if package else None
     beside = {} if version is None else {"package": package, "version": f"=={version}"}
     for context in diff_writer.CONTEXTS:
         patches = variant.patches(job.variant, cuts, job.name, context, homes)
-        if told:
+        if repairs:
             first = next(iter(patches))
-            said = "".join(f"Repaired by port: {one}\n" for one in told)
-            patches[first] = said.encode() + patches[first]
+            head = "".join(f"Repaired by port: {one}\n" for one in repairs)
+            patches[first] = head.encode() + patches[first]
         block = {"id": job.name, "vllm": job.vllm, "patches": list(patches), **beside}
-        manifest = variant.manifest(job.mod, job.variant, block, job.told)
+        manifest = variant.manifest(job.mod, job.variant, block, job.origin)
         files = {**job.unwritten, **patches, mod_folder.MANIFEST: manifest}
-        new = variant.loaded(job.mod, files, job.roots)
+        new = variant.load_mod(job.mod, files, job.roots)
         (own,) = (one for one in new.variants if one.id == job.name)
         planned = planner.plan_alone(new, job.target, own)
-        made = NewVariant(new, files, planned)
+        result = NewVariant(new, files, planned)
         if planned.verdict != "misplaced":
             break
-    assert made is not None  # noqa: S101  (there are contexts)
-    return made
+    assert result is not None  # noqa: S101  (there are contexts)
+    return result

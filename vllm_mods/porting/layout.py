@@ -83,48 +83,48 @@ def added(
         before, run = key, []
 
 
-def edited(side: Side, edits: Iterable[Splice]) -> bytes:
+def edit_text(side: Side, edits: Iterable[Splice]) -> bytes:
     """Return a side's text after edits. Raises ``BothChangedError`` where two of them meet."""
     text, at = side.text, len(side.text)
-    for one in sorted(edits, reverse=True):
-        if one.end > at:
+    for edit in sorted(edits, reverse=True):
+        if edit.end > at:
             raise BothChangedError
-        text, at = text[: one.start] + one.text + text[one.end :], one.start
+        text, at = text[: edit.start] + edit.text + text[edit.end :], edit.start
     return text
 
 
 def comments(text: bytes) -> Counter[str]:
     """Count the comments in a statement. Raises ``BothChangedError`` if it cannot be read."""
     try:
-        found = list(tokenize.tokenize(io.BytesIO(text).readline))
+        tokens = list(tokenize.tokenize(io.BytesIO(text).readline))
     except (tokenize.TokenError, SyntaxError) as error:
         raise BothChangedError from error
-    return Counter(one.string for one in found if one.type == tokenize.COMMENT)
+    return Counter(one.string for one in tokens if one.type == tokenize.COMMENT)
 
 
-def replaced(there: Side, now: Span, mine: Side, new: Span) -> Splice:
+def replace(target: Side, now: Span, mine: Side, new: Span) -> Splice:
     """Put an element of the mod in the place of one of the target."""
     text = mine.text[new.start : new.end]
-    return Splice(*now, _shifted(text, _indentation(mine, new), _indentation(there, now)))
+    return Splice(*now, _shift(text, _indentation(mine, new), _indentation(target, now)))
 
 
-def removed(there: Side, one: Span, before: Span | None, after: Span | None) -> Splice:
+def remove(target: Side, span: Span, before: Span | None, after: Span | None) -> Splice:
     """Take an element out, with the lines or the comma that are its own."""
-    row = _row(there, one)
+    row = _row(target, span)
     if row is not None:
-        if _above(there, row.start) < row.start:
+        if _above(target, row.start) < row.start:
             raise BothChangedError  # nothing says what the comment above it is about
         return Splice(row.start, row.end, b"")
-    cut = Span(one.start, after.start) if after is not None else one
+    cut = Span(span.start, after.start) if after is not None else span
     if after is None and before is not None:
-        cut = Span(before.end, one.end)
-    if cut == one or b"\n" in there.text[cut.start : cut.end]:
+        cut = Span(before.end, span.end)
+    if cut == span or b"\n" in target.text[cut.start : cut.end]:
         raise BothChangedError
     return Splice(*cut, b"")
 
 
-def inserted(
-    there: Side, after: Span | None, before: Span | None, mine: Side, new: Sequence[Span]
+def insert(
+    target: Side, after: Span | None, before: Span | None, mine: Side, new: Sequence[Span]
 ) -> list[Splice]:
     """Put elements of the mod behind one of the target, or before its first.
 
@@ -133,7 +133,7 @@ def inserted(
     anchor = after or before
     if anchor is None:
         raise BothChangedError  # an empty bracket
-    row, rows = _row(there, anchor), [_row(mine, one) for one in new]
+    row, rows = _row(target, anchor), [_row(mine, one) for one in new]
     if row is None or None in rows:
         texts = [mine.text[one.start : one.end] for one in new]
         if any(b"\n" in text for text in texts):
@@ -142,23 +142,23 @@ def inserted(
             return [Splice(after.end, after.end, b"".join(b", " + text for text in texts))]
         return [Splice(anchor.start, anchor.start, b"".join(text + b", " for text in texts))]
     text = b""
-    for one, its in zip(new, rows, strict=True):
+    for span, its in zip(new, rows, strict=True):
         assert its is not None  # noqa: S101  (looked at above)
         comma = b"" if its.comma else b","
         start = _above(mine, its.start)
-        lines = mine.text[start : one.end] + comma + mine.text[one.end : its.end]
-        text += _shifted(lines, _indentation(mine, one), _indentation(there, anchor))
+        lines = mine.text[start : span.end] + comma + mine.text[span.end : its.end]
+        text += _shift(lines, _indentation(mine, span), _indentation(target, anchor))
     if after is None:
-        at = _above(there, row.start)
+        at = _above(target, row.start)
         return [Splice(at, at, text)]
     commas = [] if row.comma else [Splice(after.end, after.end, b",")]
     return [*commas, Splice(row.end, row.end, text)]
 
 
-def _row(side: Side, one: Span) -> _Row | None:
-    start = side.text.rfind(b"\n", 0, one.start) + 1
-    behind = _BEHIND.match(side.text, one.end)
-    if behind is None or side.text[start : one.start].strip():
+def _row(side: Side, span: Span) -> _Row | None:
+    start = side.text.rfind(b"\n", 0, span.start) + 1
+    behind = _BEHIND.match(side.text, span.end)
+    if behind is None or side.text[start : span.start].strip():
         return None
     return _Row(start, behind.end(), bool(behind[1]))
 
@@ -178,7 +178,7 @@ def indentation(line: bytes) -> bytes:
     return line[: len(line) - len(line.lstrip())]
 
 
-def reindented(text: bytes, old: bytes, new: bytes) -> bytes:
+def reindent(text: bytes, old: bytes, new: bytes) -> bytes:
     """Move lines that begin with one indentation to another; others stay."""
     return b"".join(
         new + line[len(old) :] if line.startswith(old) and line.strip() else line
@@ -186,14 +186,14 @@ def reindented(text: bytes, old: bytes, new: bytes) -> bytes:
     )
 
 
-def _indentation(side: Side, one: Span) -> bytes:
-    return indentation(side.text[side.text.rfind(b"\n", 0, one.start) + 1 :])
+def _indentation(side: Side, span: Span) -> bytes:
+    return indentation(side.text[side.text.rfind(b"\n", 0, span.start) + 1 :])
 
 
-def _shifted(text: bytes, old: bytes, new: bytes) -> bytes:
+def _shift(text: bytes, old: bytes, new: bytes) -> bytes:
     """Move the lines of a text to another indentation; its first as well if it begins with one."""
     if old == new or (b"\n" not in text and not text.startswith(old)):
         return text
     if b'"""' in text or b"'''" in text or b"\\\n" in text:
         raise BothChangedError  # within a text, blanks count
-    return reindented(text, old, new)
+    return reindent(text, old, new)

@@ -86,27 +86,27 @@ def _outline(key: str, node: ast.AST, text: Sequence[bytes], start: int, end: in
     own: list[bytes] = []
     inner: list[Outline] = []
     at = start
-    found = list(_definitions(node))
-    for one, name in zip(found, _keys(found), strict=True):
-        first = syntax_tree.first_line(one)
-        last = one.end_lineno or first
+    nodes = list(_definitions(node))
+    for child, name in zip(nodes, _keys(nodes), strict=True):
+        first = syntax_tree.first_line(child)
+        last = child.end_lineno or first
         if first < at:
             continue  # on one line with what is before it
         own += [*text[at - 1 : first - 1], mark(name)]
-        inner.append(_outline(name, one, text, first, last))
+        inner.append(_outline(name, child, text, first, last))
         at = last + 1
     own += text[at - 1 : end]
     return Outline(key, tuple(own), tuple(inner), start, end)
 
 
-def _keys(found: Sequence[Definition]) -> Iterator[str]:
-    names = Counter(one.name for one in found)
+def _keys(nodes: Sequence[Definition]) -> Iterator[str]:
+    names = Counter(one.name for one in nodes)
     counts: Counter[str] = Counter()
-    for one in found:
-        if names[one.name] == 1:
-            yield one.name
+    for node in nodes:
+        if names[node.name] == 1:
+            yield node.name
             continue
-        alike = " ".join((one.name, *(ast.unparse(part) for part in one.decorator_list)))
+        alike = " ".join((node.name, *(ast.unparse(part) for part in node.decorator_list)))
         counts[alike] += 1
         yield f"{alike} #{counts[alike]}"
 

@@ -35,14 +35,14 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes:
             if old == now != new:
                 word = spans[2][places[n]].start()
                 edits.append(Splice(word - len(now), word, new))
-    for one in sorted(edits, reverse=True):
-        theirs = theirs[: one.start] + one.text + theirs[one.end :]
+    for edit in sorted(edits, reverse=True):
+        theirs = theirs[: edit.start] + edit.text + theirs[edit.end :]
     return theirs
 
 
 def _edit(
     mine: list[re.Match[bytes]],
-    there: list[re.Match[bytes]],
+    theirs: list[re.Match[bytes]],
     new: tuple[int, int],
     old: tuple[int, int],
     text: bytes,
@@ -51,10 +51,10 @@ def _edit(
     (k, m), (i, j) = new, old
     if i < j and k < m:
         return Splice(
-            there[i].start(), there[j - 1].end(), text[mine[k].start() : mine[m - 1].end()]
+            theirs[i].start(), theirs[j - 1].end(), text[mine[k].start() : mine[m - 1].end()]
         )
-    start = there[i - 1].end() if i else 0
-    end = there[j - 1].end() if i < j else start
+    start = theirs[i - 1].end() if i else 0
+    end = theirs[j - 1].end() if i < j else start
     return Splice(
         start, end, text[mine[k - 1].end() if k else 0 : mine[m - 1].end()] if k < m else b""
     )

@@ -9,7 +9,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Variant
 from vllm_mods.base.tree import Tree
-from vllm_mods.formats import diff_writer, mod_lock
+from vllm_mods.formats import diff, diff_writer, mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedTree, WrittenFor
 from vllm_mods.library import mod_folder, reading
 from vllm_mods.planning import lock_entries, planner
@@ -47,15 +47,15 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
             for name, data in files.items()
         ):
             return Recut({}, tuple(trees))
-        new = making.loaded(mod, files, roots)
+        new = making.load_mod(mod, files, roots)
         entries = _same(new, variant, states, trees)
         if entries is not None:
             others = [tree for tree in locked.trees if tree.variant != variant.id]
             order = {one.id: n for n, one in enumerate(mod.variants)}
             kept = sorted([*others, *entries], key=lambda tree: order[tree.variant])
-            places = _written(new, variant, base, locked)
-            made = lock_entries.of(new, kept, others=locked.others, written=places)
-            files[mod_folder.LOCK] = mod_lock.dump(made)
+            places = _places(new, variant, base, locked)
+            lock = lock_entries.of(new, kept, others=locked.others, written=places)
+            files[mod_folder.LOCK] = mod_lock.dump(lock)
             return Recut(files, tuple(trees))
     raise Refused(
         f"variant `{variant.id}` of {mod.name}: no patches with up to {diff_writer.CONTEXTS[-1]} lines of context do "
@@ -64,7 +64,7 @@ def run(mod: Mod, variant: Variant, opener: Callable[[str], Tree], roots: Sequen
     )
 
 
-def _written(mod: Mod, variant: Variant, base: Tree, locked: Lock) -> tuple[WrittenFor, ...]:
+def _places(mod: Mod, variant: Variant, base: Tree, locked: Lock) -> tuple[WrittenFor, ...]:
     """Return where all variants were written, the one that was cut anew in its base."""
     new = next(one for one in mod.variants if one.id == variant.id)
     place = lock_entries.record(planner.plan_alone(mod, base, new), base.version or base.spec)
@@ -73,17 +73,17 @@ def _written(mod: Mod, variant: Variant, base: Tree, locked: Lock) -> tuple[Writ
 
 def _files(variant: Variant, cuts: Sequence[FileChange], context: int) -> dict[str, bytes]:
     """Return each patch of the variant, what stands above its first file kept."""
-    found = {}
+    files = {}
     for patch in variant.patches:
-        paths = making.paths_of(patch)
+        paths = diff.paths_of(patch, patch.source)
         pieces = [
             diff_writer.file_diff(cut.path, cut.before, cut.after, context=context)
             for cut in cuts
             if cut.path in paths
         ]
         starts = [at for mark in (b"diff --git ", b"--- ") if (at := patch.data.find(mark)) >= 0]
-        found[patch.source] = patch.data[: min(starts)] + b"".join(pieces)
-    return found
+        files[patch.source] = patch.data[: min(starts)] + b"".join(pieces)
+    return files
 
 
 def _same(
@@ -94,12 +94,12 @@ def _same(
 ) -> tuple[LockedTree, ...] | None:
     """Plan the new patches on every recorded release; None unless each gives what it gave before."""
     new = next(one for one in mod.variants if one.id == variant.id)
-    found: list[tuple[LockedTree, str, str]] = []
+    entries: list[tuple[LockedTree, str, str]] = []
     for version, state in states:
         planned = planner.plan_alone(mod, trees[version], new)
         after = {change.path: sha256(change.after) for change in planned.changes}
         entry = lock_entries.entry(planned)
         if entry is None or after != {file.path: file.after for file in state.files}:
             return None
-        found.append((entry, version, planned.witness))
-    return lock_entries.merged(found)
+        entries.append((entry, version, planned.witness))
+    return lock_entries.merge_states(entries)

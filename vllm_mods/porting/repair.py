@@ -28,7 +28,7 @@ class Repair(NamedTuple):
     """Files as they are repaired, and what was done, in words."""
 
     cuts: tuple[FileChange, ...]
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def overrides(
@@ -42,50 +42,48 @@ def overrides(
     cache = SummaryCache()
     after = World(target, {cut.path: cut.after for cut in cuts}, cache)
     before = World(base, {}, cache)
-    told: list[str] = []
+    notes: list[str] = []
     edited: list[FileChange] = []
     for cut in cuts:
         data = cut.after
         for finding in findings:
             if finding.path != cut.path or finding.code != FindingCode.FIT_OVERRIDE or data is None:
                 continue
-            for one in _overridden(after, cut.path, finding.scope or ""):
-                new = _new_parameters(before, after, one)
-                repaired = _with_parameters(data, one, new) if new else None
+            for override in _overrides(after, cut.path, finding.scope or ""):
+                new = _new_parameters(before, after, override)
+                repaired = _add(data, override, new) if new else None
                 if repaired is not None:
                     data = repaired
                     names = ", ".join(f"{name}={default}" for name, default in new)
-                    what = f"{one.owner.cls.name}.{one.method.name}"
-                    told.append(f"{what} takes {names} now, as {one.base.cls.name}'s does")
+                    what = f"{override.owner.cls.name}.{override.method.name}"
+                    notes.append(f"{what} takes {names} now, as {override.base.cls.name}'s does")
         edited.append(cut._replace(after=data))
-    return Repair(tuple(edited), tuple(told))
+    return Repair(tuple(edited), tuple(notes))
 
 
-def _overridden(world: World, path: str, scope: str) -> Iterator[Override]:
+def _overrides(world: World, path: str, scope: str) -> Iterator[Override]:
     owner, _, method = scope.rpartition(".")
-    for name, found in classes_in(world, path):
+    for name, symbol in classes_in(world, path):
         if name == owner:
-            yield from overrides_of(world, found, frozenset((method,)))
+            yield from overrides_of(world, symbol, frozenset((method,)))
 
 
-def _new_parameters(before: World, after: World, one: Override) -> list[tuple[str, str]]:
+def _new_parameters(before: World, after: World, override: Override) -> list[tuple[str, str]]:
     """Return the parameters, with their defaults, that the target's method has and the base's had not."""
     then = next(
         (
-            found.cls.methods.get(one.method.name)
-            for name, found in classes_in(before, one.base.path)
-            if name == one.base.cls.name
+            found.cls.methods.get(override.method.name)
+            for name, found in classes_in(before, override.base.path)
+            if name == override.base.cls.name
         ),
         None,
     )
     old = {parameter.name for parameter in then[0].parameters} if then and len(then) == 1 else None
-    mine = {parameter.name for parameter in one.method.parameters}
+    mine = {parameter.name for parameter in override.method.parameters}
     if old is None or not old <= mine:
         return []
-    new = [
-        parameter for parameter in one.overridden.parameters if parameter.name not in {*old, *mine}
-    ]
-    node = _definition(after.read(one.base.path) or b"", one.overridden.line)
+    new = [one for one in override.overridden.parameters if one.name not in {*old, *mine}]
+    node = _definition(after.read(override.base.path) or b"", override.overridden.line)
     defaults = {} if node is None else _defaults(node)
     if any(one.required or one.kind not in NAMED or one.name not in defaults for one in new):
         return []
@@ -107,15 +105,15 @@ def _defaults(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
     return {arg.arg: ast.unparse(one) for arg, one in pairs if isinstance(one, ast.Constant)}
 
 
-def _with_parameters(data: bytes, one: Override, new: Sequence[tuple[str, str]]) -> bytes | None:
+def _add(data: bytes, override: Override, new: Sequence[tuple[str, str]]) -> bytes | None:
     """Put parameters where what is overridden has them, into calls of ``super()`` by name."""
-    node = _definition(data, one.method.line)
+    node = _definition(data, override.method.line)
     if node is None or node.args.vararg or node.args.kwarg or node.args.kwonlyargs:
         return None
     ends = _ends(node)
     inserts: dict[callers.Span, str] = {}
     last: callers.Span | None = None
-    for name in (parameter.name for parameter in one.overridden.parameters):
+    for name in (parameter.name for parameter in override.overridden.parameters):
         last = ends.get(name, last)
         default = dict(new).get(name)
         if default is not None:

@@ -94,11 +94,11 @@ def run(
         rows.append(SpanRow(version, tree.spec, name, "ported"))
     for name, over in spans.items():
         package = next(one.package for one in mod.variants if one.id == name)
-        for key, said in (
+        for key, values in (
             ("vllm", [tree.version or tree.spec for tree in over]),
             ("version", [LayeredTree(tree).package(package) for tree in over if package]),
         ):
-            known = sorted({one for one in said if one}, key=versions.sort_key)
+            known = sorted({one for one in values if one}, key=versions.sort_key)
             if len(known) > 1:
                 wider = f">={known[0]},<={known[-1]}"
                 files[mod_folder.MANIFEST] = manifest_editor.set_in_variant(
@@ -106,6 +106,6 @@ def run(
                 )
     locked = lock_entries.current(given)
     if locked is not None and files:
-        made = making.loaded(given, files, roots)
-        files[mod_folder.LOCK] = lock_entries.extended(locked, made, plans)
+        new = making.load_mod(given, files, roots)
+        files[mod_folder.LOCK] = lock_entries.extend(locked, new, plans)
     return PortSpan(mod, tuple(rows), files, stopped)

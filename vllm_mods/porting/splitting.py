@@ -23,7 +23,7 @@ def parts(before: bytes, after: bytes, groups: Sequence[frozenset[str]]) -> list
         return None
     added: list[tuple[int, int, frozenset[bytes]]] = []
     for i, j, k, end in line_diff.changes(old.lines, new.lines):
-        names = _imported(b"".join(new.lines[k:end])) if i == j else None
+        names = _imports(b"".join(new.lines[k:end])) if i == j else None
         if names is None:
             return None
         added.append((k, end, names))
@@ -47,7 +47,7 @@ def _part(
             yield line
 
 
-def _imported(text: bytes) -> frozenset[bytes] | None:
+def _imports(text: bytes) -> frozenset[bytes] | None:
     """Return the names that lines bind which do nothing but import."""
     tree = syntax_tree.module(text)
     nodes = [] if tree is None else tree.body

@@ -39,19 +39,19 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     if len({(b"\r\n" in one, one[-1:] == b"\n") for one in sides if one}) > 1:
         return None  # lines of two kinds
     try:
-        merged = _merged(base, ours, theirs)
-        back = _merged(theirs, merged, base, back=True)
+        merged = _merge(base, ours, theirs)
+        back = _merge(theirs, merged, base, back=True)
     except BothChangedError:
         return None
-    if merged == theirs or not _compiles(merged) or _said(back) != _said(ours):
+    if merged == theirs or not _compiles(merged) or _meaning(back) != _meaning(ours):
         return None
     if any(independence.skipped(base, ours, theirs, merged)):
         return None
     return merged
 
 
-def _said(data: bytes) -> str | None:
-    """Return what a file says to the interpreter; how its docstrings are laid out is none of it."""
+def _meaning(data: bytes) -> str | None:
+    """Return a file's syntax tree as text, without the layout of docstrings; None if it does not parse."""
     try:
         module = syntax_tree.parse(data)
     except (SyntaxError, ValueError):
@@ -76,20 +76,20 @@ def _compiles(data: bytes) -> bool:
 def agrees(text: bytes, stretches: Sequence[Lines | Clash]) -> bool:
     """Tell whether a text is what was merged line by line, with something in the place of each clash."""
     at = 0
-    for n, one in enumerate(stretches):
-        if isinstance(one, Clash):
+    for n, stretch in enumerate(stretches):
+        if isinstance(stretch, Clash):
             continue
-        piece = b"".join(one)
+        piece = b"".join(stretch)
         if n == len(stretches) - 1:
             return text.endswith(piece) and len(text) - len(piece) >= at
-        found = text.find(piece, at)
-        if found < 0 or (n == 0 and found):
+        start = text.find(piece, at)
+        if start < 0 or (n == 0 and start):
             return False
-        at = found + len(piece)
+        at = start + len(piece)
     return True
 
 
-def _merged(base: bytes, ours: bytes, theirs: bytes, *, back: bool = False) -> bytes:
+def _merge(base: bytes, ours: bytes, theirs: bytes, *, back: bool = False) -> bytes:
     sides = []
     for data in (base, ours, theirs):
         module = syntax_tree.module(data)
@@ -167,12 +167,12 @@ def _places(
     base: Suite, ours: Suite, theirs: Suite, *, back: bool
 ) -> dict[int, list[KeyedStatement]]:
     """Return, by the number of the target's statement that they stand before, what the mod inserts."""
-    found: dict[int, list[KeyedStatement]] = {}
+    groups: dict[int, list[KeyedStatement]] = {}
     for before, after, names in layout.added(base, ours):
         group = [ours[name] for name in names]
         place = _place(base, theirs, (before, after), group, back=back)
-        found.setdefault(place, []).extend(group)
-    return found
+        groups.setdefault(place, []).extend(group)
+    return groups
 
 
 def _place(
@@ -185,20 +185,20 @@ def _place(
 ) -> int:
     """Find the place of a group between two old neighbours, None for the ends of the block."""
     before, after = neighbours
-    known, there = list(base), list(theirs)
+    known, order = list(base), list(theirs)
     replaced = known[_after(known, before) : _upto(known, after)]
-    lo = _after(there, before) if before is None or before in theirs else None
-    hi = _upto(there, after) if after is None or after in theirs else None
+    lo = _after(order, before) if before is None or before in theirs else None
+    hi = _upto(order, after) if after is None or after in theirs else None
     if replaced:
-        if lo is None or hi is None or there[lo:hi] != replaced:
+        if lo is None or hi is None or order[lo:hi] != replaced:
             raise BothChangedError
         return lo
     if lo is not None and (before, after) != (None, None):
-        end = next((n for n in range(lo, len(there)) if there[n] in base), len(there))
-        between, at = there[lo:end], lo
+        end = next((n for n in range(lo, len(order)) if order[n] in base), len(order))
+        between, at = order[lo:end], lo
     elif hi is not None and after is not None:
-        start = next((n + 1 for n in range(hi - 1, -1, -1) if there[n] in base), 0)
-        between, at = there[start:hi], hi
+        start = next((n + 1 for n in range(hi - 1, -1, -1) if order[n] in base), 0)
+        between, at = order[start:hi], hi
     else:
         raise BothChangedError
     beside = [theirs[name] for name in between]
@@ -236,8 +236,8 @@ def _statement(
         out = list(lead)
         for n, (b, o, t) in enumerate(zip(*parts, strict=True)):
             if n or isinstance(base.node, ast.Match):
-                for one, other in ((o, t), (t, o)):
-                    if one.head != b.head and _lines(other.suite.values()) != _lines(
+                for side, other in ((o, t), (t, o)):
+                    if side.head != b.head and _lines(other.suite.values()) != _lines(
                         b.suite.values()
                     ):
                         raise BothChangedError  # another part may have taken its place
@@ -266,8 +266,8 @@ def _head(
     return line_diff.split(brackets.merge(*map(_side, statements, map(b"".join, heads)), back=back))
 
 
-def _side(one: KeyedStatement, text: bytes) -> Side:
-    return Side(text, one.node, one.start)
+def _side(statement: KeyedStatement, text: bytes) -> Side:
+    return Side(text, statement.node, statement.start)
 
 
 def _trivia(base: Lines, ours: Lines, theirs: Lines) -> Lines:

@@ -34,6 +34,11 @@ class MergeProblem(NamedTuple):
     scope: str
     message: str
 
+    @property
+    def marked(self) -> bool:
+        """Whether a conflict marker shows it."""
+        return self.code in {FindingCode.CLASH, FindingCode.DISAGREE, FindingCode.BOTH_ADD}
+
 
 class Merged(NamedTuple):
     """A merged outline as stretches, what stands in the way, and the scopes that the mod changes."""
@@ -52,17 +57,17 @@ def merge(base: Outline, ours: Outline, theirs: Outline, merge_lines: Merge) -> 
     """Merge what the mod does (``base`` to ``ours``) with what the target has (``theirs``)."""
     merger = _Merger(merge_lines)
     stretches = merger.outline(base, ours, theirs, "")
-    return Merged(_joined(stretches), tuple(merger.problems), tuple(merger.touched))
+    return Merged(_join(stretches), tuple(merger.problems), tuple(merger.touched))
 
 
 def touched(base: Outline, ours: Outline, scope: str = "") -> list[str]:
     """Return the dotted chains of the definitions whose own lines differ; ``""`` is module level."""
-    found = [scope] if base.lines != ours.lines else []
+    scopes = [scope] if base.lines != ours.lines else []
     mine = {one.key: one for one in ours.inner}
-    for one in base.inner:
-        if one.key in mine:
-            found += touched(one, mine[one.key], outline.within(scope, one.name))
-    return found
+    for inner in base.inner:
+        if inner.key in mine:
+            scopes += touched(inner, mine[inner.key], outline.within(scope, inner.name))
+    return scopes
 
 
 class _Sides(NamedTuple):
@@ -95,12 +100,12 @@ class _Merger:
         sides = _Sides(base.marked, ours.marked, theirs.marked)
         self.lost(sides, scope)
         out: list[Lines | Clash] = []
-        for one in merged:
-            if isinstance(one, Clash):
-                pairs = ((one.ours, sides.ours), (one.base, sides.base), (one.theirs, sides.theirs))
-                out.append(Clash(*(_whole(lines_, inner) for lines_, inner in pairs)))
+        for stretch in merged:
+            if isinstance(stretch, Clash):
+                inner = (sides.ours, sides.base, sides.theirs)
+                out.append(Clash(*map(_whole, stretch, inner)))
                 continue
-            for line in one:
+            for line in stretch:
                 out += self.inner(line, sides, scope) if outline.is_mark(line) else [(line,)]
         return out
 
@@ -117,9 +122,9 @@ class _Merger:
         if base is not None and ours is not None and theirs is not None:
             return self.outline(base, ours, theirs, outline.within(scope, base.name))
         if ours is None or theirs is None:
-            one = ours or theirs
-            assert one is not None  # noqa: S101  (the line came from one of them)
-            return [tuple(one.flat())]
+            only = ours or theirs
+            assert only is not None  # noqa: S101  (the line came from one of them)
+            return [tuple(only.flat())]
         if not _same(ours, theirs):
             why = "the mod and the target both add it, each in its own way"
             self.problem(FindingCode.BOTH_ADD, outline.within(scope, ours.name), why)
@@ -128,21 +133,21 @@ class _Merger:
 
     def lost(self, sides: _Sides, scope: str) -> None:
         """Find definitions that one side changed and the other has not got, or has several times."""
-        for line, one in sides.base.items():
-            name = outline.within(scope, one.name)
+        for line, old in sides.base.items():
+            name = outline.within(scope, old.name)
             ours, theirs = sides.ours.get(line), sides.theirs.get(line)
             if ours is None:
-                if theirs is not None and not _same(one, theirs):
+                if theirs is not None and not _same(old, theirs):
                     self.problem(
                         FindingCode.REMOVED, name, "the mod removes it, and the target changed it"
                     )
-            elif not _same(one, ours):
-                there = sum(other.name == one.name for other in sides.theirs.values())
-                before = sum(other.name == one.name for other in sides.base.values())
-                if not there:
+            elif not _same(old, ours):
+                count = sum(other.name == old.name for other in sides.theirs.values())
+                before = sum(other.name == old.name for other in sides.base.values())
+                if not count:
                     self.problem(FindingCode.GONE, name, "the target has not got it any more")
-                elif there != before or theirs is None:
-                    message = f"the target has {there} of that name, the base {before}"
+                elif count != before or theirs is None:
+                    message = f"the target has {count} of that name, the base {before}"
                     self.problem(FindingCode.AMBIGUOUS, name, message)
 
     def twice(
@@ -151,10 +156,10 @@ class _Merger:
         """Tell whether both sides added the same lines, at places of which the merge made two."""
         out = [line for one in merged for line in one if isinstance(line, bytes)]
         for _, _, k, m in line_diff.changes(base.lines, ours.lines):
-            told = [line for line in ours.lines[k:m] if _says_something(line)]
-            if told and all(
+            filled = [line for line in ours.lines[k:m] if _says_something(line)]
+            if filled and all(
                 out.count(line) > max(ours.lines.count(line), theirs.lines.count(line))
-                for line in told
+                for line in filled
             ):
                 return True
         return False
@@ -163,11 +168,11 @@ class _Merger:
         self.problems.append(MergeProblem(code, scope, message))
 
 
-def _same(one: Outline, other: Outline) -> bool:
+def _same(old: Outline, new: Outline) -> bool:
     return (
-        one.lines == other.lines
-        and len(one.inner) == len(other.inner)
-        and all(x.key == y.key and _same(x, y) for x, y in zip(one.inner, other.inner, strict=True))
+        old.lines == new.lines
+        and len(old.inner) == len(new.inner)
+        and all(x.key == y.key and _same(x, y) for x, y in zip(old.inner, new.inner, strict=True))
     )
 
 
@@ -181,12 +186,12 @@ def _whole(side: Lines, inner: dict[bytes, Outline]) -> Lines:
     )
 
 
-def _joined(stretches: Sequence[Lines | Clash]) -> list[Lines | Clash]:
+def _join(stretches: Sequence[Lines | Clash]) -> list[Lines | Clash]:
     out: list[Lines | Clash] = []
-    for one in stretches:
+    for stretch in stretches:
         last = out[-1] if out else None
-        if isinstance(one, Clash) or last is None or isinstance(last, Clash):
-            out.append(one)
+        if isinstance(stretch, Clash) or last is None or isinstance(last, Clash):
+            out.append(stretch)
         else:
-            out[-1] = (*last, *one)
+            out[-1] = (*last, *stretch)
     return out

@@ -15,13 +15,13 @@ from vllm_mods.base.model import FileChange, Finding
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.attributes import missing
 from vllm_mods.fit.constructors import constructor
-from vllm_mods.fit.found import Symbol, Thing
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.search import classes_in
 from vllm_mods.fit.shapes import Class, Function, Kind, Parameter
 from vllm_mods.fit.signatures import unbound
+from vllm_mods.fit.symbols import Symbol, Thing
 from vllm_mods.fit.walk import CodeScope, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
@@ -62,8 +62,8 @@ def follow(
         World(target, {cut.path: cut.after for cut in cuts}, cache, dict(now.texts)),
     )
     done = [_file(sides, cut, findings) for cut in cuts]
-    told = dict.fromkeys(text for _, texts in done for text in texts)
-    return Repair(tuple(cut for cut, _ in done), tuple(told))
+    notes = dict.fromkeys(text for _, texts in done for text in texts)
+    return Repair(tuple(cut for cut, _ in done), tuple(notes))
 
 
 def _file(
@@ -74,16 +74,16 @@ def _file(
     if tree is None or cut.after is None or not _is_utf8(cut.after):
         return cut, ()
     added = added_lines(cut.before, cut.after)
-    found: list[str | Renaming | imports.Move] = []
-    for one in own:
-        find = _FINDERS.get(one.code)
-        if find is not None and one.line is not None and one.line in added:
-            found += find(sides, FailingLine(cut.path, tree, one.line, added))
-    data = _renamed(cut.after, {one for one in found if isinstance(one, Renaming)})
-    moves = [one for one in found if isinstance(one, imports.Move)]
-    data = imports.moved(data, moves, added)
-    told = tuple(one for one in found if isinstance(one, str))
-    return cut._replace(after=data), told if data != cut.after else ()
+    repairs: list[str | Renaming | imports.Move] = []
+    for finding in own:
+        find = _FINDERS.get(finding.code)
+        if find is not None and finding.line is not None and finding.line in added:
+            repairs += find(sides, FailingLine(cut.path, tree, finding.line, added))
+    data = _rename(cut.after, {one for one in repairs if isinstance(one, Renaming)})
+    moves = [one for one in repairs if isinstance(one, imports.Move)]
+    data = imports.move(data, moves, added)
+    notes = tuple(one for one in repairs if isinstance(one, str))
+    return cut._replace(after=data), notes if data != cut.after else ()
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -94,13 +94,13 @@ def _is_utf8(data: bytes) -> bool:
         return False
 
 
-def _renamed(data: bytes, edits: Iterable[Renaming]) -> bytes:
+def _rename(data: bytes, edits: Iterable[Renaming]) -> bytes:
     """Put the other names in; where the old one does not stand, nothing is changed."""
     lines = data.splitlines(keepends=True)
-    for one in sorted(edits, reverse=True):
-        row, old = lines[one.line - 1], one.old.encode()
-        if row[one.end - len(old) : one.end] == old:
-            lines[one.line - 1] = row[: one.end - len(old)] + one.new.encode() + row[one.end :]
+    for edit in sorted(edits, reverse=True):
+        row, old = lines[edit.line - 1], edit.old.encode()
+        if row[edit.end - len(old) : edit.end] == old:
+            lines[edit.line - 1] = row[: edit.end - len(old)] + edit.new.encode() + row[edit.end :]
     return b"".join(lines)
 
 
@@ -132,25 +132,25 @@ def _owner(inference: Inference, node: ast.Attribute, scope: CodeScope) -> _Defi
     if len(things) != 1 or things[0].kind not in {"instance", "class", "super"}:
         return None
     absent = missing(inference.world, things[0], node.attr)
-    return None if absent is None else _of_class(things[0].found)
+    return None if absent is None else _of_class(things[0].symbol)
 
 
-def _of_class(found: Symbol) -> _Definition:
-    return _Definition(found.path, "", found.cls.name)
+def _of_class(symbol: Symbol) -> _Definition:
+    return _Definition(symbol.path, "", symbol.cls.name)
 
 
 def _member(sides: Worlds, owner: _Definition, old: str) -> tuple[str, str] | None:
     """Return what a class has in place of a member, and the file that shows it."""
-    then, there = (_class(world, owner) for world in (sides.before, sides.now))
-    if then is None or there is None:
+    then, here = (_class(world, owner) for world in (sides.before, sides.now))
+    if then is None or here is None:
         return None
     had, has = (
         attributes(world, lineage(world, one))[0]
-        for world, one in ((sides.before, then), (sides.now, there))
+        for world, one in ((sides.before, then), (sides.now, here))
     )
     if old not in had or old in has:
         return None
-    found: dict[str, str] = {}
+    shown_by: dict[str, str] = {}
     for caller in sides.callers(old, owner.path):
         used = _uses(sides, caller, owner, old)
         if not used:
@@ -161,11 +161,11 @@ def _member(sides: Worlds, owner: _Definition, old: str) -> tuple[str, str] | No
         if not whole:
             return None  # upstream does something else there, or with something else
         reads = {place for place, is_read in used.items() if is_read}
-        found |= {new: caller.path for new, one in whole.items() if one.proven & reads}
-    if len(found) != 1:
+        shown_by |= {new: caller.path for new, one in whole.items() if one.proven & reads}
+    if len(shown_by) != 1:
         return None
-    ((new, path),) = found.items()
-    method, other = then.cls.methods.get(old), there.cls.methods.get(new)
+    ((new, path),) = shown_by.items()
+    method, other = then.cls.methods.get(old), here.cls.methods.get(new)
     places = [Symbol(owner.path, one[-1]) for one in (method, other) if one]
     if len(places) == 1 or (
         places and not imports.alike(sides.before, places[0], sides.now, places[1])
@@ -190,23 +190,23 @@ def _reading(places: Collection[callers.Span], old: str, new: str) -> callers.Ed
     def edit(piece: ast.AST) -> set[callers.Span]:
         nodes = [one for one in ast.walk(piece) if isinstance(one, ast.Attribute)]
         mine = [one for one in nodes if one.attr == old and callers.span(one) in places]
-        for one in mine:
-            one.attr = new
+        for node in mine:
+            node.attr = new
         return {callers.span(one) for one in mine}
 
     return edit
 
 
 def _class(world: World, owner: _Definition) -> Symbol | None:
-    found = [one for _, one in classes_in(world, owner.path) if one.cls.name == owner.name]
-    return found[0] if len(found) == 1 else None
+    classes = [one for _, one in classes_in(world, owner.path) if one.cls.name == owner.name]
+    return classes[0] if len(classes) == 1 else None
 
 
 def _is_of(inference: Inference, value: ast.expr, scope: CodeScope, owner: _Definition) -> bool:
     things = inference.infer(value, scope)
     return bool(things) and all(
         thing.kind in {"instance", "class", "super"}
-        and owner in map(_of_class, lineage(inference.world, thing.found).classes)
+        and owner in map(_of_class, lineage(inference.world, thing.symbol).classes)
         for thing in things
     )
 
@@ -245,28 +245,28 @@ def _callee(inference: Inference, node: ast.Call, scope: CodeScope) -> _Definiti
 
 def _definition(thing: Thing) -> _Definition | None:
     if thing.kind == "class":
-        return _of_class(thing.found)
+        return _of_class(thing.symbol)
     if thing.kind != "function":
         return None
     owner = thing.owner.cls.name if thing.owner is not None else ""
-    return _Definition(thing.found.path, owner, thing.function.name)
+    return _Definition(thing.symbol.path, owner, thing.function.name)
 
 
 def _parameters(world: World, what: _Definition) -> tuple[Parameter, ...]:
     """Return what a definition takes, nothing where there are several of it or any keyword does."""
-    found: tuple[Parameter, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
     if what.owner:
         owner = _class(world, what._replace(owner="", name=what.owner))
         methods = owner.cls.methods.get(what.name, ()) if owner is not None else ()
-        found = unbound(methods[0]) if len(methods) == 1 else ()
+        parameters = unbound(methods[0]) if len(methods) == 1 else ()
     else:
         module = world.module(what.path)
         bindings = module.names.get(what.name, ()) if module is not None else ()
         if len(bindings) == 1 and isinstance(bindings[0], Function):
-            found = bindings[0].parameters
+            parameters = bindings[0].parameters
         elif len(bindings) == 1 and isinstance(bindings[0], Class):
-            found = constructor(world, Symbol(what.path, bindings[0])).parameters or ()
-    return () if any(one.kind is Kind.DOUBLE_STAR for one in found) else found
+            parameters = constructor(world, Symbol(what.path, bindings[0])).parameters or ()
+    return () if any(one.kind is Kind.DOUBLE_STAR for one in parameters) else parameters
 
 
 def _keyword(sides: Worlds, what: _Definition, old: str) -> tuple[str, str] | None:
@@ -278,7 +278,7 @@ def _keyword(sides: Worlds, what: _Definition, old: str) -> tuple[str, str] | No
     if old not in had or old in has:
         return None
     same = {name for name, one in has.items() if one == had[old]._replace(name=name)}
-    found: dict[str, str] = {}
+    shown_by: dict[str, str] = {}
     for caller in sides.callers(old, what.path):
         was, now = (
             [
@@ -293,8 +293,8 @@ def _keyword(sides: Worlds, what: _Definition, old: str) -> tuple[str, str] | No
             for new in _renamings(mine, its, old, same - had.keys()):
                 if new is None:
                     return None
-                found.setdefault(new, caller.path)
-    return next(iter(found.items())) if len(found) == 1 else None
+                shown_by.setdefault(new, caller.path)
+    return next(iter(shown_by.items())) if len(shown_by) == 1 else None
 
 
 def _renamings(

@@ -57,7 +57,7 @@ class Section(NamedTuple):
 
 def read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suite:
     """Read statements, of which the first with what stands above it begins at line ``first``."""
-    found: list[KeyedStatement] = []
+    statements: list[KeyedStatement] = []
     at = first
     for node in nodes:
         start = first_line(node)
@@ -65,16 +65,16 @@ def read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suite
             raise BothChangedError  # on one line with another
         end = node.end_lineno or start
         lead, text = tuple(lines[at - 1 : start - 1]), tuple(lines[start - 1 : end])
-        found.append(KeyedStatement(key(node), lead, text, start, node))
+        statements.append(KeyedStatement(key(node), lead, text, start, node))
         at = end + 1
-    counts, seen = Counter(one.key for one in found), Counter[str]()
+    counts, seen = Counter(one.key for one in statements), Counter[str]()
     suite: Suite = {}
-    for one in found:
-        seen[one.key] += 1
-        name = one.key
+    for statement in statements:
+        seen[statement.key] += 1
+        name = statement.key
         if counts[name] > 1:  # not one of them means the same where there are more or fewer
             name = f"{name} #{seen[name]} of {counts[name]}"
-        suite[name] = one._replace(key=name)
+        suite[name] = statement._replace(key=name)
     return suite
 
 
@@ -86,13 +86,13 @@ def key(node: ast.stmt) -> str:
         args = node.value.args
         first = args[0].value if args and isinstance(args[0], ast.Constant) else ""
         return f"{ast.unparse(node.value.func)}({first!r}"
-    told = [getattr(node, name) for name in _HEADS.get(type(node), ())]
+    heads = [getattr(node, name) for name in _HEADS.get(type(node), ())]
     if type(node) not in _HEADS:
         return "docstring" if is_text(node) else ast.unparse(node)
-    flat = [one for some in told for one in (some if isinstance(some, list) else [some])]
-    said = (ast.unparse(one) if isinstance(one, ast.AST) else str(one) for one in flat)
+    flat = [one for some in heads for one in (some if isinstance(some, list) else [some])]
+    words = (ast.unparse(one) if isinstance(one, ast.AST) else str(one) for one in flat)
     kind = "=" if isinstance(node, _BINDING) else type(node).__name__
-    return f"{kind} {' '.join(said)}"
+    return f"{kind} {' '.join(words)}"
 
 
 def is_text(node: ast.stmt) -> bool:
@@ -100,20 +100,21 @@ def is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def parts(one: KeyedStatement) -> list[Section]:
+def parts(statement: KeyedStatement) -> list[Section]:
     """Take a compound statement apart; nothing for any other."""
-    lines = [b""] * (one.start - 1) + list(one.text)
+    lines = [b""] * (statement.start - 1) + list(statement.text)
     blocks: list[list[ast.stmt]] = []
-    for holder in [one.node, *getattr(one.node, "handlers", ()), *getattr(one.node, "cases", ())]:
+    node = statement.node
+    for holder in [node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
         blocks += [
             b for name in ("body", "orelse", "finalbody") if (b := getattr(holder, name, []))
         ]
     blocks.sort(key=lambda block: block[0].lineno)
     parts: list[Section] = []
-    at = one.start
+    at = statement.start
     for block in blocks:
         start = first_line(block[0])
-        if start == one.start or lines[start - 1][: block[0].col_offset].strip():
+        if start == statement.start or lines[start - 1][: block[0].col_offset].strip():
             return []  # on the line of its head
         while start > at + 1 and is_trivia(lines[start - 2]):
             start -= 1

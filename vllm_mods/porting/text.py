@@ -36,12 +36,12 @@ def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
     """Carry the change from ``base`` to ``ours`` over to ``theirs``. Raises ``TreeError`` if git fails."""
     sides = (base, ours, theirs)
     read = [outline.read(one) for one in sides] if python else []
-    found = [one for one in read if one is not None]
-    if len(found) < len(sides):
+    outlines = [one for one in read if one is not None]
+    if len(outlines) < len(sides):
         return _plain(sides, python=python)
-    done = _by_scopes(sides, found)
+    done = _by_scopes(sides, outlines)
     if done.text is None and {problem.code for problem in done.problems} == {"gone"}:
-        done = _moved(sides, found, done) or done
+        done = _move(sides, outlines, done) or done
     if done.text is None or done.proof == "statements":
         return done
     problems = tuple(
@@ -63,40 +63,40 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
     by_text = diff3.clean(whole)
     base, ours, theirs = outlines
     followed = []
-    for chain, one in follow.renamed(base, ours, theirs):
-        base, ours = (follow.with_names(side, chain, one.new) for side in (base, ours))
+    for chain, renaming in follow.renamed(base, ours, theirs):
+        base, ours = (follow.with_names(side, chain, renaming.new) for side in (base, ours))
         scope = ".".join(key.split(" ")[0] for key in chain)
-        new = ".".join([*scope.split(".")[:-1], one.new.split(" ")[0]])
-        followed.append(Followed(scope, new, one.likeness))
-    found = [structure.merge(base, ours, theirs, diff3.merge)]
-    done = Ported(None, whole, touched=found[0].touched, followed=tuple(followed))
-    if by_text is None or by_text != found[0].text:
-        found.append(structure.merge(base, ours, theirs, textual.merge))
-    by_scope = [one.text for one in found]
+        new = ".".join([*scope.split(".")[:-1], renaming.new.split(" ")[0]])
+        followed.append(Followed(scope, new, renaming.likeness))
+    merges = [structure.merge(base, ours, theirs, diff3.merge)]
+    done = Ported(None, whole, touched=merges[0].touched, followed=tuple(followed))
+    if by_text is None or by_text != merges[0].text:
+        merges.append(structure.merge(base, ours, theirs, textual.merge))
+    by_scope = [one.text for one in merges]
     if by_text is not None and by_text in by_scope:
         return done._replace(text=by_text, proof="file")
     if by_text is None and by_scope[0] is not None and by_scope[0] == by_scope[1]:
-        return done._replace(text=by_scope[0], stretches=found[0].stretches, proof="scopes")
-    worst = next((one for one in found if one.problems), None)
+        return done._replace(text=by_scope[0], stretches=merges[0].stretches, proof="scopes")
+    worst = next((one for one in merges if one.problems), None)
     if worst is not None:
         by_statement = None
-        if not followed and {p.code for one in found for p in one.problems} == {"clash"}:
+        if not followed and {p.code for one in merges for p in one.problems} == {"clash"}:
             by_statement = statements.merge(*sides)
         if by_statement is not None and all(
-            statements.agrees(by_statement, one.stretches) for one in found
+            statements.agrees(by_statement, one.stretches) for one in merges
         ):
             return done._replace(text=by_statement, proof="statements")
         return done._replace(stretches=worst.stretches, problems=worst.problems)
     message = "a merge of the whole file and one by scopes do not give the same bytes"
-    problem = MergeProblem(FindingCode.DISAGREE, ", ".join(found[0].touched), message)
+    problem = MergeProblem(FindingCode.DISAGREE, ", ".join(merges[0].touched), message)
     first, second = by_scope
     both = _both(first or b"", (second if by_text is None else by_text) or b"")
     return done._replace(stretches=both, problems=(problem,))
 
 
-def _both(one: bytes, other: bytes) -> list[Lines | Clash]:
+def _both(first: bytes, other: bytes) -> list[Lines | Clash]:
     """Return two results as one text, with both where they differ."""
-    mine, theirs = line_diff.split(one), line_diff.split(other)
+    mine, theirs = line_diff.split(first), line_diff.split(other)
     out: list[Lines | Clash] = []
     at = 0
     for i, j, k, m in line_diff.changes(mine, theirs):
@@ -105,7 +105,7 @@ def _both(one: bytes, other: bytes) -> list[Lines | Clash]:
     return [*out, mine[at:]]
 
 
-def _moved(sides: Sequence[bytes], outlines: Sequence[Outline], failed: Ported) -> Ported | None:
+def _move(sides: Sequence[bytes], outlines: Sequence[Outline], failed: Ported) -> Ported | None:
     """Port definitions that are in another scope of the file by now, each to its new place.
 
     None if one of them is nowhere, or in several places, or does not merge there.
@@ -114,8 +114,8 @@ def _moved(sides: Sequence[bytes], outlines: Sequence[Outline], failed: Ported) 
     followed = list(failed.followed)
     for problem in failed.problems:
         before, after = (follow.definition(one, problem.scope) for one in outlines[:2])
-        there = outline.read(theirs)
-        places = [] if there is None else follow.named(there, problem.scope.rpartition(".")[2])
+        target = outline.read(theirs)
+        places = [] if target is None else follow.named(target, problem.scope.rpartition(".")[2])
         if before is None or after is None or len(places) != 1:
             return None
         scope, place = places[0]
@@ -138,12 +138,10 @@ def _moved(sides: Sequence[bytes], outlines: Sequence[Outline], failed: Ported) 
 def _in_new_place(before: Outline, after: Outline, place: Outline) -> bytes | None:
     """Merge one definition with what it became elsewhere, however far that is indented."""
     old, new = (layout.indentation(next(one.flat())) for one in (before, place))
-    base, ours = (
-        line_diff.split(layout.reindented(one.text(), old, new)) for one in (before, after)
-    )
+    base, ours = (line_diff.split(layout.reindent(one.text(), old, new)) for one in (before, after))
     theirs = tuple(place.flat())
-    found = [diff3.clean(way(base, ours, theirs)) for way in (diff3.merge, textual.merge)]
-    return found[0] if found[0] == found[1] else None
+    results = [diff3.clean(way(base, ours, theirs)) for way in (diff3.merge, textual.merge)]
+    return results[0] if results[0] == results[1] else None
 
 
 def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from vllm_mods.base import versions
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import FileChange, Mod, ModPlan, PatchFile, Variant
+from vllm_mods.base.model import FileChange, Mod, ModPlan, Variant
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import diff, diff_writer, manifest_editor
 from vllm_mods.formats.mod_lock import Lock, LockedTree
@@ -42,14 +42,8 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
             f"go in there: {planned.verdict}{why}",
             hint=f"vllm-mods port {mod.name} --from TREE …  # one that it was written for",
         )
-    patched = set().union(*map(paths_of, variant.patches))
+    patched = {path for patch in variant.patches for path in diff.paths_of(patch, patch.source)}
     return tuple(change for change in planned.changes if change.path in patched)
-
-
-def paths_of(patch: PatchFile) -> set[str]:
-    """Return the files that a patch names, from the site root."""
-    files = diff.parse(patch.data, patch.source, root=patch.root)
-    return {path for file in files for path in (file.old_path, file.new_path) if path is not None}
 
 
 def nearest(mod: Mod, version: str | None, locked: Lock | None) -> Variant:
@@ -104,8 +98,8 @@ def between(releases: Releases, base: Tree | None, target: Tree) -> Iterator[Tre
         return
     names = {file.version for file in releases.files() if file.yanked is None}
     inside = f">{versions.public(known[0])},<{versions.public(known[1])}"
-    found = [name for name in names if versions.is_final(name) and versions.in_range(name, inside)]
-    for name in sorted(found, key=versions.sort_key, reverse=known != ends):
+    final = [name for name in names if versions.is_final(name) and versions.in_range(name, inside)]
+    for name in sorted(final, key=versions.sort_key, reverse=known != ends):
         yield releases.open(name)
 
 
@@ -119,10 +113,10 @@ def check_base(mod: Mod, variant: Variant, changes: Iterable[FileChange], tree: 
         for version, state in states(lock_entries.current(mod), variant)
         if version == tree.version
     ]
-    found = {change.path: sha256(change.before) for change in changes}
-    if known and not any(found.items() <= state.items() for state in known):
+    hashes = {change.path: sha256(change.before) for change in changes}
+    if known and not any(hashes.items() <= state.items() for state in known):
         raise Refused(
-            f"{tree.spec} calls itself {tree.version}, and its {', '.join(sorted(found))} are not what "
+            f"{tree.spec} calls itself {tree.version}, and its {', '.join(sorted(hashes))} are not what "
             f"mod.lock of {mod.name} has for that release: nothing was written",
             hint="--from the tree that the variant was written for",
         )
@@ -146,19 +140,19 @@ def patches(
     context: int,
     homes: Mapping[str, str],
 ) -> dict[str, bytes]:
-    """Cut patches named as those of the variant that they come from, by the file that each was there."""
+    """Cut patches, each with the name of the variant's patch that changes the same file of the base."""
     sources = [os.path.basename(patch.source) for patch in variant.patches]
     owner = {
         path: os.path.basename(patch.source)
         for patch in variant.patches
-        for path in paths_of(patch)
+        for path in diff.paths_of(patch, patch.source)
     }
-    found: dict[str, bytes] = {}
+    texts: dict[str, bytes] = {}
     for cut in sorted(cuts, key=lambda cut: cut.path):
         source = f"{name}/{owner.get(homes.get(cut.path, cut.path), sources[0])}"
         piece = diff_writer.file_diff(cut.path, cut.before, cut.after, context=context)
-        found[source] = found.get(source, b"") + piece
-    return {source: data for source, data in found.items() if data}
+        texts[source] = texts.get(source, b"") + piece
+    return {source: data for source, data in texts.items() if data}
 
 
 def manifest(mod: Mod, variant: Variant, new: Mapping[str, object], comment: str) -> bytes:
@@ -171,7 +165,7 @@ def manifest(mod: Mod, variant: Variant, new: Mapping[str, object], comment: str
     return manifest_editor.add_variant(mod.manifest, where, block, comment)
 
 
-def loaded(mod: Mod, files: Mapping[str, bytes], roots: Sequence[str]) -> Mod:
+def load_mod(mod: Mod, files: Mapping[str, bytes], roots: Sequence[str]) -> Mod:
     """Read a mod as it would be with other files. Raises ``ManifestError`` as ``load_mod`` does."""
     kept = reading.reader(mod.directory, *roots, linked=mod_folder.data_root())
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Mod
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import diff_writer
@@ -26,8 +25,6 @@ SCHEMA = 1
 _PREFIX = ".port-"
 _STATE = "port.json"
 _MARKERS = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
-_MARKED = {FindingCode.CLASH, FindingCode.DISAGREE, FindingCode.BOTH_ADD}
-"""Problems of a merge that a conflict marker shows."""
 
 
 class Unfinished(NamedTuple):
@@ -76,7 +73,7 @@ def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
     library_writing.replace(catalog.root_of(mod), placed)
 
 
-def laid_out(outcome: PortOutcome) -> Unfinished | None:
+def lay_out(outcome: PortOutcome) -> Unfinished | None:
     """Lay out what is left to a person, if anything is, and return where.
 
     What could not be merged is marked as git does, what was merged and would not work lies there as it
@@ -114,25 +111,25 @@ def laid_out(outcome: PortOutcome) -> Unfinished | None:
     files: dict[str, bytes] = {}
     merged = {cut.path: cut.after for cut in outcome.cuts}
     changes = {one.path: one for one in outcome.changes}
-    for one in outcome.files:
-        if one.ported.text is None and not one.ported.stretches:
-            change = changes[one.path]
-            patch = diff_writer.file_diff(one.path, change.before, change.after)
-            files[f"{os.path.basename(one.path)}.patch"] = patch
+    for port in outcome.files:
+        if port.ported.text is None and not port.ported.stretches:
+            change = changes[port.path]
+            patch = diff_writer.file_diff(port.path, change.before, change.after)
+            files[f"{os.path.basename(port.path)}.patch"] = patch
             continue
-        text = merged.get(one.new_path, one.ported.text)
-        if text is None and one.ported.text is None:
+        text = merged.get(port.new_path, port.ported.text)
+        if text is None and port.ported.text is None:
             text = diff3.marked(
-                one.ported.stretches,
+                port.ported.stretches,
                 f"{mod.name}, variant {state.variant}",
-                f"vLLM {state.base}",
+                f"vLLM {outcome.origin}",
                 state.target,
             )
-        if text is not None and one.new_path not in state.gone:
-            files[f"files/{one.new_path}"] = text
-            files |= _unmarked(one, changes[one.path], text)
-        if one.before is not None:
-            files[f"theirs/{one.new_path}"] = one.before
+        if text is not None and port.new_path not in state.gone:
+            files[f"files/{port.new_path}"] = text
+            files |= _unmarked(port, changes[port.path], text)
+        if port.before is not None:
+            files[f"theirs/{port.new_path}"] = port.before
     state = state._replace(
         patches=tuple(name for name in files if name.endswith(".patch") and "/" not in name)
     )
@@ -145,15 +142,15 @@ def laid_out(outcome: PortOutcome) -> Unfinished | None:
 
 def _unmarked(port: FilePort, change: FileChange, text: bytes) -> dict[str, bytes]:
     """Return, for each problem of a file that no conflict marker shows, a patch of what the mod changes in that scope."""
-    problems = [one for one in port.ported.problems if one.code not in _MARKED]
+    problems = [one for one in port.ported.problems if not one.marked]
     if not any(line.startswith(_MARKERS) for line in line_diff.split(text)):
         problems = [*port.ported.problems]
     stem = os.path.basename(port.path)
     sides = [outline.read(side or b"") for side in (change.before, change.after)]
     patches = {}
     for problem in problems:
-        found = [side and follow.definition(side, problem.scope) for side in sides]
-        texts = [one.text() if one else b"" for one in found]
+        nodes = [side and follow.definition(side, problem.scope) for side in sides]
+        texts = [one.text() if one else b"" for one in nodes]
         if not any(texts):
             texts = [change.before or b"", change.after or b""]
         patch = diff_writer.file_diff(port.path, *texts)
@@ -170,14 +167,14 @@ def folder_of(mod: Mod, name: str) -> str:
 
 def unfinished(mod: Mod) -> Unfinished:
     """Read the one port of a mod that is not finished. Raises ``UsageError`` if there is none."""
-    found = _begun(mod)
-    if len(found) != 1:
-        what = "no port" if not found else f"{len(found)} ports"
+    ports = _begun(mod)
+    if len(ports) != 1:
+        what = "no port" if not ports else f"{len(ports)} ports"
         raise UsageError(
-            f"{what} of {mod.name} {'is' if not found else 'are'} unfinished in {mod.directory}",
-            hint=f"vllm-mods port {mod.name} --to TREE" if not found else f"rm -r {found[0]}",
+            f"{what} of {mod.name} {'is' if not ports else 'are'} unfinished in {mod.directory}",
+            hint=f"vllm-mods port {mod.name} --to TREE" if not ports else f"rm -r {ports[0]}",
         )
-    (folder,) = found
+    (folder,) = ports
     try:
         data = reading.read(os.path.join(folder, _STATE), mod.directory)
         raw: dict[str, Any] = json_of(data or b"")
@@ -206,10 +203,10 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
         for name in work.patches
         if os.path.lexists(os.path.join(work.folder, name))
     ]
-    found: dict[str, tuple[bytes | None, bytes | None]] = {
+    files: dict[str, tuple[bytes | None, bytes | None]] = {
         path: (reading.read(work.theirs(path), work.folder), None) for path in work.gone
     }
-    for path, there in work.files:
+    for path, in_target in work.files:
         data = reading.read(work.edited(path), work.folder)
         if data is None:
             left.append(f"{work.edited(path)} is gone")
@@ -219,15 +216,15 @@ def resolved(work: Unfinished) -> dict[str, tuple[bytes | None, bytes | None]]:
             for n, line in enumerate(line_diff.split(data), 1)
             if line.startswith(_MARKERS)
         ]
-        before = reading.read(work.theirs(path), work.folder) if there else None
-        found[path] = (before, data)
+        before = reading.read(work.theirs(path), work.folder) if in_target else None
+        files[path] = (before, data)
     if left:
         lines = "".join(f"\n  {one}" for one in left)
         raise Refused(
             f"{work.mod}: the port to {work.target} is not finished; nothing was written{lines}",
             hint=f"vllm-mods port {work.mod} --continue  # or --abort",
         )
-    return found
+    return files
 
 
 def remove(work: Unfinished) -> None:

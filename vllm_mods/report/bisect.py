@@ -1,4 +1,4 @@
-"""Answers of ``bisect``, as text and as JSON."""
+"""The answer of ``bisect``."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from typing import Any
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.matrices.bisect import BisectOutcome, Judged
 from vllm_mods.report import data, text
+from vllm_mods.report.reply import Reply
 from vllm_mods.report.text import Paint
 
 
-def outcome_data(outcome: BisectOutcome, *, repository: str | None) -> dict[str, Any]:
-    """Return the answer; ``before`` and ``after`` are null where the ends do not differ."""
+def bisect(
+    outcome: BisectOutcome, good: str, bad: str, *, repository: str | None, paint: Paint
+) -> Reply:
+    """Return what changed between two ends; ``before`` and ``after`` are null where they do not differ."""
     mod = outcome.good.planned.mod
-    return {
+    answer = {
         "mod": mod.name,
         "version": mod.version,
         "repository": repository,
-        "found": outcome.after is not None,
+        "found": outcome.ok,
         "good": _point(outcome.good),
         "bad": _point(outcome.bad),
         "before": outcome.before and _point(outcome.before),
         "after": outcome.after and {**_point(outcome.after), "findings": outcome.findings},
         **data.fields(outcome, "points", "touching", "planned"),
     }
+    lines = _lines(outcome, good, bad, repository=repository, paint=paint)
+    return Reply(answer, "\n".join(lines), outcome.ok)
 
 
 def _point(judged: Judged) -> dict[str, Any]:
@@ -40,9 +45,9 @@ def _point(judged: Judged) -> dict[str, Any]:
     }
 
 
-def outcome_text(
-    outcome: BisectOutcome, good: str, bad: str, *, repository: str | None, paint: Paint = str
-) -> str:
+def _lines(
+    outcome: BisectOutcome, good: str, bad: str, *, repository: str | None, paint: Paint
+) -> list[str]:
     """Return what changed between the ends, where, and what it broke."""
     mod = outcome.good.planned.mod
     ends = [
@@ -57,7 +62,7 @@ def outcome_text(
     lines.append(f"  {looked}; {outcome.planned} plans")
     if outcome.before is None or outcome.after is None:
         reasons = _said(outcome.good.planned.findings)
-        return "\n".join([*lines, "the verdict is the same at both ends", *reasons])
+        return [*lines, "the verdict is the same at both ends", *reasons]
     commit = outcome.after.point.commit
     if commit is None:
         lines.append(f"it changes from {outcome.before.spec} to {outcome.after.spec}")
@@ -76,7 +81,7 @@ def outcome_text(
         )
     if outcome.after.planned.verdict is not outcome.bad.planned.verdict:
         lines.append(f"  later it changes again, to `{outcome.bad.planned.verdict}` at {bad}")
-    return "\n".join(lines)
+    return lines
 
 
 def _verdict(judged: Judged, paint: Paint) -> str:

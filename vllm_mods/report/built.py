@@ -1,7 +1,8 @@
-"""Answers of ``lock``, ``build`` and ``upgrade``, as text and as JSON."""
+"""Answers of ``lock``, ``build`` and ``upgrade``."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,35 +11,45 @@ from vllm_mods.api.on_base import BuiltFor, ReadLock
 from vllm_mods.api.upgrade import Upgraded
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.formats import pairing_lock
-from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
 from vllm_mods.report.data import fields
+from vllm_mods.report.reply import Reply
+from vllm_mods.running import engine
 
 
-def lock_data(result: ReadLock) -> dict[str, Any]:
-    """Return a lock that was written."""
-    lock = result.lock
-    return {
-        "lock": result.path,
-        "sha256": result.sha256,
-        "pairing": lock.pairing,
-        "tag": result.tag,
-        "base": lock.base.config,
-        "platform": lock.base.platform,
-        "platforms": list(pairing_lock.by_platform(lock)),
-        "vllm": lock.vllm.version,
-        "mods": [fields(mod, "name", "version") for mod in lock.mods],
-    }
-
-
-def lock_text(result: ReadLock) -> str:
-    """Return for each platform the base, the mods and the wheels of a lock."""
+def lock(result: ReadLock, *, output: str | None) -> Reply:
+    """Return for each platform the base, the mods and the wheels of a lock that was written, to ``output`` if that was named."""
+    whole = result.lock
+    parts = pairing_lock.by_platform(whole)
     lines = []
-    for part in pairing_lock.by_platform(result.lock).values():
+    for part in parts.values():
         base = f"{part.base.ref} ({part.base.config[:19]}…, {part.base.platform})"
         lines.append(f"{part.pairing} on {base}, vLLM {part.vllm.version}")
         lines += _mod_lines(part)
         lines += [f"  {wheel.filename}" for wheel in part.wheels]
-    return "\n".join((*lines, f"builds {result.tag}"))
+    answer = {
+        "lock": result.path,
+        "sha256": result.sha256,
+        "pairing": whole.pairing,
+        "tag": result.tag,
+        "base": whole.base.config,
+        "platform": whole.base.platform,
+        "platforms": list(parts),
+        "vllm": whole.vllm.version,
+        "mods": [fields(mod, "name", "version") for mod in whole.mods],
+    }
+    named = ("--lock", output) if output is not None else ()
+    return Reply(
+        answer,
+        "\n".join((*lines, f"builds {result.tag}")),
+        next_step=shlex.join(("vllm-mods", "build", whole.pairing, *named)),
+    )
+
+
+def moved(differences: Sequence[LockDifference], path: str) -> Reply:
+    """Return what moved since the lock at a path was made."""
+    answer = {"ok": not differences, "differences": differences}
+    return Reply(answer, "\n".join(map(str, differences)) or f"{path} holds", not differences)
 
 
 def _mod_lines(lock: PairingLock) -> list[str]:
@@ -47,8 +58,8 @@ def _mod_lines(lock: PairingLock) -> list[str]:
     ]
 
 
-def build_data(result: BuildResult, output: str | None) -> dict[str, Any]:
-    """Return the images that were built; ``output`` is where the caller wanted them."""
+def build(result: BuildResult, again: Sequence[str], *, output: str | None) -> Reply:
+    """Return the images that were built, and where ``output`` wanted them; ``again`` are the arguments that ``run`` one."""
     pushed = result.written.pushed
     answer: dict[str, Any] = {
         **_digests(result.images[0].built),
@@ -60,7 +71,11 @@ def build_data(result: BuildResult, output: str | None) -> dict[str, Any]:
     if len(result.images) > 1:
         platforms = {one.lock.base.platform: _digests(one.built) for one in result.images}
         answer["platforms"] = platforms
-    return answer
+    words = "\n".join((result.written.said, *_image_lines(result.images)))
+    runs = result.output.kind in engine.PROGRAMS
+    return Reply(
+        answer, words, next_step=shlex.join(("vllm-mods", "run", *again)) if runs else None
+    )
 
 
 def _digests(image: BuiltImage) -> dict[str, str | None]:
@@ -71,20 +86,15 @@ def _digests(image: BuiltImage) -> dict[str, str | None]:
     }
 
 
-def build_text(result: BuildResult) -> str:
-    """Return what was written where, and the digest of each image."""
-    return "\n".join((result.written.said, *_image_lines(result.images)))
-
-
 def _image_lines(images: Sequence[BuiltFor]) -> list[str]:
     ends = [f"  {one.lock.base.platform}" if len(images) > 1 else "" for one in images]
     ids = (one.built.config_digest for one in images)
     return [f"image  {image}{end}" for image, end in zip(ids, ends, strict=True)]
 
 
-def upgrade_data(result: Upgraded) -> dict[str, Any]:
+def upgrade(result: Upgraded) -> Reply:
     """Return what became of a pairing's lock and image."""
-    lock = result.now.lock
+    lock, before = result.now.lock, result.before.lock
     answer = {
         "pairing": lock.pairing,
         "changed": result.changed,
@@ -95,17 +105,8 @@ def upgrade_data(result: Upgraded) -> dict[str, Any]:
         "mods": [fields(mod, "name", "version", "verdict") for mod in lock.mods],
         "differences": result.differences,
     }
-    if result.written is not None:
-        answer["image"] = result.images[0].built.config_digest
-        answer["manifest"] = result.written.pushed
-    return answer
-
-
-def upgrade_text(result: Upgraded) -> str:
-    """Return the same for a person."""
-    lock, before = result.now.lock, result.before.lock
     if not result.changed:
-        return f"{lock.pairing} is on {lock.base.ref} as it is now: nothing moved"
+        return Reply(answer, f"{lock.pairing} is on {lock.base.ref} as it is now: nothing moved")
     lines = [
         f"{lock.pairing}: vLLM {before.vllm.version} → {lock.vllm.version}, now {result.now.tag} on {lock.base.ref}",
         *_mod_lines(lock),
@@ -113,5 +114,7 @@ def upgrade_text(result: Upgraded) -> str:
         *(f"  {one}" for one in result.differences),
     ]
     if result.written is not None:
+        answer["image"] = result.images[0].built.config_digest
+        answer["manifest"] = result.written.pushed
         lines += [result.written.said, *_image_lines(result.images)]
-    return "\n".join((*lines, f"stays  {result.before.tag}"))
+    return Reply(answer, "\n".join((*lines, f"stays  {result.before.tag}")))

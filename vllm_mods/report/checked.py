@@ -1,4 +1,4 @@
-"""The answers of ``check`` and ``diff``: a plan, how the mods fit a checkpoint, what would change."""
+"""The answers of ``check``, ``diff`` and ``apply``: a plan, how the mods fit a checkpoint, what would change or was changed."""
 
 from __future__ import annotations
 
@@ -6,37 +6,35 @@ import os
 from typing import Any
 
 from vllm_mods.api.check import CheckResult
-from vllm_mods.report import data as plans
-from vllm_mods.report import text as words
+from vllm_mods.applying.outcomes import Applied
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.report import data, text
+from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.text import Paint
 
 
-def data(result: CheckResult) -> dict[str, Any]:
-    """Return it for scripts."""
-    answer = plans.plan(result.plan)
+def check(result: CheckResult, paint: Paint, *, explain: bool) -> Reply:
+    """Return a plan and how the mods fit a model; with ``explain``, what was not examined too."""
+    answer = data.plan(result.plan)
+    lines = [text.plan(result.plan, paint, explain=explain)]
     if result.tree.releases is not None:
         answer["tree"]["verified"] = result.tree.verified
-    if result.model is not None:
-        from vllm_mods.report import checkpoint  # noqa: PLC0415  (where one is named)
-
-        answer |= {"model": checkpoint.fit_data(result.model), "ok": result.ok}
-    return answer
-
-
-def text(result: CheckResult, paint: Paint, *, explain: bool) -> str:
-    """Return it for a person; with ``explain``, what was not examined too."""
-    lines = [words.plan(result.plan, paint, explain=explain)]
     if result.tree.verified == "parts":
         lines.append("read in parts; `--verify` downloads the wheel and checks its hash")
     if result.model is not None:
         from vllm_mods.report import checkpoint  # noqa: PLC0415  (where one is named)
 
+        answer |= {"model": checkpoint.fit_data(result.model), "ok": result.ok}
         lines.append(checkpoint.fit_text(result.model))
-    return "\n".join(lines)
+    return Reply(answer, "\n".join(lines), result.ok, result.hint, judged=result)
 
 
-def diff(result: CheckResult, paint: Paint) -> tuple[dict[str, Any], str]:
-    """Return what mods would change, for scripts and as a diff; the plan where any of them does not fit."""
+def diff(result: CheckResult, paint: Paint) -> Reply:
+    """Return what mods would change as a diff; the plan where any of them does not fit."""
+    answer = data.plan(result.plan)
+    if not result.ok:
+        words = text.plan(result.plan, paint)
+        return Reply({**answer, "files": []}, words, ok=False, next_step=result.hint)
     from vllm_mods.formats import diff_writer  # noqa: PLC0415  (`check` has no use for it)
 
     diffs = {
@@ -46,12 +44,12 @@ def diff(result: CheckResult, paint: Paint) -> tuple[dict[str, Any], str]:
             one.before,
             one.after,
         )
-        for one in (result.plan.changes if result.ok else ())
+        for one in result.plan.changes
     }
     files = [_counted(path, diff) for path, diff in diffs.items()]
     whole = b"".join(diffs.values()).decode("utf-8", "surrogateescape")
-    data = {**plans.plan(result.plan), "files": files}
-    return data, whole if result.ok else words.plan(result.plan, paint)
+    told = () if whole else ("note: nothing would change: all is in already",)
+    return Reply({**answer, "files": files}, whole, told=told, is_file=True)
 
 
 def _counted(path: str, diff: bytes) -> dict[str, Any]:
@@ -59,3 +57,15 @@ def _counted(path: str, diff: bytes) -> dict[str, Any]:
     lines = body.split(b"\n")
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in (b"+", b"-"))
     return {"path": path, "added": added, "removed": removed}
+
+
+def apply(done: Applied, pairing: Pairing | None, paint: Paint, *, dry_run: bool) -> Reply:
+    """Return what was done, or would be, and how to serve with it."""
+    answer = {**data.plan(done.plan), "changed": done.changed}
+    lines = [text.plan(done.plan, paint), text.done(done.changed, dry_run=dry_run)]
+    if pairing is None:
+        lines += text.serve_arguments(done.plan, done.templates)
+    else:
+        answer["serve"] = done.serve_script(pairing)
+        lines.append(f"serve with (pairing {pairing.name}):\n{answer['serve']}")
+    return Reply({**answer, "dry_run": dry_run}, "\n".join(lines), told=notes(done.notes))

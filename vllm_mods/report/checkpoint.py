@@ -1,4 +1,4 @@
-"""Answers of ``suggest``, and what ``check`` says of a model, as text and as JSON."""
+"""The answer of ``suggest``, and what ``check`` says of a model."""
 
 from __future__ import annotations
 
@@ -10,27 +10,10 @@ from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
 from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.report import data, text
+from vllm_mods.report.reply import Reply
 from vllm_mods.report.text import Paint
 
 _MOST = 8
-
-
-def suggestion_data(result: Suggested) -> dict[str, Any]:
-    """Return the answer of ``suggest``."""
-    checkpoint, suggestion = result.checkpoint, result.suggestion
-    facts = suggestion.facts
-    return {
-        "model": {
-            **data.fields(checkpoint, "name", "commit", "config_sha256", "index_sha256"),
-            **data.fields(facts, "architecture", "model_type", "quantization", "bits", "context"),
-            **{key: _layers_data(getattr(facts, key)) for key in ("packed", "block_fp8", "gdn")},
-        },
-        "mods": list(map(_needed, suggestion.mods)),
-        "templates": list(map(_needed, suggestion.templates)),
-        "pairings": suggestion.pairings,
-        **({} if result.plan is None else {"plan": data.plan(result.plan)}),
-        "ok": result.ok,
-    }
 
 
 def fit_data(fit: ModelFit) -> dict[str, Any]:
@@ -47,10 +30,11 @@ def fit_text(fit: ModelFit) -> str:
     return "\n".join([f"model {_name(fit)}", *(wrong or ["  what the mods are for"])])
 
 
-def suggestion_text(result: Suggested, paint: Paint) -> str:
-    """Say what a model is, what is for it, and whether that goes into the tree."""
+def suggested(result: Suggested, paint: Paint) -> Reply:
+    """Return what a model is, what is for it, and whether that goes into the tree."""
     checkpoint, suggestion = result.checkpoint, result.suggestion
-    lines = [_name(checkpoint), *_facts(suggestion.facts)]
+    facts = suggestion.facts
+    lines = [_name(checkpoint), *_facts(facts)]
     if not checkpoint.tensors:
         lines.append("  no safetensors in it: what its layers are is not known")
     lines += ["", "mods" if suggestion.mods else "mods         none is for it"]
@@ -67,7 +51,19 @@ def suggestion_text(result: Suggested, paint: Paint) -> str:
         lines.append(f"  {each.name}: {same if each.ok else each.why}")
     if result.plan is not None:
         lines += ["", text.plan(result.plan, paint)]
-    return "\n".join(lines)
+    answer = {
+        "model": {
+            **data.fields(checkpoint, "name", "commit", "config_sha256", "index_sha256"),
+            **data.fields(facts, "architecture", "model_type", "quantization", "bits", "context"),
+            **{key: _layers_data(getattr(facts, key)) for key in ("packed", "block_fp8", "gdn")},
+        },
+        "mods": list(map(_needed, suggestion.mods)),
+        "templates": list(map(_needed, suggestion.templates)),
+        "pairings": suggestion.pairings,
+        **({} if result.plan is None else {"plan": data.plan(result.plan)}),
+        "ok": result.ok,
+    }
+    return Reply(answer, "\n".join(lines), result.ok)
 
 
 def _needed(fit: ModFit) -> dict[str, Any]:
@@ -92,7 +88,7 @@ def _facts(facts: ModelFacts) -> Iterator[str]:
     packed = f"INT{facts.bits or '?'}"
     for key, layers in ((packed, facts.packed), ("block FP8", facts.block_fp8), ("GDN", facts.gdn)):
         if layers.total:
-            yield f"  {key.ljust(13)}{layers.total:,} layer{'s' * (layers.total != 1)}"
+            yield f"  {key.ljust(13)}{text.counted(layers.total, 'layer')}"
             for pattern, count in layers.patterns[:_MOST]:
                 yield f"    {count:6} {pattern}"
             if more := len(layers.patterns) - _MOST:

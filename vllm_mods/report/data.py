@@ -5,12 +5,14 @@ What is a ``NamedTuple`` in an answer becomes an object of its fields where the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.errors import EXIT_OK, EXIT_USAGE, ManifestError
 from vllm_mods.base.model import ModPlan, Plan
 from vllm_mods.formats.receipt import ReceiptMod
+from vllm_mods.report.reply import Reply
 
 SCHEMA = 1
 
@@ -26,9 +28,14 @@ def judged(planned: ModPlan) -> dict[str, Any]:
     return {"variant": variant, **fields(planned, "verdict", "in_range")}
 
 
-def fault(found: ManifestError) -> dict[str, Any]:
-    """Return what is wrong with a file of a library."""
-    return {"where": found.where, "problems": list(found.problems)}
+def with_faults(reply: Reply, faults: Sequence[ManifestError]) -> Reply:
+    """Return an answer with what could not be read; that is an error, whatever else there is."""
+    faulty = [{"where": one.where, "problems": list(one.problems)} for one in faults]
+    return reply._replace(
+        data={**reply.data, "faulty": faulty},
+        told=tuple(f"error: {one.message}" for one in faults),
+        exit_code=EXIT_USAGE if faults else EXIT_OK,
+    )
 
 
 def error(code: str, message: str, hint: str | None, exit_code: int) -> dict[str, Any]:

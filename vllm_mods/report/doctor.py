@@ -1,4 +1,4 @@
-"""What a doctor found, as text and as JSON."""
+"""The answer of ``doctor``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ from typing import Any
 
 from vllm_mods.base.model import Level
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, ModOnTree
-from vllm_mods.formats.schema import encode
 from vllm_mods.report import data, text
 from vllm_mods.report.columns import columns
+from vllm_mods.report.reply import Reply
 from vllm_mods.report.text import Paint
 
 
-def render(diagnosis: Diagnosis, paint: Paint = str) -> str:
-    """Return the whole answer for a person."""
+def examined(diagnosis: Diagnosis, paint: Paint) -> Reply:
+    """Return what is wrong with an installation and a tree."""
+    answer = {
+        "ok": diagnosis.ok,
+        "tool": diagnosis.tool,
+        "target": None if diagnosis.target is None else _target_data(diagnosis.target),
+        "elsewhere": diagnosis.elsewhere,
+        "troubles": diagnosis.troubles,
+    }
     tool = diagnosis.tool
     lines = [
         f"vllm-mods {tool.version} ({tool.origin}: {tool.place})",
@@ -34,7 +41,7 @@ def render(diagnosis: Diagnosis, paint: Paint = str) -> str:
             "",
             "nothing is wrong" if whole else "nothing wrong was found, as far as it can be told",
         ]
-    return "\n".join(lines)
+    return Reply(answer, "\n".join(lines), diagnosis.ok)
 
 
 def _target(target: Examined, paint: Paint) -> list[str]:
@@ -48,17 +55,6 @@ def _target(target: Examined, paint: Paint) -> list[str]:
     lines += ["", "mods"] if planned else []
     rows = ((plan.mod.name, text.verdict_of(plan, paint)) for plan in planned)
     return [*lines, *columns(rows, "  ")]
-
-
-def as_data(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return the whole answer for a script."""
-    return {
-        "ok": diagnosis.ok,
-        "tool": encode(diagnosis.tool),
-        "target": None if diagnosis.target is None else _target_data(diagnosis.target),
-        "elsewhere": encode(diagnosis.elsewhere),
-        "troubles": encode(diagnosis.troubles),
-    }
 
 
 def _target_data(target: Examined) -> dict[str, Any]:
@@ -79,6 +75,6 @@ def _fit_data(fit: ModOnTree) -> dict[str, Any]:
         "name": fit.name,
         "verdict": None if planned is None else planned.verdict.value,
         "variant": planned.variant.id if planned and planned.variant else None,
-        "findings": [found._asdict() for found in planned.findings] if planned else [],
-        "refusal": encode(fit.refusal),
+        "findings": planned.findings if planned else (),
+        "refusal": fit.refusal,
     }

@@ -1,4 +1,4 @@
-"""Answers of ``image``, as text and as JSON."""
+"""Answers of ``image``."""
 
 from __future__ import annotations
 
@@ -7,34 +7,46 @@ from typing import Any
 from vllm_mods.api.image_verify import ImageDiff, ImageVerified, InspectedImage
 from vllm_mods.images import oci
 from vllm_mods.report import data, text
-from vllm_mods.report.disagreements import disagreements
+from vllm_mods.report.reply import Reply
 from vllm_mods.trees.image import ImageTree
 
 
-def image_data(image: InspectedImage) -> dict[str, Any]:
+def inspect(image: InspectedImage) -> Reply:
     """Return what is in an image."""
     tree, inspected = image
+    base, lock = tree.base, inspected.lock
     mods = inspected.receipt.mods if inspected.receipt else ()
-    lock = inspected.lock
-    return {
+    changed = [inspected.changed(mod.name) for mod in mods]
+    lines = [
+        text.tree_name(tree.version, base.reference),
+        f"  {base.where}, {text.counted(len(base.diff_ids), 'layer')}, {base.config_digest}",
+        f"  vLLM in /{tree.site_root}",
+    ]
+    if lock is not None:
+        lines.append(f"  pairing {lock.pairing} for {lock.model}, lock {inspected.lock_digest}")
+    for mod, edited in zip(mods, changed, strict=True):
+        state = "changed since" if edited else "as it was left"
+        lines.append(f"  {mod.name} {mod.version} (variant {mod.variant}): went in, {state}")
+    if inspected.receipt is None:
+        lines.append("  no mods are in")
+    answer = {
         "schema": data.SCHEMA,
         "ok": inspected.ok,
         "image": _head(tree),
         "labels": inspected.labels,
         "lock": lock
         and {
-            "pairing": lock.pairing,
-            "model": lock.model,
-            "revision": lock.revision,
+            **data.fields(lock, "pairing", "model", "revision"),
             "base": lock.base.ref,
             "sha256": inspected.lock_digest,
         },
         "mods": [
-            {**data.applied(mod), "verdict": mod.verdict, "intact": not inspected.changed(mod.name)}
-            for mod in mods
+            {**data.applied(mod), "verdict": mod.verdict, "intact": not edited}
+            for mod, edited in zip(mods, changed, strict=True)
         ],
         "findings": inspected.findings,
     }
+    return Reply(answer, "\n".join((*lines, *text.located(inspected.findings))))
 
 
 def _head(tree: ImageTree) -> dict[str, Any]:
@@ -49,65 +61,36 @@ def _head(tree: ImageTree) -> dict[str, Any]:
     }
 
 
-def image_text(image: InspectedImage) -> str:
-    """Return the same for a person."""
-    tree, inspected = image
-    base, layers = tree.base, len(tree.base.diff_ids)
-    lines = [
-        text.tree_name(tree.version, base.reference),
-        f"  {base.where}, {layers} layer{'s' * (layers != 1)}, {base.config_digest}",
-        f"  vLLM in /{tree.site_root}",
-    ]
-    if (lock := inspected.lock) is not None:
-        lines.append(f"  pairing {lock.pairing} for {lock.model}, lock {inspected.lock_digest}")
-    for mod in inspected.receipt.mods if inspected.receipt else ():
-        state = "changed since" if inspected.changed(mod.name) else "as it was left"
-        lines.append(f"  {mod.name} {mod.version} (variant {mod.variant}): went in, {state}")
-    if inspected.receipt is None:
-        lines.append("  no mods are in")
-    return "\n".join((*lines, *text.located(inspected.findings)))
-
-
-def verified_data(result: ImageVerified) -> dict[str, Any]:
+def verified(result: ImageVerified) -> Reply:
     """Return the image for this machine, and of an index each of them by platform."""
-    images = {name: image_data(image) for name, image in result.images.items()}
-    none: dict[str, Any] = {"findings": []}
-    answer = images.get(oci.this_platform()) or next(iter(images.values()), none)
-    if not result.platforms:
-        return answer
-    findings = [*answer["findings"], *result.findings]
-    return {**answer, "ok": result.ok, "findings": findings, "platforms": images}
-
-
-def verified_text(result: ImageVerified) -> str:
-    """Return the same for a person."""
+    images = {name: inspect(image) for name, image in result.images.items()}
     several = bool(result.platforms[1:])
-    lines = [
-        f"{name}: {image_text(image)}" if several else image_text(image)
-        for name, image in result.images.items()
-    ]
-    return "\n".join((*lines, *(f"  {finding}" for finding in result.findings)))
+    lines = [f"{name}: {one.words}" if several else one.words for name, one in images.items()]
+    by_platform = {name: one.data for name, one in images.items()}
+    none: dict[str, Any] = {"findings": []}
+    answer = by_platform.get(oci.this_platform()) or next(iter(by_platform.values()), none)
+    if result.platforms:
+        findings = [*answer["findings"], *result.findings]
+        answer = {**answer, "ok": result.ok, "findings": findings, "platforms": by_platform}
+    words = "\n".join((*filter(None, lines), *(f"  {finding}" for finding in result.findings)))
+    return Reply(answer, words, result.ok)
 
 
-def diff_data(result: ImageDiff) -> dict[str, Any]:
-    """Return how two images differ."""
-    return {
-        "ok": result.ok,
-        "images": [_head(result.old), _head(result.new)],
-        **data.fields(result, "pairing", "mods", "files"),
-    }
-
-
-def diff_text(result: ImageDiff, names: tuple[str, str]) -> str:
-    """Return the same for a person, of images by ``names``."""
+def diff(result: ImageDiff, names: tuple[str, str]) -> Reply:
+    """Return how two images, by ``names``, differ."""
     lines = [
         f"{sign} {text.tree_name(tree.version, tree.base.reference)}"
         for sign, tree in (("-", result.old), ("+", result.new))
     ]
-    lines += [f"  {one}" for one in (*result.pairing, *disagreements(result.mods, names))]
+    lines += [f"  {one}" for one in (*result.pairing, *text.disagreements(result.mods, names))]
     for file in result.files:
         what = "only in the first" if file.after is None else "differs"
         lines.append(f"  {file.path}: {'only in the second' if file.before is None else what}")
     if result.ok:
         lines.append("  they serve the same, with the same mods and the same files in vllm/")
-    return "\n".join(lines)
+    answer = {
+        "ok": result.ok,
+        "images": [_head(result.old), _head(result.new)],
+        **data.fields(result, "pairing", "mods", "files"),
+    }
+    return Reply(answer, "\n".join(lines), result.ok)

@@ -1,32 +1,20 @@
-"""Answers of ``status``, ``verify``, ``revert`` and ``sync``, as text and as JSON."""
+"""Answers of ``status``, ``verify``, ``revert`` and ``sync``."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import shlex
 
 from vllm_mods.api.sync import Synced
-from vllm_mods.api.verify import NodeComparison, NodeReceipt
+from vllm_mods.api.verify import NodeReceipt
 from vllm_mods.applying.outcomes import Reverted, Status, Verified
 from vllm_mods.formats import receipt
 from vllm_mods.report import data, text
-from vllm_mods.report.disagreements import disagreements
+from vllm_mods.report.reply import Reply, notes
 
 
-def status_data(result: Status, target: str) -> dict[str, Any]:
+def status(result: Status, target: str) -> Reply:
     """Return which mods are in a tree."""
-    return {
-        "tree": {"spec": target, "version": result.version},
-        **data.fields(result, "ok", "unfinished"),
-        "mods": [
-            {**data.applied(entry), "standing": result.standing(entry)} for entry in result.mods
-        ],
-        **data.fields(result, "absent", "findings", "hint"),
-    }
-
-
-def status_text(result: Status, target: str) -> str:
-    """Return the same for a person."""
     lines = [text.tree_name(result.version, target)]
     for entry in result.mods:
         standing = text.STANDING[result.standing(entry)]
@@ -34,11 +22,24 @@ def status_text(result: Status, target: str) -> str:
         lines += [f"    {file.path}" for file in entry.files]
     lines += [] if result.receipt and result.receipt.mods else ["  no mods are in"]
     lines += [f"  {name}: is not in" for name in result.absent]
-    return "\n".join((*lines, *text.located(result.findings)))
+    answer = {
+        "tree": {"spec": target, "version": result.version},
+        **data.fields(result, "ok", "unfinished"),
+        "mods": [
+            {**data.applied(entry), "standing": result.standing(entry)} for entry in result.mods
+        ],
+        **data.fields(result, "absent", "findings", "hint"),
+    }
+    words = "\n".join((*lines, *text.located(result.findings)))
+    return Reply(answer, words, result.ok, result.hint)
 
 
-def verify_data(result: Verified, target: str, node: NodeReceipt | None) -> dict[str, Any]:
+def verify(result: Verified, target: str, node: NodeReceipt | None) -> Reply:
     """Return whether files are as they were left; with the receipt and the packages of a ``node``."""
+    lines = [text.tree_name(result.version, target), *text.located(result.findings)]
+    if result.ok:
+        whole = f"  {text.counted(len(result.mods), 'mod')}, every file as it was left"
+        lines.append(whole if result.mods else "  no mods are in")
     answer = {
         "tree": {"spec": target, "version": result.version},
         "ok": result.ok,
@@ -48,64 +49,23 @@ def verify_data(result: Verified, target: str, node: NodeReceipt | None) -> dict
     if node is not None:
         raw = None if node.receipt is None else json.loads(receipt.dump(node.receipt))
         answer |= {"receipt": raw, "packages": node.packages}
-    return answer
+    return Reply(answer, "\n".join(lines), result.ok)
 
 
-def verify_text(result: Verified, target: str) -> str:
-    """Return the same for a person."""
-    lines = [text.tree_name(result.version, target), *text.located(result.findings)]
-    if result.ok:
-        count = len(result.mods)
-        whole = f"  {count} mod{'s' * (count != 1)}, every file as it was left"
-        lines.append(whole if count else "  no mods are in")
-    return "\n".join(lines)
-
-
-def compared_data(result: NodeComparison) -> dict[str, Any]:
-    """Return in what nodes differ."""
-    return {**data.fields(result, "ok", "differences"), "receipts": result.names}
-
-
-def compared_text(result: NodeComparison) -> str:
-    """Return the same for a person."""
-    lines = disagreements(result.differences, result.names)
-    return "\n".join(lines) or f"{len(result.names)} receipts, all the same"
-
-
-def revert_data(done: Reverted, target: str) -> dict[str, Any]:
+def revert(done: Reverted, target: str) -> Reply:
     """Return what was taken out of a tree."""
-    return {
+    lines = [text.tree_name(done.version, target), *(f"  {name} is out" for name in done.reverted)]
+    answer = {
         "tree": {"spec": target, "version": done.version},
         "reverted": done.reverted,
         "mods": list(map(data.applied, done.mods)),
         "changed": done.changed,
     }
+    return Reply(answer, "\n".join((*lines, text.done(done.changed))), told=notes(done.notes))
 
 
-def revert_text(done: Reverted, target: str) -> str:
-    """Return the same for a person."""
-    lines = [text.tree_name(done.version, target), *(f"  {name} is out" for name in done.reverted)]
-    return "\n".join((*lines, text.done(done.changed)))
-
-
-def sync_data(result: Synced, *, check: bool) -> dict[str, Any]:
-    """Return what was done to a target, or with ``check`` would be."""
-    done = result.done
-    moved = {name: getattr(done, name) for name in ("out", "into", "renewed")}
-    return {
-        **data.plan(done.plan),
-        "ok": done.settled or not check,
-        "project": result.project,
-        "target": result.target.name,
-        "settled": done.settled,
-        **{name: list(map(data.applied, mods)) for name, mods in moved.items()},
-        "changed": done.changed,
-        "check": check,
-    }
-
-
-def sync_text(result: Synced, *, check: bool) -> str:
-    """Return the same for a person."""
+def sync(result: Synced, *, check: bool, again: tuple[str, ...]) -> Reply:
+    """Return what was done to a target, or with ``check`` would be; ``again`` are the arguments that have it done."""
     done = result.done
     lines = [text.tree_name(done.plan.version, done.target)]
     groups = {
@@ -121,4 +81,22 @@ def sync_text(result: Synced, *, check: bool) -> str:
         if not any((done.changed, *groups.values())):
             lines.append("  the receipt has its mods in another order")
         lines.append(text.done(done.changed, dry_run=check) if done.changed else "no file changes")
-    return "\n".join((*lines, *text.serve_arguments(done.plan, done.templates)))
+    ok = done.settled or not check
+    moved = {name: getattr(done, name) for name in ("out", "into", "renewed")}
+    answer = {
+        **data.plan(done.plan),
+        "ok": ok,
+        "project": result.project,
+        "target": result.target.name,
+        "settled": done.settled,
+        **{name: list(map(data.applied, mods)) for name, mods in moved.items()},
+        "changed": done.changed,
+        "check": check,
+    }
+    return Reply(
+        answer,
+        "\n".join((*lines, *text.serve_arguments(done.plan, done.templates))),
+        ok,
+        None if ok else shlex.join(("vllm-mods", "sync", *again)),
+        notes(done.notes),
+    )

@@ -30,11 +30,6 @@ def render(result: MatrixResult) -> str:
         problems = [view.problem(of, one) for one in grievances if one.mod == row.mod]
         if problems:
             ET.SubElement(suite, "system-out").text = "\n".join(problems)
-    return document(root)
-
-
-def document(root: ET.Element) -> str:
-    """Return suites as a document, each with the number of its cases by how they went."""
     for suite in root:
         suite.set("tests", str(len(suite.findall("testcase"))))
         for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.keeping.run import Branch
+from vllm_mods.report.reply import Reply
 
 _TITLES = {
     "recorded": "goes into vLLM {release} as it is",
@@ -32,9 +32,9 @@ def message(release: KeptRelease) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def data(library: str, branches: Sequence[Branch]) -> dict[str, Any]:
-    """Return what ``keep --json`` prints."""
-    return {
+def kept(library: str, branches: Sequence[Branch]) -> Reply:
+    """Return what became of every mod and release; a person was told of each as it was done."""
+    answer = {
         "library": library,
         "branches": [
             {
@@ -46,6 +46,8 @@ def data(library: str, branches: Sequence[Branch]) -> dict[str, Any]:
             for one in branches
         ],
     }
+    words = None if branches else "no release is new to any mod: nothing to do"
+    return Reply(answer, words, not any(one.kept.left for one in branches))
 
 
 def line(branch: Branch) -> str:

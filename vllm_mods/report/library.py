@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vllm_mods.api.listing import LibraryContents
-from vllm_mods.base.model import Mod, Variant
+from vllm_mods.base.model import Mod
 from vllm_mods.base.versions import joined
 from vllm_mods.formats import diff
 from vllm_mods.formats import pairing as pairings
@@ -16,13 +16,17 @@ from vllm_mods.formats.schema import BUNDLED
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.report import data
 from vllm_mods.report.columns import columns
+from vllm_mods.report.reply import Reply
 
 _OF_PAIRING = ("name", "summary", "model", "base", "vllm", "mods", "templates", "topology")
 
 
-def list_data(listed: LibraryContents, library: Library) -> dict[str, Any]:
+def listed(contents: LibraryContents, library: Library) -> Reply:
     """Return the mods and pairings of a library, and what is faulty in it."""
-    return {
+    lines = _mod_lines(contents.mods, library) or ["there are no mods"]
+    if contents.pairings:
+        lines += ["", "pairings", *_pairing_lines(contents.pairings.values())]
+    answer = {
         "mods": [
             {
                 **data.fields(mod, "name", "version", "summary", "default"),
@@ -30,7 +34,7 @@ def list_data(listed: LibraryContents, library: Library) -> dict[str, Any]:
                 "directory": mod.directory,
                 "library": library.owner(mod.directory),
             }
-            for mod in listed.mods.values()
+            for mod in contents.mods.values()
         ],
         "pairings": [
             {
@@ -38,18 +42,15 @@ def list_data(listed: LibraryContents, library: Library) -> dict[str, Any]:
                 "file": (file := library.pairing_file(name)),
                 "library": library.owner(file),
             }
-            for name, pairing in listed.pairings.items()
+            for name, pairing in contents.pairings.items()
         ],
-        "faulty": list(map(data.fault, listed.faults)),
     }
+    return data.with_faults(Reply(answer, "\n".join(lines)), contents.faults)
 
 
-def list_text(listed: LibraryContents, library: Library) -> str:
-    """Return two lines for each mod and each pairing."""
-    lines = _mod_lines(listed.mods, library) or ["there are no mods"]
-    if listed.pairings:
-        lines += ["", "pairings", *_pairing_lines(listed.pairings.values())]
-    return "\n".join(lines)
+def mod(shown: Mod) -> Reply:
+    """Return one mod whole."""
+    return Reply(mod_data(shown), _mod_text(shown))
 
 
 def mod_data(mod: Mod) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def mod_data(mod: Mod) -> dict[str, Any]:
                 "vllm": variant.vllm,
                 "package": variant.package or None,
                 "package_version": variant.package_version or None,
-                "files": touched(mod, variant),
+                "files": diff.touched(mod, variant),
                 "python": variant.python,
             }
             for variant in mod.variants
@@ -81,22 +82,7 @@ def mod_data(mod: Mod) -> dict[str, Any]:
     }
 
 
-def touched(mod: Mod, variant: Variant) -> list[str]:
-    """Return the paths of the files that a variant changes or brings."""
-    paths = [
-        file.path
-        for patch in variant.patches
-        for file in diff.parse(patch.data, f"{mod.directory}/{patch.source}", root=patch.root)
-    ]
-    paths += [one.path for one in variant.replace]
-    paths += [file.path for file in variant.overlay]
-    paths += [file.path for file in variant.binary]
-    paths += [f"<workspace>/{file.file}" for file in variant.templates]
-    return list(dict.fromkeys(paths))
-
-
-def mod_text(mod: Mod) -> str:
-    """Return the same for a person."""
+def _mod_text(mod: Mod) -> str:
     lines = [
         f"{mod.name} {mod.version}: {mod.summary}",
         f"  licence     {mod.license}",
@@ -117,43 +103,39 @@ def mod_text(mod: Mod) -> str:
     )
     for variant in mod.variants:
         lines.append(f"  variant {variant.id} for vLLM {variant.meant}")
-        lines += [f"    {path}" for path in touched(mod, variant)]
+        lines += [f"    {path}" for path in diff.touched(mod, variant)]
         lines += [f"    needs {requirement}" for requirement in variant.python]
     return "\n".join(lines)
 
 
-def pairing_data(pairing: Pairing, file: str) -> dict[str, Any]:
+def pairing(shown: Pairing, file: str) -> Reply:
     """Return a pairing with its command as a template, filled in, and as the words of it."""
-    return {
-        "kind": "pairing",
-        **data.fields(pairing, "name", "summary"),
-        "file": file,
-        "digest": pairings.digest(pairing),
-        **data.fields(pairing, "model", "revision", "base", "vllm", "topology", "mods"),
-        **data.fields(pairing, "templates", "defaults", "env", "command"),
-        "rendered": pairings.rendered(pairing),
-        "arguments": pairings.arguments(pairing),
-        "recipe": None if pairing.recipe is None else pairing.recipe.name,
-    }
-
-
-def pairing_text(pairing: Pairing, file: str) -> str:
-    """Return the same for a person; the command last."""
     lines = [
-        f"{pairing.name}: {pairing.summary}",
+        f"{shown.name}: {shown.summary}",
         *aligned(
             ("file", file),
-            ("model", " at ".join(filter(None, (pairing.model, pairing.revision)))),
-            ("image", pairing.base),
-            ("vLLM", pairing.vllm or ""),
-            ("mods", ", ".join(pairing.mods)),
-            ("templates", ", ".join(pairing.templates)),
-            ("nodes", {"solo": "one", "cluster": "several"}.get(pairing.topology, "")),
-            ("recipe", pairing.recipe.name if pairing.recipe else ""),
+            ("model", " at ".join(filter(None, (shown.model, shown.revision)))),
+            ("image", shown.base),
+            ("vLLM", shown.vllm or ""),
+            ("mods", ", ".join(shown.mods)),
+            ("templates", ", ".join(shown.templates)),
+            ("nodes", {"solo": "one", "cluster": "several"}.get(shown.topology, "")),
+            ("recipe", shown.recipe.name if shown.recipe else ""),
         ),
-        *pairings.serve_script(pairing, {}).split("\n"),
+        pairings.serve_script(shown, {}),
     ]
-    return "\n".join(lines)
+    answer = {
+        "kind": "pairing",
+        **data.fields(shown, "name", "summary"),
+        "file": file,
+        "digest": pairings.digest(shown),
+        **data.fields(shown, "model", "revision", "base", "vllm", "topology", "mods"),
+        **data.fields(shown, "templates", "defaults", "env", "command"),
+        "rendered": pairings.rendered(shown),
+        "arguments": pairings.arguments(shown),
+        "recipe": None if shown.recipe is None else shown.recipe.name,
+    }
+    return Reply(answer, "\n".join(lines))
 
 
 def aligned(*pairs: tuple[str, str]) -> list[str]:

@@ -10,7 +10,13 @@ from typing import NamedTuple
 from vllm_mods.base import versions
 from vllm_mods.base.model import Finding, Level, Verdict
 from vllm_mods.matrices.cell import Cell, CellChange, CellProblem, MatrixResult, Together
-from vllm_mods.report.text import between, label
+from vllm_mods.report.text import MEANING, between, label
+
+MEANINGS = {
+    **{verdict.value: meaning for verdict, meaning in MEANING.items()},
+    "unknown": "nobody could look at it; the findings say why",
+}
+"""What the word of a cell means."""
 
 # What no report can hold: control characters, halves of surrogate pairs (bytes that are not UTF-8),
 # noncharacters (not allowed in XML), and marks that change the order in which text is shown.
@@ -54,6 +60,11 @@ class Run(NamedTuple):
     def first(self) -> Cell:
         """The cell that stands for the run."""
         return self.cells[0]
+
+    @property
+    def mod(self) -> str:
+        """The mod that they are of."""
+        return self.first.mod
 
 
 class Grievance(NamedTuple):
@@ -164,6 +175,14 @@ def change(of: Grid, one: CellChange) -> str:
 def meeting(together: Iterable[Together]) -> tuple[Together, ...]:
     """Return the pairs of mods about which there is something to say."""
     return tuple(pair for pair in together if pair.kind != "apart")
+
+
+def pair(of: Grid, met: Together) -> str:
+    """Return what is to be said of two mods as one sentence."""
+    scopes = f"; both touch {', '.join(met.scopes)}" if met.scopes else ""
+    return clean(
+        f"{' and '.join(met.mods)} on {spans(of, met.trees)}: {met.message}{scopes} [{met.kind}]"
+    )
 
 
 def details(run: Iterable[Cell]) -> str:

@@ -16,9 +16,9 @@ from vllm_mods.report import matrix_grid as view
 
 
 def render(result: MatrixResult) -> str:
-    """Return a summary, a table of runs, the problems and findings, and the whole grid folded."""
+    """Return a summary, a table of runs, the problems and the findings."""
     of = view.grid(result)
-    blocks = [f"**{view.summary(of)}** {_plain(view.headline(of))}.", *_table(_RUNS, _runs(of))]
+    blocks = [f"**{view.summary(of)}** {_plain(view.headline(of))}.", _table(of)]
     changed = [
         f"* {_plain(view.change(of, one))}: {', '.join(map(_code, one.mods))}"
         for one in result.changes or ()
@@ -31,47 +31,29 @@ def render(result: MatrixResult) -> str:
     for run in wrong:
         blocks.append(f"{_code(run.first.mod)} on {_plain(run.trees)}: {_word(run.first)}")
         blocks.append(_fenced(view.message(finding) for finding in run.first.findings))
-    meeting = view.meeting(result.together)
-    if meeting:
-        blocks.append("### Mods together")
-        blocks += _table(
-            ("mods", "vLLM", "what", "where both are"),
-            (
-                (
-                    ", ".join(map(_code, pair.mods)),
-                    _plain(view.spans(of, pair.trees)),
-                    f"{_plain(pair.kind)}: {_code(pair.message)}",
-                    ", ".join(map(_code, pair.scopes)),
-                )
-                for pair in meeting
-            ),
-        )
-    blocks += ["<details><summary>Every tree</summary>", *_table(*_grid(of)), "</details>"]
+    together = [f"* {_code(view.pair(of, pair))}" for pair in view.meeting(result.together)]
+    blocks += ["### Mods together", "\n".join(together)] if together else []
     blocks.append(
         f"<sub>vllm-mods {__version__}. ✓ goes in · ✗ is meant to and does not · (in brackets) is not meant to</sub>"
     )
     return "\n\n".join(blocks) + "\n"
 
 
-_RUNS = ("mod", "vLLM", "verdict", "")
-
-
-def _runs(of: view.Grid) -> Iterable[tuple[str, ...]]:
+def _table(of: view.Grid) -> str:
+    """Return the verdicts of each mod, a row for neighbouring trees that say the same."""
+    lines = [("mod", "vLLM", "verdict", ""), ("---",) * 4]
     for row in of.rows:
         name = f"{_code(row.mod)} {_code(row.version)}"
         for run in view.runs(of, row):
-            yield name, _plain(run.trees), _word(run.first), _plain(view.details(run.cells))
+            lines.append(
+                (name, _plain(run.trees), _word(run.first), _plain(view.details(run.cells)))
+            )
             name = ""
+    return "\n".join(f"| {' | '.join(map(_one_cell, line))} |" for line in lines)
 
 
-def _grid(of: view.Grid) -> tuple[tuple[str, ...], Iterable[tuple[str, ...]]]:
-    rows = (
-        (_plain(label), *("" if cell is None else _word(cell) for cell in column))
-        for label, column in zip(
-            of.labels.values(), zip(*(row.cells for row in of.rows), strict=True), strict=True
-        )
-    )
-    return ("vLLM", *(_code(row.mod) for row in of.rows)), rows
+def _one_cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _word(cell: Cell) -> str:
@@ -79,15 +61,6 @@ def _word(cell: Cell) -> str:
     if cell.computed and cell.verdict.ok:
         return f"✓ {word}"
     return f"✗ **{word}**" if cell.meant else f"({word})"
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = [head, ("---",) * len(head), *rows]
-    return ["\n".join(f"| {' | '.join(_one_line(cell) for cell in line)} |" for line in lines)]
-
-
-def _one_line(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _code(text: str) -> str:

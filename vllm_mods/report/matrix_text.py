@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vllm_mods.matrices.cell import Cell, MatrixResult, Together
+from vllm_mods.matrices.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.columns import columns
 from vllm_mods.report.text import Paint, folded
@@ -26,7 +26,7 @@ def render(result: MatrixResult, paint: Paint = str) -> str:
     blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
     changed = (f"{view.change(of, one)}: {', '.join(one.mods)}" for one in result.changes or ())
     problems = (view.problem(of, one) for one in view.problems(result))
-    meeting = (_pair(of, pair) for pair in view.meeting(result.together))
+    meeting = (view.pair(of, pair) for pair in view.meeting(result.together))
     blocks += _block("since the earlier matrix", map(view.clean, changed))
     blocks += _block("problems", problems)
     blocks += ["\n".join(_wrong(run, paint)) for run in view.wrong(of)]
@@ -51,13 +51,6 @@ def _painted(cell: Cell, paint: Paint) -> str:
 def _wrong(run: view.Run, paint: Paint) -> list[str]:
     head = f"{view.clean(run.first.mod)} on {run.trees}: {_painted(run.first, paint)}"
     return [head, *_items(view.message(finding) for finding in run.first.findings)]
-
-
-def _pair(of: view.Grid, pair: Together) -> str:
-    scopes = f"; both touch {', '.join(pair.scopes)}" if pair.scopes else ""
-    return view.clean(
-        f"{' and '.join(pair.mods)} on {view.spans(of, pair.trees)}: {pair.message}{scopes} [{pair.kind}]"
-    )
 
 
 def _block(title: str, texts: Iterable[str]) -> list[str]:

@@ -8,57 +8,51 @@ modules' own affair.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any
 
 from vllm_mods.base.model import Finding, Mod, Variant
-from vllm_mods.matrices.cell import Cell, Explanation, History, HunkView
+from vllm_mods.matrices.cell import Cell, Explanation, History, HunkView, MatrixResult
 from vllm_mods.planning import patching
 from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.report import matrix_grid as view
-from vllm_mods.report.page_legend import MEANINGS, PROOFS
 from vllm_mods.report.side_by_side import pairs
 
 
-class _PageTable:
-    """Values with numbers: what has the same key is made once and has the same number."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._numbers: dict[Hashable, int] = {}
-
-    def number(self, key: Hashable, make: Callable[[], Any]) -> int:
-        if key not in self._numbers:
-            self._numbers[key] = len(self.values)
-            self.values.append(make())
-        return self._numbers[key]
-
-
 class _Tables:
+    """Values with numbers, by kind: what has the same key is made once and has the same number."""
+
     def __init__(self) -> None:
-        self.texts, self.blocks, self.findings, self.hunks, self.histories = (
-            _PageTable() for _ in range(5)
-        )
+        kinds = ("texts", "blocks", "findings", "hunks", "histories")
+        self.values: dict[str, list[Any]] = {kind: [] for kind in kinds}
+        self._numbers: dict[tuple[str, Hashable], int] = {}
+
+    def number(self, kind: str, key: Hashable, make: Callable[[], Any]) -> int:
+        if (kind, key) not in self._numbers:
+            value = make()  # it may number others before
+            self._numbers[kind, key] = len(self.values[kind])
+            self.values[kind].append(value)
+        return self._numbers[kind, key]
 
     def text(self, line: str) -> int:
         shown = view.clean(line)
-        return self.texts.number(shown, lambda: shown)
+        return self.number("texts", shown, lambda: shown)
 
     def block(self, lines: Iterable[str]) -> int:
         numbers = tuple(map(self.text, lines))
-        return self.blocks.number(numbers, lambda: numbers)
+        return self.number("blocks", numbers, lambda: numbers)
 
 
-def page_data(
-    of: view.Grid, mods: Sequence[Mod], explained: Mapping[tuple[str, str], Explanation]
-) -> str:
+def page_data(of: view.Grid, result: MatrixResult) -> str:
     """Return the JSON of a page, fit to stand in a ``script`` element: it has no ``<`` in it."""
     tables = _Tables()
-    about = {mod.name: _about(mod) for mod in mods}
+    about = {mod.name: _about(mod) for mod in result.mods}
     cells = [
         [
-            None if cell is None else _cell(tables, cell, explained.get((cell.mod, cell.tree)))
+            None
+            if cell is None
+            else _cell(tables, cell, result.explanations.get((cell.mod, cell.tree)))
             for cell in row.cells
         ]
         for row in of.rows
@@ -70,9 +64,8 @@ def page_data(
         ],
         "trees": [[view.clean(tree), label] for tree, label in of.labels.items()],
         "cells": cells,
-        "meanings": MEANINGS,
-        "proofs": PROOFS,
-        **{name: table.values for name, table in vars(tables).items()},
+        "meanings": view.MEANINGS,
+        **tables.values,
     }
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     # HTML, 4.12.1.3: in a script element `<!--` and `</script` have a meaning of their own.
@@ -114,7 +107,7 @@ def _cell(tables: _Tables, cell: Cell, explanation: Explanation | None) -> dict[
             "meant": int(cell.meant),
             "packages": [view.clean(" ".join(one)) for one in cell.packages],
             "findings": [
-                tables.findings.number(one, partial(_fields, one)) for one in cell.findings
+                tables.number("findings", one, partial(_fields, one)) for one in cell.findings
             ],
             "hunks": [_hunk(tables, hunk) for hunk in shown.hunks],
             "history": [_history(tables, one) for one in shown.history],
@@ -123,21 +116,22 @@ def _cell(tables: _Tables, cell: Cell, explanation: Explanation | None) -> dict[
 
 
 def _hunk(tables: _Tables, hunk: HunkView) -> int:
-    return tables.hunks.number(
+    return tables.number(
+        "hunks",
         hunk,
         lambda: {
             **_fields(hunk),
             "first": hunk.target[0][0] if hunk.target else None,
             "lines": tables.block(hunk.lines),
             "target": tables.block(text for _, text in hunk.target),
-            "rows": tables.blocks.number(beside := pairs(hunk), lambda: beside),
+            "rows": tables.number("blocks", beside := pairs(hunk), lambda: beside),
         },
     )
 
 
 def _history(tables: _Tables, history: History) -> int:
-    return tables.histories.number(
-        history, lambda: {**_fields(history), "diff": tables.block(history.diff)}
+    return tables.number(
+        "histories", history, lambda: {**_fields(history), "diff": tables.block(history.diff)}
     )
 
 

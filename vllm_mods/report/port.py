@@ -1,4 +1,4 @@
-"""What became of a port, for people and for scripts."""
+"""Answers of ``port`` and ``refresh``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vllm_mods.api.port import PortResult
+from vllm_mods.api.refresh import Refreshed
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.job import PortOutcome
@@ -15,21 +16,41 @@ from vllm_mods.porting.span import SpanRow
 from vllm_mods.porting.variant import NewVariant
 from vllm_mods.porting.writing import Unfinished
 from vllm_mods.report.data import SCHEMA, fields
+from vllm_mods.report.reply import Reply
 
 
-def data(result: PortResult) -> dict[str, Any]:
-    """Return a port as ``port --json`` prints it."""
+def ported(result: PortResult) -> Reply:
+    """Return what became of a port to a tree, or to each release of a range."""
+    wrote = list(result.wrote)
     if result.outcome is not None:
-        wrote = list(result.wrote) or None
-        return _outcome_data(result.outcome, result.unfinished, wrote)
+        answer = _outcome_data(result.outcome, result.unfinished, wrote or None)
+        lines = _lines(result.outcome, result.unfinished, wrote, result.notes)
+        return Reply(answer, "\n".join(lines), result.ok)
     span = result.span
     assert span is not None  # noqa: S101  (one of the two is there)
-    return {
+    rows = [f"{_release(row):14} {row.verdict} ({row.variant})" for row in span.rows]
+    rows += [f"wrote {path}" for path in wrote]
+    if span.stopped is not None:
+        rows += _lines(span.stopped, result.unfinished, (), ())
+    elif not wrote:
+        rows.append("every release has its variant: nothing was written")
+    answer = {
         "mod": result.mod.name,
         "releases": span.rows,
-        "wrote": list(result.wrote),
+        "wrote": wrote,
         "stopped": span.stopped and _outcome_data(span.stopped, result.unfinished, None),
     }
+    return Reply(answer, "\n".join(rows), result.ok)
+
+
+def refreshed(mod: str, results: Sequence[Refreshed]) -> Reply:
+    """Return which patches of a mod were cut anew."""
+    lines = []
+    for one in results:
+        what = "cut anew" if one.wrote else "is so already"
+        lines.append(f"{mod} {one.variant}: {what}, on {len(one.releases)} releases")
+        lines += [f"  wrote {path}" for path in one.wrote]
+    return Reply({"mod": mod, "variants": results}, "\n".join(lines))
 
 
 def _outcome_data(
@@ -60,21 +81,6 @@ def _outcome_data(
     }
 
 
-def text(result: PortResult) -> str:
-    """Return a port as a person reads it."""
-    if result.outcome is not None:
-        return "\n".join(_lines(result.outcome, result.unfinished, result.wrote, result.notes))
-    span = result.span
-    assert span is not None  # noqa: S101  (one of the two is there)
-    rows = [f"{_release(row):14} {row.verdict} ({row.variant})" for row in span.rows]
-    rows += [f"wrote {path}" for path in result.wrote]
-    if span.stopped is not None:
-        rows += _lines(span.stopped, result.unfinished, (), ())
-    elif not result.wrote:
-        rows.append("every release has its variant: nothing was written")
-    return "\n".join(rows)
-
-
 def _release(row: SpanRow) -> str:
     plain = row.tree == f"pypi:{row.release}" or not row.tree.startswith("pypi:")
     return row.release if plain else f"{row.release} ({row.tree.removeprefix('pypi:')})"
@@ -93,7 +99,7 @@ def _lines(
         yield from _file(file)
     for move in outcome.followed:
         yield f"  followed: {move.old} is now {move.new} ({move.how})"
-    yield from _how(outcome)
+    yield from _how(outcome, place)
     if outcome.carried:
         yield f"  vLLM {target} has every change already"
     if new is not None:
@@ -115,11 +121,15 @@ def _lines(
         yield "nothing was written"
 
 
-def _how(outcome: PortOutcome) -> Iterator[str]:
+def _how(outcome: PortOutcome, place: str) -> Iterator[str]:
     if outcome.steps and not outcome.left:
         yield f"  step by step, over {', '.join(outcome.steps)}"
     elif outcome.steps:
-        yield f"  step by step it needs no hand up to {outcome.steps[-1]}"
+        last, job = outcome.steps[-1], outcome.job
+        span = shlex.quote(f">{job.base_version},<={last}")
+        where = "; what is left is from there on" if outcome.origin == last else ""
+        yield f"  step by step it needs no hand up to {last}{where}"
+        yield f"  vllm-mods port {job.mod.name} --to {span}{place}  # variants for the releases up to there"
     yield from (f"  repaired: {one}" for one in outcome.repaired)
 
 

@@ -1,37 +1,52 @@
-"""Answers of ``add`` and ``update``: what libraries of others are, and may touch."""
+"""Answers of ``add``, ``remove`` and ``update``: what libraries of others are, and may touch."""
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from vllm_mods.base.model import Mod
+from vllm_mods.formats import diff
 from vllm_mods.formats.project_lock import RESOLVED, LockedLibrary
-from vllm_mods.report.library import aligned, mod_data, touched
+from vllm_mods.report.library import aligned, mod_data
+from vllm_mods.report.reply import Reply
 from vllm_mods.sharing.changing import LibraryAdded, LibraryUpdate
 
 
-def added_data(project: str, added: LibraryAdded) -> dict[str, Any]:
-    """Return a library that was added to the file ``project``, with its mods."""
-    return {
+def added(project: str, library: LibraryAdded) -> Reply:
+    """Return a library that was added to the file ``project``, with what each of its mods may touch."""
+    lines = [f"{library.name}: {library.locked.source}{_at(library.locked)}"]
+    lines += [line for mod in library.mods for line in _touching(mod)] or ["  it has no mods"]
+    next_step = None
+    if library.named:
+        lines.append(f"`vllm-mods sync` will put in: {', '.join(library.named)}")
+        next_step = "vllm-mods sync --check  # whether the target holds it; nothing is written"
+    elif library.mods:
+        next_step = f"vllm-mods show {library.name}/{library.mods[0].name}; to have it in: mods of [targets.default], then vllm-mods sync"
+    answer = {
         "project": project,
-        "library": {"name": added.name, **_of_library(added.locked)},
-        "mods": list(map(mod_data, added.mods)),
-        "named": added.named,
+        "library": {"name": library.name, **_of_library(library.locked)},
+        "mods": list(map(mod_data, library.mods)),
+        "named": library.named,
     }
+    told = (f"note: wrote {os.path.relpath(project)} and the lock beside it",)
+    return Reply(answer, "\n".join(lines), next_step=next_step, told=told)
 
 
-def added_text(added: LibraryAdded) -> str:
-    """Return the same for a person, with what each mod may touch."""
-    lines = [f"{added.name}: {added.locked.source}{_at(added.locked)}"]
-    lines += [line for mod in added.mods for line in _touching(mod)] or ["  it has no mods"]
-    if added.named:
-        lines.append(f"`vllm-mods sync` will put in: {', '.join(added.named)}")
-    return "\n".join(lines)
+def removed(project: str, library: str, mods: Sequence[str]) -> Reply:
+    """Return that a library is out of the file ``project``, and which of its mods targets no longer name."""
+    lines = [f"{library} is out of {project}"]
+    lines += [f"  no target names {mod} any more" for mod in mods]
+    return Reply(
+        {"project": project, "removed": library, "no_longer_named": mods},
+        "\n".join(lines),
+        next_step="vllm-mods sync  # takes its mods out of the target",
+    )
 
 
-def updated_data(project: str, updates: Sequence[LibraryUpdate]) -> dict[str, Any]:
+def updated(project: str, updates: Sequence[LibraryUpdate], *, dry_run: bool) -> Reply:
     """Return what is new in libraries."""
     libraries = [
         {
@@ -46,13 +61,13 @@ def updated_data(project: str, updates: Sequence[LibraryUpdate]) -> dict[str, An
         }
         for one in updates
     ]
-    return {"project": project, "libraries": libraries}
-
-
-def updated_text(updates: Sequence[LibraryUpdate]) -> str:
-    """Return the same for a person."""
     lines = [line for one in updates for line in _lines(one)]
-    return "\n".join(lines) or "the project has no library"
+    next_step = "vllm-mods update  # takes it" if dry_run else "vllm-mods sync  # puts it in"
+    return Reply(
+        {"project": project, "libraries": libraries, "dry_run": dry_run},
+        "\n".join(lines) or "the project has no library",
+        next_step=next_step if any(one.changed for one in updates) else None,
+    )
 
 
 def _at(locked: LockedLibrary) -> str:
@@ -75,7 +90,7 @@ def _touching(mod: Mod) -> list[str]:
         return ", ".join(dict.fromkeys(texts))
 
     lines = aligned(
-        ("changes", listed(path for one in mod.variants for path in touched(mod, one))),
+        ("changes", listed(path for one in mod.variants for path in diff.touched(mod, one))),
         ("outside", listed(mod.outside)),
         ("binary", listed(one.path for variant in mod.variants for one in variant.binary)),
         ("in images", listed(file.path for file in mod.files)),

@@ -1,4 +1,4 @@
-"""Answers of ``serve-check``, as text and as JSON."""
+"""Answers of ``serve-check`` and ``evidence``."""
 
 from __future__ import annotations
 
@@ -7,32 +7,50 @@ from typing import Any
 
 from vllm_mods.api.serve_check import ServeChecked
 from vllm_mods.base.model import Level
-from vllm_mods.report import data as reports
-from vllm_mods.report import text as words
+from vllm_mods.report import data, text
 from vllm_mods.report.columns import columns
+from vllm_mods.report.reply import Reply
+from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, ServerEvidence
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.releases import ServeCell
 
+_MEANING = {
+    RAN: "its code ran: {}",
+    OTHER: "other code did its work: {}",
+    SILENT: "no word of it in the log",
+    UNTOLD: "a log does not tell; {}",
+}
 
-def data(result: ServeChecked) -> dict[str, Any]:
-    """Return it for scripts."""
+
+def checked(result: ServeChecked) -> Reply:
+    """Return a line per finding, what is wrong first; over releases, which of them have it."""
     head = {"pairing": result.pairing, "command": result.argv}
     if result.over_releases:
         cells = [
-            {**reports.fields(cell, "version", "tree"), **_answer(cell.answer)}
+            {**data.fields(cell, "version", "tree"), **_answer(cell.answer)}
             for cell in result.cells
         ]
-        return {**head, "cells": cells}
+        return Reply({**head, "cells": cells}, _cells_text(result.cells), result.ok)
     (cell,) = result.cells
+    wrong = [fault for fault in cell.answer.faults if fault.level is Level.ERROR]
+    notes = [fault for fault in cell.answer.faults if fault.level is Level.NOTE]
+    what = f"pairing {result.pairing}" if result.pairing else "vllm serve"
+    verdict = f"{len(wrong)} wrong" if wrong else "nothing is wrong"
+    lines = [
+        f"{what} on {text.tree_name(cell.version, cell.tree)}",
+        f"  {text.counted(cell.answer.used, 'flag')}: {verdict}",
+        *(f"    {_line(fault)}" for fault in wrong),
+        *(f"    note: {_line(fault)}" for fault in notes),
+    ]
     tree = {"spec": cell.tree, "version": cell.version or None}
-    return {**head, "tree": tree, **_answer(cell.answer)}
+    return Reply({**head, "tree": tree, **_answer(cell.answer)}, "\n".join(lines), result.ok)
 
 
 def _answer(answer: ServeAnswer) -> dict[str, Any]:
     findings = [
         {
-            **reports.fields(fault, "code", "level", "subject", "message"),
+            **data.fields(fault, "code", "level", "subject", "message"),
             "suggestion": fault.near or None,
         }
         for fault in answer.faults
@@ -40,25 +58,9 @@ def _answer(answer: ServeAnswer) -> dict[str, Any]:
     return {"ok": answer.ok, "findings": findings}
 
 
-def text(result: ServeChecked) -> str:
-    """Return a line per finding, what is wrong first."""
-    if result.over_releases:
-        return _cells_text(result.cells)
-    (cell,) = result.cells
-    wrong = [fault for fault in cell.answer.faults if fault.level is Level.ERROR]
-    notes = [fault for fault in cell.answer.faults if fault.level is Level.NOTE]
-    what = f"pairing {result.pairing}" if result.pairing else "vllm serve"
-    flags = f"{cell.answer.used} flag{'s' * (cell.answer.used != 1)}"
-    verdict = f"{len(wrong)} wrong" if wrong else "nothing is wrong"
-    lines = [f"{what} on {words.tree_name(cell.version, cell.tree)}", f"  {flags}: {verdict}"]
-    lines += [f"    {_line(fault)}" for fault in wrong]
-    lines += [f"    note: {_line(fault)}" for fault in notes]
-    return "\n".join(lines)
-
-
 def _cells_text(cells: Sequence[ServeCell]) -> str:
     """Return a row per tree with what is wrong there, then each finding once with its releases."""
-    labels = {cell.tree: words.label(cell.tree, cell.version) for cell in cells}
+    labels = {cell.tree: text.label(cell.tree, cell.version) for cell in cells}
     rows = [("vLLM", "wrong")]
     places: dict[tuple[str, str], list[tuple[str, ServeFault]]] = {}
     for cell in cells:
@@ -77,3 +79,17 @@ def _cells_text(cells: Sequence[ServeCell]) -> str:
 
 def _line(fault: ServeFault) -> str:
     return f"{fault.subject}: {fault.message} [{fault.code}]"
+
+
+def evidence(server: ServerEvidence) -> Reply:
+    """Return whether a server serves, and whether the code of mods ran since its last start."""
+    lines = []
+    if server.restarts:
+        times = "once" if server.restarts == 1 else f"{server.restarts} times"
+        lines.append(f"the server was started again, {times}: this is of its last start")
+    if not server.ready:
+        lines.append("the server did not become ready: no record of vLLM's says that it serves")
+    for seen in server.mods:
+        words = " ".join((seen.text or "its manifest names no evidence").split())
+        lines.append(f"{seen.name}: {_MEANING[seen.state].format(words[:200])}")
+    return Reply({"ok": server.ok, **server._asdict()}, "\n".join(lines), server.ok)

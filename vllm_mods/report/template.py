@@ -1,4 +1,4 @@
-"""Answers of ``template``, as text and as JSON."""
+"""Answers of ``template``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
+from vllm_mods.api.template_check import Prompt, TemplateComparison
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
 from vllm_mods.report.columns import columns
+from vllm_mods.report.reply import Reply, notes
 from vllm_mods.templates.check import CaseOutcome, TemplateChecked
+from vllm_mods.templates.official import Patched
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import Replayed
@@ -30,16 +33,8 @@ _SAID = (
 )
 
 
-def list_data(templates: Sequence[Template], faults: Sequence[ManifestError]) -> dict[str, Any]:
-    """Return what templates say of themselves, and which are faulty."""
-    return {
-        "templates": list(map(_about, templates)),
-        "faulty": [data.fault(one) for one in faults],
-    }
-
-
-def list_text(templates: Sequence[Template]) -> str:
-    """Return two lines per template: what it is, and what it goes with."""
+def listed(templates: Sequence[Template], faults: Sequence[ManifestError]) -> Reply:
+    """Return what templates say of themselves in two lines each: what it is, what it goes with; and which are faulty."""
     rows: list[tuple[str, str]] = []
     for template in templates:
         about = template.about
@@ -54,40 +49,82 @@ def list_text(templates: Sequence[Template]) -> str:
         goes = filter(None, (", ".join(about.families), needs))
         rows.append((template.name, f"{about.version}  {about.summary}"))
         rows.append(("", f"for {'; '.join(goes)}"))
-    return "\n".join(columns(rows)) or "there are no templates"
+    words = "\n".join(columns(rows)) or "there are no templates"
+    return data.with_faults(Reply({"templates": list(map(_about, templates))}, words), faults)
 
 
-def checked_data(results: Sequence[TemplateChecked]) -> dict[str, Any]:
-    """Return the answer of ``template check``."""
+def checked(results: Sequence[TemplateChecked]) -> Reply:
+    """Return what was found of each template, and of each conversation that is not as it should be."""
+    ok = all(one.ok for one in results)
+    answer = {"ok": ok, "templates": list(map(_checked_data, results))}
+    return Reply(answer, "\n".join(line for one in results for line in _checked_lines(one)), ok)
+
+
+def _checked_data(result: TemplateChecked) -> dict[str, Any]:
+    answer = result.answer
     return {
-        "ok": all(one.ok for one in results),
-        "templates": [
-            {
-                **_head(one.template),
-                "ok": one.ok,
-                "weights": weighed(one.every),
-                "content_format": [
-                    {"since": since, "format": name}
-                    for since, name in (one.answer.formats if one.answer else ())
-                ],
-                "variables": one.answer.variables if one.answer else (),
-                "arguments": one.answer.arguments if one.answer else (),
-                "findings": _findings(one.findings),
-                "conversations": list(map(_outcome, one.outcomes)),
-                "replays": list(map(_replay, one.replays)),
-                **({"parsers": _parsers(one.back)} if one.back else {}),
-            }
-            for one in results
+        **_head(result.template),
+        "ok": result.ok,
+        "weights": weighed(result.every),
+        "content_format": [
+            {"since": since, "format": name} for since, name in (answer.formats if answer else ())
         ],
+        "variables": answer.variables if answer else (),
+        "arguments": answer.arguments if answer else (),
+        "findings": _findings(result.findings),
+        "conversations": list(map(_outcome, result.outcomes)),
+        "replays": list(map(_replay, result.replays)),
+        **({"parsers": _parsers(result.back)} if result.back else {}),
     }
 
 
-def checked_text(results: Sequence[TemplateChecked]) -> str:
-    """Return what was found of each template, and of each conversation that is not as it should be."""
-    return "\n".join(line for one in results for line in _checked_lines(one))
+def rendered(template: Template, prompt: Prompt) -> Reply:
+    """Return the prompt that a template made."""
+    unread = (
+        f"the template does not read `{name}`, and vLLM drops it without a word"
+        for name in prompt.unread
+    )
+    answer = {"template": template.name, "prompt": prompt.text}
+    return Reply(answer, prompt.text, told=notes(unread), is_file=True)
 
 
-def differences(
+def patched(template: Template, result: Patched) -> Reply:
+    """Return a model's own template with its worst faults mended."""
+    told = (f"note: {template.path} has {result.patch} already",) if result.was_in else ()
+    whole = result.data.decode("utf-8", "surrogateescape")
+    answer = {"template": template.name, **data.fields(result, "patch", "was_in"), "text": whole}
+    return Reply(answer, whole, told=told, is_file=True)
+
+
+def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
+    """Return how the prompts of two templates differ, and what each keeps of the cache."""
+    first, second, rows = result
+    different = _differences(names, rows)
+    count = text.counted(len(rows), "conversation")
+    end = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
+    answer = {
+        "ok": not different,
+        "templates": [
+            {**_head(one.template), "weights": weighed(one.every)} for one in (first, second)
+        ],
+        "replays": [
+            {"name": name, "before": before and _replay(before), "after": after and _replay(after)}
+            for name, before, after in _beside(first, second)
+        ],
+        "conversations": [
+            {
+                "name": name,
+                "same": _same(before, after),
+                "before": _rendered(before),
+                "after": _rendered(after),
+            }
+            for name, before, after in rows
+        ],
+    }
+    return Reply(answer, "\n".join((*different, _compared(first, second), end)), not different)
+
+
+def _differences(
     names: tuple[str, str], rows: Sequence[tuple[str, Rendered, Rendered]]
 ) -> tuple[str, ...]:
     """Return, for each conversation whose prompts differ, a unified diff of them."""
@@ -106,7 +143,7 @@ def differences(
     )
 
 
-def compared(first: TemplateChecked, second: TemplateChecked) -> str:
+def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
     """Return a table: what two templates keep of the cache in each conversation, and what they lose."""
     rows = [("", first.template.name, second.template.name)]
     rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
@@ -132,31 +169,6 @@ def _kept(replay: Replayed | None) -> str:
     return f"{replay.turns_kept} of {replay.turns} turns, {replay.kept:,} of {replay.bytes:,} bytes{lost}"
 
 
-def diff_data(
-    first: TemplateChecked, second: TemplateChecked, rows: Sequence[tuple[str, Rendered, Rendered]]
-) -> dict[str, Any]:
-    """Return the answer of ``template diff``."""
-    return {
-        "ok": all(_same(before, after) for _, before, after in rows),
-        "templates": [
-            {**_head(one.template), "weights": weighed(one.every)} for one in (first, second)
-        ],
-        "replays": [
-            {"name": name, "before": before and _replay(before), "after": after and _replay(after)}
-            for name, before, after in _beside(first, second)
-        ],
-        "conversations": [
-            {
-                "name": name,
-                "same": _same(before, after),
-                "before": _rendered(before),
-                "after": _rendered(after),
-            }
-            for name, before, after in rows
-        ],
-    }
-
-
 def _same(before: Rendered, after: Rendered) -> bool:
     return _shown(before) == _shown(after)
 
@@ -166,11 +178,8 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
     wrong = [outcome for outcome in result.outcomes if not outcome.ok]
     lines = [f"{result.template.name} {about.version if about else ''}".rstrip()]
     if result.outcomes:
-        count = f"{len(result.outcomes)} conversation{'s' * (len(result.outcomes) != 1)}"
-        lines.append(
-            f"  {count}, "
-            + (f"{len(wrong)} not as they should be" if wrong else "all as they should be")
-        )
+        how = f"{len(wrong)} not as they should be" if wrong else "all as they should be"
+        lines.append(f"  {text.counted(len(result.outcomes), 'conversation')}, {how}")
     if result.replays:
         found_again = sum(replay.turns_kept for replay in result.replays)
         turns = sum(replay.turns for replay in result.replays)

@@ -10,6 +10,7 @@ from itertools import groupby
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
+from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.report.columns import columns
 
 Paint = Callable[..., str]
@@ -38,6 +39,19 @@ STANDING = {
     "changed": ": went in, and is not as it was left",
 }
 """What is said behind a mod of a receipt."""
+
+_DISAGREEMENTS = {
+    "vllm": "vLLM",
+    "mod": "mod",
+    "order": "the order of the mods",
+    "file": "",
+    "original": "before any mod,",
+}
+
+
+def counted(number: int, noun: str) -> str:
+    """Return how many there are of what a noun names."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def tree_name(version: str | None, spec: str) -> str:
@@ -113,11 +127,7 @@ def changed(planned: ModPlan) -> list[str]:
         else:
             hunks = [hunk for hunk in planned.hunks if hunk.path == change.path]
             proofs = ", ".join(dict.fromkeys(hunk.proof for hunk in hunks))
-            what = (
-                f"{len(hunks)} hunk{'s' * (len(hunks) != 1)}, placed by {proofs}"
-                if hunks
-                else "whole file"
-            )
+            what = f"{counted(len(hunks), 'hunk')}, placed by {proofs}" if hunks else "whole file"
         lines.append(f"{change.path}: {what}")
     return lines
 
@@ -145,7 +155,7 @@ def serve_arguments(planned: Plan, templates: str) -> list[str]:
 def done(paths: Sequence[str], *, dry_run: bool = False) -> str:
     """Say how many files were changed, or would be."""
     what = "would be changed" if dry_run else "changed"
-    return f"{len(paths)} file{'s' * (len(paths) != 1)} {what}" if paths else "nothing to do"
+    return f"{counted(len(paths), 'file')} {what}" if paths else "nothing to do"
 
 
 def findings(
@@ -164,6 +174,16 @@ def findings(
 def located(listed: Iterable[Finding]) -> list[str]:
     """Return a line per finding of ``verify``, with the file that it is about."""
     return [f"  {one.path}: {one}" if one.path else f"  {one}" for one in listed]
+
+
+def disagreements(differences: Iterable[Disagreement], names: Sequence[str]) -> list[str]:
+    """Return, per thing in which receipts differ, a line and what each of them has."""
+    lines = []
+    for difference in differences:
+        lines.append(f"{_DISAGREEMENTS[difference.kind]} {difference.name}".strip() + ":")
+        values = (value or "not there" for value in difference.values)
+        lines += columns(zip(names, values, strict=True), "  ")
+    return lines
 
 
 def wrapped(words: str, width: int) -> list[str]:

@@ -1,29 +1,31 @@
-"""Answers of ``upstream``, as text and as JSON."""
+"""The answer of ``upstream``."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
+from vllm_mods.api.upstream import Carried
 from vllm_mods.base.model import Verdict
 from vllm_mods.matrices import upstream
 from vllm_mods.matrices.upstream import Dependent, UpstreamRow
 from vllm_mods.report import data, text
+from vllm_mods.report.reply import Reply
 from vllm_mods.report.text import Paint
 
 _STATES = ("placed", "carried", "absent")
 _HOW = {"requires": "requires it", "after": "goes in after it"}
 
 
-def rows_data(rows: Sequence[UpstreamRow], dependents: Sequence[Dependent]) -> dict[str, Any]:
-    """Return the answer; ``can_go`` is the tree from which on all carry the mod whole, or null."""
+def carried(result: Carried, paint: Paint = str) -> Reply:
+    """Return a row per tree, which trees carry a hunk, and ``can_go``: the tree from which on all carry the mod whole, or null."""
+    rows, dependents = result.rows, result.dependents
     mod = rows[0].planned.mod
     gone = upstream.can_go(rows)
-    return {
+    answer = {
         "mod": mod.name,
         "version": mod.version,
-        "needed": upstream.is_needed(rows),
+        "needed": result.needed,
         "can_go": gone and data.fields(gone, "version", "tree"),
         "trees": [
             {
@@ -40,12 +42,10 @@ def rows_data(rows: Sequence[UpstreamRow], dependents: Sequence[Dependent]) -> d
         ],
         "dependents": dependents,
     }
+    return Reply(answer, "\n".join(_lines(rows, dependents, paint)), result.needed)
 
 
-def rows_text(
-    rows: Sequence[UpstreamRow], dependents: Sequence[Dependent], paint: Paint = str
-) -> str:
-    """Return a row per tree, which trees carry a hunk, and whether the mod can go."""
+def _lines(rows: Sequence[UpstreamRow], dependents: Sequence[Dependent], paint: Paint) -> list[str]:
     mod = rows[0].planned.mod
     labels = {row.tree: text.label(row.tree, row.version) for row in rows}
     width = max((len(label) for label in labels.values()), default=0)
@@ -54,6 +54,8 @@ def rows_text(
     for row in rows:
         counts = Counter(one.state for one in row.hunks)
         counted = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
+        if row.in_pieces:
+            counted += ", and not the whole"
         verdict = row.planned.verdict
         plain = verdict.value if row.meant else f"({verdict.value})"
         shown = plain.replace(verdict.value, paint(verdict)) + " " * (14 - len(plain))
@@ -71,7 +73,7 @@ def rows_text(
     ]
     lines.append(_conclusion(rows, labels))
     lines += [f"{one.mod} {_HOW[one.how]} (`{one.how}` in its mod.toml)" for one in dependents]
-    return "\n".join(lines)
+    return lines
 
 
 def _conclusion(rows: Sequence[UpstreamRow], labels: dict[str, str]) -> str:
@@ -80,6 +82,13 @@ def _conclusion(rows: Sequence[UpstreamRow], labels: dict[str, str]) -> str:
     if gone is not None:
         return f"{name} can go from {labels[gone.tree]} on"
     whole = [labels[row.tree] for row in rows if row.carried]
+    pieces = [labels[row.tree] for row in rows if row.in_pieces]
+    if pieces:
+        read = "and not the whole as it was written: whether it can go is for a person to read"
+        if not whole:
+            return f"{text.spans(pieces, every)} has each hunk of {name}, {read}"
+        carried = f"{name} is carried whole by {text.spans(whole, every)}"
+        return f"{carried}; {text.spans(pieces, every)} has each of its hunks, {read}"
     if whole:
         return (
             f"{name} is carried whole by {text.spans(whole, every)}, and not as it stands by what came "

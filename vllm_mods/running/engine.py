@@ -21,13 +21,14 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
 
 
 class EngineContainer(NamedTuple):
-    """A container of an engine, running or not; ``restarts`` is how often it was started again."""
+    """A container of an engine, running or not; ``restarts`` is how often the engine started it again, ``started`` when last."""
 
     program: str
     name: str
     labels: Mapping[str, str]
     running: bool
     restarts: int
+    started: str
 
 
 def found() -> tuple[str, ...]:
@@ -50,11 +51,6 @@ def log_command(program: str, name: str) -> str:
     return f"{program} logs --follow {name}"
 
 
-def stop_command(program: str, name: str) -> str:
-    """Return the line that stops a container and removes it; its image stays."""
-    return f"{program} stop {name} && {program} rm {name}"
-
-
 def labels(program: str, image: str) -> Mapping[str, str] | None:
     """Return the labels of an image, None if the engine has none of that name."""
     done = engine_command.run(program, "image", "inspect", "--", image)
@@ -68,7 +64,7 @@ def labels(program: str, image: str) -> Mapping[str, str] | None:
 def container(name: str, wanted: str | None = None) -> EngineContainer:
     """Find a container by its name. Raises ``UsageError`` if no engine here has it."""
     if not _NAME.match(name):
-        raise UsageError(f"{name!r} is no name of a container", hint="vllm-mods ps")
+        raise UsageError(f"{name!r} is no name of a container", hint="docker ps --all")
     programs = installed(wanted)
     for program in programs:
         done = engine_command.run(program, "container", "inspect", name)
@@ -80,13 +76,16 @@ def container(name: str, wanted: str | None = None) -> EngineContainer:
                 raw["Config"].get("Labels") or {},
                 bool(raw["State"]["Running"]),
                 int(raw.get("RestartCount") or 0),
+                raw["State"]["StartedAt"],
             )
-    raise UsageError(f"{' and '.join(programs)}: no container {name}", hint="vllm-mods ps")
+    raise UsageError(
+        f"{' and '.join(programs)}: no container {name}", hint=f"{programs[0]} ps --all"
+    )
 
 
-def log(one: EngineContainer) -> bytes:
-    """Return what a container has said, no more of it than one byte past ``limits.LOG``."""
-    command = [one.program, "logs", one.name]
+def log(one: EngineContainer, *, since: str | None = None) -> bytes:
+    """Return what a container has said, all of it or ``since`` a time: no more than one byte past ``limits.LOG``."""
+    command = [one.program, "logs", *(() if since is None else ("--since", since)), one.name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None  # noqa: S101  (it is a pipe)
         end = threading.Timer(limits.TOOL_SECONDS, process.kill)
@@ -114,7 +113,7 @@ def start(line: Sequence[str], name: str) -> str:
     elif not engine_command.run(program, "container", "inspect", name).code:
         raise UsageError(
             f"{program} has a container {name}; nothing was started",
-            hint=f"{stop_command(program, name)}; or --name ANOTHER",
+            hint=f"{program} stop {name} && {program} rm {name}; or --name ANOTHER",
         )
     said = done.errors.partition("\n\nRun '")[0]
     no_gpu = any(word in said.lower() for word in ("gpu", "nvidia"))
@@ -122,8 +121,3 @@ def start(line: Sequence[str], name: str) -> str:
         f"{program} run: {said}; nothing is left of it",
         hint="--gpus none, if there are none" if no_gpu else f"{program} info",
     )
-
-
-def shown(program: str, arguments: Sequence[str]) -> int:
-    """Run a command of an engine that answers for itself; return its exit status."""
-    return subprocess.run([program, *arguments], check=False).returncode

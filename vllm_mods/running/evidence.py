@@ -1,12 +1,13 @@
 """Whether a mod's code ran: its ``[evidence]`` against what a server said.
 
-A pattern may take time without end, and a log is anybody's words: another process matches, line by line, and is
-ended when its time is over.
+A pattern may take time without end, and a log is anybody's words: another process matches, and is ended when its
+time is over.
 """
 
 from __future__ import annotations
 
 import json
+import posixpath
 import subprocess
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +15,9 @@ from typing import NamedTuple
 from vllm_mods.base import limits, own_process
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Mod
-from vllm_mods.running import log_search
+from vllm_mods.formats import diff
+from vllm_mods.running import log_search, server_log
+from vllm_mods.running.server_log import ServerLog
 
 RAN, OTHER, SILENT, UNTOLD = "ran", "other", "silent", "untold"
 
@@ -36,29 +39,56 @@ class Evidence(NamedTuple):
         return self.state in {RAN, UNTOLD}
 
 
-def of_mods(mods: Sequence[Mod], log: bytes) -> tuple[Evidence, ...]:
+class ServerEvidence(NamedTuple):
+    """What a log tells since the server's last start: whether it became ``ready``, and of each mod.
+
+    ``restarts`` is how often it was started before that.
+    """
+
+    mods: tuple[Evidence, ...]
+    ready: bool
+    restarts: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether the server serves, and nothing speaks against any mod."""
+        return self.ready and all(mod.ok for mod in self.mods)
+
+
+def of_mods(mods: Sequence[Mod], data: bytes) -> ServerEvidence:
     """Look for each mod's evidence in a log. Raises ``TreeError`` for a pattern that takes too long."""
-    return tuple(_of_mod(mod, log) for mod in mods)
+    log = server_log.read(data)
+    return ServerEvidence(
+        tuple(_of_mod(mod, log) for mod in mods), log.ready, max(0, log.starts - 1)
+    )
 
 
-def _of_mod(mod: Mod, log: bytes) -> Evidence:
-    said = dict(mod.evidence)
-    if "log" not in said:
-        return Evidence(mod.name, UNTOLD, said.get("behaviour"))
-    keys = [key for key in ("log", "instead") if key in said]
-    found = dict(zip(keys, _matches(mod, [said[key] for key in keys], log), strict=True))
-    if (ran := found["log"]) is not None:
-        return Evidence(mod.name, RAN, ran)
-    other = found.get("instead")
-    return Evidence(mod.name, SILENT if other is None else OTHER, other)
+def _of_mod(mod: Mod, log: ServerLog) -> Evidence:
+    """Judge one mod: its ``log`` counts from its own files in an engine or a worker, and ``instead`` before it.
+
+    ``instead`` counts from its files in any process, and from any file in an engine or a worker: it is a no.
+    """
+    patterns = dict(mod.evidence)
+    if "log" not in patterns:
+        return Evidence(mod.name, UNTOLD, patterns.get("behaviour"))
+    paths = (path for one in mod.variants for path in diff.touched(mod, one))
+    own = {posixpath.basename(path) for path in paths}
+    ran = [one.message for one in log.records if one.computes and one.file in own]
+    other = [one.message for one in log.records if one.computes or one.file in own]
+    searches = [(patterns["log"], ran)]
+    if "instead" in patterns:
+        searches.append((patterns["instead"], other))
+    text, *others = _first_matches(mod, searches)
+    if others and others[0] is not None:
+        return Evidence(mod.name, OTHER, others[0])
+    return Evidence(mod.name, SILENT if text is None else RAN, text)
 
 
-def _matches(mod: Mod, patterns: Sequence[str], log: bytes) -> list[str | None]:
-    given = json.dumps([limits.LOG_LINE, patterns]).encode() + b"\n" + log
+def _first_matches(mod: Mod, searches: list[tuple[str, list[str]]]) -> list[str | None]:
     try:
         done = subprocess.run(
             own_process.command(log_search.__name__),
-            input=given,
+            input=json.dumps(searches).encode(),
             capture_output=True,
             timeout=limits.EVIDENCE_SECONDS,
             check=False,
@@ -70,4 +100,4 @@ def _matches(mod: Mod, patterns: Sequence[str], log: bytes) -> list[str | None]:
         ) from error
     if done.returncode:
         raise TreeError(f"{mod.name}: its [evidence] cannot be looked for in this log")
-    return [None if one is None else str(one) for one in json.loads(done.stdout)]
+    return [None if match is None else str(match) for match in json.loads(done.stdout)]

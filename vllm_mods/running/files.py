@@ -41,7 +41,7 @@ def _compose(one: Service) -> dict[str, Any]:
         "labels": {PAIRING_LABEL: one.pairing},
         "restart": one.restart,
         "volumes": [
-            f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
+            f"{_dollars(mount.source)}:{_dollars(mount.target)}{':ro' if mount.read_only else ''}"
             for mount in one.mounts
         ],
     }

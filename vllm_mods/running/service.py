@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from vllm_mods.base import secrets
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
@@ -29,6 +30,8 @@ _PARALLEL = (
 )
 _GPUS = re.compile(r"(all|none|\d+(,\d+)*)\Z", re.ASCII)
 _SHM = re.compile(r"[0-9]+([kmgt]i?)?b?\Z", re.IGNORECASE | re.ASCII)
+# Commas, colons and quotes divide the words of docker, podman, compose and quadlets; ``$`` and ``%`` are written as each takes them.
+_NO_PATH = re.compile(r"""[\x00-\x1f\x7f,:"\\]""")
 _RESTART = re.compile(r"(no|always|unless-stopped|on-failure(:\d+)?)\Z", re.ASCII)
 
 
@@ -117,6 +120,12 @@ def service(
         if at_path
         else Mount(cache, CACHE)
     )
+    for path in mount[:2]:
+        if _NO_PATH.search(path) or os.path.normpath(path) != path:
+            raise UsageError(
+                f'{path!r} cannot be mounted: a path from / on, without .. and without , : " \\ in it, can',
+                hint="--model-folder DIR",
+            )
     ranks = math.prod(_number(words, 1, *names) for names in _PARALLEL)
     cluster = wanted.topology == "cluster"
     per_node = -(-ranks // 2) if cluster else ranks
@@ -126,7 +135,7 @@ def service(
             f"--gpus {asked.gpus}: the command starts {per_node} ranks on a node, each on a GPU of its own",
             hint="--gpus all, or name as many",
         )
-    return Service(
+    started = Service(
         name=asked.name or wanted.name,
         pairing=wanted.name,
         image=asked.image or image,
@@ -142,6 +151,11 @@ def service(
         arguments=arguments,
         cluster=cluster,
     )
+    if leaks := secrets.problems(
+        started._asdict()
+    ):  # an engine, or a file that is kept, would show it
+        raise UsageError(f"{wanted.name}: {leaks[0]}", hint="--env-file FILE")
+    return started
 
 
 def line(program: str, one: Service, *, env_files: Sequence[str] = ()) -> tuple[str, ...]:

@@ -121,9 +121,8 @@ class _Checker:
             if use.attached:
                 message = f"takes no value, and {use.values[0]!r} is attached to it"
                 yield ServeFault(FindingCode.VALUE_UNEXPECTED, use.typed, message)
-        elif len(use.values) < _least(found):
-            follow = f"{len(use.values)} follow" if use.values else "none follows"
-            message = f"takes {_how_many(found)}, and {follow} it"
+        elif not use.values and found.nargs not in {"?", "*"}:
+            message = f"takes {_how_many(found)}, and none follows it"
             yield ServeFault(FindingCode.VALUE_MISSING, use.typed, message)
         else:
             for value in use.values:
@@ -336,17 +335,8 @@ def _flag_of(node: ast.AST) -> str:
     return f"--{name.removeprefix('args.').replace('_', '-')}" if name.startswith("args.") else ""
 
 
-def _least(found: FlagShape) -> int:
-    if isinstance(found.nargs, int):
-        return found.nargs
-    return 0 if found.nargs in {"?", "*"} else 1
-
-
 def _how_many(found: FlagShape) -> str:
     if not found.takes_value:
         return "no value"
-    if isinstance(found.nargs, int):
-        return f"{found.nargs} values"
-    return {"+": "one value or more", "*": "values", "?": "a value or none"}.get(
-        found.nargs or "", "a value"
-    )
+    several = {"+": "one value or more", "*": "values", "?": "a value or none"}
+    return several.get(found.nargs or "", "a value")

@@ -182,9 +182,7 @@ class _Parser:
         shape = self.shape_of(flag)
         if not shape.takes_value and not dotted:
             return 0
-        if dotted or shape.nargs in {None, "?"}:
-            return min(1, available)
-        return min(shape.nargs, available) if isinstance(shape.nargs, int) else available
+        return min(1, available) if dotted or shape.nargs in {None, "?"} else available
 
     def find(self, name: str) -> list[_Option]:
         """Return the options that a word names: one, those it is the beginning of, or none."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,33 +30,6 @@ class ConfigField(NamedTuple):
     doc: str
     init: bool
     bounds: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member of an enumeration; ``value`` is the source of one that is computed."""
-
-    cls: ClassPlace
-    name: str
-    node: ast.expr
-
-    @property
-    def plain(self) -> bool:
-        """Whether its value is written out."""
-        return isinstance(self.node, ast.Constant)
-
-    @property
-    def is_tuple(self) -> bool:
-        """Whether its value is made of others, and so nobody can type it."""
-        return isinstance(self.node, ast.Tuple)
-
-    @property
-    def value(self) -> object:
-        """What stands behind its name."""
-        return self.node.value if isinstance(self.node, ast.Constant) else ast.unparse(self.node)
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 class Validator(NamedTuple):
@@ -95,19 +67,14 @@ def fields(sources: ModuleSources, cls: ClassPlace) -> dict[str, ConfigField]:
     return {field.name: field for one in reversed(sources.bases(cls)) for field in _own_fields(one)}
 
 
-def takes_any_key(sources: ModuleSources, cls: ClassPlace, *, early: bool = True) -> str | None:
-    """Return why a class may take keys that are no fields of it; ``None`` if it cannot.
-
-    Not ``early``: what changes the keys first has done so.
-    """
+def takes_any_key(sources: ModuleSources, cls: ClassPlace) -> str | None:
+    """Return why a class may take keys that are no fields of it; ``None`` if it cannot."""
     for one in sources.bases(cls):
         for member in one.node.body:
             if isinstance(member, ast.FunctionDef):
                 if member.name == "__init__":
                     return f"{one.node.name} has an __init__ of its own"
-                if early and any(
-                    "model_validator" in text and "before" in text for text in _marks(member)
-                ):
+                if any("model_validator" in text and "before" in text for text in _marks(member)):
                     return f"{one.node.name}.{member.name} may change the keys first"
         if any("extra=" in text and "forbid" not in text for text in _marks(one.node)):
             return f"{one.node.name} takes extra keys"
@@ -134,15 +101,10 @@ def is_enum(sources: ModuleSources, cls: ClassPlace) -> bool:
     )
 
 
-def is_protocol(cls: ClassPlace) -> bool:
-    """Tell whether a class says only what others have."""
-    return any(last_name(base) == "Protocol" for base in cls.node.bases)
-
-
-def members(cls: ClassPlace) -> dict[str, Member]:
-    """Return the members of an enumeration by name."""
+def members(cls: ClassPlace) -> dict[str, ast.expr]:
+    """Return what the members of an enumeration are assigned, by name."""
     return {
-        target.id: Member(cls, target.id, node.value)
+        target.id: node.value
         for node in cls.node.body
         if isinstance(node, ast.Assign)
         for target in node.targets

@@ -190,8 +190,6 @@ class Evaluator:
         return answer
 
     def _operated(self, op: ast.AST, left: Any, right: Any) -> Any:
-        if isinstance(left, ConfigObject) and right is None:
-            return isinstance(op, ast.IsNot) if isinstance(op, (ast.Is, ast.IsNot)) else UNKNOWN
         is_in = isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, list) and is_known(left)
         if is_in and any(is_known(one) and one == left for one in right):
             return isinstance(op, ast.In)

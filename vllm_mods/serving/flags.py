@@ -9,7 +9,6 @@ asks (``shape.py``): its names are known from here.
 from __future__ import annotations
 
 import ast
-import copy
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -283,10 +282,11 @@ class _FlagReader:
             isinstance(one, ast.Call) and (dotted(one.func) or "").endswith(".add_argument")
             for one in ast.walk(node)
         )
-        if not isinstance(whole, _Kwargs) or not adds:
-            for body in [*_turns(node)] or [node.body]:
-                self.block(body, scope)
+        if not adds:
+            self.block(node.body, scope)
             return
+        if not isinstance(whole, _Kwargs):
+            raise TreeError(f"{scope.path}:{node.lineno}: this loop adds flags that are not read")
         cls = class_of(self.sources, whole.cls)
         for name in configs.fields(self.sources, cls) if cls else ():
             one = _One(whole, name)
@@ -349,27 +349,3 @@ def _keywords(node: ast.Call) -> Iterator[tuple[str | None, ast.expr]]:
                 yield (None if key is None else text_of(key)), value
         else:
             yield one.arg, one.value
-
-
-class _Filled(ast.NodeTransformer):
-    """Puts what a loop yields in the place of its names."""
-
-    def __init__(self, names: Mapping[str, ast.expr]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.names.get(node.id, node)
-
-
-def _turns(node: ast.For) -> Iterator[list[ast.stmt]]:
-    """Yield the body of a loop over what is written out, once for each turn."""
-    for one in node.iter.elts if isinstance(node.iter, (ast.List, ast.Tuple)) else ():
-        several = isinstance(node.target, ast.Tuple) and isinstance(one, ast.Tuple)
-        targets = node.target.elts if isinstance(node.target, ast.Tuple) else [node.target]
-        values = one.elts if several and isinstance(one, ast.Tuple) else [one]
-        names = {
-            target.id: value
-            for target, value in zip(targets, values, strict=False)
-            if isinstance(target, ast.Name)
-        }
-        yield [_Filled(names).visit(copy.deepcopy(part)) for part in node.body]

@@ -205,7 +205,7 @@ class Follower(Evaluator):
                 raise _Leave
             self._statement(node, frame)
 
-    def _statement(self, node: ast.stmt, frame: Frame) -> None:  # noqa: C901, PLR0912  (a kind each)
+    def _statement(self, node: ast.stmt, frame: Frame) -> None:  # noqa: C901  (a kind each)
         match node:
             case ast.Expr(value=value):
                 self.value(value, frame)
@@ -230,15 +230,6 @@ class Follower(Evaluator):
                 except RefusedError as error:
                     error.names = (*error.names, *names_in(test))
                     raise
-            case ast.For(target=ast.Name(id=name), iter=over, body=body, orelse=[]):
-                items = self.value(over, frame)
-                leaves = any(isinstance(one, _LEAVES) for part in body for one in ast.walk(part))
-                if leaves or not isinstance(items, list):
-                    self._forget([node], frame)
-                    return
-                for item in items:
-                    frame.names[name] = item
-                    self._block(body, frame)
             case _:
                 self._forget([node], frame)
 

@@ -135,8 +135,9 @@ def _typed(sources: ModuleSources, field: ConfigField | None) -> Iterator[str]:
             for name, one in configs.members(hint.place).items():
                 yield name
                 # some enumerations have the path of a class as their value, which nobody types
-                if one.plain and isinstance(one.value, (int, str)) and "." not in str(one.value):
-                    yield str(one.value)
+                value = one.value if isinstance(one, ast.Constant) else None
+                if isinstance(value, (int, str)) and "." not in str(value):
+                    yield str(value)
 
 
 def _table(sources: ModuleSources, variable: str, files: tuple[str, ...]) -> Offered | None:

@@ -30,14 +30,14 @@ class FlagShape(NamedTuple):
 
     ``kind`` of each value: ``text``, ``int``, ``float``, ``human`` and ``human-auto`` (32k; auto),
     ``json``, ``json-or-text``; or of none: ``switch`` (which also has ``--no-…``) and ``flag``.
-    ``nargs`` is argparse's. ``choices`` are enforced by the parser; ``open`` is why there may be
+    ``nargs`` is argparse's, ``+`` for a fixed number of values. ``choices`` are enforced by the parser; ``open`` is why there may be
     more of them. ``config`` is the class whose fields are the keys of the JSON, ``validated`` whether
     the parser itself makes one of it, ``human_json`` whether 32k may stand in it; ``cls`` and ``field``
     are where the value goes.
     """
 
     kind: str
-    nargs: str | int | None = None
+    nargs: str | None = None
     optional: bool = False
     choices: tuple[object, ...] | None = None
     open: str = ""
@@ -68,7 +68,7 @@ def shape(sources: ModuleSources, flag: Flag, rules: FlagRules) -> FlagShape:
         found = _of_type(kind.node, found)
     if "nargs" in given:
         nargs = constant(sources, given["nargs"])
-        found = found._replace(nargs=nargs if isinstance(nargs, (str, int)) else None)
+        found = found._replace(nargs=nargs if isinstance(nargs, str) else "+" if nargs else None)
     if (choices := given.get("choices")) is not None:
         found = _of_choices(sources, choices, found)
     if "choices" in flag.computed:
@@ -135,20 +135,13 @@ def _of_literal(literals: list[Hint], *, free: bool) -> FlagShape:
 
 
 def _of_collection(sources: ModuleSources, hint: Hint) -> FlagShape:
-    nargs: str | int = "+"
-    if (
-        hint.name == "tuple"
-        and hint.args
-        and "..." not in [ast.unparse(one.node) for one in hint.args]
-    ):
-        nargs = len(hint.args)
     inner = hints.hints(sources, hint.args[0]) if hint.args else ()
     literals = [one for one in inner if one.kind == "literal"]
     if literals:
-        return _of_literal(literals, free=False)._replace(nargs=nargs)
+        return _of_literal(literals, free=False)._replace(nargs="+")
     kinds = {one.name for one in inner}
     kind = kinds.pop() if len(kinds) == 1 else "str"
-    return FlagShape(kind if kind in {"int", "float"} else "text", nargs=nargs)
+    return FlagShape(kind if kind in {"int", "float"} else "text", nargs="+")
 
 
 def _of_type(node: ast.AST, found: FlagShape) -> FlagShape:
@@ -169,12 +162,9 @@ def _of_choices(sources: ModuleSources, at: AnyPlace, found: FlagShape) -> FlagS
         return found._replace(choices=tuple(values), open="")
     if isinstance(at.node, ast.Call) and at.node.args:
         inner = SourcePlace(at.path, at.node.args[0])
-        name = last_name(at.node)
-        if name == "get_args":
+        if last_name(at.node) == "get_args":
             offered = hints.literals(hints.hints(sources, inner))
             return found._replace(choices=offered, open="")
-        if name in {"list", "sorted", "tuple"}:
-            return _of_choices(sources, inner, found)
     sure = [ast.literal_eval(one) for one in ast.walk(at.node) if _is_plain_list(one)]
     return found._replace(
         choices=tuple(value for values in sure for value in values),
@@ -191,5 +181,5 @@ def _of_action(node: ast.AST, found: FlagShape) -> FlagShape:
     if str(name).endswith("BooleanOptionalAction"):
         return found._replace(kind="switch", nargs=None)
     if name in _SWITCHES:
-        return found._replace(kind="flag", nargs=0)
+        return found._replace(kind="flag", nargs=None)
     return found._replace(append=name in {"append", "extend"})

@@ -118,12 +118,6 @@ class ModuleSources:
         found = self.find(path, name)
         return getattr(found.node, "value", None) if found is not None else None
 
-    def origin(self, path: str, name: str) -> str:
-        """Return where a name is imported from, ``""`` if it is not."""
-        module = self._module(path)
-        bound = module.runtime.get(name) if module else None
-        return f"{bound.module}.{bound.name}" if isinstance(bound, _ImportedName) else ""
-
     def bases(self, cls: ClassPlace) -> tuple[ClassPlace, ...]:
         """Return a class and the classes of the tree that it inherits from, in search order."""
         if cls not in self._bases:

@@ -272,7 +272,7 @@ def _early_problems(
             yield one._replace(code=FindingCode.JSON_VALUE, message=f"{at!r}: {one.message}")
 
 
-def _mismatch(  # noqa: C901 - one kind of type per branch
+def _mismatch(
     sources: ModuleSources, found: tuple[hints.Hint, ...], value: object
 ) -> list[str] | None:
     """Return what a value may be if it is none of it; ``None`` if it fits or can't be told."""
@@ -284,7 +284,8 @@ def _mismatch(  # noqa: C901 - one kind of type per branch
             offered += [str(one) for one in hint.values]
         elif hint.place and configs.is_enum(sources, hint.place):
             members = configs.members(hint.place).values()
-            there = [one.value if one.plain else None for one in members if not one.is_tuple]
+            typed = [one for one in members if not isinstance(one, ast.Tuple)]
+            there = [one.value if isinstance(one, ast.Constant) else None for one in typed]
             if None in there or value in there or number_of(str(value)) in there:
                 return None
             offered += map(str, there)
@@ -292,8 +293,6 @@ def _mismatch(  # noqa: C901 - one kind of type per branch
             offered.append("a JSON object")
         elif hint.kind == "other" and hint.name.startswith("Callable"):
             continue  # nothing in JSON is one
-        elif hint.place and configs.is_protocol(hint.place):
-            continue
         elif hint.kind != "builtin" or (_fits(hint.name, value) and _holds(sources, hint, value)):
             return None
         elif hint.name != "None":

@@ -50,7 +50,7 @@ def fetch(source: LibrarySource, beside: str, commit: str | None) -> FetchedLibr
     with _scratch() as folder:
         environ = _environment(os.environ, url, folder)
         sha = _commit(functools.partial(_run, folder, environ, source), url, source, commit)
-        return _library(Repository(folder, str(source)), sha, source)
+        return _library(Repository(folder, str(source), git_dir=folder), sha, source)
 
 
 def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: str | None) -> str:

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused
 from vllm_mods.site import journal_text, site
 from vllm_mods.site.journal_text import Foreign, Journal, JournalPlace
@@ -30,7 +31,6 @@ ASIDE = ".vllm-mods.aside-"
 _ATTRIBUTE = "user.vllm-mods.mtime"
 FILE = "journal.json"
 STAMP = "stamp"
-_MOST_BYTES = 64 << 20
 
 
 def find(root: str) -> str | None:
@@ -141,8 +141,10 @@ def _read(opened: OpenFolders, work: str) -> Journal | None:
         known = name in {FILE, f"{FILE}.new", STAMP} or (name.isascii() and name.isdigit())
         if not known or not stat.S_ISREG(entry.st_mode):
             raise Foreign(f"{name!r} in it is nothing that this tool keeps there")
-        if name == FILE and entry.st_size > _MOST_BYTES:
-            raise Foreign(f"its journal has {entry.st_size} bytes, and {_MOST_BYTES} is the most")
+        if name == FILE and entry.st_size > limits.RECEIPT:
+            raise Foreign(
+                f"its journal has {entry.st_size} bytes, and {limits.RECEIPT} is the most"
+            )
     data = site.read(opened.at(f"{work}/{FILE}"))
     return None if data is None else journal_text.parse(data, opened.site, _place(opened, work))
 

@@ -16,8 +16,8 @@ from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import site
 from vllm_mods.site.journal_text import Folder, Step
 from vllm_mods.site.operations import Op
-from vllm_mods.site.receipt_tree import reinstall
 from vllm_mods.site.site import Look, Site
+from vllm_mods.trees.receipt_tree import reinstall
 
 
 class Gone(NamedTuple):

@@ -105,17 +105,26 @@ def check(
         CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, template)))
         for one, rendered in zip(conversations, plain, strict=True)
     )
-    scenes = replay.scenes(answer.variables, answer.formats[-1][1], template.data)
-    replays = replay.replayed(scenes, lambda parts: _render(template, parts, tokens).rendered)
-    if no_chat := replay.why_no_chat(template.data, replays):
+
+    def render(parts: Sequence[Conversation]) -> Sequence[Rendered]:
+        return _render(template, parts, tokens).rendered
+
+    content_format = answer.formats[-1][1]
+    scenes = replay.scenes(answer.variables, content_format, template.data)
+    replays = replay.replayed(scenes, render)
+    if no_chat := replay.why_no_chat(template.data, content_format, replays, render):
         findings.append(Finding(FindingCode.NO_CHAT, no_chat, level=Level.NOTE))
-        scenes, replays = (), ()
-    every = (*conversations, *scenes)
-    rust = _render(template, every, tokens, rust=True).rendered
-    findings += _other_engine(every, (*plain, *(one.whole for one in replays)), rust)
+        replays = ()
+    made = (
+        *zip(conversations, plain, strict=True),
+        *((one.conversation, one.whole) for one in replays),
+    )
+    pairs = [pair for pair in made if pair[1].prompt is not None]
+    rust = _render(template, [job for job, _ in pairs], tokens, rust=True).rendered
+    findings += _other_engine(pairs, rust)
     back = release and reading_back.read_back(
         release,
-        lambda parts: _render(template, parts, tokens).rendered,
+        render,
         answer.formats,
         (
             parsers[0] or (about.tool_call_parser if about else None),
@@ -152,18 +161,18 @@ def _unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Findin
 
 
 def _other_engine(
-    jobs: Sequence[Conversation], ours: Sequence[Rendered], rusts: Sequence[Rendered]
+    pairs: Sequence[tuple[Conversation, Rendered]], rusts: Sequence[Rendered]
 ) -> Iterator[Finding]:
     """Tell whether vLLM's Rust frontend, which renders with minijinja, makes the same prompts."""
     other = [
         (one, job.name)
-        for here, one, job in zip(ours, rusts, jobs, strict=True)
-        if here.prompt not in {None, one.prompt}
+        for (job, ours), one in zip(pairs, rusts, strict=True)
+        if ours.prompt != one.prompt
     ]
     for first, name in other[:1]:
         what = first.error or "the prompt is another one"
         message = (
-            f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(jobs)} conversations are "
+            f"with VLLM_USE_RUST_FRONTEND=1 (minijinja) {len(other)} of {len(pairs)} conversations are "
             f"not rendered so: {name}: {what}"
         )
         yield Finding(FindingCode.RUST_FRONTEND, message, line=first.line, level=Level.NOTE)

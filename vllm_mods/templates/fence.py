@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import resource
+import signal
 import struct
 
 _READ_WRITE = ("read", "write", "close", "fstat", "lseek")
@@ -34,26 +35,23 @@ _ALLOW, _REFUSE = 0x7FFF0000, 0x00050001  # EPERM
 _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2
 
 
-def limit(seconds: int, memory: int, output: int | None = None) -> None:
-    """Allow so much computing, memory and writing to a file, and no more files or sockets than now."""
+def lock(seconds: int, memory: int, output: int) -> None:
+    """Allow so much computing, memory and writing to a file, and nothing else of the kernel from now on.
+
+    Only stdin to stderr are left. Anything but computing, memory and these is ``EPERM``: no file is opened,
+    made or removed, no process started or signalled, nothing connected, no limit lifted, by root neither. Raises ``OSError``
+    where the kernel has no such filter.
+    """
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
     for what, most in (
-        *(((resource.RLIMIT_FSIZE, output),) if output is not None else ()),
+        (resource.RLIMIT_FSIZE, output),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_NOFILE, 3),
         (resource.RLIMIT_CORE, 0),
     ):
         hard = resource.getrlimit(what)[1]
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(what, (least, least))
-
-
-def lock() -> None:
-    """Allow computing, memory, and stdin to stderr: anything else of the kernel is ``EPERM`` from now on.
-
-    No file is opened, made or removed, no process started or signalled, nothing connected. Raises
-    ``OSError`` where the kernel has no such filter.
-    """
     numbers = _NUMBERS.get(platform.machine())
     if numbers is None or struct.calcsize("P") != 8:
         raise OSError(f"no filter of system calls is known for {platform.machine()}")

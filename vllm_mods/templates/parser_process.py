@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.tree import Tree
-from vllm_mods.base.untrusted import json_of
 from vllm_mods.templates import answers
 from vllm_mods.templates.rendering import OUT_OF_TIME, death, run_apart
 
@@ -151,20 +149,10 @@ def _run(
         "memory": limits.TEMPLATE_MEMORY,
         "output": limits.PARSER_OUTPUT,
     }
-    with tempfile.TemporaryFile() as out:
-        done = run_apart(SANDBOX, case, _PATIENCE * limits.PARSER_SECONDS, {}, out)
-        out.seek(0)
-        text = out.read()
-    lines = []
-    for line in text.split(b"\n")[:-1]:
-        try:
-            read = json_of(line)
-        except ValueError:
-            continue
-        lines.append(read if isinstance(read, dict) else {})
-    if done.returncode in OUT_OF_TIME:
-        return lines, f"they compute for more than {limits.PARSER_SECONDS}"
-    if done.returncode == -signal.SIGXFSZ:
-        return lines, f"they say more than {limits.PARSER_OUTPUT}"
-    end = death(done.returncode) if done.returncode < 0 else "ended too early"
-    return lines, f"the process that ran them {end}"
+    done = run_apart(SANDBOX, case, _PATIENCE * limits.PARSER_SECONDS, {})
+    if done.code in OUT_OF_TIME:
+        return done.lines, f"they compute for more than {limits.PARSER_SECONDS}"
+    if done.code == -signal.SIGXFSZ:
+        return done.lines, f"they say more than {limits.PARSER_OUTPUT}"
+    end = death(done.code) if done.code < 0 else "ended too early"
+    return done.lines, f"the process that ran them {end}"

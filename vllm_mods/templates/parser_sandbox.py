@@ -146,10 +146,8 @@ def main() -> None:
     case = json.load(sys.stdin)
     _say(missing=_made_ready())
     signal.signal(signal.SIGVTALRM, _too_long)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
-    fence.limit(case["seconds"], case["memory"], case["output"])
     try:
-        fence.lock()
+        fence.lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
         _say(error=f"they are run behind a fence of the kernel only, and there is none: {error}")
         return

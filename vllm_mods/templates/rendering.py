@@ -6,13 +6,15 @@ conversations; what it does past that, or to the process that it is in, is an er
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from vllm_mods.base import limits, own_process
 from vllm_mods.base.errors import NotRendered
@@ -21,6 +23,8 @@ from vllm_mods.templates.conversation import Conversation
 
 _PATIENCE = 10
 """A machine may be busy: so many times that by the clock, and then it hangs."""
+_MOST_OF_LETTER = 16
+"""The bytes that a letter takes in JSON, and more."""
 OUT_OF_TIME = {-signal.SIGXCPU, -signal.SIGKILL}
 """How a process ends that computes for too long."""
 SANDBOX = "vllm_mods.templates.sandbox"
@@ -97,6 +101,8 @@ def render(
             "later": later,
             "seconds": limits.TEMPLATE_SECONDS,
             "memory": limits.TEMPLATE_MEMORY,
+            "letters": limits.PROMPT,
+            "output": _MOST_OF_LETTER * (limits.PROMPT + limits.TEMPLATE),
         }
     )
     if not lines:
@@ -123,45 +129,55 @@ def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """Return the lines of the sandbox, and how it ended if it did before its time."""
     environ = {name: value for name, value in os.environ.items() if name == "TZ"}
     done = run_apart(SANDBOX, case, _PATIENCE * limits.TEMPLATE_SECONDS, environ)
-    lines = [json_of(line) for line in done.stdout.split(b"\n")[:-1]]
-    if done.returncode in OUT_OF_TIME:
-        return lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
-    if done.returncode < 0:
-        return lines, f"the process that rendered it {death(done.returncode)}"
-    if b"MemoryError" in done.stderr:
-        return lines, f"it needs more than {limits.TEMPLATE_MEMORY >> 20} MiB of memory"
-    if done.returncode:
-        raise RuntimeError(f"the sandbox: {done.stderr.decode('utf-8', 'replace')}")
-    return lines, "it ended too early"
+    if done.code in OUT_OF_TIME:
+        return done.lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
+    if done.code < 0:
+        return done.lines, f"the process that rendered it {death(done.code)}"
+    if "MemoryError" in done.errors:
+        return done.lines, f"it needs more than {limits.TEMPLATE_MEMORY >> 20} MiB of memory"
+    if done.code:
+        raise RuntimeError(f"the sandbox: {done.errors}")
+    return done.lines, "it ended too early"
+
+
+class ApartOutcome(NamedTuple):
+    """How a process ended that ran apart: the objects that it wrote as lines of JSON, its exit code, its errors."""
+
+    lines: list[dict[str, Any]]
+    code: int
+    errors: str
 
 
 def run_apart(
-    module: str,
-    case: dict[str, Any],
-    seconds: float,
-    environ: Mapping[str, str],
-    out: IO[bytes] | None = None,
-) -> subprocess.CompletedProcess[bytes]:
-    """Run ``main`` of a module in a process of its own that is given a case, and return what it wrote and its end.
+    module: str, case: dict[str, Any], seconds: float, environ: Mapping[str, str]
+) -> ApartOutcome:
+    """Run ``main`` of a module in a process of its own that is given a case, which limits what it may write.
 
-    ``out`` takes what it writes, if that is not to be held, and then its errors are dropped. One that has
-    not ended within ``seconds`` is killed, and has computed for too long.
+    It may run code that says anything: what is no object in JSON is left out, or empty. One that has not
+    ended within ``seconds`` is killed, and has computed for too long.
     """
-    try:
-        return subprocess.run(
-            own_process.command(module),
-            input=json.dumps(case).encode(),
-            stdout=subprocess.PIPE if out is None else out,
-            stderr=subprocess.PIPE if out is None else subprocess.DEVNULL,
-            timeout=seconds,
-            check=False,
-            cwd="/",
-            env=dict(environ),
-        )
-    except subprocess.TimeoutExpired as error:
-        return subprocess.CompletedProcess(
-            error.cmd, -signal.SIGXCPU, error.stdout or b"", error.stderr or b""
-        )
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        try:
+            code = subprocess.run(
+                own_process.command(module),
+                input=json.dumps(case).encode(),
+                stdout=out,
+                stderr=errors,
+                timeout=seconds,
+                check=False,
+                cwd="/",
+                env=dict(environ),
+            ).returncode
+        except subprocess.TimeoutExpired:
+            code = -signal.SIGXCPU
+        lines: list[dict[str, Any]] = []
+        out.seek(0)
+        for line in out.read().split(b"\n")[:-1]:
+            with contextlib.suppress(ValueError):
+                read = json_of(line)
+                lines.append(read if isinstance(read, dict) else {})
+        errors.seek(0)
+        return ApartOutcome(lines, code, errors.read(limits.SCRIPT).decode("utf-8", "replace"))
 
 
 def death(code: int) -> str:

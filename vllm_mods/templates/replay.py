@@ -137,6 +137,14 @@ SCENES = (
 )
 
 
+_PAIR = (
+    {"role": "query", "content": "Is it merino?"},
+    {"role": "document", "content": "A narwhal."},
+)
+_SINGLE = (_user("Only the osprey."),)
+"""What templates for ranking and for embedding are given."""
+
+
 class Replayed(NamedTuple):
     """What one conversation lost. ``bytes`` are those that could be found again, ``kept`` those that were."""
 
@@ -151,6 +159,7 @@ class Replayed(NamedTuple):
 
 Cut = tuple[int, bool]
 """How many messages of a conversation, and whether the answer is begun."""
+Render = Callable[[Sequence[Conversation]], Sequence[Rendered]]
 
 
 def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[Conversation, ...]:
@@ -172,9 +181,7 @@ def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[
     return tuple(asked)
 
 
-def replayed(
-    asked: Sequence[Conversation], render: Callable[[Sequence[Conversation]], Sequence[Rendered]]
-) -> tuple[Replayed, ...]:
+def replayed(asked: Sequence[Conversation], render: Render) -> tuple[Replayed, ...]:
     """Render all that conversations need with one call, and judge each."""
     parts = [
         one._replace(messages=one.messages[:end], add_generation_prompt=prompted)
@@ -185,26 +192,49 @@ def replayed(
     return tuple(_judged(one, {cut: next(prompts) for cut in _cuts(one)}) for one in asked)
 
 
-def why_no_chat(text: bytes, found: Sequence[Replayed]) -> str | None:
-    """Say why a template is not for chats: for ranking, speaking or scoring; None if it may be."""
-    wholes = [one.whole.prompt or "" for one in found]
-    if b"add_generation_prompt" not in text and any(map(_is_closed, wholes)):
-        return "its prompts end for good, with no answer to come: it is for scoring what was said"
-    if not found or (b"assistant" in text and not _RANKS.search(text)):
+def why_no_chat(
+    text: bytes, content_format: str, found: Sequence[Replayed], render: Render
+) -> str | None:
+    """Say what a template is for instead of chats, which it has to show; None if it is for them.
+
+    One that begins an answer is for chats. ``found`` are all that it made of conversations.
+    """
+    if b"add_generation_prompt" in text:
         return None
+    faults = {one.code for replay in found for one in replay.findings if one.level == Level.ERROR}
+    if faults <= {FindingCode.CACHE_LOST} and any(_is_closed(one.whole) for one in found):
+        return "its prompts end for good, with no answer to come: it is for scoring what was said"
     heard = (
-        said.lower() in whole.lower()
-        for one, whole in zip(found, wholes, strict=True)
-        for message in one.conversation.messages
+        said.lower() in (replay.whole.prompt or "").lower()
+        for replay in found
+        for message in replay.conversation.messages
         if message["role"] == "user"
         for _, said in _strings(message)
     )
-    why = "no user's words get into its prompts: it is for something else than chats"
-    return None if any(heard) else why
+    ranks = _RANKS.search(text) is not None and not any(heard)
+    refuses = all(one.whole.refused for one in found)
+    if not ranks and not refuses:
+        return None
+    asked = [
+        Conversation("", tuple(handed_over(one, content_format) for one in messages))
+        for messages in (_PAIR, _SINGLE)
+    ]
+    pair, single = (
+        all(
+            said in (one.prompt or "") for message in case.messages for _, said in _strings(message)
+        )
+        for case, one in zip(asked, render(asked), strict=True)
+    )
+    if ranks and pair:
+        return "no user's words get into its prompts, a query and a document do: it is for ranking"
+    if refuses and single:
+        return "it refuses all but a single message: it is for embedding"
+    return None
 
 
-def _is_closed(prompt: str) -> bool:
+def _is_closed(rendered: Rendered) -> bool:
     """Tell whether a prompt ends with a token that none of its turns ends with."""
+    prompt = rendered.prompt or ""
     last = _LAST_TOKEN.search(prompt)
     return last is not None and prompt.count(last[0]) == 1
 

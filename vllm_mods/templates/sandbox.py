@@ -4,8 +4,8 @@ vLLM has two engines: transformers' Jinja, and minijinja in its Rust frontend
 (``VLLM_USE_RUST_FRONTEND=1``, from 0.22 on).
 
 ``rendering`` starts it. A case comes on stdin, one JSON object; on stdout a line is written for the
-template and one for each conversation, as soon as it is known. After ``fence.limit`` the process can open
-no file, no socket and no library, so that whatever gets out of Jinja's sandbox has nothing to do it with.
+template and one for each conversation, as soon as it is known. After ``fence.lock`` the process can compute
+and write these lines, so that whatever gets out of Jinja's sandbox has nothing to do it with.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ import jinja2.sandbox
 import minijinja
 from jinja2.parser import Parser
 
-from vllm_mods.base import limits
 from vllm_mods.templates import fence, formats
 
 _MOST_OF_ERROR = 2000
@@ -129,7 +128,12 @@ def main() -> None:
     for name in _LATER:
         importlib.import_module(name)
     time.localtime()  # reads the time zone
-    fence.limit(case["seconds"], case["memory"])
+    try:
+        fence.lock(case["seconds"], case["memory"], case["output"])
+    except OSError as error:
+        why = "it is rendered behind a fence of the kernel only, and there is none"
+        _say(error=f"{why}: {error}", line=None)
+        return
     try:
         tree = env.parse(case["template"])
         template = env.from_string(case["template"])
@@ -141,12 +145,19 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001  (whatever it is, the template has it)
         _say(**_fault(error))
         return
+    left = case["letters"]
     for job in case["jobs"]:
         if case["later"]:
             clock.moment = noon + _TURN * len(job["messages"])
         try:
             engine = rust_environment(case["template"], clock) if case["rust"] else template
-            _say(prompt=_prompt(engine, job))
+            prompt = _prompt(engine, job)
+            if len(prompt) > left:
+                raise jinja2.TemplateRuntimeError(  # noqa: TRY301  (one of its faults like others)
+                    f"its prompts have more than {case['letters']:,} letters"
+                )
+            left -= len(prompt)
+            _say(prompt=prompt)
         except BaseException as error:  # noqa: BLE001  (a panic of minijinja is no Exception)
             _say(**_fault(error))
 
@@ -183,8 +194,6 @@ def _prompt(engine: jinja2.Template | minijinja.Environment, job: Mapping[str, A
         prompt = engine.render_template("", **there)
     else:
         prompt = engine.render(given)
-    if len(prompt) > limits.PROMPT:
-        raise jinja2.TemplateError(f"the prompt has more than {limits.PROMPT}")
     prompt.encode()  # half of a character is no text, and a tokenizer takes none
     return prompt
 

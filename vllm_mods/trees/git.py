@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from vllm_mods.trees.git_process import GitOutcome, GitSettings
 
 try:
     import git
-    from git.exc import GitCommandError, InvalidGitRepositoryError, NoSuchPathError
+    from git.exc import GitCommandError
 except ImportError as error:  # GitPython raises it when there is no git program.
     raise TreeError(
         f"git: trees need the git program: {str(error).splitlines()[0]}",
@@ -216,16 +217,23 @@ class Repository:
         self._environ = git_process.environment(GitSettings.USERS, os.environ)
         if git_dir is not None:
             self._environ |= {"GIT_DIR": git_dir, "GIT_WORK_TREE": self.folder}
-        try:
-            # A commit's files are thousands: for these GitPython keeps one `git cat-file --batch` running.
-            self._objects = git.Repo(self.folder)
-        except (InvalidGitRepositoryError, NoSuchPathError) as error:
+        self.git_dir = git_dir or self._git_dir()
+        # A commit's files are thousands: for these GitPython keeps one `git cat-file --batch` running.
+        # It opens no repository: it would read a configuration without any limit.
+        self._objects = git.Git(self.folder)
+        self._objects.update_environment(**{**self._environ, "GIT_DIR": self.git_dir})
+        weakref.finalize(self, self._objects.clear_cache)  # ends that process
+
+    def _git_dir(self) -> str:
+        above = os.path.dirname(os.path.realpath(self.folder))
+        environ = {**self._environ, "GIT_CEILING_DIRECTORIES": above}
+        done = git_process.run(self.folder, ("rev-parse", "--absolute-git-dir"), environ)
+        if done.why:
             raise UsageError(
-                f"{self.spec}: {self.folder} is not a git repository",
+                f"{self.spec}: {self.folder} is not a git repository: {done.why}",
                 hint=f"git -C {self.folder} status",
-            ) from error
-        self.git_dir = git_dir or str(self._objects.git_dir)
-        self._objects.git.update_environment(**{**self._environ, "GIT_DIR": self.git_dir})
+            )
+        return done.text
 
     def run(self, *words: str, given: bytes = b"", index: str | None = None) -> GitOutcome:
         """Run git in it; ``index`` is a file to be used in place of its own."""
@@ -270,10 +278,10 @@ class Repository:
     def object(self, name: str) -> GitObject:
         """Open an object by its id. Raises ``LookupError`` where git has none."""
         try:
-            stream = self._objects.odb.stream(bytes.fromhex(name))
+            _, kind, size, stream = self._objects.stream_object_data(name)
         except ValueError as error:  # GitPython's word for an object that git has not got
             raise LookupError(str(error)) from error
-        return GitObject(stream.type.decode(), stream.size, stream)
+        return GitObject(os.fsdecode(kind), size, stream)  # bytes, whatever its hints say
 
     def blob(self, blob: str, what: str) -> bytes:
         """Return the bytes of a blob, ``what`` it is being said where they cannot be read: ``TreeError``."""

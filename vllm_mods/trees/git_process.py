@@ -88,6 +88,8 @@ def environment(
         safe |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     safe |= {
         "GIT_CONFIG_COUNT": str(first + len(pairs)),
+        # of the process that hands out blobs, which GitPython starts: the most at a time
+        "GIT_ALLOC_LIMIT": str(int(limits.GIT_MEMORY) // 4),
         "GIT_ALLOW_PROTOCOL": "https" if alone else transports,
         "GIT_LITERAL_PATHSPECS": "1",
         "LANGUAGE": "C",
@@ -113,11 +115,8 @@ def run(
 ) -> GitOutcome:
     """Run git in a folder, with ``given`` on its standard input; ``environ`` is what ``environment`` returns.
 
-    ``limits.CLONE`` bounds each file that it writes, so also a pack. With ``terminal`` it may ask the user there.
+    ``limits.CLONE`` bounds each file that it writes, so also a pack, ``limits.GIT_MEMORY`` its memory. With ``terminal`` it may ask the user there.
     """
-    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]  # which nobody but root may raise
-    most = int(limits.CLONE)
-    bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
     try:
         with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as errors:
             source.write(given)
@@ -130,7 +129,7 @@ def run(
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 start_new_session=not terminal,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound)),  # noqa: PLW1509  (it sets a limit, and nothing else)
+                preexec_fn=_bound,  # noqa: PLW1509  (it sets limits, and nothing else)
             )
             out, fault = _read(process, terminal=terminal)
             if fault:
@@ -144,6 +143,16 @@ def run(
             return GitOutcome(process.returncode, out, why or f"exit code {process.returncode}")
     except OSError as error:  # no git, or no place for what it says
         return GitOutcome(-1, b"", str(error))
+
+
+def _bound() -> None:
+    for what, most in (
+        (resource.RLIMIT_FSIZE, limits.CLONE),
+        (resource.RLIMIT_DATA, limits.GIT_MEMORY),
+    ):
+        hard = resource.getrlimit(what)[1]  # which nobody but root may raise
+        bound = int(most) if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (bound, bound))
 
 
 def _read(process: subprocess.Popen[bytes], *, terminal: bool) -> tuple[bytes, str]:

@@ -369,4 +369,23 @@ def quant_method(config: Any, layer: Any, prefix: str) -> Any | None:
     # The layer reads its block size from its own config when it checks the
     # sizes of its shards.
     layer.quant_config = fp8
+    _log_when_loaded(method)
     return method
+
+
+def _log_when_loaded(method: Any) -> None:
+    """Have `method` log that it has the weights of its layer, when it has."""
+    process = method.process_weights_after_loading
+
+    def process_and_log(layer: Any) -> None:
+        process(layer)
+        _log_loaded()
+
+    method.process_weights_after_loading = process_and_log
+
+
+@lru_cache(maxsize=1)
+def _log_loaded() -> None:
+    # Once per process. That a configuration names FP8 layers says less: it is
+    # read before any weight is.
+    logger.info("Hybrid INT4+FP8: block FP8 weights are loaded")

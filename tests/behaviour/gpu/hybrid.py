@@ -92,6 +92,8 @@ def main() -> int:
     for line in sorted(set(re.findall(r"(?:Using|Selected) \w*Kernel\b.*", said["hybrid"]))):
         print(f"      {line[:100]}")
     demand("the log names the FP8 layers", holds="Hybrid INT4+FP8: 18 FP8 layers" in said["hybrid"])
+    loaded = "Hybrid INT4+FP8: block FP8 weights are loaded"
+    demand("the log says that their weights are in", holds=loaded in said["hybrid"])
     fp8 = {n for n, names in told["methods"].items() if names[0] == "Fp8LinearMethod"}
     demand("10 layers of the model are FP8, fused ones counted once", holds=len(fp8) == 10)
     mean, largest, _ = far["hybrid"]

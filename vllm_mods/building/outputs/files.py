@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from io import FileIO
 from typing import Any
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.base.output import write_whole
+from vllm_mods.base.untrusted import json_of
 from vllm_mods.building import oci
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs.engine import tag_refusal
@@ -104,7 +106,7 @@ def _others(folder: str) -> list[dict[str, Any]]:
     """Return the entries of a layout that is there."""
     try:
         with open(f"{folder}/index.json", "rb") as file:
-            entries = json.load(file)["manifests"]
+            entries = json_of(limits.bounded(file, limits.DOCUMENT, file.name))["manifests"]
     except FileNotFoundError:
         if os.path.isdir(folder) and os.listdir(folder):
             raise Refused(

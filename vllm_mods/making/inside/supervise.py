@@ -107,7 +107,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     """Run the command to its end or a limit, end every other process, and say how it went."""
     environ = {**os.environ, **job["environ"]}
     environ["VLLM_MODS_PATH"] = os.environ.get("PATH", os.defpath)
-    environ["PATH"] = f"{job['bin']}:{environ['VLLM_MODS_PATH']}"
+    environ["PATH"] = f"{job['programs']}:{environ['VLLM_MODS_PATH']}"
 
     def limit() -> None:
         wanted = (

@@ -7,6 +7,15 @@
   const rows = table.tBodies[0].rows;
   const dialog = byId("cell");
   const trees = new Map(data.trees.map(([tree], at) => [tree, at]));
+  // How a hunk's place was proven: docs/how-it-decides.md.
+  const proofs = {
+    "file": "the file is byte for byte the one that the patch was written for",
+    "scope": "what is around it is what the patch was written in",
+    "order": "the hunks before and behind it leave it one place",
+    "stated": "all hunks of the file stand at their stated lines, and proven ones around it",
+    "new file": "nothing is there yet",
+    "unique": "the only place in the file with this text; nothing else proves it",
+  };
   let open = null; // [row, column] of the cell that is open
   let current = null; // the one cell of the grid that Tab reaches
 
@@ -316,7 +325,7 @@
     const offset = one.offset ? ` (${signed(one.offset)} from where it was written)` : "";
     const where = !one.line ? "nothing like it is there" : one.proof
       ? `line ${one.line}${offset}` : `it has no place; nearest is line ${one.line}`;
-    const proof = one.proof ? `${one.proof}: ${data.proofs[one.proof] ?? ""}` : null;
+    const proof = one.proof ? `${one.proof}: ${proofs[one.proof] ?? ""}` : null;
     return make("article", { className: one.proof ? "hunk" : "hunk lost" },
       make("header", {}, make("h4", {}, `${one.path}, hunk ${one.number}`),
         facts([["in", one.scope ?? ""], ["place", where], ["proof", proof]])),
@@ -376,7 +385,7 @@
   byId("still").hidden = true;
   byId("verdicts").disabled = false;
   for (const id of ["package", "model"]) choices(id, about.flatMap((one) => one[id]));
-  choices("proof", data.hunks.map((one) => one.proof).filter((one) => one in data.proofs));
+  choices("proof", data.hunks.map((one) => one.proof).filter((one) => one in proofs));
   table.addEventListener("keydown", move);
   table.addEventListener("focusin", read);
   table.addEventListener("mouseover", read);

@@ -40,13 +40,13 @@ class Lookup(NamedTuple):
     """``exists`` is yes, no, or ``None`` for "can't tell", of which ``why`` says the reason."""
 
     exists: bool | None
-    found: tuple[Symbol, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
     why: str = ""
 
     @property
     def module(self) -> str | None:
         """The path of the module that was found, ``None`` for anything else."""
-        return self.found[0].module if self.exists else None
+        return self.symbols[0].module if self.exists else None
 
 
 class Lineage(NamedTuple):
@@ -63,9 +63,9 @@ class Lineage(NamedTuple):
 
     def owner(self, name: str) -> tuple[Symbol, tuple[Function, ...]] | None:
         """Return the first class that defines a method, and its definitions."""
-        for found in self.classes:
-            if name in found.cls.methods:
-                return found, found.cls.methods[name]
+        for symbol in self.classes:
+            if name in symbol.cls.methods:
+                return symbol, symbol.cls.methods[name]
         return None
 
 
@@ -78,7 +78,7 @@ class Thing(NamedTuple):
     """
 
     kind: str
-    found: Symbol = Symbol()
+    symbol: Symbol = Symbol()
     exact: bool = False
     bound: bool = False
     owner: Symbol | None = None
@@ -88,9 +88,9 @@ class Thing(NamedTuple):
     @property
     def function(self) -> Function:
         """The function that it is, or that made it. Raises ``TypeError`` if there is none."""
-        if not isinstance(self.found.binding, Function):
+        if not isinstance(self.symbol.binding, Function):
             raise TypeError(f"a {self.kind} is not a function")
-        return self.found.binding
+        return self.symbol.binding
 
 
 def unknown(why: str) -> tuple[Thing, ...]:
@@ -100,7 +100,7 @@ def unknown(why: str) -> tuple[Thing, ...]:
 
 def outside(name: str) -> Thing:
     """Return something that vLLM does not define: its calls are not for fit to judge."""
-    return Thing(kind="unknown", found=Symbol(external=name), why=f"{name} is outside the tree")
+    return Thing(kind="unknown", symbol=Symbol(external=name), why=f"{name} is outside the tree")
 
 
 _BUILTINS = {
@@ -111,4 +111,4 @@ _BUILTINS = {
 
 def builtin(thing: Thing) -> type | None:
     """Return the builtin type that something is an instance of, ``None`` for anything else."""
-    return _BUILTINS.get(thing.found.external or "")
+    return _BUILTINS.get(thing.symbol.external or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vllm_mods.diagnosis import secrets
+from vllm_mods.base import secrets
 
 HIDDEN = secrets.HIDDEN
 

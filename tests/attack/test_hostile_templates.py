@@ -1,0 +1,117 @@
+"""Code that got out of Jinja's sandbox: behind the fence it can compute and write lines, and that is all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vllm_mods.base.errors import NotRendered
+from vllm_mods.templates import rendering
+from vllm_mods.templates.conversation import Conversation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HELLO = Conversation("hello", ({"role": "user", "content": "hi"},))
+_START = """
+import ctypes, os, resource, signal, socket, sys
+from vllm_mods.templates import fence
+libc = ctypes.CDLL(None)
+fence.lock(5, 1 << 30, 1 << 20)
+"""
+_ATTACKS = (
+    "open('/etc/passwd')",
+    "os.close(0); open('/etc/passwd')",
+    "os.open('{place}/new', os.O_CREAT | os.O_WRONLY)",
+    "os.dup(1)",
+    "os.dup2(1, 0)",
+    "os.pipe()",
+    "os.unlink('{place}/secret')",
+    "os.rename('{place}/secret', '{place}/other')",
+    "os.truncate('{place}/secret', 0)",
+    "os.chmod('{place}/secret', 0)",
+    "os.mkdir('{place}/new')",
+    "os.listdir('{place}')",
+    "os.stat('{place}/secret')",
+    "os.kill({parent}, signal.SIGTERM)",
+    "os.fork()",
+    "os.execv('/bin/sh', ['sh', '-c', 'touch {place}/new'])",
+    "socket.socket()",
+    "socket.socketpair()",
+    "resource.setrlimit(resource.RLIMIT_NOFILE, (99, 99)); open('/etc/passwd')",
+    "resource.prlimit(0, resource.RLIMIT_CPU, (99, 99))",
+    "__import__('xml.dom.minidom')",
+    "libc.unlink(b'{place}/secret') and os.unlink('{place}/secret')",
+)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("attack", _ATTACKS)
+def test_whoever_gets_out_of_the_sandbox_opens_and_changes_nothing(
+    attack: str, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("s")
+    tried = attack.format(place=tmp_path, parent=os.getpid())
+    lines = [f"    {one.strip()}" for one in tried.split(";")]
+    program = "\n".join(
+        [
+            _START,
+            "try:",
+            *lines,
+            "except (OSError, ImportError, ValueError):",
+            "    os._exit(7)",
+            "os._exit(0)",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert done.returncode == 7, (done.returncode, done.stderr)
+    assert [(name, (tmp_path / name).read_text()) for name in os.listdir(tmp_path)] == [
+        ("secret", "s")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attack", "code"),
+    [
+        ("while True: sys.stdout.write('x' * 9999)", -signal.SIGXFSZ),
+        ("while True: sys.stderr.write('x' * 9999)", -signal.SIGXFSZ),
+        ("'x' * (2 << 30)", 1),
+    ],
+)
+def test_whoever_gets_out_of_the_sandbox_says_no_more_than_that(
+    attack: str, code: int, tmp_path: Path
+) -> None:
+    with (tmp_path / "out").open("wb") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", _START + attack], stdout=out, stderr=out, check=False
+        )
+    assert done.returncode == code
+    assert (tmp_path / "out").stat().st_size <= 1 << 20
+
+
+@pytest.mark.started
+def test_where_the_kernel_has_no_filter_nothing_is_rendered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere.py").write_text(
+        "import platform\nfrom vllm_mods.templates import sandbox\n"
+        "def main():\n    platform.machine = lambda: 'vax'\n    sandbox.main()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(rendering, "SANDBOX", "elsewhere")
+    with pytest.raises(NotRendered, match=r"t\.jinja: it is rendered behind a fence .* for vax"):
+        rendering.render(b"{{ messages }}", "t.jinja", (HELLO,))
+
+
+@pytest.mark.started
+def test_lines_that_are_no_answer_are_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "lying.py").write_text("def main():\n    print('{')\n    print('x')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(rendering, "SANDBOX", "lying")
+    with pytest.raises(NotRendered, match="it ended too early"):
+        rendering.render(b"{{ messages }}", "t.jinja", (HELLO,))
