@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 HIDDEN = "…"
 NAMED = re.compile(r"(?i).*_(TOKEN|KEY|SECRET|PASSWORD)\Z")
@@ -30,19 +31,27 @@ _SECRET_NAME = re.compile(rf"(?i)(?:{_NAME}|[\w.-]*key)\Z")
 _USER_IN_URL = re.compile(r"(?i)([a-z][a-z0-9+.-]*://)([^/\s'\"<>]+)@")
 # The value of a variable, a JSON key, a header, a part of a query; of an option also behind a blank.
 _VALUE = r"""(?:(?:basic|bearer|token)\s+)?(?:'[^']*'|"[^"]*"|[^\s'",;&]+)"""
-_PATTERNS = (
-    (_USER_IN_URL, rf"\1{HIDDEN}@"),
-    # the same without a scheme; `name:tag@sha256:…` is an image
-    (
-        re.compile(r"""(?i)(?<![\w.-])([\w.-]+:)[^\s/:@'"<>]{5,}@(?=[a-z0-9])(?!sha\d)"""),
-        rf"\1{HIDDEN}@",
-    ),
-    (re.compile(rf"""(?i)(--{_NAME}[\s=]+){_VALUE}"""), rf"\1{HIDDEN}"),
-    (re.compile(rf"""(?i)(\b{_NAME}["']?\s*[=:]\s*){_VALUE}"""), rf"\1{HIDDEN}"),
-    (re.compile(r"""(?i)([?&](?:key|sig|signature|x-amz-[\w-]+)=)[^&\s'"#]+"""), rf"\1{HIDDEN}"),
-    (re.compile(r"""(?i)\b(bearer|basic)\s+[^\s'",;]{8,}"""), rf"\1 {HIDDEN}"),
-    (re.compile(rf"\b(?:{_PLAIN}|{_MIXED}|eyJ[\w-]+\.)[\w.-]{{8,}}"), HIDDEN),
-)
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return what is taken out of a shown text, and what is put there; compiled for errors only: it takes milliseconds."""
+    return (
+        (_USER_IN_URL, rf"\1{HIDDEN}@"),
+        # the same without a scheme; `name:tag@sha256:…` is an image
+        (
+            re.compile(r"""(?i)(?<![\w.-])([\w.-]+:)[^\s/:@'"<>]{5,}@(?=[a-z0-9])(?!sha\d)"""),
+            rf"\1{HIDDEN}@",
+        ),
+        (re.compile(rf"""(?i)(--{_NAME}[\s=]+){_VALUE}"""), rf"\1{HIDDEN}"),
+        (re.compile(rf"""(?i)(\b{_NAME}["']?\s*[=:]\s*){_VALUE}"""), rf"\1{HIDDEN}"),
+        (
+            re.compile(r"""(?i)([?&](?:key|sig|signature|x-amz-[\w-]+)=)[^&\s'"#]+"""),
+            rf"\1{HIDDEN}",
+        ),
+        (re.compile(r"""(?i)\b(bearer|basic)\s+[^\s'",;]{8,}"""), rf"\1 {HIDDEN}"),
+        (re.compile(rf"\b(?:{_PLAIN}|{_MIXED}|eyJ[\w-]+\.)[\w.-]{{8,}}"), HIDDEN),
+    )
 
 
 def kind(text: str) -> str | None:
@@ -84,7 +93,7 @@ def clean(text: str, environ: Mapping[str, str]) -> str:
     """
     for value in sorted(_values(environ), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    for pattern, put in _PATTERNS:
+    for pattern, put in _patterns():
         text = pattern.sub(put, text)
     home = environ.get("HOME", "").rstrip("/")
     return re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text) if home else text

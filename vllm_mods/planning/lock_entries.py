@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Sequence
 
 from vllm_mods import fit
@@ -50,6 +49,8 @@ def of(
     written: Iterable[WrittenFor] = (),
 ) -> Lock:
     """Return a mod's lock with these trees, and of ``written`` what is of its variants with the patches that they have."""
+    import tomllib  # noqa: PLC0415  (a plan that writes no lock needs none)
+
     places = tuple(written)
     known = (written_places.of_variant(places, variant) for variant in mod.variants)
     return Lock(
