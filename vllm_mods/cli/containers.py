@@ -12,6 +12,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import answers, named_files, options
 from vllm_mods.cli.manner import option
+from vllm_mods.images import engine_command
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import serve as report
 from vllm_mods.report.reply import Reply
@@ -44,7 +45,7 @@ starting = options.grouped(
 @options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @starting
-@option("--engine", "[what has the image].", "program", type=click.Choice(engine.PROGRAMS))
+@option("--engine", "[what has the image].", "program", type=click.Choice(engine_command.PROGRAMS))
 @option("--env-file FILE", "Secrets: HF_TOKEN=….", "env_files", multiple=True)
 @option("--print", "Print the line; start nothing.", "only_print")
 @option("--wait", "Until it serves; then tell whether the mods' code ran.")
@@ -70,7 +71,7 @@ def run_command(
     if only_print:
         planned = plan_service(library, pairing, start, arguments, note=answers.note).service
         check_single(pairing, planned)
-        program = program or next(iter(engine.found()), engine.PROGRAMS[0])
+        program = program or next(iter(engine.found()), engine_command.PROGRAMS[0])
         click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
         return EXIT_OK
     started = run(library, pairing, arguments, start, program=program, env_files=env_files, **given)

@@ -9,6 +9,11 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.limits import Limit
 
+DOCKER, PODMAN = "docker", "podman"
+PROGRAMS = (DOCKER, PODMAN)
+"""The engines, by the program that each is commanded with."""
+STORES = {"docker": DOCKER, "containerd": DOCKER, "podman": PODMAN}
+"""The program that opens an image store, by the ``where`` of the images in it (``images/model.py``)."""
 _ABSENT = ("no such", "not known", "not found", "not find")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
-from vllm_mods.images import layout, storage
+from vllm_mods.images import engine_command, layout, storage
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import UNKNOWN, Choice, IndexEntry, Opening, is_for, platform_of
 
@@ -87,7 +87,7 @@ def demand_platform(base: Base, platform: str) -> None:
     """Raise ``UsageError`` unless an image is for the platform that the user has named."""
     actual = platform_of(base.config)
     if not is_for(actual, platform):
-        pull = "podman" if base.where == "podman" else "docker"
+        pull = engine_command.STORES.get(base.where, engine_command.DOCKER)
         raise UsageError(
             f"{base.reference}: it is for {actual}, not for {platform}",
             hint=f"{pull} pull --platform {platform} IMAGE, or leave --platform out"

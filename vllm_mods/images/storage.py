@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import engine_command, oci, streams
+from vllm_mods.images.engine_command import PODMAN
 from vllm_mods.images.model import Descriptor, Opened, digest_of
 from vllm_mods.images.mounted import MountedFiles
-
-PODMAN = "podman"
 
 
 class StoredImage(Opened):

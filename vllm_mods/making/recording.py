@@ -11,6 +11,7 @@ from typing import NamedTuple
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
+from vllm_mods.images import engine_command
 from vllm_mods.making import sandbox, sources, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
@@ -22,7 +23,6 @@ from vllm_mods.trees.image import ImageTree
 
 _DIST_INFO = re.compile(r"([\w.]+)-([^-/]+)\.dist-info/METADATA\Z")
 _LINES = 15
-_ENGINES = {"docker": "docker", "containerd": "docker", "podman": "podman"}
 _EDIT_TREE = "--tree TREE, the vLLM that it was written for"
 
 
@@ -65,13 +65,13 @@ def record(
 def container_of(tree: Tree) -> ImageInEngine:
     """Return where the image of a tree can be run. Raises ``UsageError`` for one that no engine here has."""
     base = tree.base if isinstance(tree, ImageTree) else None
-    if base is None or base.where not in _ENGINES:
+    if base is None or base.where not in engine_command.STORES:
         where = "" if base is None else f": it lies in {base.where}"
         raise UsageError(
             f"{tree.spec} is no image of a container engine{where}",
             hint="docker pull IMAGE, and --image IMAGE",
         )
-    return ImageInEngine(_ENGINES[base.where], base.reference)
+    return ImageInEngine(engine_command.STORES[base.where], base.reference)
 
 
 class _RecordedRun(NamedTuple):

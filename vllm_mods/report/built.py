@@ -9,12 +9,12 @@ from typing import Any
 from vllm_mods.api.build import BuildResult
 from vllm_mods.api.on_base import BuiltFor, ReadLock
 from vllm_mods.api.upgrade import Upgraded
+from vllm_mods.building import outputs
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
 from vllm_mods.report.data import fields
 from vllm_mods.report.reply import Reply
-from vllm_mods.running import engine
 
 
 def lock(result: ReadLock, *, output: str | None) -> Reply:
@@ -72,7 +72,7 @@ def build(result: BuildResult, again: Sequence[str], *, output: str | None) -> R
         platforms = {one.lock.base.platform: _digests(one.built) for one in result.images}
         answer["platforms"] = platforms
     words = "\n".join((result.written.said, *_image_lines(result.images)))
-    runs = result.output.kind in engine.PROGRAMS
+    runs = result.output.kind == outputs.ENGINE
     return Reply(
         answer, words, next_step=shlex.join(("vllm-mods", "run", *again)) if runs else None
     )

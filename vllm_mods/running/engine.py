@@ -15,8 +15,8 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import engine_command
+from vllm_mods.images.engine_command import PROGRAMS
 
-PROGRAMS = ("docker", "podman")
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
 
 

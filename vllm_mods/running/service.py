@@ -12,6 +12,7 @@ from vllm_mods.base import secrets
 from vllm_mods.base.errors import UsageError
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing
+from vllm_mods.images.engine_command import PODMAN
 
 PAIRING_LABEL = "vllm-mods.run"
 """On every container that ``run`` starts: the pairing's name."""
@@ -19,7 +20,6 @@ LOCK_LABEL = "vllm-mods.lock"
 CACHE = "/root/.cache/huggingface"
 """Where the Hub's client keeps models in vLLM's images."""
 RAY_PORT = 6379
-PODMAN = "podman"
 _PORT = 8000
 # Each multiplies the ranks that vLLM starts; expert parallelism spreads experts over these.
 _PARALLEL = (

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from vllm_mods.base.errors import UsageError
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs import engine, files
-from vllm_mods.images import names
+from vllm_mods.images import engine_command, names
 from vllm_mods.images.model import Base
 
 ENGINE, OCI, REGISTRY = "docker", "oci", "registry"
@@ -32,7 +32,7 @@ def parse(text: str | None, base: Base) -> Output:
     Raises ``UsageError`` for what names no place and for an engine that has no part of the base.
     """
     if text is None or text == ENGINE:
-        if base.where in engine.PROGRAMS:
+        if base.where in engine_command.STORES:
             return Output(ENGINE)
         raise UsageError(
             f"{base.reference} lies in no local engine ({base.where}), so there is none that would "

@@ -11,11 +11,8 @@ from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.building import archive
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.images import engine_command, names
-from vllm_mods.images.engine_command import EngineOutcome
+from vllm_mods.images.engine_command import DOCKER, STORES, EngineOutcome
 
-# What opens an image store, by the place that a base lies in.
-PROGRAMS = {"docker": "docker", "containerd": "docker", "podman": "podman"}
-_DOCKER = "docker"
 _ID = re.compile("[0-9a-f]{64}")
 
 
@@ -24,7 +21,7 @@ def tagged(where: str, tag: str) -> str | None:
 
     Raises ``TreeError``.
     """
-    program = PROGRAMS[where]
+    program = STORES[where]
     done = engine_command.run(
         program, "image", "inspect", "--format", "{{.Id}}", _named(program, tag)
     )
@@ -42,8 +39,8 @@ def write(image: BuiltImage, where: str, tag: str) -> str:
     the engine takes an image only by a manifest that nobody has, ``TreeError`` for an engine that
     fails. The tag is then as it was.
     """
-    program = PROGRAMS[where]
-    if image.manifest is None and where != _DOCKER:
+    program = STORES[where]
+    if image.manifest is None and where != DOCKER:
         raise Refused(
             f"{where} wants to be told how a registry names the base's layers, and does not know "
             "it itself; nothing was built",
@@ -76,7 +73,7 @@ def tag_refusal(tag: str, current: str, ours: str) -> Refused:
 
 def _load(program: str, data: bytes, tag: str) -> str | None:
     """Hand an archive over, and return the ID that the engine says it has, if it says one."""
-    if program == _DOCKER:
+    if program == DOCKER:
         done = engine_command.run(
             program, "load", "--quiet", given=data, within=limits.DOWNLOAD_SECONDS
         )
@@ -93,7 +90,7 @@ def _load(program: str, data: bytes, tag: str) -> str | None:
         words = done.out.split()
         return f"sha256:{words[-1]}" if words and _ID.fullmatch(words[-1]) else None
     gone = ("no such file", "does not exist")
-    if program == _DOCKER and any(word in done.errors for word in gone):
+    if program == DOCKER and any(word in done.errors for word in gone):
         raise Refused(
             f"{tag}: docker no longer has every layer of the base ({done.errors}); no tag was moved",
             hint="pull or build the base again, then run the command again",
@@ -108,4 +105,4 @@ def _failed(program: str, done: EngineOutcome) -> TreeError:
 
 def _named(program: str, ref: str) -> str:
     """Return a name as an engine gives it to what was built here."""
-    return ref if program == _DOCKER or names.has_host(ref) else f"localhost/{ref}"
+    return ref if program == DOCKER or names.has_host(ref) else f"localhost/{ref}"

@@ -19,7 +19,7 @@ from vllm_mods.base.untrusted import json_of
 from vllm_mods.building import oci
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs.engine import tag_refusal
-from vllm_mods.images import names
+from vllm_mods.images import engine_command, names
 from vllm_mods.images.model import Base, Blob, digest_of
 from vllm_mods.images.oci import TAG
 from vllm_mods.images.streams import CHUNK, CheckedStream
@@ -62,7 +62,7 @@ def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> 
 
 def _check_given_out(base: Base) -> None:
     if base.layers is None or not base.blobs:
-        store = "containers-storage" if base.where == "podman" else "docker-daemon"
+        store = "containers-storage" if base.where == engine_command.PODMAN else "docker-daemon"
         name = names.plain(base.reference)
         raise Refused(
             f"{base.where} does not give out the layers of {base.reference}; nothing was written",

@@ -12,7 +12,7 @@ from vllm_mods.base.errors import Refused, VllmModsError
 from vllm_mods.building import oci
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs.engine import tag_refusal
-from vllm_mods.images import names
+from vllm_mods.images import engine_command, names
 from vllm_mods.images import oci as reading
 from vllm_mods.images.model import Base, Descriptor
 from vllm_mods.images.names import Name
@@ -76,7 +76,7 @@ def _source(base: Base, target: Name) -> Name | None:
 
 def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
     """Return the base's layers as a registry names them; docker forgets that when it pulls."""
-    if base.where not in {"docker", "podman"} and base.layers is not None:
+    if base.where not in engine_command.PROGRAMS and base.layers is not None:
         return base.layers
     if source is None:
         raise Refused(
