@@ -87,6 +87,7 @@ def test_what_it_leaves_is_read_back_within_bounds(
     assert time.monotonic() - start < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "script", "says"),
     [

@@ -34,7 +34,7 @@ def _errors(checked: TemplateChecked) -> set[FindingCode]:
         ("{{ tool.parameters.words }}", "'tool' is undefined"),
         ("{{ '\\ud800' }}", "UnicodeEncodeError"),
         ("{{ 'x' * 10**10 }}", "MemoryError"),
-        ("{{ 'x' * 2 * 10**7 }}", "16,777,216 letters"),
+        pytest.param("{{ 'x' * 2 * 10**7 }}", "16,777,216 letters", marks=pytest.mark.slow),
         ("{% for i in range(10**12) %}{{ i }}{% endfor %}", "OverflowError"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
         (_TURNS + "{{ 1 // 0 if add_generation_prompt }}", "ZeroDivisionError"),
@@ -79,6 +79,7 @@ def test_what_is_no_text_of_a_template_is_refused(data: bytes) -> None:
     assert [finding.code for finding in _check(data).findings] == ["template-unreadable"]
 
 
+@pytest.mark.slow
 @pytest.mark.started
 def test_a_template_that_never_ends_is_refused_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "TEMPLATE_SECONDS", 1)

@@ -59,6 +59,7 @@ def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> Non
     assert git(repo, "status", "--porcelain=v2", "--branch") == before
 
 
+@pytest.mark.slow
 def test_json_agrees_with_check(call: Call, repo: Path) -> None:
     found = call(
         "bisect", "fast", "--repo", repo, "--good", "v0.19.0", "--bad", "main", "--json"

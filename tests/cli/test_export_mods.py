@@ -75,6 +75,7 @@ def start(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variable", ["VLLM_SITE_PACKAGES", "PYTHON_ROOT", "VLLM_PACKAGE_DIR"])
 def test_it_is_applied_once_where_the_launcher_says(
     exported: Path, site: Path, programs: Path, tmp_path: Path, variable: str

@@ -214,6 +214,7 @@ def test_a_variant_for_a_release_alone_that_carries_the_change_gets_no_empty_ran
         assert branches(kept) == []
 
 
+@pytest.mark.slow
 def test_the_librarys_own_check_is_run_in_a_copy_and_what_fails_is_left_to_a_person(
     call: Call, kept: Path
 ) -> None:
@@ -226,6 +227,7 @@ def test_the_librarys_own_check_is_run_in_a_copy_and_what_fails_is_left_to_a_per
     assert not (kept / "ran").exists()
 
 
+@pytest.mark.slow
 def test_a_library_below_the_top_of_its_repository(
     call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def port(call: Call, folder: Path, *words: str) -> Answer:
     return call("port", "fast", *ends, *words)
 
 
+@pytest.mark.slow
 def test_a_file_that_upstream_renamed_and_then_wrote_anew_is_followed(
     call: Call, tmp_path: Path
 ) -> None:

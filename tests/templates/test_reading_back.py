@@ -47,6 +47,7 @@ def test_without_a_name_the_parsers_that_read_are_found() -> None:
     assert all(one.whole for one in found.back.pairs)
 
 
+@pytest.mark.slow
 def test_a_call_that_the_template_writes_otherwise_is_an_error() -> None:
     other = TEMPLATE.replace(b"arguments|tojson", b"arguments|string")
     found = _checked(other)

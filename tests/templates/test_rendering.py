@@ -164,6 +164,7 @@ def test_endless_computing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.started
 @pytest.mark.parametrize(
