@@ -13,13 +13,16 @@ from package_server import settings_of_none
 from web_site import Site, site
 
 from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError
-from vllm_mods.checkpoints import fitting
+from vllm_mods.checkpoints import fitting, sources
 from vllm_mods.checkpoints.facts import facts
 from vllm_mods.checkpoints.sources import open_checkpoint
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from vllm_mods.base.model import Mod
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = {
@@ -165,3 +168,53 @@ def test_a_hub_that_answers_nonsense_is_an_error(
     answers = {"/api/models/org/model/revision/main": lambda one: one.say(200, said)}
     with site(answers) as (url, _), pytest.raises(TreeError, match=why):
         open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
+
+
+def test_a_model_is_a_folder_whose_configuration_names_an_architecture(tmp_path: Path) -> None:
+    place = hybrid(tmp_path)
+    (tmp_path / "link").symlink_to(place)
+    assert sources.resolved_folder(str(tmp_path / "link")) == place
+    with pytest.raises(UsageError, match="there is no such folder"):
+        sources.resolved_folder(str(tmp_path / "none"))
+    config = tmp_path / "other/config.json"
+    config.parent.mkdir()
+    with pytest.raises(UsageError, match=r"is no model's folder: it has no config\.json"):
+        sources.resolved_folder(str(config.parent))
+    for text, why in (("{}", "names no architecture"), ("[", "config.json")):
+        config.write_text(text)
+        with pytest.raises(UsageError, match=why):
+            sources.resolved_folder(str(config.parent))
+    for text in ('{"model_type": "x"}', '{"architectures": ["X"]}'):
+        config.write_text(text)
+        assert sources.resolved_folder(str(config.parent)) == str(config.parent)
+
+
+def test_what_fits_a_model_stands_first(tmp_path: Path) -> None:
+    library = Library()
+    checkpoint = open_checkpoint(hybrid(tmp_path))
+    hybrid_mod = library.load("hybrid-int4-fp8")
+    silent = library.load("qwen3.8-enhanced")
+
+    def named(name: str, model: str, *mods: Mod) -> tuple[Pairing, tuple[Mod, ...]]:
+        return Pairing(name, "s", model, "image", "vllm serve {model}"), mods
+
+    suggested = fitting.suggest(
+        checkpoint,
+        (hybrid_mod, silent),
+        (
+            named("silent", "a/model", silent),
+            named("lacks", "a/other", library.load("qwen3.5-enhanced")),
+            named("fits", "a/other", hybrid_mod),
+            named("same", "a/Model/", hybrid_mod),
+        ),
+    )
+    assert [(one.name, one.ok, one.same) for one in suggested.pairings] == [
+        ("same", True, True),
+        ("fits", True, False),
+        ("silent", False, True),
+        ("lacks", False, False),
+    ]
+    why = {one.name: one.why for one in suggested.pairings}
+    assert why["lacks"] == "it lacks hybrid-int4-fp8"
+    assert why["silent"] == "it lacks hybrid-int4-fp8; none of its mods says which models it is for"
+    assert [one.name for one in suggested.mods] == ["hybrid-int4-fp8"]

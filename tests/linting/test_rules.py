@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vllm_mods.linting import licence, places
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.linting import commands, licence, places, rules
 
 STRICT = "#!/bin/bash\nset -euo pipefail\n"
 
@@ -35,6 +36,9 @@ def test_a_script_has_to_end_where_a_command_fails(
 def test_only_the_first_change_that_may_fail_is_named() -> None:
     assert flaws("echo hello\ncp a b\ncp c d\n") == [("no-set-e", 2)]
     assert flaws("echo hello\n[ -e x ]\n") == []
+    assert flaws("true && cp a b\n") == []
+    assert flaws("cat x | cp a b\n") == [("no-set-e", 1)]
+    assert flaws("set o\nset errexit -x\ncp a b\n") == [("no-set-e", 3)]
 
 
 @pytest.mark.parametrize(
@@ -58,6 +62,62 @@ def test_only_the_first_change_that_may_fail_is_named() -> None:
         ("pip install -i https://x.org/simple a==1", []),
         ("export A=1", [("lost-export", 3)]),
         ("export PIP_INDEX_URL=x", []),
+        ("export A=1 B", [("lost-export", 3)]),
+        ("A=1", []),
+        ("export A=1; echo $A", []),
+        ("export A=1; echo ${A}", []),
+        ("echo $A; export A=1", [("lost-export", 3)]),
+        ("sudo env X=1 /usr/bin/patch < x", [("fuzz", 3)]),
+        ("/usr/bin/python3.12 -c 'print(1)' || true", []),
+        ("python3 -c 'open(x).write(y)' || true", [("fail-open", 3)]),
+        ("python3 -c 'a.replace(b)' || true", [("fail-open", 3)]),
+        ("python3 fix.py || true", [("fail-open", 3)]),
+        ("git clone x || true", [("fail-open", 3)]),
+        ("git am x || true", [("fail-open", 3)]),
+        ("git checkout x || true", [("fail-open", 3)]),
+        ("git pull || true", [("fail-open", 3)]),
+        ("git log || true", []),
+        ("git apply --check x || true", []),
+        ("patch -F0 --dry-run < x || true", []),
+        ("sed s/a/b/ x || true", []),
+        ("sed -i s/a/b/ x || true", [("edit-unchecked", 3), ("fail-open", 3)]),
+        ("perl -pi -e s/a/b/ x", [("edit-unchecked", 3)]),
+        ("sed --in-place s/a/b/ x", [("edit-unchecked", 3)]),
+        ("cp a b || exit 1", []),
+        ("cp a b || return 1", []),
+        ("cp a b || cp c b", []),
+        ("cp a b || :", [("fail-open", 3)]),
+        ("cp a b || printf no", [("fail-open", 3)]),
+        ("cp a b || (echo no; exit 1)", []),
+        ("cp a b || (echo no)", [("fail-open", 3)]),
+        ("cp a b || { echo no; false; }", []),
+        ("cp a b || { die no; }", []),
+        ("cp a b || { fail no; }", []),
+        ("cp a b || { abort; }", []),
+        ("{ cp a b; true; } || true", [("fail-open", 3)]),
+        ("{ true; false; } || true", []),
+        ("cp a b | cat || true", [("fail-open", 3)]),
+        ("if cp a b; then true; fi", []),
+        ("pip install", []),
+        ("pip3 install x -r", [("unpinned-install", 3)]),
+        ("pip install -t /x a===1", []),
+        ("pip install --root /x a==1.0+cu129", []),
+        ("pip install git+https://x.org/a@main", [("unpinned-install", 3)]),
+        (f"pip install 'a @ git+https://x.org/a@{'0' * 40}'", []),
+        (f"pip install https://x.org/a.tgz#sha256={'0' * 64}", []),
+        ("apt install x", []),
+        ("cp a /usr/lib/python3/dist-packages/vllm/a", [("hard-coded-root", 3)]),
+        ("cp a ${ROOT:-/usr/lib/python3/dist-packages}/vllm/a", []),
+        ("cp a venv/lib/python3.12/site-packages/vllm/a", [("hard-coded-root", 3)]),
+        ("curl x | tee y | python3", [("network", 3), ("network-patch", 3)]),
+        ("curl x; cat y | python3", [("network", 3)]),
+        ("curl https://patch-diff.githubusercontent.com/raw/a/b/pull/1.diff", [("live-diff", 3)]),
+        ("patch --fuzz=2 < x", [("fuzz", 3)]),
+        ("patch -F 0 < x", []),
+        ("echo 'cp a b || true'", []),
+        ("# cp a b || true", []),
+        ("echo \\\ncp a b", []),
+        ("echo cp a || true", []),
     ],
 )
 def test_a_line_of_a_strict_script(line: str, expected: list[tuple[str, int]]) -> None:
@@ -71,6 +131,12 @@ def test_the_message_names_the_command_and_what_hides_its_failure() -> None:
     assert f"`cp {'a' * 54}...` may fail" in flaw.message
 
 
+def test_what_is_read_from_a_server_by_a_program_is_named() -> None:
+    fetched, piped = places.script(f"{STRICT}curl https://x.org/y | bash\n")
+    assert fetched.message.startswith("no network, no mod")
+    assert piped.message.startswith("what `bash` gets is whatever the server sends")
+
+
 def test_a_dockerfile_fails_with_the_last_command_of_a_run() -> None:
     text = "FROM x\nRUN cp a b; cp c d\nRUN cp a b\n"
     assert flaws(text) == [("no-set-e", 2)]
@@ -78,6 +144,54 @@ def test_a_dockerfile_fails_with_the_last_command_of_a_run() -> None:
     (flaw,) = places.script("FROM x\nRUN set -e; export A=1; cp a b\n")
     assert flaw.code == "lost-export"
     assert flaw.message.endswith("Put it into `ENV`")
+
+
+def test_a_step_of_a_dockerfile_has_its_own_lines() -> None:
+    text = (
+        "# syntax=x\nARG BASE\nFROM $BASE\nRUN --mount=type=cache,target=/x \\\n  set -e; \\\n\n  # why\n"
+        "  cp a b \\\n  || true\nCOPY c d\n"
+    )
+    assert flaws(text) == [("fail-open", 8)]
+    assert flaws("FROM x\nRUN <<EOF\nset -e\nsed -i s/a/b/ x\nEOF\nRUN cp a b\n") == [
+        ("edit-unchecked", 4)
+    ]
+    assert flaws("FROM x\nRUN python3 <<EOF\nopen(a).write(b.replace(c, d))\nEOF\n") == [
+        ("edit-unchecked", 2)
+    ]
+    assert flaws("from x\nrun cp a b ; cp c d\n") == [("no-set-e", 2)]
+    assert flaws("FROM x\r\nRUN set -e; \\\r\n  cp a b || true\r\n") == [("fail-open", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "why"),
+    [
+        ("echo 'x\n", 1, "a quote or a backslash has no end"),
+        ("echo a\nif true\nthen echo b\n", 3, "a branch, a loop or a block has no end"),
+        ("echo a\ncat <<EOF\nx\n", 2, "<<EOF has no end"),
+        ("echo a\n" + "if true; then " * 2000, 2, "it is nested too deeply to be read"),
+    ],
+)
+def test_what_is_no_bash_is_told_with_its_line(text: str, line: int, why: str) -> None:
+    assert places.script(text) == (rules.Flaw(FindingCode.NOT_BASH, line, why),)
+
+
+def test_a_command_has_its_words_and_what_is_around_it() -> None:
+    text = "a 'b c' \"d\" >x 2>&1 && sudo /bin/e <<-EOF <<<f\n\tinside\nEOF\nfor i in 1; do g & done\n(h | i)\n"
+    read = commands.split(text, 5)
+    assert [(one.line, one.name, one.before, one.after, one.depth) for one in read] == [
+        (5, "a", "\n", "&&", 0),
+        (5, "e", "&&", "\n", 0),
+        (8, "i", "\n", ";", 1),
+        (8, "g", ";", "&", 1),
+        (8, "", "&", "\n", 0),
+        (9, "h", "(", "|", 1),
+        (9, "i", "|", ")", 1),
+    ]
+    assert read[0].words == ("a", "b c", "d")
+    assert read[0].text == "a 'b c' \"d\" >x 2>&1"
+    assert read[1].document == "\tinside\n"
+    assert read[2].keywords == ("for",)
+    assert (read[3].keywords, read[4].keywords) == (("do",), ("done",))
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,45 @@ def test_the_superset_as_far_as_it_means_something() -> None:
     assert errors == [("recipe_version", 1), ("pre_exec", 9)]
 
 
+def test_what_is_empty_and_what_shells_change_is_said_with_its_line() -> None:
+    text = (
+        f"{LEAST}mods: []\ndefaults:\n  a:\n  b: 2026-01-02\nenv:\n  X: true\n  Y: $HOME\n"
+        "cluster_only: true\nsolo_only: false\nother:\n  c:\n  d: [1, null]\n"
+    )
+    imported = read(text)
+    assert [(one.code, one.scope, one.line) for one in imported.findings[1:]] == [
+        ("empty", "defaults.a", 7),
+        ("unused-default", "defaults.b", 8),
+        ("env-bool", "env.X", 10),
+        ("env-shell", "env.Y", 11),
+        ("kept", "other", 14),
+    ]
+    pairing = imported.pairing
+    assert (pairing.topology, pairing.defaults) == ("cluster", {"b": "2026-01-02"})
+    assert pairing.env == {"X": "True", "Y": "$HOME"}
+    assert pairing.recipe is not None
+    assert pairing.recipe.keys == {"other": {"d": [1]}}
+
+
+def test_what_cannot_be_a_pairing_is_a_problem_of_the_recipe() -> None:
+    assert problems(f"{LEAST}solo_only: true\ncluster_only: true\n") == (
+        "solo_only: line 5: solo_only and cluster_only contradict each other",
+    )
+    assert problems(LEAST.replace("name: Least", "name: '***'")) == (
+        "name: line 2: '' cannot be the name of a pairing; give one with --name",
+    )
+    assert problems(f"{LEAST}mods: [mods/fast, fast]\n") == (
+        "mods[1]: line 5: fast and mods/fast are both the mod `fast`",
+    )
+    assert problems(f"{LEAST}mods: [' / ', 7]\n") == (
+        "mods[0]: line 5: expected the path of a mod, found ' / '",
+        "mods[1]: line 5: expected the path of a mod, found 7",
+    )
+    with pytest.raises(ManifestError) as caught:
+        read(LEAST, mods={"none": "fast"})
+    assert caught.value.problems == ("mods: there is no none, which --mod names",)
+
+
 def test_another_runtime_is_kept_and_said() -> None:
     text = SUPERSET.replace("runtime: vllm", "runtime: sglang")
     assert ("error", "not-done", 5) in said(text)

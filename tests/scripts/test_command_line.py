@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from vllm_mods.base import limits
 from vllm_mods.scripts import command_line
 
 READ = {
@@ -63,6 +64,31 @@ def test_each_command_has_the_line_that_it_begins_in() -> None:
         (5, "--b"),
         (5, "--c"),
     ]
+
+
+def test_what_is_exported_is_what_stands_alone_or_behind_export() -> None:
+    text = "export A=1 B='x y' C\nD=2 vllm serve m\nE=3 F=4\necho G=5\nA=6\n"
+    assert command_line.exported(command_line.read(text)) == {
+        "A": "6", "B": "x y", "E": "3", "F": "4"
+    }  # fmt: skip
+
+
+def test_every_part_has_the_line_that_it_stands_in() -> None:
+    script = command_line.read("# one\na \"b\n$C\" `d`\n\n  # two\ne $'f' $1 $@ ${h} 5$\n")
+    assert [(one.line, one.argv) for one in script.commands] == [
+        (2, ("a", "b\n$C", "`d`")),
+        (6, ("e", "$f", "$1", "$@", "${h}", "5$")),
+    ]
+    unknown = [(3, "$C"), (3, "`d`"), (6, "$"), (6, "$1"), (6, "$@"), (6, "${h}")]
+    assert [(one.line, one.text) for one in script.unknown] == unknown
+    assert script.comments == ((1, "# one"), (5, "# two"))
+
+
+def test_a_command_longer_than_people_write_is_refused() -> None:
+    with pytest.raises(command_line.ShellError, match="is the most that is read") as caught:
+        command_line.read("x" * (limits.SERVE_COMMAND + 1))
+    assert caught.value.line == 1
+    assert command_line.read("x" * limits.SERVE_COMMAND).commands
 
 
 @pytest.mark.parametrize(
