@@ -9,11 +9,16 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from command_line import Answer
 from mod_making import diff_of
+
+from vllm_mods.cli import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    import pytest
 
 NAME = "small"
 BASE = "localhost/paired:latest"
@@ -48,6 +53,22 @@ def library(folder: Path, base: str) -> Path:
         'command = "vllm serve org/small --chat-template small.jinja"\n'
     )
     return folder
+
+
+class Caller:
+    """Calls the tool in this process, with a library of its own; ``base`` is what the pairing is built on."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str], base: str = "") -> None:
+        self.capfd = capfd
+        self.library = library(folder / "library", "base:1")
+        self.lock = self.library / f"pairings/{NAME}.lock"
+        self.base = base
+
+    def __call__(self, *arguments: object, code: int = 0) -> Answer:
+        self.capfd.readouterr()
+        answer = Answer(run([str(word) for word in arguments]), *self.capfd.readouterr())
+        assert answer.code == code, answer.out + answer.err
+        return answer
 
 
 class Tool:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import small_site
 from making_images import Image, from_disk, layer
-from paired import NAME, library
+from paired import NAME, Caller
 
 import vllm_mods as vm
-from vllm_mods.cli import run
 from vllm_mods.formats import image_paths
 from vllm_mods.formats.receipt import RECEIPT
 
@@ -29,26 +28,6 @@ BASE: dict[str, Any] = {
     "usr/bin/nvcc": b"#!/bin/sh\n",
     "opt/folder/a": b"",
 }
-
-
-class Done(NamedTuple):
-    out: str
-    err: str
-
-
-class Caller:
-    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        self.capfd = capfd
-        self.library = library(folder / "library", "base:1")
-        self.lock = self.library / f"pairings/{NAME}.lock"
-        self.base = ""
-
-    def __call__(self, *arguments: object, code: int = 0) -> Done:
-        self.capfd.readouterr()
-        found = run([str(one) for one in arguments])
-        done = Done(*self.capfd.readouterr())
-        assert found == code, done.out + done.err
-        return done
 
 
 @pytest.fixture

@@ -76,6 +76,13 @@ def test_a_server_that_never_served_is_a_no(log: str) -> None:
     assert (seen.ready, seen.ok) == (False, False)
 
 
+@pytest.mark.parametrize("process", [ENGINE, WORKER])
+@pytest.mark.parametrize("text", ["Starting vLLM server ", "Server is ready to accept requests"])
+def test_an_engine_does_not_say_that_the_server_is_ready(process: str, text: str) -> None:
+    seen = of(f"{START}{RUNS}{process}{FORM} [core.py:9] {text}\n")
+    assert (seen.ready, seen.ok) == (False, False)
+
+
 def test_an_earlier_life_does_not_count() -> None:
     seen = of(START + READY + RUNS + START + READY)
     assert (seen.ready, seen.restarts, seen.mods[0].state) == (True, 1, "silent")

@@ -4,39 +4,18 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
-from paired import NAME, library
+from paired import NAME, Caller
 
 from vllm_mods.api import on_base
-from vllm_mods.cli import run
 from vllm_mods.library import trust
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MODEL = {"architectures": ["QwenForCausalLM"], "model_type": "qwen3"}
-
-
-class Said(NamedTuple):
-    out: str
-    err: str
-
-
-class Caller:
-    """Calls the tool in this process, with a library whose pairing is locked."""
-
-    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        self.capfd = capfd
-        self.library = library(folder / "library", "base:1")
-
-    def __call__(self, *arguments: object, code: int = 0) -> Said:
-        self.capfd.readouterr()
-        status = run([str(word) for word in arguments])
-        said = Said(*self.capfd.readouterr())
-        assert status == code, said
-        return said
 
 
 @pytest.fixture

@@ -66,6 +66,16 @@ def test_a_template_that_fails_where_every_chat_begins_is_refused(text: str, mes
         "{{ messages|length }}",
         "{% if messages|length > 1 %}{{ raise_exception('one') }}{% endif %}hello",
         _TURNS.replace("m.content", "m.content[:3]") + "<|end|>",
+        # what shows in long chats and in texts of several lines alone
+        _TURNS.replace("m in messages", "m in messages[-8:]"),
+        _TURNS.replace("m in messages", "m in messages[-20:]"),
+        _TURNS.replace("m.content", "m.content[:1000]"),
+        _TURNS.replace("m.content", "m.content.split('\\n')[0]"),
+        _TURNS.replace("m.content", "m.content|e"),
+        _TURNS.replace("m.content", "m.content|striptags"),
+        _TURNS.replace("m.content", "m.content|replace('\\n\\n', '\\n')"),
+        _TURNS.replace("m.content", "m.content.encode('ascii', 'ignore').decode()"),
+        _TURNS.replace("m.content", "m.content|wordwrap(60)"),
     ],
 )  # fmt: skip
 def test_a_template_that_loses_what_users_say_is_refused(text: str) -> None:

@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from git_host import mod
 
 import vllm_mods as vm
 from vllm_mods.building import resolving
@@ -21,19 +22,12 @@ if TYPE_CHECKING:
 needs_ssh_keygen = pytest.mark.skipif(
     shutil.which("ssh-keygen") is None, reason="needs ssh-keygen (OpenSSH)"
 )
-MOD = """\
-schema = 1
-name = "tiny"
-version = "1.0.0"
-summary = "s"
-license = "MIT"
-
-[[variant]]
-id = "a"
-vllm = ">=0.1"
-overlay = [{ source = "x.py", path = "vllm/x.py" }]
+MOD = (
+    mod("tiny")["patches/tiny/mod.toml"]
+    + """\
 templates = [{ name = "chat", file = "chat.jinja" }]
 """
+)
 PAIRING = """\
 schema = 1
 name = "pair"

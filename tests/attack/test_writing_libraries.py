@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from git_host import mod, write
 
 from vllm_mods.api import on_base
 from vllm_mods.base.errors import Refused
@@ -20,18 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-MOD = """\
-schema = 1
-name = "{name}"
-version = "1.0.0"
-summary = "s"
-license = "MIT"
-
-[[variant]]
-id = "a"
-vllm = ">=0.1"
-overlay = [{{ source = "x.py", path = "vllm/x.py" }}]
-"""
 PAIRING = (
     'schema = 1\nname = "pair"\nsummary = "s"\nmodel = "a/b"\nbase = "oci:x"\nmods = ["one"]\n'
 )
@@ -51,10 +40,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def library(tmp_path: Path) -> Path:
     folder = tmp_path / "library"
     for name in ("one", "two", "three"):
-        (folder / "patches" / name).mkdir(parents=True)
-        (folder / "patches" / name / "mod.toml").write_text(MOD.format(name=name))
-        (folder / "patches" / name / "x.py").write_text("X = 1\n")
-        (folder / "patches" / name / "mod.lock").write_text("old\n")
+        write(folder, mod(name) | {f"patches/{name}/mod.lock": "old\n"})
     (folder / "pairings").mkdir()
     (folder / "pairings/pair.toml").write_text(PAIRING)
     return folder
@@ -132,7 +118,7 @@ def test_a_run_that_is_killed_while_it_ends_another_is_ended_too(library: Path) 
 
 
 def test_a_new_mod_is_there_whole_or_not_at_all_and_what_is_left_is_no_mod(library: Path) -> None:
-    made = {"mod.toml": MOD.format(name="made").encode(), "x.py": b"X = 1\n"}
+    made = {path.rpartition("/")[2]: text.encode() for path, text in mod("made").items()}
     place = library / "patches/made"
     at = 0
     while killed(at, lambda: writing.folder(str(place), made)):

@@ -12,11 +12,10 @@ import serve_tree
 import small_site
 from making_images import Image, from_disk
 from making_images import layer as tar_of
-from paired import NAME, library
+from paired import NAME, Caller
 
 from vllm_mods.api import on_base
 from vllm_mods.building import resolving
-from vllm_mods.cli import run
 from vllm_mods.formats import receipt
 
 if TYPE_CHECKING:
@@ -24,28 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SITE = "usr/local/lib/python3.12/dist-packages"
-
-
-class Done:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
-class Caller:
-    """Calls the tool in this process, with a library, a base and a cache of its own."""
-
-    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        self.capfd = capfd
-        self.library = library(folder / "library", "base:1")
-        self.lock = self.library / f"pairings/{NAME}.lock"
-        self.base = f"oci:{base(folder / 'base')}"
-
-    def __call__(self, *arguments: object, code: int = 0) -> Done:
-        self.capfd.readouterr()
-        found = run([str(one) for one in arguments])
-        done = Done(found, *self.capfd.readouterr())
-        assert found == code, done.out + done.err
-        return done
 
 
 def base(
@@ -69,7 +46,7 @@ def caller(
     """Make a library and a base of their own, which the environment names."""
     monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
-    found = Caller(tmp_path, capfd)
+    found = Caller(tmp_path, capfd, f"oci:{base(tmp_path / 'base')}")
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(found.library))
     return found
 

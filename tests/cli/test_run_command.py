@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 import yaml
-from paired import NAME
-from test_lock_and_build import Caller, caller
+from paired import NAME, Caller
+from test_lock_and_build import caller
 from web_site import site
 
 from vllm_mods.api import run as api_run

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hybrid_checkpoints import bf16, fp8, int4, write_checkpoint
-from paired import NAME
-from test_lock_and_build import Caller, caller
+from paired import NAME, Caller
+from test_lock_and_build import caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -85,7 +85,7 @@ def test_the_bundled_ones_are_as_they_should_be(call: Call, name: str, many: int
     answer = call("template", "check", name)
     assert answer.code == 0
     assert f"{many} conversations, all as they should be" in answer.out
-    assert "the cache is found again for 19 of 19 turns in 7 conversations" in answer.out
+    assert "the cache is found again for 20 of 20 turns in 8 conversations" in answer.out
     assert "content format openai, as every vLLM from 0.15 on takes it" in answer.out
 
 
@@ -100,9 +100,9 @@ def test_check_says_what_is_not(call: Call, small: Path) -> None:
     assert not found["ok"]
     assert found["conversations"][0]["prompt"] == "user"
     assert [one["code"] for one in found["findings"]] == ["kwarg-default"]
-    assert found["weights"] == {"refused": 0, "content lost": 3, "cache lost": 0, "style": 2}
+    assert found["weights"] == {"refused": 0, "content lost": 4, "cache lost": 0, "style": 2}
     assert [one["weight"] for one in found["findings"]] == ["style"]
-    assert "content lost 3, style 2" in answer.out
+    assert "content lost 4, style 2" in answer.out
 
 
 def test_a_file_is_held_against_the_conversations_of_another(
@@ -111,7 +111,7 @@ def test_a_file_is_held_against_the_conversations_of_another(
     mine = tmp_path / "mine.jinja"
     mine.write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}")
     answer = call("template", "check", str(mine))
-    assert (answer.code, "found again for 6 of 6 turns" in answer.out) == (0, True)
+    assert (answer.code, "found again for 7 of 7 turns" in answer.out) == (0, True)
     for others in ("small", str(small / "conversations")):
         answer = call("template", "check", str(mine), "--conversations", others)
         assert (answer.code, "1 conversation, all as they" in answer.out) == (0, True)
@@ -242,8 +242,8 @@ def test_diff_says_what_each_template_keeps_and_loses(call: Call, tmp_path: Path
     assert table["chat"][1:4] == ["0", "of", "2"]
     assert answer.out.count(", content lost\n") == 2
     assert table["content lost"] == ["content", "lost", "0", "2"]
-    assert table["cache lost"] == ["cache", "lost", "3", "0"]
-    assert answer.out.endswith("3 of 3 conversations differ\n")
+    assert table["cache lost"] == ["cache", "lost", "4", "0"]
+    assert answer.out.endswith("4 of 4 conversations differ\n")
     found = call("template", "diff", str(old), str(new), "--json").json
     assert found["replays"][0]["before"]["bytes_kept"] == 0
     assert found["replays"][0]["after"]["turns_kept"] == 2

@@ -10,8 +10,8 @@ import pytest
 import small_site
 from making_images import Image, from_disk, layer
 from mod_making import diff_of
-from paired import NAME
-from test_lock_and_build import SITE, Caller, caller
+from paired import NAME, Caller
+from test_lock_and_build import SITE, caller
 
 import vllm_mods as vm
 from vllm_mods.formats import record

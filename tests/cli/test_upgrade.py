@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import serve_tree
-from paired import NAME
-from test_lock_and_build import Caller, base, caller
+from paired import NAME, Caller
+from test_lock_and_build import base, caller
 
 from vllm_mods.building import outputs
 from vllm_mods.formats import pairing_lock

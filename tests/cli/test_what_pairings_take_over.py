@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import serve_tree
 import small_site
-from paired import NAME
-from test_lock_and_build import Caller, base, caller
+from paired import NAME, Caller
+from test_lock_and_build import base, caller
 
 if TYPE_CHECKING:
     from pathlib import Path

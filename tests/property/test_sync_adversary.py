@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from git_host import commit, git, mod
@@ -21,9 +22,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sampling import ALL
 from small_site import build, snapshot
 
+from vllm_mods.base import ssh_signatures
 from vllm_mods.cli import run
 from vllm_mods.formats import project_lock
-from vllm_mods.sharing import kept
+from vllm_mods.formats.project import LibrarySource
+from vllm_mods.sharing import kept, repositories
+from vllm_mods.sharing.kept import FetchedLibrary
 
 pytestmark = pytest.mark.skipif(
     shutil.which("ssh-keygen") is None, reason="needs ssh-keygen (OpenSSH)"
@@ -63,9 +67,19 @@ def sign(folder: Path, key: Path) -> None:
     subprocess.run([*words, str(folder / "SHA256SUMS")], check=True, capture_output=True)
 
 
+class World(NamedTuple):
+    """Two repositories, a project and a cache, made once; what a machine changes is a copy.
+
+    ``commits`` are by ``alice v1`` and the like; ``known`` is what a lock may say of each.
+    """
+
+    folder: Path
+    commits: dict[str, str]
+    known: dict[str, dict[str, str]]
+
+
 @functools.cache
-def world() -> tuple[Path, dict[str, str]]:
-    """Return a folder with two repositories and a project, and the commits by ``alice v1`` and the like; made once."""
+def world() -> World:
     here = Path(tempfile.mkdtemp())
     commits = {}
     for name in ("key", "mallory"):
@@ -84,12 +98,78 @@ def world() -> tuple[Path, dict[str, str]]:
         if tag == "evil":
             (folder / "SHA256SUMS.sig").unlink()
         commits[f"alice {tag}"] = commit(folder, files, tag)
+    for name in REPOSITORIES:
+        shutil.rmtree(here / name / ".git/hooks", ignore_errors=True)
     project = here / "project"
     project.mkdir()
-    public = (here / "key.pub").read_text()
-    (project / "signers").write_text(f'alice namespaces="vllm-mods" {public}')
+    for name, path in (("key", "signers"), ("mallory", "others")):
+        public = (here / f"{name}.pub").read_text()
+        (project / path).write_text(f'alice namespaces="vllm-mods" {public}')
     build(here / "site")
-    return here, commits
+    with contextlib.ExitStack() as stack:
+        enter(stack, here)
+        return World(here, commits, fill(here, commits))
+
+
+def enter(stack: contextlib.ExitStack, here: Path) -> None:
+    """Be in the project of a folder, with its cache, until the stack is closed."""
+    stack.enter_context(contextlib.chdir(here / "project"))
+    before = dict(os.environ)
+    stack.callback(os.environ.update, before)
+    stack.callback(os.environ.clear)
+    for name in VARIABLES:
+        os.environ.pop(name, None)
+    os.environ |= {"VLLM_MODS_CACHE": str(here / "cache"), "HOME": str(here)}
+
+
+def fill(here: Path, commits: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Keep each commit of both repositories, as somebody has who asks for no signature, and lock the first of each."""
+    lock, project = here / "project/vllm-mods.lock", here / "project/vllm-mods.toml"
+    known = {}
+    for owner, tags in REPOSITORIES.items():
+        for tag in tags:
+            project.write_text(
+                f'schema = 1\nlibraries.x.git = "../{owner}"\nlibraries.x.rev = "{tag}"\n'
+            )
+            assert run(["--quiet", "update"]) == 0
+            entry = project_lock.parse(lock.read_bytes(), "")["x"]
+            known[f"{owner} {tag}"] = {
+                "git": f"../{owner}",
+                "commit": entry.resolved,
+                "files": f"sha256:{entry.files}",
+            }
+        git(here / owner, "update-ref", "refs/heads/main", commits[f"{owner} v1"])
+    lock.unlink()
+    project.write_text(PROJECT)
+    assert run(["--quiet", "update"]) == 0
+    return known
+
+
+class Remembered:
+    """What git and ssh-keygen have answered, by all that they are asked of: each repository's branch, and the very bytes."""
+
+    def __init__(self) -> None:
+        self._fetched: dict[tuple[object, ...], FetchedLibrary] = {}
+        self._reasons: dict[tuple[object, ...], str] = {}
+        self._fetch, self._why_not = repositories.fetch, ssh_signatures.why_not
+
+    def fetch(self, source: LibrarySource, beside: str, commit: str | None) -> FetchedLibrary:
+        branch = Path(beside, source.place, ".git/refs/heads/main")
+        if not branch.exists():
+            return self._fetch(source, beside, commit)
+        key = source, commit, branch.read_bytes()
+        if key not in self._fetched:
+            self._fetched[key] = self._fetch(source, beside, commit)
+        return self._fetched[key]
+
+    def why_not(self, data: bytes, signature: str, signers: str, namespace: str) -> str:
+        key = data, Path(signature).read_bytes(), Path(signers).read_bytes(), namespace
+        if key not in self._reasons:
+            self._reasons[key] = self._why_not(data, signature, signers, namespace)
+        return self._reasons[key]
+
+
+REMEMBERED = Remembered()
 
 
 class Adversary(RuleBasedStateMachine):
@@ -97,39 +177,17 @@ class Adversary(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        made, self.commits = world()
+        made, self.commits, self.known = world()
         self.stack = contextlib.ExitStack()
         here = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
-        for name in ("alice", "plain", "project", "site"):
+        for name in ("alice", "plain", "project", "site", "cache"):
             shutil.copytree(made / name, here / name)
         self.here, self.cache = here, here / "cache/libraries"
         self.lock, self.project = here / "project/vllm-mods.lock", here / "project/vllm-mods.toml"
-        self.stack.enter_context(contextlib.chdir(here / "project"))
-        before = dict(os.environ)
-        self.stack.callback(os.environ.update, before)
-        self.stack.callback(os.environ.clear)
-        for name in VARIABLES:
-            os.environ.pop(name, None)
-        os.environ |= {"VLLM_MODS_CACHE": str(here / "cache"), "HOME": str(here)}
-        # somebody has had each commit of both, and nobody asked for a signature: all of it is kept
-        self.known: dict[str, dict[str, str]] = {}
-        for owner, tags in REPOSITORIES.items():
-            for tag in tags:
-                self.project.write_text(
-                    f'schema = 1\nlibraries.x.git = "../{owner}"\nlibraries.x.rev = "{tag}"\n'
-                )
-                assert self.call("update") == 0
-                entry = project_lock.parse(self.lock.read_bytes(), "")["x"]
-                self.known[f"{owner} {tag}"] = {
-                    "git": f"../{owner}",
-                    "commit": entry.resolved,
-                    "files": f"sha256:{entry.files}",
-                }
-        self.lock.unlink()
-        self.project.write_text(PROJECT)
-        self.move("alice", "v1")
-        self.move("plain", "v1")
-        assert self.call("update") == 0
+        enter(self.stack, here)
+        patch = self.stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(repositories, "fetch", REMEMBERED.fetch)
+        patch.setattr(ssh_signatures, "why_not", REMEMBERED.why_not)
         self.honest = self.lock.read_bytes()
         self.is_damaged = False
 
@@ -144,7 +202,7 @@ class Adversary(RuleBasedStateMachine):
     def move(self, owner: str, tag: str) -> None:
         for folder in (self.here / owner, self.here / f"{owner}-gone"):
             if folder.exists():
-                git(folder, "update-ref", "refs/heads/main", self.commits[f"{owner} {tag}"])
+                (folder / ".git/refs/heads/main").write_text(self.commits[f"{owner} {tag}"] + "\n")
 
     def read_text(self, owner: str) -> str | None:
         path = self.here / f"site/vllm/{MODS[owner]}.py"
@@ -242,15 +300,18 @@ class Adversary(RuleBasedStateMachine):
             return
         values = self.known[data.draw(st.sampled_from(sorted(self.known)))]
         keys = data.draw(st.sampled_from([("commit", "files"), ("commit",), ("files",), ("git",)]))
-        self.edit_entry(owner, {key: values[key] for key in keys}, signed=data.draw(st.booleans()))
+        signers = data.draw(st.sampled_from(["./signers", "./others", None]))
+        self.edit_entry(owner, {key: values[key] for key in keys}, signers)
 
-    def edit_entry(self, owner: str, values: dict[str, str], *, signed: bool = True) -> None:
+    def edit_entry(
+        self, owner: str, values: dict[str, str], signers: str | None = "./signers"
+    ) -> None:
         head, mark, rest = self.lock.read_text().partition(f"[libraries.{owner}]\n")
         own, blank, others = rest.partition("\n\n")
         for key, value in values.items():
             own = re.sub(rf'^{key} = ".*"', f'{key} = "{value}"', own, flags=re.MULTILINE)
-        if not signed:
-            own = re.sub(r"^allowed_signers.*\n?", "", own, flags=re.MULTILINE)
+        told = f'allowed_signers = "{signers}"\n' if signers else ""
+        own = re.sub(r"^allowed_signers.*(\n|\Z)", told, own, flags=re.MULTILINE)
         self.lock.write_text(f"{head}{mark}{own}{blank}{others}")
 
     @rule(data=st.data())
@@ -315,7 +376,7 @@ class Adversary(RuleBasedStateMachine):
 
 TestAdversary = Adversary.TestCase
 TestAdversary.settings = settings(
-    max_examples=200 if ALL else 3,
+    max_examples=2000 if ALL else 12,
     stateful_step_count=16 if ALL else 10,
     deadline=None,
     phases=[Phase.generate],  # ten steps are read soon enough; to make them fewer takes minutes

@@ -236,6 +236,7 @@ def test_a_template_without_tools_is_not_asked_for_calls() -> None:
         "chat",
         "system-message",
         "system-message-midway",
+        "long-chat",
     }
 
 

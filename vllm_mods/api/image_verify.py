@@ -9,13 +9,13 @@ from vllm_mods.api.access import Access, open_image
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
-from vllm_mods.building import inspection
+from vllm_mods.building import documents, inspection
 from vllm_mods.building.inspection import Inspection
 from vllm_mods.formats.pairing_lock import LockDifference
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.formats.receipt_diff import Disagreement
-from vllm_mods.images.oci import UNKNOWN
-from vllm_mods.images.open import entries_of
+from vllm_mods.images.oci import UNKNOWN, entries_in
+from vllm_mods.images.open import indexes_of
 from vllm_mods.trees.image import ImageTree
 
 
@@ -97,7 +97,8 @@ def image_verify(
     """
     access = access or Access()
     name = reference.removeprefix("image:")
-    entries = entries_of(name, offline=access.offline)
+    indexes = indexes_of(name, offline=access.offline)
+    entries = [entry for index in indexes for entry in entries_in(index, f"{name}: its index")]
     several = () if platform else sorted({one.platform for one in entries} - {"", UNKNOWN})
     images: dict[str, InspectedImage] = {}
     wrong = [*inspection.entry_findings(entries)] if len(entries) > 1 else []
@@ -117,8 +118,10 @@ def image_verify(
         more = () if lock is None else inspection.compare_with_lock(tree, result, lock, lock_name)
         result = result._replace(findings=(*result.findings, *more))
         images[wanted or ""] = InspectedImage(tree, result)
-    if several:
-        wrong += inspection.index_findings(list(images.values()))
+    if indexes and any(one.inspection.lock is not None for one in images.values()):
+        if not platform:
+            wrong += inspection.index_findings(list(images.values()), entries)
+        wrong += documents.of_indexes(indexes, [one.tree.base for one in images.values()])
     return ImageVerified(images, tuple(wrong), tuple(several))
 
 

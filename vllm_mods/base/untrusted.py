@@ -19,11 +19,14 @@ DEEP = "it is nested too deeply"
 _HALF = "[\ud800-\udc7f\udd00-\udfff]"
 
 
-def json_of(data: bytes | str) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
-    """Read JSON in UTF-8. Raises ``ValueError`` for anything else, and for text that is no Unicode."""
+def json_of(data: bytes | str, *, once: bool = False) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
+    """Read JSON in UTF-8. Raises ``ValueError`` for anything else, and for text that is no Unicode.
+
+    ``once`` refuses a key that is there twice, in capitals or not: Go takes either spelling, and the last of them.
+    """
     text = data if isinstance(data, str) else data.decode().removeprefix("\ufeff")
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_once if once else None)
     except RecursionError as error:
         raise ValueError(DEEP) from error
     if "\\u" in text:
@@ -73,6 +76,13 @@ def toml_of(data: bytes, where: str) -> dict[str, Any]:
 def is_deep(value: object) -> bool:
     """Tell whether a value is nested more than ``limits.NESTING``."""
     return any(depth == limits.NESTING for depth, _ in enumerate(_levels(value)))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key.casefold() for key, _ in pairs}) < len(pairs):
+        keys = [key.casefold() for key, _ in pairs]
+        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+    return dict(pairs)
 
 
 def _check(value: object) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
-from vllm_mods.building import building, oci, tarball
+from vllm_mods.building import building, documents, oci, tarball
 from vllm_mods.building.layer import WHITEOUT
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import pairing_lock
@@ -100,7 +100,7 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
     inside = [_layer(base, number) for number in range(len(actual))]
     wanted = (*below, ours or actual[min(len(below), len(actual) - 1)])
     if sorted(actual) == sorted(wanted) and actual != wanted:
-        yield _differs(
+        yield documents.differs(
             f"its layers are in another order: {_listed(actual)}, and the lock has {_listed(wanted)}"
         )
         return
@@ -111,10 +111,10 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
         for number in range(start, end):
             whose = f"layer {number + 1} of the base {lock.base.ref}"
             whose = whose if number < len(below) else "the layer that the lock makes"
-            yield _differs(f"{whose} is not in it ({wanted[number]})")
+            yield documents.differs(f"{whose} is not in it ({wanted[number]})")
         place = "above" if start >= len(wanted) else "below" if kind == "insert" else "in place of"
         for number in range(first, last):
-            yield _differs(
+            yield documents.differs(
                 f"layer {number + 1} of {len(actual)}, {place} the one that the lock makes, is no part of it "
                 f"({actual[number]}){_strange(inside[number], lock)}"
             )
@@ -155,58 +155,39 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
         epoch=lock.epoch,
     )
     if base.manifest is not None:
-        annotations = json.loads(base.manifest).get("annotations") or {}
-        yield from _values(
-            "the annotation", {**annotations, **labels} if annotations else {}, annotations
-        )
+        yield from documents.of_manifest(json.loads(base.manifest), labels)
     if digest_of(wanted) == base.config_digest:
         return
     before, after = json.loads(wanted), json.loads(base.config)
     if "history" not in after:  # an engine does not tell it
         del before["history"]
+    layers = [one["rootfs"].pop("diff_ids") for one in (before, after)]
     differing = [
         *_parts(before.pop("config"), after.pop("config", None) or {}),
-        *_values("its", _filled(before, "rootfs"), _filled(after, "rootfs")),
+        *documents.values("its", _filled(before), _filled(after)),
     ]
     yield from differing
     is_told = base.where != "containerd" or base.manifest is not None
-    if not differing and before["rootfs"] == after["rootfs"] and is_told:
-        yield _differs(
+    if not differing and layers[0] == layers[1] and is_told:
+        yield documents.differs(
             f"its ID is {base.config_digest}, and that of the lock's image {digest_of(wanted)}: {_UNSEEN}"
         )
 
 
 def _parts(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Finding]:
     """Compare settings: the environment and the labels name by name."""
-    yield from _values("the environment's", environment(wanted), environment(actual))
-    yield from _values("the label", wanted.get("Labels") or {}, actual.get("Labels") or {})
-    yield from _values("the setting", *(_filled(one, "Env", "Labels") for one in (wanted, actual)))
+    yield from documents.values("the environment's", environment(wanted), environment(actual))
+    yield from documents.values("the label", wanted.get("Labels") or {}, actual.get("Labels") or {})
+    yield from documents.values(
+        "the setting", *(_filled(one, "Env", "Labels") for one in (wanted, actual))
+    )
     order = [one.get("Env") or [] for one in (wanted, actual)]
     if order[0] != order[1] and sorted(order[0]) == sorted(order[1]):
-        yield _differs("the environment is in another order")
-
-
-def _values(what: str, wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Finding]:
-    for key in sorted(wanted.keys() | actual.keys()):
-        if wanted.get(key) != actual.get(key):
-            yield _differs(
-                f"{what} {key} is {_said(actual, key)}, and the lock makes it {_said(wanted, key)}"
-            )
+        yield documents.differs("the environment is in another order")
 
 
 def _filled(values: Mapping[str, Any], *but: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value and key not in but}
-
-
-def _differs(message: str) -> Finding:
-    return Finding(code=FindingCode.IMAGE_DIFFERS, message=message)
-
-
-def _said(values: Mapping[str, Any], key: str) -> str:
-    if key not in values:
-        return "not there"
-    text = values[key] if isinstance(values[key], str) else json.dumps(values[key])
-    return text if len(text) <= 200 else f"{text[:197]}…"
 
 
 def _listed(digests: Sequence[str]) -> str:

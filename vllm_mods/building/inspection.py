@@ -123,10 +123,12 @@ def _against(
     return tuple(identity.differences(tree.base, lock, data, known))
 
 
-def index_findings(images: Sequence[tuple[ImageTree, Inspection]]) -> Iterator[Finding]:
-    """Yield where the images of an index are not those that one lock makes."""
+def index_findings(
+    images: Sequence[tuple[ImageTree, Inspection]], entries: Sequence[IndexEntry]
+) -> Iterator[Finding]:
+    """Yield where the images of an index are not those that one lock makes, in its order."""
     locks = [one.lock for _, one in images if one.lock is not None and one.lock.platforms]
-    wanted = {name for lock in locks for name in pairing_lock.by_platform(lock)}
+    wanted = {name: None for lock in locks for name in pairing_lock.by_platform(lock)}.keys()
     platforms = {platform_of(tree.base.config) for tree, _ in images}
     if wanted and len({one.lock_digest for _, one in images}) > 1:
         yield Finding(FindingCode.IMAGE_DIFFERS, "the images of the index are of different locks")
@@ -138,6 +140,10 @@ def index_findings(images: Sequence[tuple[ImageTree, Inspection]]) -> Iterator[F
         yield Finding(
             FindingCode.IMAGE_DIFFERS, f"the index has an image for {name}, and its lock has none"
         )
+    listed = [entry.platform for entry in entries]
+    if listed != [*wanted] and sorted(listed) == sorted(wanted):
+        message = f"the index lists {', '.join(listed)}, and its lock {', '.join(wanted)}"
+        yield Finding(FindingCode.IMAGE_DIFFERS, message)
 
 
 def entry_findings(entries: Sequence[IndexEntry]) -> Iterator[Finding]:

@@ -169,13 +169,21 @@ def platforms(images: Sequence[BuiltImage]) -> bytes:
 
     Its annotations are those that all of them have.
     """
-    listed = []
-    for image in images:
-        config = json.loads(image.config)
-        place = {key: config[key] for key in _PLATFORM if key in config}
-        listed.append(entry(image.manifest or b"", platform=place))
-    shared = set.intersection(*(set(one.annotations.items()) for one in images))
-    return index_of(listed, annotations=dict(shared))
+    listed = [
+        entry(one.manifest or b"", platform=platform(json.loads(one.config))) for one in images
+    ]
+    return index_of(listed, annotations=shared_annotations([one.annotations for one in images]))
+
+
+def platform(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an index says of the platform of an image."""
+    return {key: config[key] for key in _PLATFORM if key in config}
+
+
+def shared_annotations(annotations: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return what the annotations of all images of an index have in common: its own."""
+    first, *others = annotations or ({},)
+    return {key: said for key, said in first.items() if all(one.get(key) == said for one in others)}
 
 
 def index(top: bytes, ref: str, others: Sequence[Mapping[str, Any]] = ()) -> bytes:

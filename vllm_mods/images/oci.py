@@ -6,7 +6,7 @@ Docker's "schema 2" manifests have the same shape and are read as such.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from io import RawIOBase
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +22,9 @@ from vllm_mods.images.model import Blob, Descriptor, digest_of
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
+_DOCKER = "application/vnd.docker.distribution"
+MANIFESTS = MANIFEST, f"{_DOCKER}.manifest.v2+json"
+INDEXES = INDEX, f"{_DOCKER}.manifest.list.v2+json"
 TAG = "org.opencontainers.image.ref.name"
 FULL_NAME = "io.containerd.image.name"
 """What nerdctl, containerd and newer dockers write: the whole name, where TAG has its tag only."""
@@ -52,27 +55,25 @@ class IndexEntry(NamedTuple):
     platform: str
 
 
+Index = Mapping[str, Any]
+"""An index of images, as JSON has it."""
+
+
 class Choice(NamedTuple):
     """Which image of an index is meant: the one for ``platform``, without one that for this machine.
 
-    ``note`` is told which one was taken where nobody has said, ``known`` every entry of the index, in its order.
+    ``note`` is told which one was taken where nobody has said, ``known`` each index on the way, as it is written.
     """
 
     platform: str | None = None
     note: Callable[[str], None] | None = None
-    known: Callable[[Sequence[IndexEntry]], None] | None = None
+    known: Callable[[Index], object] | None = None
 
-    def of(self, manifests: list[tuple[Descriptor, dict[str, Any]]], reference: str) -> Descriptor:
+    def of(self, index: Index, reference: str) -> Descriptor:
         """Choose from an index; what is no image (an attestation) is left aside. Raises ``UsageError``."""
-        entries = []
-        for blob, raw in manifests:
-            place = _texts(raw, "platform", reference)
-            keys = ("os", "architecture", "variant")
-            entries.append(
-                IndexEntry(blob, "/".join(part for key in keys if (part := place.get(key))))
-            )
+        entries = entries_in(index, f"{reference}: its index")
         if self.known is not None:
-            self.known(entries)
+            self.known(index)
         # an image may be listed for two platforms: an engine takes the first entry that fits
         images = list(dict.fromkeys(entry for entry in entries if entry.platform != UNKNOWN))
         if len({entry.blob for entry in images}) == 1:
@@ -159,18 +160,33 @@ def pick(
         raise TreeError(f"{reference}: an index in an index in an index, and so on", hint=_HINT)
     data = document_of(store, top, f"{reference}: its manifest")
     document = parse(data, f"{reference}: its manifest")
+    if top.media_type in (MANIFESTS if "manifests" in document else INDEXES):
+        raise TreeError(
+            f"{reference}: what is described as {top.media_type} is none",
+            hint="do not use this image: what an engine makes of it depends on the engine",
+        )
     if "manifests" not in document:
         return data, top
-    manifests = _manifests(document, f"{reference}: its index {top.digest}")
-    chosen = choice.of(manifests, reference)
-    return pick(store, chosen, reference, choice, depth=depth + 1)
+    if both := {"config", "layers"} & document.keys():
+        raise TreeError(
+            f"{reference}: its manifest is an index too: it has manifests and {' and '.join(sorted(both))}",
+            hint="do not use this image: what an engine makes of it depends on the engine",
+        )
+    return pick(store, choice.of(document, reference), reference, choice, depth=depth + 1)
 
 
-def _manifests(index: dict[str, Any], what: str) -> list[tuple[Descriptor, dict[str, Any]]]:
+def entries_in(index: Index, what: str) -> tuple[IndexEntry, ...]:
+    """Return what an index lists, in its order; ``what`` names it in messages. Raises ``TreeError``."""
     try:
-        return [(descriptor(raw), raw) for raw in index["manifests"]]
+        listed = [(descriptor(raw), raw) for raw in index["manifests"]]
     except (KeyError, TypeError, ValueError) as error:
         raise TreeError(f"{what} is broken: {error}", hint=_HINT) from error
+    entries = []
+    for blob, raw in listed:
+        place = _texts(raw, "platform", what)
+        parts = (place.get(key) for key in ("os", "architecture", "variant"))
+        entries.append(IndexEntry(blob, "/".join(part for part in parts if part)))
+    return tuple(entries)
 
 
 def descriptor(raw: Any) -> Descriptor:  # noqa: ANN401  (JSON)
@@ -214,10 +230,10 @@ def document_of(store: BlobStore, blob: Descriptor, what: str) -> bytes:
         return streams.CheckedStream(file, blob.digest, size, what).read()
 
 
-def parse(data: bytes, what: str) -> dict[str, Any]:
-    """Read a JSON object. Raises ``TreeError``."""
+def parse(data: bytes, what: str, *, once: bool = True) -> dict[str, Any]:
+    """Read a JSON object, with a key that is there twice unless ``once``. Raises ``TreeError``."""
     try:
-        document = json_of(data)
+        document = json_of(data, once=once)
     except ValueError as error:
         raise TreeError(f"{what}: not JSON: {error}", hint=_HINT) from error
     if not isinstance(document, dict):
@@ -228,7 +244,9 @@ def parse(data: bytes, what: str) -> dict[str, Any]:
 def diff_ids(config: bytes, reference: str) -> tuple[str, ...]:
     """Return the layers that a configuration names. Raises ``TreeError``."""
     try:
-        read = decode(_Config, parse(config, f"{reference}: its configuration"), more=True)
+        # an image may have labels that differ in capitals alone
+        raw = parse(config, f"{reference}: its configuration", once=False)
+        read = decode(_Config, raw, more=True)
     except DecodeError as error:
         why = f"its configuration is not as OCI has it: {error}"
         raise TreeError(f"{reference}: {why}", hint=_HINT) from error
@@ -271,23 +289,34 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
     Raises ``UsageError`` if the choice is not clear, ``TreeError`` if the index is broken.
     """
     reference = how.reference
-    manifests = _manifests(index, f"{reference}: its index.json")
-    notes = [_texts(raw, "annotations", reference) for _, raw in manifests]
+    images = [entry.blob for entry in entries_in(index, f"{reference}: its index.json")]
+    notes = [_texts(raw, "annotations", reference) for raw in index["manifests"]]
     tags = [one.get(TAG) or one.get(FULL_NAME) for one in notes]
     known = sorted({name for name in tags if name})
     if tag is None:
-        if len({one.digest for one, _ in manifests}) == 1:
-            return manifests[0][0]
-        if manifests and not known:
-            return how.choice.of(manifests, reference)
+        if len({one.digest for one in images}) == 1:
+            return images[0]
+        if images and not known:
+            return how.choice.of(index, reference)
     else:
-        for (blob, _), name, note in zip(manifests, tags, notes, strict=True):
-            if tag in {blob.digest, name, note.get(FULL_NAME)}:
-                return blob
+        called = [
+            blob
+            for blob, name, note in zip(images, tags, notes, strict=True)
+            if tag in {blob.digest, name, note.get(FULL_NAME)}
+        ]
+        if (
+            len({blob.digest for blob in called}) > 1
+        ):  # one engine takes the first, another the last
+            raise UsageError(
+                f"{reference}: holds {len(called)} images called {tag}",
+                hint="name one by its digest: …@sha256:…",
+            )
+        if called:
+            return called[0]
         if tag.startswith("sha256:"):
             # In a nested index, then; its length is not known here, and its digest says enough.
             return Descriptor("", tag, -1)
-    what = f"holds no image called {tag}" if tag else f"holds {len(manifests)} images"
+    what = f"holds no image called {tag}" if tag else f"holds {len(images)} images"
     raise UsageError(
         f"{reference}: {what}" + (f"; there are: {', '.join(known)}" if known else ""),
         hint=f"name one: …:{known[0]}" if known else "name one by its digest: …@sha256:…",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.images import engine_command, layout, storage
 from vllm_mods.images.model import Base
-from vllm_mods.images.oci import UNKNOWN, Choice, IndexEntry, Opening, is_for, platform_of
+from vllm_mods.images.oci import UNKNOWN, Choice, Index, Opening, entries_in, is_for, platform_of
 
 FORMS = (
     "docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG], registry:HOST/NAME:TAG, "
@@ -26,11 +26,11 @@ def open_base(
     note: Callable[[str], None] | None = None,
     cache_dir: str | None = None,
     platform: str | None = None,
-    known: Callable[[Sequence[IndexEntry]], None] | None = None,
+    known: Callable[[Index], object] | None = None,
 ) -> Base:
     """Open the image that ``reference`` names; the caller closes it.
 
-    The parameters are those of ``open_tree``; ``platform`` chooses from an index, of whose entries
+    The parameters are those of ``open_tree``; ``platform`` chooses from an index, of which
     ``known`` is told. Raises ``UsageError`` for a reference that names
     nothing, ``TreeError`` for what can't be read.
     """
@@ -56,25 +56,30 @@ def open_base(
     return layout.open_layout(name, how)
 
 
-def entries_of(reference: str, *, offline: bool = False) -> tuple[IndexEntry, ...]:
-    """Return what an index lists, in its order, ``()`` for what is none: an engine has one image of it.
+def indexes_of(reference: str, *, offline: bool = False) -> tuple[Index, ...]:
+    """Return the index that a reference names, and those in it on the way to an image; an engine has one image of it.
 
     Raises as ``open_base``.
     """
     if in_engine(reference):
         return ()
-    entries: list[IndexEntry] = []
+    indexes: list[Index] = []
     try:
-        open_base(reference, offline=offline, known=entries.extend).close()
+        open_base(reference, offline=offline, known=indexes.append).close()
     except UsageError:  # perhaps none of them is for this machine
-        if not entries:
+        if not indexes:
             raise
-    return tuple(entries)
+    return tuple(indexes)
 
 
 def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:
     """Return the platforms of an index, sorted. Raises as ``open_base``."""
-    names = {entry.platform for entry in entries_of(reference, offline=offline)}
+    indexes = indexes_of(reference, offline=offline)
+    names = {
+        entry.platform
+        for index in indexes
+        for entry in entries_in(index, f"{reference}: its index")
+    }
     return tuple(sorted(names - {"", UNKNOWN}))
 
 

@@ -65,7 +65,7 @@ def read(data: bytes) -> ServerLog:
         if file in _STARTING_FILES and _START.match(message):
             starts, ready = starts + 1, bool(_HEADLESS.match(message))
             lines.clear()
-        ready = ready or bool(_READY.match(message))
+        ready = ready or bool(_READY.match(message) and not _COMPUTING.match(processes))
         lines.append((sys.intern(processes), sys.intern(file), message))
     names = {processes for processes, _, _ in lines}
     computing = {one for one in names if _COMPUTING.match(one)} if any(names) else {""}

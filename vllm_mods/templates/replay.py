@@ -19,8 +19,10 @@ from vllm_mods.templates.conversation import Conversation, Message
 from vllm_mods.templates.rendering import Rendered
 
 _SHOWN = 40
+_LONGEST = 100
 _PLAIN = ("chat", "agent")
 _RARE = "system-message-midway"
+_LONG = "long-chat"
 _SWITCHES = ("enable_thinking", "open_thinking", "thinking")
 _RANKS = re.compile(rb"""["'](query|document)["']""")
 _LAST_TOKEN = re.compile(r"<[^<>\s]+>\Z")
@@ -134,6 +136,23 @@ SCENES = (
             _user("Is it lilac?"),
         ),
     ),
+    Conversation(
+        _LONG,
+        (
+            *(
+                message
+                for number in range(12)
+                for message in (_user(f"Is it mimosa {number}?"), answered(f"It is {number}."))
+            ),
+            _user("if (a < b && c > 'd') {\n\n    \"é 漢 🙂\" % {{e}}\n}"),
+            answered("def f():\n    return '<b>&amp;</b>'"),
+            _user(
+                "".join(f"Line {number} of nigella.\n" for number in range(400))
+                + "And one of many words, " * 50
+                + "is it?"
+            ),
+        ),
+    ),
 )
 
 
@@ -240,8 +259,13 @@ def _is_closed(rendered: Rendered) -> bool:
 
 
 def _steps(conversation: Conversation) -> Iterator[tuple[int, int]]:
-    """Yield where an answer of the assistant is that something follows, and where the next one is."""
+    """Yield where an answer of the assistant is that something follows, and where the next one is.
+
+    Of a long chat the last alone: what the others cost the cache, short ones show.
+    """
     answers = [i for i, one in enumerate(conversation.messages) if one["role"] == "assistant"]
+    if conversation.name == _LONG:
+        answers = answers[-1:]
     for at, after in zip(answers, [*answers[1:], len(conversation.messages)], strict=True):
         if after > at + 1:
             yield at, after
@@ -274,7 +298,7 @@ def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Rep
     lost = [said for said in _said(conversation) if said[1] not in (whole.prompt or "")]
     found: list[Finding] = []
     if lost:
-        what = " ".join((lost[0][0], repr(lost[0][1])))
+        what = f"{lost[0][0]} {lost[0][1]!r:.{_LONGEST}}"
         more = f" and {len(lost) - 1} more of its texts are" if lost[1:] else " is"
         found.append(Finding(FindingCode.CONTENT_LOST, f"{what}{more} not in the prompt"))
     turns = kept_turns = total = kept = 0
