@@ -25,6 +25,7 @@ from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
+from vllm_mods.fit.run_time import RunTimeWrites, run_time_writes
 from vllm_mods.fit.search import candidates, classes_in, subclasses
 from vllm_mods.fit.strings import string_problems
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
@@ -84,7 +85,12 @@ def judge(
     opinion, untyped = _opinion(judged, before, lowest)
     met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
     answers.extend(one for one in opinion if (one.path, one.line) not in met)
-    problems = [_honour(after, problem) for problem in _distinct(answers)]
+    writes = [_run_time_writes(after, path, before.read(path), sound[path]) for path in sound]
+    at_run_time = RunTimeWrites(
+        frozenset().union(*(one.names for one in writes)),
+        frozenset().union(*(one.owners for one in writes)),
+    )
+    problems = [at_run_time.soften(_honour(after, problem)) for problem in _distinct(answers)]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     if untyped.startswith("ty failed"):
         doubts.append(Doubt(next(iter(sound), ""), "type", untyped))
@@ -132,6 +138,14 @@ def _honour(after: World, problem: Problem) -> Problem:
         return problem
     message = f"{problem.message} (its line says `type: ignore`)"
     return problem._replace(level=Level.NOTE, message=message)
+
+
+def _run_time_writes(after: World, path: str, before: bytes | None, data: bytes) -> RunTimeWrites:
+    tree = syntax_tree.module(data)
+    lines = added_lines(before, data)
+    if tree is None or not lines:
+        return RunTimeWrites()
+    return run_time_writes(Inference(after, path), walk(tree, lines))
 
 
 def _gone(

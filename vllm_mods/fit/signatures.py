@@ -17,13 +17,13 @@ _CLASSES = {"type", "Type"}
 _UNTYPED = {"Any", "object", "None", "Callable", "Union"} | _CLASSES
 
 # Decorators that leave the parameters as they are.
-_TRANSPARENT = words(
+TRANSPARENT = words(
     "staticmethod classmethod abstractmethod overload override final no_type_check inference_mode "
     "no_grad enable_grad lru_cache cache contextmanager asynccontextmanager deprecated "
     "torch_compile_guard assume_constant_result disable "
     "model_validator eager_break_during_capture maybe_transfer_kv_layer"
 )
-_PROPERTIES = words(
+PROPERTIES = words(
     "property cached_property abstractproperty setter getter deleter computed_field "
     "classproperty field_validator validator"
 )
@@ -258,13 +258,13 @@ def stands_in(  # noqa: PLR0911 - one rule of Python per branch
 
 def is_property(function: Function) -> bool:
     """Tell whether the function is read, not called."""
-    return not function.marks.isdisjoint(_PROPERTIES)
+    return not function.marks.isdisjoint(PROPERTIES)
 
 
 def opaque_decorator(function: Function) -> str | None:
     """Return the first decorator that may change the signature, ``None`` if none may."""
     for decorator in function.decorators:
-        if decorator.rpartition(".")[2] not in _TRANSPARENT:
+        if decorator.rpartition(".")[2] not in TRANSPARENT:
             return decorator
     return None
 

@@ -9,7 +9,15 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from vllm_mods.fit.shapes import Import, Parameter, words
-from vllm_mods.fit.signatures import DefNode, ScopeNode, decorator_name, every, parameters_of
+from vllm_mods.fit.signatures import (
+    PROPERTIES,
+    TRANSPARENT,
+    DefNode,
+    ScopeNode,
+    decorator_name,
+    every,
+    parameters_of,
+)
 from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names, tests_typing
 from vllm_mods.formats import syntax_tree
 
@@ -24,6 +32,7 @@ _SITES = (
 # Methods that get the class, whatever their decorators say, and decorators of such that may.
 _BY_CLASS = words("__new__ __init_subclass__ __class_getitem__")
 _VALIDATORS = words("validator field_validator model_validator")
+_RECEIVERS = words("self cls")
 
 # What a local name was bound by: a parameter, an import, an expression with its annotation,
 # a nested function or class, or something of which nothing is known.
@@ -221,13 +230,18 @@ def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
 
 
 def receiver(scope: CodeScope) -> tuple[str, str] | None:
-    """Return a method's first parameter and its kind, ``instance`` or ``class``, if ``scope`` is a method."""
+    """Return a method's first parameter and its kind, ``instance`` or ``class``, if ``scope`` is a method.
+
+    What a decorator makes of a function may be no method: then the parameter counts by its usual name only.
+    """
     node = scope.node
     if not isinstance(node, DefNode) or scope.parent is None or not scope.parent.is_class:
         return None
     positional = [*node.args.posonlyargs, *node.args.args]
     names = {decorator_name(decorator).rpartition(".")[2] for decorator in node.decorator_list}
     if not positional or "staticmethod" in names:
+        return None
+    if names and positional[0].arg not in _RECEIVERS and not names <= TRANSPARENT | PROPERTIES:
         return None
     by_class = "classmethod" in names or node.name in _BY_CLASS
     validates = positional[0].arg == "cls" and not names.isdisjoint(_VALIDATORS)

@@ -1,0 +1,116 @@
+"""What changed code writes on classes and modules while it runs: fit cannot tell what is there afterwards.
+
+``Class.name = f``, ``module.name = g`` and ``setattr(…)``. A problem that may rest on such a write is a note.
+When the write runs, and whether it runs before the use, is not asked.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
+from vllm_mods.fit.infer import Inference
+from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.shapes import Parameter, words
+from vllm_mods.fit.signatures import dotted, every
+from vllm_mods.fit.walk import CodeScope, CodeSite
+
+_RESTING = {
+    FindingCode.FIT_ATTRIBUTE,
+    FindingCode.FIT_CALL,
+    FindingCode.FIT_IMPORT,
+    FindingCode.FIT_KIND,
+    FindingCode.FIT_TYPES,
+}
+_MAKERS = words("__init__ __new__ __call__ __getattr__ __getattribute__")
+_HOLDERS = {"class", "module"}
+_OWN = {"self", "cls"}
+
+
+class RunTimeWrites(NamedTuple):
+    """``names`` are attributes that are written; of ``owners``, by their last names, any attribute may be."""
+
+    names: frozenset[str] = frozenset()
+    owners: frozenset[str] = frozenset()
+
+    def soften(self, problem: Problem) -> Problem:
+        """Return a problem as a note, if what is written may be the reason for it."""
+        if problem.level is Level.NOTE or problem.code not in _RESTING:
+            return problem
+        named = set(re.findall(r"\w+", problem.message))
+        name = problem.token if problem.token in self.names else ""
+        owner = next(iter(sorted(self.owners & named)), "")
+        if not name and not owner:
+            return problem
+        what = f"{name} is" if name else f"attributes of {owner} are"
+        message = f"{problem.message} ({what} written while the code runs)"
+        return problem._replace(level=Level.NOTE, message=message)
+
+
+def run_time_writes(inference: Inference, sites: Iterable[CodeSite]) -> RunTimeWrites:
+    """Return what the code at some sites of a changed file writes on classes and modules."""
+    names: set[str] = set()
+    owners: set[str] = set()
+    for site in sites:
+        for owner, name in _writes(inference, site):
+            if name is None or name in _MAKERS:
+                owners.update(_meant(owner, site.scope))
+            if name is not None:
+                names.add(name)
+    return RunTimeWrites(frozenset(names), frozenset(owners))
+
+
+def _writes(inference: Inference, site: CodeSite) -> Iterator[tuple[ast.expr, str | None]]:
+    """Yield what is written to, and the attribute, None where only the run knows its name."""
+    match site.node:
+        case ast.Assign(targets=targets):
+            for target in targets:
+                if isinstance(target, ast.Attribute) and _is_shared(inference, target, site.scope):
+                    yield target.value, target.attr
+        case ast.Call(func=function, args=[owner, name, _]) if dotted(function) in {
+            "setattr",
+            "type.__setattr__",
+        }:
+            is_text = isinstance(name, ast.Constant) and isinstance(name.value, str)
+            yield owner, str(name.value) if is_text and isinstance(name, ast.Constant) else None
+
+
+def _is_shared(inference: Inference, target: ast.Attribute, scope: CodeScope) -> bool:
+    """Tell whether an attribute of a class or a module is written, or of something that may be one."""
+    if isinstance(target.value, ast.Name) and target.value.id in _OWN:
+        return False
+    kinds = {thing.kind for thing in inference.infer(target.value, scope)}
+    if kinds <= _HOLDERS:
+        return True
+    # an object that a function was given is its caller's; one that it looked up may be a module
+    return kinds == {"unknown"} and not _parameter(target.value, scope)
+
+
+def _parameter(value: ast.expr, scope: CodeScope) -> bool:
+    first = value
+    while isinstance(first, ast.Attribute):
+        first = first.value
+    if not isinstance(first, ast.Name):
+        return False
+    sources = (one.locals().get(first.id) for one in scope.in_function())
+    return any(isinstance(source, Parameter) for one in sources if one for source in one)
+
+
+def _meant(owner: ast.expr, scope: CodeScope) -> Iterator[str]:
+    """Yield the last name of what is written to; of a parameter, those of what such a function is given."""
+    if not _parameter(owner, scope):
+        yield _last_name(owner)
+        return
+    functions = [one.node for one in scope.around()]
+    made = {getattr(node, "name", "") for node in functions} - {""}
+    for call in (node for node in every(functions[-1]) if isinstance(node, ast.Call)):
+        if _last_name(call.func) in made:
+            yield from map(_last_name, call.args)
+
+
+def _last_name(node: ast.expr) -> str:
+    return (dotted(node) or "").rpartition(".")[2]
