@@ -58,7 +58,7 @@ class Truth(NamedTuple):
     those that are ``needed``.
 
     ``before`` and ``after`` are its hunks, ``brings`` the lines that it adds and that ``base`` has nowhere;
-    ``removed`` are those that it removes, if it does nothing else.
+    ``removed`` are those that it removes, if it does nothing else, ``gone`` the chains that it removes whole.
     """
 
     base: Places
@@ -68,6 +68,7 @@ class Truth(NamedTuple):
     after: tuple[Window, ...]
     brings: frozenset[bytes]
     removed: Counter[bytes]
+    gone: frozenset[Chain]
 
     @classmethod
     def of(cls, mod: Made, site: Site, context: int) -> Truth:
@@ -85,10 +86,13 @@ class Truth(NamedTuple):
         brings = long_lines(result.lines) - long_lines(base.lines)
         counts = Counter(base.lines), Counter(result.lines)
         removed = Counter() if counts[1] - counts[0] else counts[0] - counts[1]
-        return cls(base, chains, needed, before, after, brings, removed)
+        if any(line.strip() for line in removed):
+            removed = Counter({line: n for line, n in removed.items() if line.strip()})
+        gone = frozenset(chain for chain in chains if chain not in result.spans)
+        return cls(base, chains, needed, before, after, brings, removed, gone)
 
     def is_removed(self, target: Places) -> bool:
-        """Tell whether somebody has removed the lines, too: there are fewer of them, and none in their place."""
+        """Tell whether somebody has removed the lines, too, or not written them yet: there are fewer of them, and none in their place."""
         counts = Counter(target.lines)
         here = Counter(line for n, line in enumerate(target.lines) if target.at(n) in self.chains)
         before = Counter(
@@ -96,7 +100,8 @@ class Truth(NamedTuple):
         )
         return (
             bool(self.removed)
-            and all(chain in target.spans for chain in self.chains)
+            and all((chain in target.spans) != (chain in self.gone) for chain in self.chains)
+            and all(chain[:-1] in target.spans for chain in self.gone if chain[:-1])
             and all(
                 counts[line] <= self.base.lines.count(line) - n and here[line] <= before[line] - n
                 for line, n in self.removed.items()

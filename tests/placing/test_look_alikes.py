@@ -84,6 +84,34 @@ def test_a_hunk_does_not_stay_in_the_class_that_its_method_has_left() -> None:
     assert planned.verdict is Verdict.MISPLACED
 
 
+def around(inner: str) -> tuple[str, Mod]:
+    """Return a file in which functions stand before and behind others, and a mod of these and of `load_w2`."""
+    ends = [
+        f"def {name}(x):\n" + "".join(f"    {name}_{i} = x\n" for i in range(8)) for name in "fg"
+    ]
+    base = f"{ends[0]}\n{inner}{ends[1]}"
+    final = touched(base, "load_w2", "shard.contiguous()", "shard.clone()")
+    for name in "fg":
+        final = touched(final, f"{name}_0", "= x", "= x + x")
+    return base, mod(variant(diff_of(PATH, base, final, context=1)))
+
+
+def test_hunks_around_one_say_where_it_is_if_all_moved_alike() -> None:
+    base, mine = around(f"class Loader:\n{method('load_w2')}")
+    assert one(mine, tree(f"import os\n\n{base}")).verdict is Verdict.MOVED
+    longer = base.replace("class Loader:\n", "class Loader:\n    rows = 1\n")
+    assert found(one(mine, tree(longer)), "unprovable").hunk == 2
+
+
+def test_a_twin_between_the_hunks_around_is_not_what_a_hunk_was_written_for() -> None:
+    base, mine = around(CLASS)
+    # upstream wrote the method anew: its twin is the only place left between the other two hunks
+    rewritten = "    def load_w2(self, *args):\n        self.rows += args\n\n"
+    planned = one(mine, tree(base.replace(method("load_w2"), rewritten)))
+    assert planned.verdict is Verdict.MISPLACED
+    assert found(planned, "unprovable").hunk == 2
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -9,7 +9,8 @@ placement has to be proven, by the strongest evidence there is:
 ``scope``   all that encloses the hunk's changes is what they were written in: mod.lock says so, or the patch
             names all of it, in the hunk or behind ``@@`` (git writes the nearest line above that starts in
             column 0, or the nearest definition),
-``order``   proven hunks before and behind it leave it one place,
+``order``   proven hunks before and behind it leave it one place, and moved as far as it did unless the patch names what
+            encloses it,
 ``stated``  all hunks of the file stand at their stated lines,
 ``unique``  the only match in the file, and the patch names all definitions around it, or there are none.
 
@@ -197,24 +198,30 @@ class _Placing:
             for i, hunk in enumerate(self.hunks):
                 if i in proven or i in self.lost:
                     continue
-                first = max(
-                    (at.line + len(self.hunks[j].old) for j, at in proven.items() if j < i),
-                    default=1,
-                )
-                end = min(
-                    (at.line for j, at in proven.items() if j > i),
-                    default=len(self.target.lines) + 1,
-                )
-                room = range(first, end)
+                above = max((j for j in proven if j < i), default=None)
+                below = min((j for j in proven if j > i), default=None)
+                first = 1 if above is None else proven[above].line + len(self.hunks[above].old)
+                end = len(self.target.lines) + 1 if below is None else proven[below].line
                 lines = [line for line in left[i] if first <= line and line + len(hunk.old) <= end]
                 if len(lines) == 1:
-                    place = self.prove_one(i, hunk, lines[0], room)
+                    # what is between two hunks that moved as far as this one is as long as it was
+                    offsets = {
+                        None if j is None else proven[j].line - self.hunks[j].stated
+                        for j in (above, below)
+                    }
+                    held = offsets == {lines[0] - hunk.stated}
+                    place = self.prove_one(i, hunk, lines[0], range(first, end), held=held)
                     if place is not None:
                         proven[i] = place
         return proven
 
-    def prove_one(self, i: int, hunk: Hunk, line: int, room: range) -> Located | None:
-        """Prove the only place that a hunk has left, unless another one resembles what it expects."""
+    def prove_one(
+        self, i: int, hunk: Hunk, line: int, room: range, *, held: bool
+    ) -> Located | None:
+        """Prove the only place that a hunk has left, unless another one resembles what it expects.
+
+        ``held`` says that proven hunks before and behind moved as far as it would.
+        """
         identity = Identity.read(hunk, self.target, line)
         known = self.written.get(hunk.number)
         rivals = list(self.find_rivals(hunk, line, identity, known))
@@ -222,9 +229,8 @@ class _Placing:
         if self.rivals[i]:
             return None
         by_scope = known is not None or identity.whole
-        bounded = room.start > 1 and room.stop <= len(self.target.lines)
         self.alone.add(i)
-        if not (bounded or self.is_telling(hunk, identity, known)):
+        if not (held or self.is_telling(hunk, identity, known)):
             return None
         proof = "order" if rivals or len(self.places[i]) > 1 else "unique"
         return Located(line, scope_of(hunk, self.target, line), "scope" if by_scope else proof)
