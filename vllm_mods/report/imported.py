@@ -20,24 +20,24 @@ def new(result: NewMod) -> Reply:
     variant = result.planned.variant if result.planned else None
     answer = {"mod": result.mod.name, "variant": variant and variant.id, **_made(result)}
     del answer["releases"]
-    return Reply(answer, "\n".join((*_written(result), *_told(result))))
+    return Reply(answer, "\n".join((*_written(result), *_remarks(result))))
 
 
 def mod(result: NewMod, path: str) -> Reply:
     """Return a mod that was made of what lies at a path: written to a library, else its manifest."""
     answer = {"kind": "mod", "path": path, "ok": True, "name": result.mod.name, **_made(result)}
-    notes = tuple(_told(result))
+    notes = tuple(_remarks(result))
     if result.folder is None:
         hint = (
             f"vllm-mods import {path} --library DIR  # writes it to DIR/patches/{result.mod.name}"
         )
         manifest = result.files[mod_folder.MANIFEST].decode()
-        return Reply(answer, manifest, next_step=hint, told=notes, is_file=True)
+        return Reply(answer, manifest, next_step=hint, stderr=notes, is_file=True)
     library = os.path.dirname(os.path.dirname(result.folder))
     hint = f"vllm-mods check {result.mod.name} --library {library} --target TREE"
     proven = result.planned is not None or result.releases
     words = "\n".join(_written(result))
-    return Reply(answer, words, next_step=None if proven else hint, told=notes)
+    return Reply(answer, words, next_step=None if proven else hint, stderr=notes)
 
 
 def _made(result: NewMod) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _written(result: NewMod) -> Iterator[str]:
     yield from (f"  {path}" for path in sorted(result.files))
 
 
-def _told(result: NewMod) -> Iterator[str]:
+def _remarks(result: NewMod) -> Iterator[str]:
     """Yield what one should know of a mod, and what only its author can say."""
     findings = result.planned.findings if result.planned else ()
     yield from notes((*result.notes, *(finding.message for finding in findings)))
@@ -89,4 +89,4 @@ def recipe(result: ImportedRecipe, path: str, file: str | None) -> Reply:
         "findings": result.findings,
     }
     words = None if file else pairing
-    return Reply(answer, words, result.ok, told=tuple(notes), is_file=True)
+    return Reply(answer, words, result.ok, stderr=tuple(notes), is_file=True)

@@ -39,10 +39,12 @@ def cells(
             answer = ServeAnswer((fault,), frozenset(), 0)
         answered.append(ServeCell(version, spec, answer))
     known = {cell.version: cell.answer.names for cell in answered if cell.answer.names}
-    return tuple(cell._replace(answer=told(cell.answer, cell.version, known)) for cell in answered)
+    return tuple(
+        cell._replace(answer=date_flags(cell.answer, cell.version, known)) for cell in answered
+    )
 
 
-def told(
+def date_flags(
     answer: ServeAnswer, version: str | None, known: Mapping[str, frozenset[str]]
 ) -> ServeAnswer:
     """Add to each unknown flag which releases have it; ``known`` has the flags by version."""
