@@ -51,6 +51,7 @@ from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.model import Level, Mod
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.lines import added_lines
+from vllm_mods.formats import mod_lock
 from vllm_mods.planning import lock_entries
 
 if TYPE_CHECKING:
@@ -81,9 +82,6 @@ TOOLS = (*FORMS, "git apply", "git apply -U1", "patch -F0", "patch -F0 -U1")
 BY_DEFAULT = rb"[A-Za-z_$]"
 BY_DRIVER = rb"[ \t]*(?:class|(?:async[ \t]+)?def)[ \t]"
 """What git takes for the words behind @@, without a driver and with that for Python: one patch in four."""
-
-record_origin = getattr(lock_entries, "record_origin", None)
-
 
 # --- patches ---------------------------------------------------------------------------------
 
@@ -209,7 +207,7 @@ def ask(question: Question, work: Work, others: dict[str, Iterator[Answer]]) -> 
     outcome = Outcome(site, target.name.partition(":")[0], {}, [])
     for tool in TOOLS:
         form = FORMS.get(tool, Form(1 if tool.endswith("-U1") else 3))
-        if form.context not in mods or (form.locked and record_origin is None):
+        if form.context not in mods:
             continue
         patch = patch_of(mods[form.context], work.path, form)
         ours = tool in FORMS
@@ -231,8 +229,8 @@ def planned(work: Work, form: Form, patch: bytes, made: Made, target: Target) ->
     mod: Mod = placing.a_mod(patch, version(work.old))
     base = OneFile(work.path, made.base, version(work.old))
     if form.locked:
-        assert record_origin is not None
-        mod = record_origin(mod, base)
+        places = lock_entries.places_in(mod, base)
+        mod = mod._replace(lock=mod_lock.dump(lock_entries.of(mod, (), written=places)))
     tree = OneFile(work.path, target.data, version(target.release))
     answer = placing.seen(mod, tree, base if form.at_hand else None)
     twice = answer.text is not None and unfit(target.data, answer.text)
@@ -349,8 +347,6 @@ def main() -> None:
     parser.add_argument("--replay", help="take the sites of such a file")
     options = parser.parse_args()
     start = time.perf_counter()
-    if record_origin is None:
-        print("skipped: the forms with a lock, for lock_entries.record_origin is not there")
     outcomes: list[Outcome] = []
     with ProcessPoolExecutor(options.jobs, initializer=os.nice, initargs=(10,)) as pool:
         works = from_file(options.replay) if options.replay else searched(options, pool)

@@ -11,6 +11,7 @@ import pytest
 from mod_making import diff_of, mod, variant
 
 from vllm_mods.base.model import Level, Mod, ModPlan, PatchFile, Verdict
+from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries
 from vllm_mods.planning.planner import hunk_states, plan
@@ -39,9 +40,9 @@ def seen(mod_: Mod, version: str) -> ModPlan:
 
 def written_on(version: str, mine: Mod) -> Mod:
     """Return a mod whose lock says that it was written for a release."""
-    known = lock_entries.record_origin(mine, open_tree(f"pypi:{version}"))
-    assert b'"written"' in (known.lock or b"")
-    return known
+    places = lock_entries.places_in(mine, open_tree(f"pypi:{version}"))
+    assert places
+    return mine._replace(lock=mod_lock.dump(lock_entries.of(mine, (), written=places)))
 
 
 def result(planned: ModPlan, path: str) -> str | None:

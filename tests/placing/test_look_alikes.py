@@ -8,6 +8,7 @@ from mod_making import diff_of, indexed, mod, variant
 from small_plans import PATH, after, found, one, tree
 
 from vllm_mods.base.model import Mod, Verdict
+from vllm_mods.formats import mod_lock
 from vllm_mods.planning import lock_entries
 from vllm_mods.planning.planner import plan
 
@@ -192,7 +193,8 @@ def test_a_change_that_is_in_does_not_go_in_once_more_at_a_place_like_it() -> No
 
 
 def locked(mine: Mod, base: str) -> Mod:
-    return lock_entries.record_origin(mine, tree(base))
+    written_for = lock_entries.places_in(mine, tree(base))
+    return mine._replace(lock=mod_lock.dump(lock_entries.of(mine, (), written=written_for)))
 
 
 def test_a_lock_tells_twins_apart_wherever_they_are() -> None:

@@ -1,4 +1,4 @@
-"""Elements of brackets, and words that only people read: each side's own changes, and nothing else."""
+"""Elements of brackets: each side's own changes, and nothing else."""
 
 from __future__ import annotations
 
@@ -62,18 +62,6 @@ def merged(base: str, ours: str, theirs: str) -> str | None:
             "f(\n    a=1,\n    b=2,\n    m=3\n)\n",
             "f(\n    a=4,\n    b=2\n)\n",
             "f(\n    a=4,\n    b=2,\n    m=3,\n)\n",
-        ),
-        (
-            'def f():\n    """Do it to blocks.\n\n    In order."""\n    a()\n',
-            'def f():\n    """Do it to chunks.\n\n    In order."""\n    a()\n',
-            'def f():\n    """\n    Do it to blocks.\n    In order.\n    """\n    a()\n',
-            'def f():\n    """\n    Do it to chunks.\n    In order.\n    """\n    a()\n',
-        ),
-        (
-            "# first and second\na()\n",
-            "# 1st and second\na()\n",
-            "# first and 2nd\na()\n",
-            "# 1st and 2nd\na()\n",
         ),
         (
             "n = 1\nb = 1\n",
@@ -160,6 +148,12 @@ def test_each_element_is_merged_with_its_namesake(
             '"""One word."""\n', '"""Two word."""\n', '"""Three word."""\n', id="one-word"
         ),
         pytest.param("# a\nb()\n", "# c\nb()\n", "# d\nb()\n", id="one-word-of-a-comment"),
+        pytest.param(
+            "# first and second\na()\n",
+            "# 1st and second\na()\n",
+            "# first and 2nd\na()\n",
+            id="two-words-of-a-comment",
+        ),
         pytest.param(
             "a()\n# w\nb()\nc()\n",
             "a()\n# m\nb()\nc()\n",

@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from vllm_mods.base import line_diff
-from vllm_mods.porting import brackets, layout, statements, suites
+from vllm_mods.porting import brackets, layout, suites
 from vllm_mods.porting.layout import BothChangedError, Side, Splice
 
 
@@ -41,9 +41,3 @@ def test_two_statements_on_a_line_are_refused() -> None:
     text = "a = 1; b = 2\n"
     with pytest.raises(BothChangedError):
         suites.read(ast.parse(text).body, line_diff.split(text.encode()), 1)
-
-
-def test_words_of_a_comment_that_would_stand_without_its_sign_are_refused() -> None:
-    base, ours, theirs = (b"#k j a\n", b"#b\n"), (b"#k j a b\n",), (b"#t j a\n", b"#b\n")
-    with pytest.raises(BothChangedError):
-        statements._trivia(base, ours, theirs)

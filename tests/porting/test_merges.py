@@ -192,13 +192,12 @@ def test_a_renamed_method_is_followed_and_told() -> None:
     assert one.likeness > 0.9
 
 
-def test_a_method_that_is_a_function_by_now_is_followed() -> None:
+def test_a_method_that_is_a_function_by_now_is_gone() -> None:
     function = b"".join(line[4:] for line in BODY.splitlines(keepends=True))
     target = b"class Loader:\n    root = None\n\n\n" + function.replace(b"(self, name)", b"(name)")
     done = text.port(LOADER, FAST, target, python=True)
-    assert done.text == target.replace(b"size = len(data)", b"size = len(data) * 2")
-    assert [(one.old, one.new) for one in done.followed] == [("Loader.load", "load")]
-    assert done.proof == "scopes"
+    assert done.text is None
+    assert [(one.code, one.scope) for one in done.problems] == [("gone", "Loader.load")]
 
 
 def test_a_function_like_no_other_is_gone() -> None:

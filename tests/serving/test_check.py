@@ -18,7 +18,7 @@ from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.known import KnownFlags
-from vllm_mods.serving.releases import told
+from vllm_mods.serving.releases import date_flags
 from vllm_mods.serving.template import ContainerSettings
 
 if TYPE_CHECKING:
@@ -292,7 +292,7 @@ def test_a_flag_is_told_when_it_came_or_went() -> None:
 
     def when(flag: str, version: str) -> str:
         answer = ServeAnswer((ServeFault(FindingCode.FLAG_UNKNOWN, flag, "no"),), frozenset(), 0)
-        return only(told(answer, version, known)).message
+        return only(date_flags(answer, version, known)).message
 
     assert when("--a", "0.20.0") == "no; --a went after 0.19.1"
     assert when("--no-b.key", "0.18.0") == "no; --b came with 0.19.1 (0.18.0 has it not)"

@@ -86,7 +86,7 @@ def _ask(
     answer = ask(tree)
     if unknown := releases.unknown(answer.faults):
         known = {**_known_flags(unknown, vllm, access), tree.version or tree.spec: answer.names}
-        answer = releases.told(answer, tree.version, known)
+        answer = releases.date_flags(answer, tree.version, known)
     return answer
 
 

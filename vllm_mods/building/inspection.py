@@ -186,7 +186,7 @@ def pairing_diff(old: ImageTree, new: ImageTree) -> tuple[LockDifference, ...]:
 
     Command, environment and settings are those of the images, whatever their locks say.
     """
-    before, after = _told(old), _told(new)
+    before, after = _settings_of(old), _settings_of(new)
     return tuple(
         LockDifference(key, before.get(key), after.get(key))
         for key in dict.fromkeys((*before, *after))
@@ -194,7 +194,7 @@ def pairing_diff(old: ImageTree, new: ImageTree) -> tuple[LockDifference, ...]:
     )
 
 
-def _told(tree: ImageTree) -> dict[str, str]:
+def _settings_of(tree: ImageTree) -> dict[str, str]:
     given = {key: value for key, value in settings(tree.base).items() if value}
     written = tree.read(LOCK)
     values: dict[str, str | None] = {}

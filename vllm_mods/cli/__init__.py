@@ -71,7 +71,7 @@ GROUPS = {
     },
 }
 """The commands by who needs them, each with what it does."""
-COMMANDS = {name: told for group in GROUPS.values() for name, told in group.items()}
+COMMANDS = {name: words for group in GROUPS.values() for name, words in group.items()}
 
 # A submodule named `list` would stand in for what has that name in this package; `import` is no name.
 _MODULES = {
@@ -109,7 +109,7 @@ class _Commands(click.Group):
         width = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), told) for name, told in group.items()])
+                formatter.write_dl([(name.ljust(width), words) for name, words in group.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         if incomplete.startswith("-"):
@@ -117,8 +117,8 @@ class _Commands(click.Group):
         from click.shell_completion import CompletionItem  # noqa: PLC0415  (when a shell asks)
 
         return [
-            CompletionItem(name, help=told)
-            for name, told in COMMANDS.items()
+            CompletionItem(name, help=words)
+            for name, words in COMMANDS.items()
             if name.startswith(incomplete)
         ]
 

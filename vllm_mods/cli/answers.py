@@ -32,7 +32,7 @@ _COLOURS = {
 
 def print_reply(reply: Reply, *, as_json: bool) -> int:
     """Print what a command answers, and return the exit code."""
-    for line in reply.told:
+    for line in reply.stderr:
         click.echo(line, err=True)
     if as_json:
         print_json(reply.data)

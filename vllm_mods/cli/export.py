@@ -72,7 +72,7 @@ def command(
         f"wrote {output}: {text.counted(len(result.files), 'file')}; a recipe names it as {output}"
     )
     data = {"mod": what, "folder": output, "files": result.files}
-    return answers.print_reply(Reply(data, words, told=notes(result.notes)), as_json=as_json)
+    return answers.print_reply(Reply(data, words, stderr=notes(result.notes)), as_json=as_json)
 
 
 def _check_unused(start: StartOptions) -> None:

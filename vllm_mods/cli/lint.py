@@ -27,7 +27,7 @@ def command(paths: tuple[str, ...]) -> Reply:
         "findings": [{**flaw._asdict(), "path": path} for path, flaw in flaws],
     }
     lines = [f"{path}:{flaw.line}: {flaw.message} [{flaw.code}]" for path, flaw in flaws]
-    told = (
+    stderr = (
         f"{len(results)} looked at, {text.counted(len(flaws), 'finding') if flaws else 'no findings'}",
     )
-    return Reply(data, "\n".join(lines) or None, not flaws, told=told, judged=results)
+    return Reply(data, "\n".join(lines) or None, not flaws, stderr=stderr, judged=results)

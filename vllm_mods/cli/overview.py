@@ -20,21 +20,22 @@ def overview() -> Reply:
     """Look at the vLLM that is named, else at those of the environments here; nothing is started."""
     named = os.environ.get(TARGET)
     places = (Installed(named, TARGET),) if named else search.installed(os.environ)
-    lines, hints = [], []
-    for root, owner in places[:_MOST]:
+    lines = []
+    next_step = "vllm-mods check --target pypi:VERSION  # or image:REF, or a folder"
+    for place, (root, owner) in enumerate(places[:_MOST]):
         try:
             state = status(root)
+            text = f"{owner}: {report.status(state, root).words}"
+            command = "verify" if state.mods else "suggest MODEL"
+            hint = state.hint or f"vllm-mods {command} --target {shlex.quote(root)}"
         except VllmModsError as error:  # of a tree that is no folder, or is damaged
-            lines.append(f"{owner}: {root}\n  {error.message}")
-            hints.append(shlex.join(("vllm-mods", "doctor", "--target", root)))
-            continue
-        lines.append(f"{owner}: {report.status(state, root).words}")
-        command = "verify" if state.mods else "suggest MODEL"
-        hints.append(state.hint or f"vllm-mods {command} --target {shlex.quote(root)}")
+            text = f"{owner}: {root}\n  {error.message}"
+            hint = f"vllm-mods doctor --target {shlex.quote(root)}"
+        lines.append(text)
+        next_step = next_step if place else hint
     if places[_MOST:]:
         lines.append(f"and {len(places) - _MOST} more vLLMs: vllm-mods status --target DIR")
     if not places:
         lines.append("no vLLM is in the environments here")
-        hints.append("vllm-mods check --target pypi:VERSION  # or image:REF, or a folder")
     lines.append("\nvllm-mods --help lists the commands; vllm-mods list, the mods and pairings")
-    return Reply({}, "\n".join(lines), next_step=hints[0])
+    return Reply({}, "\n".join(lines), next_step=next_step)

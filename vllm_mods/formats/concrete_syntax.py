@@ -87,14 +87,14 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
     module = _parse(data)
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     places = wrapper.resolve(PositionProvider)
-    found: list[Place] = []
+    named: list[Place] = []
 
     def visit(node: libcst.CSTNode, chain: str) -> None:
         inner = chain
         if isinstance(node, libcst.ClassDef | libcst.FunctionDef):
             inner = f"{chain}.{node.name.value}" if chain else node.name.value
             first = node.decorators[0] if node.decorators else node
-            found.append(
+            named.append(
                 Place(
                     kind="class" if isinstance(node, libcst.ClassDef) else "def",
                     name=inner,
@@ -107,7 +107,7 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
             if label := _label(node.body[0]):
                 place = places[node]
                 line = place.start.line
-                found.append(Place("statement", label, line, line, place.end.line))
+                named.append(Place("statement", label, line, line, place.end.line))
             return
         elif isinstance(node, libcst.BaseExpression | libcst.BaseSmallStatement):
             return  # no class or function statement can be inside
@@ -134,7 +134,7 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
     # line numbers are not to be trusted.
     if module.bytes != data:
         raise UnparsableError("LibCST does not give this file back byte for byte")
-    return tuple(sorted(found, key=lambda place: (place.start, -place.end)))
+    return tuple(sorted(named, key=lambda place: (place.start, -place.end)))
 
 
 def _check_depth(data: bytes) -> None:

@@ -296,23 +296,23 @@ def _values(lock: PairingLock, *, several: bool) -> Iterator[tuple[str, str]]:
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  (any JSON)
     if isinstance(value, dict):
-        for key, one in value.items():
-            yield from _flat(f"{path}.{key}" if path else key, one)
+        for key, each in value.items():
+            yield from _flat(f"{path}.{key}" if path else key, each)
     elif isinstance(value, list) and value and isinstance(value[0], dict):
         key = "name" if "name" in value[0] else "path"
         if path == "mods":
             yield path, " ".join(one[key] for one in value)
-        for one in value:
-            rest = {k: v for k, v in one.items() if k != key}
+        for each in value:
+            rest = {k: v for k, v in each.items() if k != key}
             if path == "image.layer":  # one difference for one file
-                shown = {**rest, "mode": f"{one['mode']:o}"}
+                shown = {**rest, "mode": f"{each['mode']:o}"}
                 yield (
-                    f"{path}[{one[key]}]",
+                    f"{path}[{each[key]}]",
                     ", ".join(f"{name} {each}" for name, each in shown.items() if each is not None),
                 )
                 continue
-            yield from _flat(f"{path}[{one[key]}]", rest)
-            yield f"{path}[{one[key]}]", "there"
+            yield from _flat(f"{path}[{each[key]}]", rest)
+            yield f"{path}[{each[key]}]", "there"
     elif isinstance(value, list):
         if value:
             yield path, " ".join(str(one) for one in value)

@@ -67,9 +67,9 @@ def taken_over(pairing: Pairing, mods: Sequence[Mod]) -> TakenOver:
         hint = f"say in pairings/{pairing.name}.toml which one is meant: it stays"
         raise ManifestError(f"pairing {pairing.name}", tuple(problems), hint=hint)
     words = tuple(word for one in flags for word in one.words)
-    made = _with_words(pairing, words) if words else None
-    said += [line for one in flags for line in _taken(one) if made]
-    return TakenOver((made or pairing)._replace(env={**pairing.env, **env}), tuple(said))
+    changed = _with_words(pairing, words) if words else None
+    said += [line for one in flags for line in _taken(one) if changed]
+    return TakenOver((changed or pairing)._replace(env={**pairing.env, **env}), tuple(said))
 
 
 def environment(pairing: Pairing) -> dict[str, str]:

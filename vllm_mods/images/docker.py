@@ -222,19 +222,19 @@ class EngineImage(Opened):
                 if container:
                     state = client.inspect_container(name)
                     identity, image = state["Id"], state["Image"]
-                self._told: dict[str, Any] = client.inspect_image(image)
+                self._inspected: dict[str, Any] = client.inspect_image(image)
         except docker.errors.NotFound as error:
             raise UsageError(
                 f"{reference}: the docker engine here has no {'container' if container else 'image'} {name}",
                 hint="docker ps -a" if container else f"docker pull {name}",
             ) from error
         self.where = "containerd" if is_containerd(client) else "docker"
-        self.diff_ids = tuple((self._told.get("RootFS") or {}).get("Layers") or ())
-        self.config_digest = self._told["Id"]
+        self.diff_ids = tuple((self._inspected.get("RootFS") or {}).get("Layers") or ())
+        self.config_digest = self._inspected["Id"]
         self.config = b""
         if self.where == "containerd":
             self._read_content_store()
-        self.config = self.config or rebuilt(self._told)
+        self.config = self.config or rebuilt(self._inspected)
         self._files = Container(client, identity, reference) if container else None
         self._remove: weakref.finalize[Any, Any] | None = None
 
@@ -251,7 +251,7 @@ class EngineImage(Opened):
             with asking(self.reference):
                 # By its ID: the name may point elsewhere by now. The command is never run.
                 created = self._client.create_container(
-                    self._told["Id"], ["-"], labels={LABEL: "1"}, network_disabled=True
+                    self._inspected["Id"], ["-"], labels={LABEL: "1"}, network_disabled=True
                 )
             self._remove = weakref.finalize(self, _remove, self._client, created["Id"])
             self._files = Container(self._client, created["Id"], self.reference)
@@ -262,9 +262,9 @@ class EngineImage(Opened):
 
         On another machine, or for want of rights, they stay unknown.
         """
-        stated = self._told.get("Descriptor") or {}
+        stated = self._inspected.get("Descriptor") or {}
         top = Descriptor(
-            str(stated.get("mediaType", "")), stated.get("digest") or self._told["Id"], -1
+            str(stated.get("mediaType", "")), stated.get("digest") or self._inspected["Id"], -1
         )
         with asking(self.reference):
             root = str(self._client.info().get("DockerRootDir") or "/var/lib/docker")

@@ -26,7 +26,7 @@ class Source(Protocol):
 class CheckedStream(io.RawIOBase):
     """A blob whose size and sha256 have to be as its descriptor says, which the end tells.
 
-    ``told`` is called with the bytes read so far.
+    ``on_read`` is called with the bytes read so far.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class CheckedStream(io.RawIOBase):
         self._hash = hashlib.new(self._algorithm)
         self._size = size
         self._what = what
-        self._told = on_read
+        self._on_read = on_read
         self._done = 0
 
     def readable(self) -> bool:
@@ -64,8 +64,8 @@ class CheckedStream(io.RawIOBase):
         if self._size is not None and (self._done > self._size or (not data and size)):
             self._compare_size()
         self._hash.update(data)
-        if self._told is not None and data:
-            self._told(self._done)
+        if self._on_read is not None and data:
+            self._on_read(self._done)
         if not data and size and self._hash.hexdigest() != self._expected:
             raise TreeError(
                 f"{self._what}: its bytes are not those of {self._algorithm}:{self._expected}",

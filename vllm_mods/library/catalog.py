@@ -219,7 +219,7 @@ class Library:
         Raises ``UsageError`` if no mod brings a template.
         """
         home = self._homes.get(pairing.name, "")
-        own = [self._told(name, home) for name in pairing.mods]
+        own = [self._full_name(name, home) for name in pairing.mods]
         names = dict.fromkeys(own)
         brought = {one for mod in self.select(own) for one in _templates_of(mod)}
         for template in pairing.templates:
@@ -242,7 +242,7 @@ class Library:
                 )
         return tuple(names)
 
-    def _told(self, name: str, beside: str) -> str:
+    def _full_name(self, name: str, beside: str) -> str:
         """Return a mod's name as it means, everywhere, the one that it does in the library ``beside``."""
         full = f"{self._owners.get(beside, [''])[0]}/{name}"
         return full if name not in self._folders and full in self._folders else name
@@ -322,7 +322,7 @@ class Library:
             pending.append(folder)
             mod = self.load(name)
             for required in mod.requires:
-                take(self._told(required, _root(folder)))
+                take(self._full_name(required, _root(folder)))
             pending.pop()
             chosen[mine] = mod
 

@@ -177,9 +177,9 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
             f"{why}",
             hint="mend what is named, and make it again",
         )
-    made = {change.path: change.after for change in planned.changes}
+    planned_bytes = {change.path: change.after for change in planned.changes}
     meant = {change.path: change.after for change in changes}
-    if {path: data for path, data in made.items() if path in meant} != meant:
+    if {path: data for path, data in planned_bytes.items() if path in meant} != meant:
         raise Refused(
             "the patches that were made give other bytes than the changes they are made of; nothing was "
             "written",
@@ -264,11 +264,11 @@ def _variant(parts: Parts) -> Iterator[str]:
 
 def _names(files: Iterable[str]) -> dict[str, str]:
     """Name templates by their files, each of them otherwise."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for file in files:
         name = _stem(file)
-        found[file] = f"{name}-{len(found)}" if name in found.values() else name
-    return found
+        names[file] = f"{name}-{len(names)}" if name in names.values() else name
+    return names
 
 
 def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:

@@ -43,12 +43,12 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
         instead = diff_forms.without_changes(data)
         raise DiffError(where, instead.line, instead.why, hint=instead.hint)
     paths = sorted(tree.paths("vllm"))
-    found: list[FileChange] = []
+    file_changes: list[FileChange] = []
     meant: dict[str, str] = {}
     for part in parts:
         if part.old != _NO_FILE:
-            found.append(_place(part, where, paths, tree))
-            meant[part.old] = found[-1].path
+            file_changes.append(_place(part, where, paths, tree))
+            meant[part.old] = file_changes[-1].path
     for part in parts:
         if part.old == _NO_FILE:
             path = _new_path(part, where, meant)
@@ -58,10 +58,10 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
                     hint="--tree TREE, one without it",
                 )
             after = b"".join(part.file.hunks[0].new) if part.file.hunks else b""
-            found.append(FileChange(path=path, before=None, after=after))
+            file_changes.append(FileChange(path=path, before=None, after=after))
             meant[part.new] = path
     notes = tuple(f"{named} is {path}" for named, path in meant.items() if named != path)
-    return ModEffect(tuple(found), notes=notes)
+    return ModEffect(tuple(file_changes), notes=notes)
 
 
 def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
@@ -152,9 +152,9 @@ def _candidates(name: str, paths: Sequence[str]) -> list[str]:
     parts = [part for part in name.split("/") if part not in {"", ".", ".."}]
     for start in range(len(parts)):
         tail = "/".join(parts[start:])
-        found = [path for path in paths if path == tail or path.endswith(f"/{tail}")]
-        if found:
-            return found
+        candidates = [path for path in paths if path == tail or path.endswith(f"/{tail}")]
+        if candidates:
+            return candidates
     return []
 
 
@@ -172,13 +172,14 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
     """Say where a new file goes: as far from the diff's path as the files beside it are."""
     names = _steps(part.new)
     extras = filter(None, (_difference(named, path) for named, path in meant.items()))
-    found = {"/".join([*prefix, *names[cut:]]) for cut, prefix in extras}
-    if not found:
-        found = set(re.findall(r"(?:^|/)(vllm/.+)$", part.new))
-    if len(found) == 1:
-        return found.pop()
-    places = f"it may go to {', '.join(sorted(found))}"
-    what = places if found else "nothing in the diff says where"
+    paths = {"/".join([*prefix, *names[cut:]]) for cut, prefix in extras}
+    if not paths:
+        paths = set(re.findall(r"(?:^|/)(vllm/.+)$", part.new))
+    if len(paths) == 1:
+        return paths.pop()
+    what = "nothing in the diff says where"
+    if paths:
+        what = f"it may go to {', '.join(sorted(paths))}"
     raise Refused(
         f"{where}:{part.line}: {part.new} is new, and {what}", hint="write its whole path: vllm/…"
     )

@@ -35,14 +35,6 @@ def defines(hunk: Hunk, target: Target, line: int) -> bool:
     return False
 
 
-def names_top(hunk: Hunk, target: Target) -> bool:
-    """Tell whether the header tells more than the name of a method, which any class may have."""
-    shown = re.match(_DEFINITION, hunk.section)
-    return bool(hunk.section) and (
-        shown is None or any(one.name == shown[2] for one in target.heads.values())
-    )
-
-
 def header_holds(hunk: Hunk, target: Target, line: int) -> bool:
     """Tell whether git, making the patch here, could have written its header; of none there is nothing to say."""
     if not hunk.section or target.scopes is None:

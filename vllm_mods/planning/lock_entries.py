@@ -96,11 +96,6 @@ def record(planned: ModPlan, base: str) -> WrittenFor | None:
     return written_places.record(variant, parts, _FilesBefore(planned), base)
 
 
-def record_origin(mod: Mod, tree: Tree) -> Mod:
-    """Return a mod whose lock says of each variant that was written for a tree where its hunks stand there, and nothing else."""
-    return mod._replace(lock=mod_lock.dump(of(mod, (), written=places_in(mod, tree))))
-
-
 def places_in(mod: Mod, tree: Tree) -> tuple[WrittenFor, ...]:
     """Return where the hunks of a mod's variants stand in a tree, of those that were written for it."""
     places = (

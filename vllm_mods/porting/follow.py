@@ -189,13 +189,3 @@ def definition(node: Outline, scope: str) -> Outline | None:
     for name in scope.split("."):
         nodes = [inner for outer in nodes for inner in outer.inner if inner.name == name]
     return nodes[0] if len(nodes) == 1 else None
-
-
-def named(node: Outline, name: str, scope: str = "") -> list[tuple[str, Outline]]:
-    """Return every definition of a name, with its dotted chain."""
-    nodes = []
-    for inner in node.inner:
-        chain = outline.within(scope, inner.name)
-        nodes += [(chain, inner)] if inner.name == name else []
-        nodes += named(inner, name, chain)
-    return nodes

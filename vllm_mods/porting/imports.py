@@ -1,113 +1,127 @@
-"""Imports that a mod adds: where the names are by now, and how they are written there."""
+"""Imports that a mod adds, of names that are elsewhere by now: followed to the one module that defines them.
+
+Only a line that the mod adds is edited, and never without saying so.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
-from vllm_mods.fit.shapes import Class, Function
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import FileChange, Finding, Level
+from vllm_mods.base.tree import Tree
+from vllm_mods.fit.lines import added_lines
+from vllm_mods.fit.shapes import Class, Function, Import
 from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import SummaryCache, World, absolute
 from vllm_mods.formats import syntax_tree
 from vllm_mods.placing import relocation
-from vllm_mods.porting import callers
-from vllm_mods.porting.callers import Caller, FailingLine, Worlds
+from vllm_mods.porting.repair import Repair
 
 _ALIKE = 0.5
 
 
 class Move(NamedTuple):
-    """A name of an import, and the module and the name that it is by now."""
+    """A name of an import, and the module that defines it by now."""
 
     node: ast.ImportFrom
     alias: ast.alias
     module: str
-    name: str
 
 
-def moves(sides: Worlds, spot: FailingLine) -> Iterator[str | Move]:
-    """Find where the names are by now of which the import on a line fails."""
-    for node in ast.walk(spot.tree):
+def follow(
+    cuts: Sequence[FileChange], findings: Sequence[Finding], base: Tree, target: Tree
+) -> Repair:
+    """Let imports that the mod adds, and that fail, follow what upstream moved.
+
+    Raises ``TreeError`` for a tree that cannot be read.
+    """
+    cache = SummaryCache()
+    before, now = World(base, {}, cache), World(target, {}, cache)
+    notes: dict[str, None] = {}
+    edited = []
+    for cut in cuts:
+        failing = {
+            one.line
+            for one in findings
+            if one.code == FindingCode.FIT_IMPORT
+            and one.path == cut.path
+            and one.level == Level.ERROR
+        }
+        tree = syntax_tree.module(cut.after) if cut.after is not None and failing else None
+        if tree is None or cut.after is None or not _is_utf8(cut.after):
+            edited.append(cut)
+            continue
+        added = added_lines(cut.before, cut.after)
+        moves = list(_moves(before, now, cut.path, tree, failing & added))
+        data = _rewrite(cut.after, moves, added)
+        edited.append(cut._replace(after=data))
+        if data != cut.after:
+            notes |= {_note(cut.path, one): None for one in moves}
+    return Repair(tuple(edited), tuple(notes))
+
+
+def _is_utf8(data: bytes) -> bool:
+    """Tell whether columns in bytes are those of the file: it is UTF-8, without a mark at its beginning."""
+    try:
+        return syntax_tree.decoded(data).encode() == data
+    except (SyntaxError, UnicodeDecodeError):
+        return False
+
+
+def _note(path: str, move: Move) -> str:
+    name, old = move.alias.name, _module(path, move.node)
+    return f"{name} of {old} is {name} of {move.module} by now, and nowhere else"
+
+
+def _module(path: str, node: ast.ImportFrom) -> str:
+    return absolute(path, node.level, node.module or "")
+
+
+def _moves(
+    before: World, now: World, path: str, tree: ast.Module, lines: Collection[int | None]
+) -> Iterator[Move]:
+    """Yield the names of imports on some lines that have another home by now."""
+    for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom):
             continue
         for alias in node.names:
-            module = callers.imported_module(spot.path, node)
-            if alias.lineno != spot.line or _exists(sides.after, module, alias.name) is not False:
-                continue
-            new = _moved(sides, spot.path, module, alias.name)
-            if new is not None:
-                yield f"{alias.name} of {module} is {new.name} of {new.module} {new.why}"
-                yield Move(node, alias, new.module, new.name)
+            home = None
+            if alias.lineno in lines:
+                home = _home(before, now, _module(path, node), alias.name)
+            if home is not None:
+                yield Move(node, alias, home)
 
 
-class _NewPlace(NamedTuple):
-    module: str
-    name: str
-    why: str
+def _symbols(world: World, module: str, name: str) -> list[Symbol]:
+    """Return what a name of a module means, as far as a world knows it."""
+    answer = world.imported("", Import(level=0, module=module, name=name, line=0))
+    named = answer.symbols if answer.exists else ()
+    return [one for one in named if one.binding is not None or one.module]
 
 
-def _moved(sides: Worlds, path: str, module: str, name: str) -> _NewPlace | None:
-    """Return where upstream's callers have a name from by now, or where it alone is; None if that is not one place."""
-    old = callers.symbols(sides.before, module, name)
-    homes: dict[object, _NewPlace] = {}
-    for caller in sides.callers(name, path):
-        was, now = (callers.imports(one, caller.path) for one in (caller.was, caller.now))
-        for bound in [one for one, what in was.items() if what == (module, name)]:
-            for local, home in now.items():
-                if home in was.values() or (bound in now and local != bound):
-                    continue
-                if not _same_use(caller, bound, local):
-                    if local == bound:
-                        homes[home] = _NewPlace(*home, "")  # another thing, for all one can tell
-                    continue
-                new = callers.symbols(sides.now, *home)
-                if not old or len(new) != 1 or not _is_new(sides, home, old):
-                    return None
-                if not alike(sides.before, old[0], sides.now, new[0]):
-                    return None
-                homes.setdefault(new[0], _NewPlace(*home, f"by now, as {caller.path} has it"))
-    if not homes:
-        return _home(sides, module, name, old)
-    (place,) = homes.values() if len(homes) == 1 else (None,)
-    return place if place is not None and place.why else None
-
-
-def _home(sides: Worlds, module: str, name: str, old: Sequence[Symbol]) -> _NewPlace | None:
-    """Return the one other file that defines a name by now, and alike; None if that is not one."""
-    if len(old) != 1 or callers.symbols(sides.now, module, name):
+def _home(before: World, now: World, module: str, name: str) -> str | None:
+    """Return the one other module that defines a name by now, and alike; None if that is not one."""
+    old = _symbols(before, module, name)
+    if len(old) != 1 or _symbols(now, module, name):
         return None
-    homes = list(relocation.defining(sides.now.tree, module.replace(".", "/") + ".py", [name]))
+    place = module.replace(".", "/") + ".py"
+    homes = list(relocation.defining(now.tree, place, [name], before.tree))
     if len(homes) != 1:
         return None
     home = homes[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    was, new = (callers.symbols(world, home, name) for world in (sides.before, sides.now))
-    if len(new) != 1 or (was and was != old) or not alike(sides.before, old[0], sides.now, new[0]):
+    was, new = (_symbols(world, home, name) for world in (before, now))
+    if len(new) != 1 or (was and was != old) or not _alike(before, old[0], now, new[0]):
         return None
-    return _NewPlace(home, name, "by now, and nowhere else")
+    return home
 
 
-def _same_use(caller: Caller, old: str, new: str) -> bool:
-    if callers.rebinds(caller.was, old) or callers.rebinds(caller.now, new):
-        return False
-    edit = callers.renamed(old, new)
-    witness = callers.shown(callers.pieces(caller.was), callers.pieces(caller.now), edit)
-    return bool(witness.proven) and (witness.whole or old == new)
-
-
-def _is_new(sides: Worlds, home: tuple[str, str], old: Sequence[Symbol]) -> bool:
-    """Tell whether the base had nothing of that name there, or the same thing as in the old place."""
-    return _exists(sides.before, *home) is False or callers.symbols(sides.before, *home) == old
-
-
-def _exists(world: World, module: str, name: str) -> bool | None:
-    return world.imported("", callers.as_import(module, name)).exists
-
-
-def move(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
-    """Import names from where they are by now, under the names that they were bound to.
+def _rewrite(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
+    """Import names from where they are by now, bound as they were.
 
     An import that shares its lines with other code, or of which a line is not the mod's, stays.
     """
@@ -126,7 +140,7 @@ def move(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes:
         gone = [one.alias for one in own]
         rest = [one for one in node.names if one not in gone]
         new = [
-            ast.ImportFrom(one.module, [ast.alias(one.name, _bound(one.alias, one.name))], level=0)
+            ast.ImportFrom(one.module, [ast.alias(one.alias.name, one.alias.asname)], level=0)
             for one in own
         ]
         if set(range(first + 1, last + 1)) <= added:
@@ -150,12 +164,7 @@ def _alone(alias: ast.alias, line: bytes) -> bool:
     return re.fullmatch(rb"\s*%b(?:\s+as\s+\w+)?\s*,?\s*" % name, line) is not None
 
 
-def _bound(alias: ast.alias, name: str) -> str | None:
-    bound = alias.asname or alias.name
-    return None if bound == name else bound
-
-
-def alike(before: World, old: Symbol, now: World, new: Symbol) -> bool:
+def _alike(before: World, old: Symbol, now: World, new: Symbol) -> bool:
     """Tell whether two definitions have half of their lines in common, their names apart."""
     if (old.module is None) != (new.module is None):
         return False

@@ -12,7 +12,7 @@ from vllm_mods.formats import diff_writer
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.porting import files, repair, successors, text, variant
+from vllm_mods.porting import files, imports, repair, text, variant
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.variant import NewVariant
@@ -219,7 +219,7 @@ def _repair(outcome: PortOutcome) -> PortOutcome:
         if new is None or base is None or new.planned.verdict is not Verdict.UNFIT:
             break
         findings = new.planned.findings
-        named = successors.follow(current.cuts, findings, base, job.target)
+        named = imports.follow(current.cuts, findings, base, job.target)
         done = repair.overrides(named.cuts, findings, base, job.target)
         if done.cuts == current.cuts:
             break

@@ -178,14 +178,6 @@ def indentation(line: bytes) -> bytes:
     return line[: len(line) - len(line.lstrip())]
 
 
-def reindent(text: bytes, old: bytes, new: bytes) -> bytes:
-    """Move lines that begin with one indentation to another; others stay."""
-    return b"".join(
-        new + line[len(old) :] if line.startswith(old) and line.strip() else line
-        for line in line_diff.split(text)
-    )
-
-
 def _indentation(side: Side, span: Span) -> bytes:
     return indentation(side.text[side.text.rfind(b"\n", 0, span.start) + 1 :])
 
@@ -196,4 +188,7 @@ def _shift(text: bytes, old: bytes, new: bytes) -> bytes:
         return text
     if b'"""' in text or b"'''" in text or b"\\\n" in text:
         raise BothChangedError  # within a text, blanks count
-    return reindent(text, old, new)
+    return b"".join(
+        new + line[len(old) :] if line.startswith(old) and line.strip() else line
+        for line in line_diff.split(text)
+    )

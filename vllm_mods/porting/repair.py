@@ -19,9 +19,10 @@ from vllm_mods.fit.search import classes_in
 from vllm_mods.fit.shapes import Kind
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
-from vllm_mods.porting import callers
 
-NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
+_NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
+_End = tuple[int, int]
+"""The line and the column (in bytes) where a node ends."""
 
 
 class Repair(NamedTuple):
@@ -85,7 +86,7 @@ def _new_parameters(before: World, after: World, override: Override) -> list[tup
     new = [one for one in override.overridden.parameters if one.name not in {*old, *mine}]
     node = _definition(after.read(override.base.path) or b"", override.overridden.line)
     defaults = {} if node is None else _defaults(node)
-    if any(one.required or one.kind not in NAMED or one.name not in defaults for one in new):
+    if any(one.required or one.kind not in _NAMED or one.name not in defaults for one in new):
         return []
     return [(parameter.name, defaults[parameter.name]) for parameter in new]
 
@@ -111,8 +112,8 @@ def _add(data: bytes, override: Override, new: Sequence[tuple[str, str]]) -> byt
     if node is None or node.args.vararg or node.args.kwarg or node.args.kwonlyargs:
         return None
     ends = _ends(node)
-    inserts: dict[callers.Span, str] = {}
-    last: callers.Span | None = None
+    inserts: dict[_End, str] = {}
+    last: _End | None = None
     for name in (parameter.name for parameter in override.overridden.parameters):
         last = ends.get(name, last)
         default = dict(new).get(name)
@@ -126,7 +127,7 @@ def _add(data: bytes, override: Override, new: Sequence[tuple[str, str]]) -> byt
         given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
         if not given or any(isinstance(arg, ast.Starred) for arg in call.args):
             return None
-        inserts[callers.span(given[-1])] = "".join(f", {name}={name}" for name, _ in new)
+        inserts[_end(given[-1])] = "".join(f", {name}={name}" for name, _ in new)
     lines = list(line_diff.split(data))
     for (line, column), text in sorted(inserts.items(), reverse=True):
         row = lines[line - 1]
@@ -134,7 +135,11 @@ def _add(data: bytes, override: Override, new: Sequence[tuple[str, str]]) -> byt
     return b"".join(lines)
 
 
-def _ends(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, callers.Span]:
+def _ends(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, _End]:
     """Return where each parameter ends, its default included."""
     pairs = syntax_tree.with_defaults(node.args)
-    return {arg.arg: callers.span(default or arg) for arg, default in pairs}
+    return {arg.arg: _end(default or arg) for arg, default in pairs}
+
+
+def _end(node: ast.expr | ast.arg | ast.keyword) -> _End:
+    return node.end_lineno or 0, node.end_col_offset or 0

@@ -6,7 +6,7 @@ the other does to the one of the same key only:
 
 * changes of statements with different keys do not clash;
 * where both sides change one statement, they may do it in different parts of its body, or to different
-  elements of its brackets; other tokens are never merged, but the words of docstrings and comments are;
+  elements of its brackets; other tokens are never merged;
 * two insertions at one place both go in, the mod's first, where neither binds what the other reads and the
   target's cannot leave the function; where both old neighbours of an insertion are gone, nothing says
   where it belongs, and it is refused.
@@ -26,9 +26,9 @@ from typing import TypeVar
 from vllm_mods.base import line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.formats import syntax_tree
-from vllm_mods.porting import brackets, independence, layout, prose, suites
+from vllm_mods.porting import brackets, independence, layout, suites
 from vllm_mods.porting.layout import BothChangedError, Side
-from vllm_mods.porting.suites import KeyedStatement, Suite, is_text, is_trivia
+from vllm_mods.porting.suites import KeyedStatement, Suite, is_text
 
 _Same = TypeVar("_Same", Lines, str)
 
@@ -51,15 +51,9 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
 
 
 def _meaning(data: bytes) -> str | None:
-    """Return a file's syntax tree as text, without the layout of docstrings; None if it does not parse."""
-    try:
-        module = syntax_tree.parse(data)
-    except (SyntaxError, ValueError):
-        return None
-    for node in ast.walk(module):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            node.value.value = str(node.value.value).split()  # type: ignore[assignment]
-    return ast.dump(module)
+    """Return a file's syntax tree as text; None if it does not parse."""
+    module = syntax_tree.module(data)
+    return None if module is None else ast.dump(module)
 
 
 def _compiles(data: bytes) -> bool:
@@ -100,7 +94,7 @@ def _merge(base: bytes, ours: bytes, theirs: bytes, *, back: bool = False) -> by
         end = max((one.start + len(one.text) - 1 for one in suite.values()), default=0)
         sides.append((suite, tuple(lines[end:])))
     (b, tail_b), (o, tail_o), (t, tail_t) = sides
-    return b"".join([*_suite(b, o, t, back=back), *_trivia(tail_b, tail_o, tail_t)])
+    return b"".join([*_suite(b, o, t, back=back), *_pick(tail_b, tail_o, tail_t)])
 
 
 def _pick(base: _Same, ours: _Same, theirs: _Same) -> _Same:
@@ -226,7 +220,7 @@ def _statement(
     base: KeyedStatement, ours: KeyedStatement, theirs: KeyedStatement, *, back: bool
 ) -> list[bytes]:
     """Merge one statement, and what stands above it."""
-    lead = _trivia(base.lead, ours.lead, theirs.lead)
+    lead = _pick(base.lead, ours.lead, theirs.lead)
     try:
         return [*lead, *_pick(base.text, ours.text, theirs.text)]
     except BothChangedError:
@@ -249,8 +243,6 @@ def _statement(
     if any(parts):
         raise BothChangedError
     texts = [b"".join(one.text) for one in statements]
-    if all(is_text(one.node) for one in statements):
-        return [*lead, prose.merge(*texts)]
     return [*lead, brackets.merge(*map(_side, statements, texts), back=back)]
 
 
@@ -268,14 +260,3 @@ def _head(
 
 def _side(statement: KeyedStatement, text: bytes) -> Side:
     return Side(text, statement.node, statement.start)
-
-
-def _trivia(base: Lines, ours: Lines, theirs: Lines) -> Lines:
-    """Merge blank lines and comments."""
-    try:
-        return _pick(base, ours, theirs)
-    except BothChangedError:
-        merged = line_diff.split(prose.merge(*map(b"".join, (base, ours, theirs))))
-    if not all(map(is_trivia, merged)):
-        raise BothChangedError
-    return merged

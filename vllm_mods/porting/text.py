@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.porting import follow, independence, layout, outline, statements, structure, textual
+from vllm_mods.porting import follow, independence, outline, statements, structure, textual
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.outline import Outline
 from vllm_mods.porting.structure import MergeProblem
@@ -40,8 +40,6 @@ def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
     if len(outlines) < len(sides):
         return _plain(sides, python=python)
     done = _by_scopes(sides, outlines)
-    if done.text is None and {problem.code for problem in done.problems} == {"gone"}:
-        done = _move(sides, outlines, done) or done
     if done.text is None or done.proof == "statements":
         return done
     problems = tuple(
@@ -103,45 +101,6 @@ def _both(first: bytes, other: bytes) -> list[Lines | Clash]:
         out += [mine[at:i], Clash(mine[i:j], (), theirs[k:m])]
         at = j
     return [*out, mine[at:]]
-
-
-def _move(sides: Sequence[bytes], outlines: Sequence[Outline], failed: Ported) -> Ported | None:
-    """Port definitions that are in another scope of the file by now, each to its new place.
-
-    None if one of them is nowhere, or in several places, or does not merge there.
-    """
-    base, ours, theirs = sides
-    followed = list(failed.followed)
-    for problem in failed.problems:
-        before, after = (follow.definition(one, problem.scope) for one in outlines[:2])
-        target = outline.read(theirs)
-        places = [] if target is None else follow.named(target, problem.scope.rpartition(".")[2])
-        if before is None or after is None or len(places) != 1:
-            return None
-        scope, place = places[0]
-        merged = _in_new_place(before, after, place)
-        if merged is None:
-            return None
-        score = follow.likeness(before, place)
-        followed.append(Followed(problem.scope, scope, score))
-        text = line_diff.split(theirs)
-        theirs = b"".join([*text[: place.start - 1], merged, *text[place.end :]])
-        text = line_diff.split(ours)
-        ours = b"".join([*text[: after.start - 1], *before.flat(), *text[after.end :]])
-    rest = port(base, ours, theirs, python=True)
-    touched = (*rest.touched, *(one.scope for one in failed.problems))
-    return rest._replace(
-        touched=touched, proof=rest.proof and "scopes", followed=(*followed, *rest.followed)
-    )
-
-
-def _in_new_place(before: Outline, after: Outline, place: Outline) -> bytes | None:
-    """Merge one definition with what it became elsewhere, however far that is indented."""
-    old, new = (layout.indentation(next(one.flat())) for one in (before, place))
-    base, ours = (line_diff.split(layout.reindent(one.text(), old, new)) for one in (before, after))
-    theirs = tuple(place.flat())
-    results = [diff3.clean(way(base, ours, theirs)) for way in (diff3.merge, textual.merge)]
-    return results[0] if results[0] == results[1] else None
 
 
 def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:

@@ -48,8 +48,8 @@ def diff(result: CheckResult, paint: Paint) -> Reply:
     }
     files = [_counted(path, diff) for path, diff in diffs.items()]
     whole = b"".join(diffs.values()).decode("utf-8", "surrogateescape")
-    told = () if whole else ("note: nothing would change: all is in already",)
-    return Reply({**answer, "files": files}, whole, told=told, is_file=True)
+    stderr = () if whole else ("note: nothing would change: all is in already",)
+    return Reply({**answer, "files": files}, whole, stderr=stderr, is_file=True)
 
 
 def _counted(path: str, diff: bytes) -> dict[str, Any]:
@@ -68,4 +68,4 @@ def apply(done: Applied, pairing: Pairing | None, paint: Paint, *, dry_run: bool
     else:
         answer["serve"] = done.serve_script(pairing)
         lines.append(f"serve with (pairing {pairing.name}):\n{answer['serve']}")
-    return Reply({**answer, "dry_run": dry_run}, "\n".join(lines), told=notes(done.notes))
+    return Reply({**answer, "dry_run": dry_run}, "\n".join(lines), stderr=notes(done.notes))

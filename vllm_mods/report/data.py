@@ -33,7 +33,7 @@ def with_faults(reply: Reply, faults: Sequence[ManifestError]) -> Reply:
     faulty = [{"where": one.where, "problems": list(one.problems)} for one in faults]
     return reply._replace(
         data={**reply.data, "faulty": faulty},
-        told=tuple(f"error: {one.message}" for one in faults),
+        stderr=tuple(f"error: {one.message}" for one in faults),
         exit_code=EXIT_USAGE if faults else EXIT_OK,
     )
 

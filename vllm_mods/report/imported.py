@@ -15,68 +15,70 @@ from vllm_mods.recipes.reader import ImportedRecipe
 from vllm_mods.report.reply import Reply, notes
 
 
-def new(made: NewMod) -> Reply:
+def new(result: NewMod) -> Reply:
     """Return a mod that was made of a diff, of trees, of a command."""
-    variant = made.planned.variant if made.planned else None
-    answer = {"mod": made.mod.name, "variant": variant and variant.id, **_made(made)}
+    variant = result.planned.variant if result.planned else None
+    answer = {"mod": result.mod.name, "variant": variant and variant.id, **_made(result)}
     del answer["releases"]
-    return Reply(answer, "\n".join((*_written(made), *_told(made))))
+    return Reply(answer, "\n".join((*_written(result), *_remarks(result))))
 
 
-def mod(made: NewMod, path: str) -> Reply:
+def mod(result: NewMod, path: str) -> Reply:
     """Return a mod that was made of what lies at a path: written to a library, else its manifest."""
-    answer = {"kind": "mod", "path": path, "ok": True, "name": made.mod.name, **_made(made)}
-    told = tuple(_told(made))
-    if made.folder is None:
-        hint = f"vllm-mods import {path} --library DIR  # writes it to DIR/patches/{made.mod.name}"
-        manifest = made.files[mod_folder.MANIFEST].decode()
-        return Reply(answer, manifest, next_step=hint, told=told, is_file=True)
-    library = os.path.dirname(os.path.dirname(made.folder))
-    hint = f"vllm-mods check {made.mod.name} --library {library} --target TREE"
-    proven = made.planned is not None or made.releases
-    words = "\n".join(_written(made))
-    return Reply(answer, words, next_step=None if proven else hint, told=told)
+    answer = {"kind": "mod", "path": path, "ok": True, "name": result.mod.name, **_made(result)}
+    notes = tuple(_remarks(result))
+    if result.folder is None:
+        hint = (
+            f"vllm-mods import {path} --library DIR  # writes it to DIR/patches/{result.mod.name}"
+        )
+        manifest = result.files[mod_folder.MANIFEST].decode()
+        return Reply(answer, manifest, next_step=hint, stderr=notes, is_file=True)
+    library = os.path.dirname(os.path.dirname(result.folder))
+    hint = f"vllm-mods check {result.mod.name} --library {library} --target TREE"
+    proven = result.planned is not None or result.releases
+    words = "\n".join(_written(result))
+    return Reply(answer, words, next_step=None if proven else hint, stderr=notes)
 
 
-def _made(made: NewMod) -> dict[str, Any]:
+def _made(result: NewMod) -> dict[str, Any]:
     return {
-        "folder": made.folder,
-        "files": sorted(made.files),
-        "verdict": made.planned and made.planned.verdict,
-        "findings": made.planned.findings if made.planned else (),
-        "notes": made.notes,
-        "unknown": made.unknown,
-        "releases": made.releases,
+        "folder": result.folder,
+        "files": sorted(result.files),
+        "verdict": result.planned and result.planned.verdict,
+        "findings": result.planned.findings if result.planned else (),
+        "notes": result.notes,
+        "unknown": result.unknown,
+        "releases": result.releases,
     }
 
 
-def _written(made: NewMod) -> Iterator[str]:
-    verdict = "" if made.planned is None else f": {made.planned.verdict}"
-    yield f"wrote {made.folder}{verdict}"
-    yield from (f"  {path}" for path in sorted(made.files))
+def _written(result: NewMod) -> Iterator[str]:
+    verdict = "" if result.planned is None else f": {result.planned.verdict}"
+    yield f"wrote {result.folder}{verdict}"
+    yield from (f"  {path}" for path in sorted(result.files))
 
 
-def _told(made: NewMod) -> Iterator[str]:
+def _remarks(result: NewMod) -> Iterator[str]:
     """Yield what one should know of a mod, and what only its author can say."""
-    findings = made.planned.findings if made.planned else ()
-    yield from notes((*made.notes, *(finding.message for finding in findings)))
+    findings = result.planned.findings if result.planned else ()
+    yield from notes((*result.notes, *(finding.message for finding in findings)))
     # a line for each stretch of releases with the same variant, or the same reason for none
-    for _, group in itertools.groupby(made.releases, key=lambda row: (row.variant, row.why)):
+    for _, group in itertools.groupby(result.releases, key=lambda row: (row.variant, row.why)):
         first, *others = group
         span = f"{first.version} to {others[-1].version}" if others else first.version
         answer = f"variant `{first.variant}`" if first.variant else f"no variant: {first.why}"
         yield f"note: {span}: {answer}"
-    yield from (f"to be said by you, in mod.toml: {line}" for line in made.unknown)
+    yield from (f"to be said by you, in mod.toml: {line}" for line in result.unknown)
 
 
 def recipe(result: ImportedRecipe, path: str, file: str | None) -> Reply:
     """Return a pairing that was made of a recipe, and written to a ``file`` if one was named."""
     pairing = pairings.dump(result.pairing).decode()
-    told = []
+    notes = []
     for finding in result.findings:
         line = "" if finding.line is None else f":{finding.line}"
         level = "note" if finding.level is Level.NOTE else "error"
-        told.append(f"{path}{line}: {level}: {finding.message} [{finding.code}]")
+        notes.append(f"{path}{line}: {level}: {finding.message} [{finding.code}]")
     answer = {
         "kind": "recipe",
         "path": path,
@@ -87,4 +89,4 @@ def recipe(result: ImportedRecipe, path: str, file: str | None) -> Reply:
         "findings": result.findings,
     }
     words = None if file else pairing
-    return Reply(answer, words, result.ok, told=tuple(told), is_file=True)
+    return Reply(answer, words, result.ok, stderr=tuple(notes), is_file=True)

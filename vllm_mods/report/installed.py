@@ -61,7 +61,7 @@ def revert(done: Reverted, target: str) -> Reply:
         "mods": list(map(data.applied, done.mods)),
         "changed": done.changed,
     }
-    return Reply(answer, "\n".join((*lines, text.done(done.changed))), told=notes(done.notes))
+    return Reply(answer, "\n".join((*lines, text.done(done.changed))), stderr=notes(done.notes))
 
 
 def sync(result: Synced, *, check: bool, again: tuple[str, ...]) -> Reply:

@@ -151,9 +151,13 @@ def spans(of: Grid, trees: Iterable[str]) -> str:
 def problems(result: MatrixResult) -> tuple[Grievance, ...]:
     """Put together the problems that differ only in the tree, in the order of the first ones."""
     alike: dict[tuple[str, str, str], list[CellProblem]] = {}
-    for one in result.problems:
-        said = _NUMBER.sub("#", one.message.replace(one.tree, "")) if one.tree else one.message
-        alike.setdefault((one.code, one.mod, said), []).append(one)
+    for problem in result.problems:
+        message = (
+            _NUMBER.sub("#", problem.message.replace(problem.tree, ""))
+            if problem.tree
+            else problem.message
+        )
+        alike.setdefault((problem.code, problem.mod, message), []).append(problem)
     return tuple(
         Grievance(code, mod, tuple(one.tree for one in found if one.tree), found[0].message)
         for (code, mod, _), found in alike.items()

@@ -46,10 +46,10 @@ def ported(result: PortResult) -> Reply:
 def refreshed(mod: str, results: Sequence[Refreshed]) -> Reply:
     """Return which patches of a mod were cut anew."""
     lines = []
-    for one in results:
-        what = "cut anew" if one.wrote else "is so already"
-        lines.append(f"{mod} {one.variant}: {what}, on {len(one.releases)} releases")
-        lines += [f"  wrote {path}" for path in one.wrote]
+    for result in results:
+        what = "cut anew" if result.wrote else "is so already"
+        lines.append(f"{mod} {result.variant}: {what}, on {len(result.releases)} releases")
+        lines += [f"  wrote {path}" for path in result.wrote]
     return Reply({"mod": mod, "variants": results}, "\n".join(lines))
 
 

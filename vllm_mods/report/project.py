@@ -31,8 +31,8 @@ def added(project: str, library: LibraryAdded) -> Reply:
         "mods": list(map(mod_data, library.mods)),
         "named": library.named,
     }
-    told = (f"note: wrote {os.path.relpath(project)} and the lock beside it",)
-    return Reply(answer, "\n".join(lines), next_step=next_step, told=told)
+    stderr = (f"note: wrote {os.path.relpath(project)} and the lock beside it",)
+    return Reply(answer, "\n".join(lines), next_step=next_step, stderr=stderr)
 
 
 def removed(project: str, library: str, mods: Sequence[str]) -> Reply:

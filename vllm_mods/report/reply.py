@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Reply(NamedTuple):
-    """``data`` as JSON, or ``words`` and the ``next_step`` behind them; either way the lines ``told`` on stderr before.
+    """``data`` as JSON, or ``words`` and the ``next_step`` behind them; either way the lines for ``stderr`` before.
 
     The exit code is 0 if it is ``ok``, else 1, or another ``exit_code``. Words that are what a file holds are printed
     as they are. ``judged`` is the result that a CI is shown.
@@ -17,7 +17,7 @@ class Reply(NamedTuple):
     words: str | None = None
     ok: bool = True
     next_step: str | None = None
-    told: tuple[str, ...] = ()
+    stderr: tuple[str, ...] = ()
     is_file: bool = False
     exit_code: int | None = None
     judged: Any = ()

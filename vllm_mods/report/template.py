@@ -85,15 +85,15 @@ def rendered(template: Template, prompt: Prompt) -> Reply:
         for name in prompt.unread
     )
     answer = {"template": template.name, "prompt": prompt.text}
-    return Reply(answer, prompt.text, told=notes(unread), is_file=True)
+    return Reply(answer, prompt.text, stderr=notes(unread), is_file=True)
 
 
 def patched(template: Template, result: Patched) -> Reply:
     """Return a model's own template with its worst faults mended."""
-    told = (f"note: {template.path} has {result.patch} already",) if result.was_in else ()
+    stderr = (f"note: {template.path} has {result.patch} already",) if result.was_in else ()
     whole = result.data.decode("utf-8", "surrogateescape")
     answer = {"template": template.name, **data.fields(result, "patch", "was_in"), "text": whole}
-    return Reply(answer, whole, told=told, is_file=True)
+    return Reply(answer, whole, stderr=stderr, is_file=True)
 
 
 def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:

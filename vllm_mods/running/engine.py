@@ -38,12 +38,12 @@ def found() -> tuple[str, ...]:
 
 def installed(wanted: str | None = None) -> tuple[str, ...]:
     """Return the engines that are here, or the one that is wanted. Raises ``UsageError`` if there is none."""
-    there = tuple(one for one in found() if wanted in {None, one})
-    if not there:
+    usable = tuple(one for one in found() if wanted in {None, one})
+    if not usable:
         raise UsageError(
             f"{wanted or ' and '.join(PROGRAMS)}: not installed here", hint="apt install podman"
         )
-    return there
+    return usable
 
 
 def log_command(program: str, name: str) -> str:
@@ -57,8 +57,8 @@ def labels(program: str, image: str) -> Mapping[str, str] | None:
     if done.code:
         return None
     (raw, *_) = json.loads(done.out)
-    found: Mapping[str, str] = (raw.get("Config") or {}).get("Labels") or {}
-    return found
+    stated: Mapping[str, str] = (raw.get("Config") or {}).get("Labels") or {}
+    return stated
 
 
 def container(name: str, wanted: str | None = None) -> EngineContainer:
@@ -83,9 +83,14 @@ def container(name: str, wanted: str | None = None) -> EngineContainer:
     )
 
 
-def log(one: EngineContainer, *, since: str | None = None) -> bytes:
+def log(container: EngineContainer, *, since: str | None = None) -> bytes:
     """Return what a container has said, all of it or ``since`` a time: no more than one byte past ``limits.LOG``."""
-    command = [one.program, "logs", *(() if since is None else ("--since", since)), one.name]
+    command = [
+        container.program,
+        "logs",
+        *(() if since is None else ("--since", since)),
+        container.name,
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None  # noqa: S101  (it is a pipe)
         end = threading.Timer(limits.TOOL_SECONDS, process.kill)
@@ -103,9 +108,9 @@ def start(line: Sequence[str], name: str) -> str:
     """
     program = line[0]
     with tempfile.TemporaryDirectory(prefix="vllm-mods-") as folder:
-        made = Path(folder, "id")
-        done = engine_command.run(*line[:3], "--cidfile", str(made), *line[3:])
-        identity = made.read_text().strip() if made.exists() else ""
+        id_file = Path(folder, "id")
+        done = engine_command.run(*line[:3], "--cidfile", str(id_file), *line[3:])
+        identity = id_file.read_text().strip() if id_file.exists() else ""
     if not done.code:
         return done.out
     if identity:
@@ -115,9 +120,9 @@ def start(line: Sequence[str], name: str) -> str:
             f"{program} has a container {name}; nothing was started",
             hint=f"{program} stop {name} && {program} rm {name}; or --name ANOTHER",
         )
-    said = done.errors.partition("\n\nRun '")[0]
-    no_gpu = any(word in said.lower() for word in ("gpu", "nvidia"))
+    words = done.errors.partition("\n\nRun '")[0]
+    no_gpu = any(word in words.lower() for word in ("gpu", "nvidia"))
     raise TreeError(
-        f"{program} run: {said}; nothing is left of it",
+        f"{program} run: {words}; nothing is left of it",
         hint="--gpus none, if there are none" if no_gpu else f"{program} info",
     )

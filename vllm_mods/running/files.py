@@ -18,49 +18,51 @@ _PLAIN = re.compile(r"[A-Za-z][\w./-]*\Z", re.ASCII)
 _NOT_PLAIN = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
-def write(one: Service, form: str) -> dict[str, str]:
+def write(planned: Service, form: str) -> dict[str, str]:
     """Return the files of one of ``FORMATS`` by their names; a cluster has its two nodes in them."""
     if form == "quadlet":
-        if not one.cluster:
-            return {f"{one.name}.container": _quadlet(one, None)}
+        if not planned.cluster:
+            return {f"{planned.name}.container": _quadlet(planned, None)}
         return {
-            f"{one.name}-head.container": _quadlet(one, head(one)),
-            f"{one.name}-worker.container": _quadlet(one, worker(_HEAD)),
+            f"{planned.name}-head.container": _quadlet(planned, head(planned)),
+            f"{planned.name}-worker.container": _quadlet(planned, worker(_HEAD)),
         }
-    documents = _kubernetes(one) if form == "k8s" else [_compose(one)]
-    name = "compose.yaml" if form == "compose" else f"{one.name}.yaml"
+    documents = _kubernetes(planned) if form == "k8s" else [_compose(planned)]
+    name = "compose.yaml" if form == "compose" else f"{planned.name}.yaml"
     text = yaml.dump_all(
         documents, Dumper=_Yaml, sort_keys=False, allow_unicode=True, width=float("inf")
     )
     return {name: text}
 
 
-def _compose(one: Service) -> dict[str, Any]:
+def _compose(planned: Service) -> dict[str, Any]:
     common: dict[str, Any] = {
-        "image": one.image,
-        "labels": {PAIRING_LABEL: one.pairing},
-        "restart": one.restart,
+        "image": planned.image,
+        "labels": {PAIRING_LABEL: planned.pairing},
+        "restart": planned.restart,
         "volumes": [
             f"{_dollars(mount.source)}:{_dollars(mount.target)}{':ro' if mount.read_only else ''}"
-            for mount in one.mounts
+            for mount in planned.mounts
         ],
     }
-    if one.gpus != "none":
-        which = {"count": "all"} if one.gpus == "all" else {"device_ids": one.gpus.split(",")}
+    if planned.gpus != "none":
+        which = (
+            {"count": "all"} if planned.gpus == "all" else {"device_ids": planned.gpus.split(",")}
+        )
         device = {"driver": "nvidia", **which, "capabilities": ["gpu"]}
         common["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
-    if not one.cluster:
-        ports = {"ports": [f"{one.port}:{one.inside}"], "shm_size": one.shm}
-        return {"services": {one.name: {"container_name": one.name, **common, **ports}}}
+    if not planned.cluster:
+        ports = {"ports": [f"{planned.port}:{planned.inside}"], "shm_size": planned.shm}
+        return {"services": {planned.name: {"container_name": planned.name, **common, **ports}}}
     # Two hosts: `docker compose --profile head up` on one, `--profile worker` on the other.
     host = {"VLLM_HOST_IP": "${VLLM_HOST_IP:?the address of this node}"}
-    env = {name: _dollars(value) for name, value in one.env.items()}
+    env = {name: _dollars(value) for name, value in planned.env.items()}
     nodes = {}
-    for part, script in (("head", head(one)), ("worker", worker(_HEAD))):
+    for part, script in (("head", head(planned)), ("worker", worker(_HEAD))):
         # not `:?`: compose wants the variables of the other node too
         first = {"HEAD_IP": "${HEAD_IP:-}"} if part == "worker" else {}
-        nodes[f"{one.name}-{part}"] = {
-            "container_name": f"{one.name}-{part}",
+        nodes[f"{planned.name}-{part}"] = {
+            "container_name": f"{planned.name}-{part}",
             "profiles": [part],
             **common,
             "network_mode": "host",
@@ -72,99 +74,104 @@ def _compose(one: Service) -> dict[str, Any]:
     return {"services": nodes}
 
 
-def _quadlet(one: Service, script: str | None) -> str:
+def _quadlet(planned: Service, script: str | None) -> str:
     # podman looks for a bare name in every registry that it searches, and `build` has put it here
-    image = one.image if "/" in one.image else f"localhost/{one.image}"
-    part = "" if script is None else "-head" if script == head(one) else "-worker"
+    image = planned.image if "/" in planned.image else f"localhost/{planned.image}"
+    part = "" if script is None else "-head" if script == head(planned) else "-worker"
     lines = [
         "[Unit]",
-        f"Description=vLLM: {_unit(one.pairing)}{part}",
+        f"Description=vLLM: {_unit(planned.pairing)}{part}",
         *("Wants=network-online.target", "After=network-online.target", "", "[Container]"),
-        f"ContainerName={one.name}{part}",
+        f"ContainerName={planned.name}{part}",
         f"Image={_unit(image)}",
-        f"Label={PAIRING_LABEL}={one.pairing}",
+        f"Label={PAIRING_LABEL}={planned.pairing}",
     ]
-    for mount in one.mounts:
+    for mount in planned.mounts:
         end = ":ro" if mount.read_only else ""
         lines.append(f"Volume={_unit(_dollars(f'{mount.source}:{mount.target}'))}{end}")
-    if one.gpus != "none":
-        lines += [f"AddDevice=nvidia.com/gpu={each}" for each in one.gpus.split(",")]
+    if planned.gpus != "none":
+        lines += [f"AddDevice=nvidia.com/gpu={each}" for each in planned.gpus.split(",")]
     if script is None:
-        lines += [f"PublishPort={one.port}:{one.inside}", f"ShmSize={one.shm}"]
+        lines += [f"PublishPort={planned.port}:{planned.inside}", f"ShmSize={planned.shm}"]
     else:
         lines += ["Network=host", "PodmanArgs=--ipc=host --init"]
         # what is written here comes into the line that systemd expands
-        env = [f"{key}={_dollars(value)}" for key, value in one.env.items()]
+        env = [f"{key}={_dollars(value)}" for key, value in planned.env.items()]
         lines += [f"Environment={_word(each)}" for each in env]
         # VLLM_HOST_IP, and on the worker HEAD_IP, are this node's own
         lines += ["EnvironmentFile=/etc/vllm-mods/node.env", 'Entrypoint=["/bin/bash", "-c"]']
         lines.append(f"Exec={_dollars(_word(script))}")
-    again = one.restart.partition(":")[0].replace("unless-stopped", "always")
+    again = planned.restart.partition(":")[0].replace("unless-stopped", "always")
     lines += ["", "[Service]", f"Restart={again}", f"TimeoutStartSec={_START_SECONDS}"]
     return "\n".join([*lines, "", "[Install]", "WantedBy=default.target", ""])
 
 
-def _kubernetes(one: Service) -> list[dict[str, Any]]:
-    if one.restart not in {"always", "unless-stopped"}:
+def _kubernetes(planned: Service) -> list[dict[str, Any]]:
+    if planned.restart not in {"always", "unless-stopped"}:
         raise UsageError(
-            f"--restart {one.restart}: a Deployment starts its containers again whenever they end",
+            f"--restart {planned.restart}: a Deployment starts its containers again whenever they end",
             hint="leave --restart out",
         )
-    if one.gpus[0].isdigit():
+    if planned.gpus[0].isdigit():
         raise UsageError(
-            f"--gpus {one.gpus}: Kubernetes chooses them itself; the command needs {one.per_node}",
+            f"--gpus {planned.gpus}: Kubernetes chooses them itself; the command needs {planned.per_node}",
             hint="--gpus all, or none",
         )
     # A service's name is one of DNS: no dot, and a letter first.
-    plain = re.sub(r"[^a-z0-9-]", "-", one.name.lower()).strip("-")
-    one = one._replace(name=plain if plain[:1].isalpha() else f"vllm-{plain}")
-    serving = f"{one.name}-head" if one.cluster else one.name
-    found = [_deployment(one, serving, head(one) if one.cluster else None)]
-    ports = [{"name": "http", "port": one.port, "targetPort": one.inside}]
+    plain = re.sub(r"[^a-z0-9-]", "-", planned.name.lower()).strip("-")
+    planned = planned._replace(name=plain if plain[:1].isalpha() else f"vllm-{plain}")
+    serving = f"{planned.name}-head" if planned.cluster else planned.name
+    resources = [_deployment(planned, serving, head(planned) if planned.cluster else None)]
+    ports = [{"name": "http", "port": planned.port, "targetPort": planned.inside}]
     spec: dict[str, Any] = {"selector": {"app": serving}, "ports": ports}
-    if one.cluster:
-        found.append(_deployment(one, f"{one.name}-worker", worker(serving)))
+    if planned.cluster:
+        resources.append(_deployment(planned, f"{planned.name}-worker", worker(serving)))
         ports.append({"name": "ray", "port": RAY_PORT, "targetPort": RAY_PORT})
         spec["clusterIP"] = "None"  # Ray opens more ports than these: the name is the pod's address
         spec["publishNotReadyAddresses"] = True
-    return [*found, {"apiVersion": "v1", "kind": "Service", **_named(one, serving), "spec": spec}]
+    return [
+        *resources,
+        {"apiVersion": "v1", "kind": "Service", **_named(planned, serving), "spec": spec},
+    ]
 
 
-def _deployment(one: Service, name: str, script: str | None) -> dict[str, Any]:
+def _deployment(planned: Service, name: str, script: str | None) -> dict[str, Any]:
     volumes: list[dict[str, Any]] = []
     mounts: list[dict[str, Any]] = []
-    for n, mount in enumerate(one.mounts):
+    for n, mount in enumerate(planned.mounts):
         volumes.append({"name": f"models-{n}", "hostPath": {"path": mount.source}})
         path = {"mountPath": mount.target, "readOnly": mount.read_only}
         mounts.append({"name": f"models-{n}", **path})
-    memory = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _size(one.shm)}}
-    container: dict[str, Any] = {"name": "vllm", "image": one.image}
+    memory = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _size(planned.shm)}}
+    container: dict[str, Any] = {"name": "vllm", "image": planned.image}
     if script is not None:
         own = {"fieldRef": {"fieldPath": "status.podIP"}}
         container["command"] = ["/bin/bash", "-c", _dollars(script)]
-        container["env"] = [{"name": key, "value": _dollars(one.env[key])} for key in one.env]
+        container["env"] = [
+            {"name": key, "value": _dollars(planned.env[key])} for key in planned.env
+        ]
         container["env"].append({"name": "VLLM_HOST_IP", "valueFrom": own})
-    if script is None or script == head(one):
-        probe = {"httpGet": {"path": "/health", "port": one.inside}, "periodSeconds": 10}
-        container["ports"] = [{"containerPort": one.inside}]
+    if script is None or script == head(planned):
+        probe = {"httpGet": {"path": "/health", "port": planned.inside}, "periodSeconds": 10}
+        container["ports"] = [{"containerPort": planned.inside}]
         container["startupProbe"] = {**probe, "failureThreshold": _START_SECONDS // 10}
         container["readinessProbe"] = probe
-    if one.gpus != "none":
-        container["resources"] = {"limits": {"nvidia.com/gpu": one.per_node}}
+    if planned.gpus != "none":
+        container["resources"] = {"limits": {"nvidia.com/gpu": planned.per_node}}
     container["volumeMounts"] = [*mounts, {"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
     pod = {"containers": [container], "volumes": [*volumes, memory]}
-    template = {"metadata": {"labels": {"app": name, PAIRING_LABEL: one.pairing}}, "spec": pod}
+    template = {"metadata": {"labels": {"app": name, PAIRING_LABEL: planned.pairing}}, "spec": pod}
     spec = {
         "replicas": 1,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": {"app": name}},
         "template": template,
     }
-    return {"apiVersion": "apps/v1", "kind": "Deployment", **_named(one, name), "spec": spec}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", **_named(planned, name), "spec": spec}
 
 
-def _named(one: Service, name: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "labels": {PAIRING_LABEL: one.pairing}}}
+def _named(planned: Service, name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {PAIRING_LABEL: planned.pairing}}}
 
 
 def _size(shm: str) -> str:

@@ -158,19 +158,19 @@ def service(
     return started
 
 
-def line(program: str, one: Service, *, env_files: Sequence[str] = ()) -> tuple[str, ...]:
+def line(program: str, planned: Service, *, env_files: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the words of ``docker run`` or ``podman run``."""
-    words = [program, "run", "--detach", "--name", one.name]
-    words += ["--label", f"{PAIRING_LABEL}={one.pairing}", "--restart", one.restart]
-    words += [*_gpus(program, one.gpus), "--shm-size", one.shm]
-    words += ["--publish", f"{one.port}:{one.inside}"]
-    for source, target, read_only in one.mounts:
+    words = [program, "run", "--detach", "--name", planned.name]
+    words += ["--label", f"{PAIRING_LABEL}={planned.pairing}", "--restart", planned.restart]
+    words += [*_gpus(program, planned.gpus), "--shm-size", planned.shm]
+    words += ["--publish", f"{planned.port}:{planned.inside}"]
+    for source, target, read_only in planned.mounts:
         # a model has to be there; docker would make an empty folder of a --volume that is not
         bind = f"type=bind,source={source},target={target},readonly"
         words += ["--mount", bind] if read_only else ["--volume", f"{source}:{target}"]
     for path in env_files:
         words += ["--env-file", os.path.abspath(path)]
-    return (*words, one.image, *one.arguments)
+    return (*words, planned.image, *planned.arguments)
 
 
 def _gpus(program: str, gpus: str) -> list[str]:
@@ -181,10 +181,10 @@ def _gpus(program: str, gpus: str) -> list[str]:
     return ["--gpus", "all" if gpus == "all" else f'"device={gpus}"']
 
 
-def head(one: Service) -> str:
+def head(planned: Service) -> str:
     """Return the script of a cluster's first node: Ray, then the command, as launchers of recipes do it."""
     ray = f'ray start --head --port={RAY_PORT} --node-ip-address="$VLLM_HOST_IP" || exit 1'
-    return f"{ray}\n{one.command}"
+    return f"{ray}\n{planned.command}"
 
 
 def worker(address: str) -> str:
@@ -194,10 +194,10 @@ def worker(address: str) -> str:
 
 
 def _number(words: tuple[str, ...], default: int, *names: str) -> int:
-    found = default
+    number = default
     for word, after in zip(words, (*words[1:], ""), strict=True):
         name, equals, value = word.partition("=")
         text = value if equals else after
         if name.replace("_", "-") in names and text.isascii() and text.isdigit():
-            found = int(text)
-    return found
+            number = int(text)
+    return number

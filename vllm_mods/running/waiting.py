@@ -13,21 +13,21 @@ from vllm_mods.running.service import Service
 _POLL_SECONDS = 2.0
 
 
-def wait(one: Service, program: str) -> None:
+def wait(planned: Service, program: str) -> None:
     """Wait until it serves. Raises ``TreeError`` for a container that ends, or takes too long."""
     end = time.monotonic() + limits.START_SECONDS
-    while not _serves(one.port):
-        there = engine.container(one.name, program)
-        if not there.running or there.restarts:
-            last = engine.log(there)[-2000:].decode("utf-8", "replace").strip()
+    while not _serves(planned.port):
+        state = engine.container(planned.name, program)
+        if not state.running or state.restarts:
+            last = engine.log(state)[-2000:].decode("utf-8", "replace").strip()
             raise TreeError(
-                f"{one.name} ended before it served. The end of its log:\n{last}",
-                hint=engine.log_command(program, one.name),
+                f"{planned.name} ended before it served. The end of its log:\n{last}",
+                hint=engine.log_command(program, planned.name),
             )
         if time.monotonic() > end:
             raise TreeError(
-                f"{one.name} has not served within {limits.START_SECONDS}",
-                hint=engine.log_command(program, one.name),
+                f"{planned.name} has not served within {limits.START_SECONDS}",
+                hint=engine.log_command(program, planned.name),
             )
         time.sleep(_POLL_SECONDS)
 

@@ -105,18 +105,18 @@ class _CommandLineReader:
 
     def take(self, pattern: re.Pattern[str]) -> str | None:
         """Go past what a pattern matches here, and return it; None if it does not."""
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        match = pattern.match(self.text, self.at)
+        if match is None:
             return None
-        self.at = found.end()
-        return found[0]
+        self.at = match.end()
+        return match[0]
 
     def closed(self, pattern: re.Pattern[str], why: str) -> str:
         """Take what begins here and has an end. Raises ``ShellError`` if it has none."""
-        found = self.take(pattern)
-        if found is None:
+        text = self.take(pattern)
+        if text is None:
             raise ShellError(self.line, why)
-        return found
+        return text
 
     def read(self) -> CommandScript:
         while self.at < len(self.text):
@@ -156,25 +156,25 @@ class _CommandLineReader:
     def word(self) -> str:
         """Read up to the next blank or operator outside quotes."""
         start, line = self.at, self.line
-        made, bare = "", ""
+        text, bare = "", ""
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == "'":
-                made += self.closed(_SINGLE, "a ' is not closed")[1:-1]
+                text += self.closed(_SINGLE, "a ' is not closed")[1:-1]
             elif char == '"':
-                made += self.double()
+                text += self.double()
             elif char == "\\":
                 is_last = self.at + 1 == len(self.text)
-                made += self.escaped() or char * is_last
+                text += self.escaped() or char * is_last
             elif char in "$`":
-                made += self.expansion()
+                text += self.expansion()
             elif (plain := self.take(_PLAIN)) is not None:
-                made, bare = made + plain, bare + plain
+                text, bare = text + plain, bare + plain
             else:
                 break
         if _SEVERAL.search(bare):
             self.unknown.append(Unknown(line, self.text[start : self.at]))
-        return made
+        return text
 
     def escaped(self) -> str:
         """Return the character behind a backslash; nothing for a line end, or at the end."""
@@ -185,20 +185,20 @@ class _CommandLineReader:
     def double(self) -> str:
         line = self.line
         self.at += 1
-        made = ""
+        text = ""
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == '"':
                 self.at += 1
-                return made
+                return text
             if char == "\\":
                 after = self.escaped()
                 # within double quotes a backslash takes only these with it
-                made += after if after in '$`"\\' else char + after
+                text += after if after in '$`"\\' else char + after
             elif char in "$`":
-                made += self.expansion()
+                text += self.expansion()
             else:
-                made += self.take(_PLAIN_IN_DOUBLE) or ""
+                text += self.take(_PLAIN_IN_DOUBLE) or ""
         raise ShellError(line, 'a " is not closed')
 
     def expansion(self) -> str:

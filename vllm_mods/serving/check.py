@@ -66,11 +66,11 @@ def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
     Raises ``TreeError`` if a file of the tree cannot be read.
     """
     checker = _Checker(known, serving)
-    found = tuple(checker.faults())
-    if all(fault.level is Level.NOTE for fault in found):
-        found += tuple(refusals.faults(known, checker.parsed, checker.filled_in))
+    faults = tuple(checker.faults())
+    if all(fault.level is Level.NOTE for fault in faults):
+        faults += tuple(refusals.faults(known, checker.parsed, checker.filled_in))
     return ServeAnswer(
-        faults=tuple(dict.fromkeys(found)),
+        faults=tuple(dict.fromkeys(faults)),
         names=known.names(),
         used=len(checker.parsed.uses),
     )
@@ -110,24 +110,24 @@ class _Checker:
         if use.flag is None:
             yield self.no_flag(use)
             return
-        found = self.shape(use.flag)
+        shape = self.shape(use.flag)
         if use.shortened:
             message = f"is taken as the beginning of {use.shortened}: write it out"
             yield note(FindingCode.FLAG_SHORTENED, use.typed, message)
-        yield from self.deprecated(use, use.flag, found)
+        yield from self.deprecated(use, use.flag, shape)
         if use.keys:
-            yield from self.key(use, found)
-        elif not found.takes_value:
+            yield from self.key(use, shape)
+        elif not shape.takes_value:
             if use.attached:
                 message = f"takes no value, and {use.values[0]!r} is attached to it"
                 yield ServeFault(FindingCode.VALUE_UNEXPECTED, use.typed, message)
-        elif not use.values and found.nargs not in {"?", "*"}:
-            message = f"takes {_how_many(found)}, and none follows it"
+        elif not use.values and shape.nargs not in {"?", "*"}:
+            message = f"takes {_how_many(shape)}, and none follows it"
             yield ServeFault(FindingCode.VALUE_MISSING, use.typed, message)
         else:
             for value in use.values:
                 if not self.filled_in(value):
-                    yield from self.value(use, use.flag, found, value)
+                    yield from self.value(use, use.flag, shape, value)
 
     def no_flag(self, use: Use) -> ServeFault:
         if use.candidates:
@@ -138,15 +138,15 @@ class _Checker:
                 FindingCode.FLAG_AMBIGUOUS, use.typed, f"may stand for {names}: write it out"
             )
         head = use.typed.partition(".")[0]
-        there = list(self.flags.by_name)
+        known = list(self.flags.by_name)
         if head.startswith("--no-"):
             base = f"--{head[5:]}"
             if base in self.flags.by_name:
                 takes = _how_many(self.shape(self.flags.by_name[base]))
                 message = f"{base} takes {takes} and is no switch"
                 return ServeFault(FindingCode.FLAG_UNKNOWN, use.typed, message, base)
-            there += [f"--no-{name[2:]}" for name in there if name.startswith("--")]
-        near = values.nearest(head, there)
+            known += [f"--no-{name[2:]}" for name in known if name.startswith("--")]
+        near = values.nearest(head, known)
         meant = f"; did you mean {near}?" if near else ""
         if self.serving.missing:
             meant += f" (unless {', '.join(self.serving.missing)} adds it)"
@@ -157,46 +157,46 @@ class _Checker:
             near,
         )
 
-    def deprecated(self, use: Use, flag: Flag, found: FlagShape) -> Iterator[ServeFault]:
+    def deprecated(self, use: Use, flag: Flag, shape: FlagShape) -> Iterator[ServeFault]:
         given = flag.given
-        told = flags.constant(self.sources, given.get("help"))
-        text = told if isinstance(told, str) else found.field.doc if found.field else ""
+        stated = flags.constant(self.sources, given.get("help"))
+        text = stated if isinstance(stated, str) else shape.field.doc if shape.field else ""
         sentences = re.split(r"(?<=[.!])\s+", " ".join(text.split()))
         why = next((one for one in sentences if _DEPRECATED.search(one)), "")
         if why or flags.constant(self.sources, given.get("deprecated")) is True:
             message = f"is deprecated in vLLM {self.version}: {why}".rstrip(": ")
             yield note(FindingCode.FLAG_DEPRECATED, use.typed, message)
 
-    def key(self, use: Use, found: FlagShape) -> Iterator[ServeFault]:
+    def key(self, use: Use, shape: FlagShape) -> Iterator[ServeFault]:
         """Check ``--flag.key value``."""
-        if found.kind not in {"json", "json-or-text"}:
-            message = f"takes {_how_many(found)}, no keys behind a dot"
+        if shape.kind not in {"json", "json-or-text"}:
+            message = f"takes {_how_many(shape)}, no keys behind a dot"
             yield ServeFault(FindingCode.JSON_VALUE, use.typed, message)
         elif not use.values:
             yield ServeFault(
                 FindingCode.VALUE_MISSING, use.typed, "takes a value, and none follows it"
             )
-        elif found.config is not None and not self.filled_in(use.values[0]):
-            wrong = values.object_problems(self.sources, found.config, command.nested(use))
+        elif shape.config is not None and not self.filled_in(use.values[0]):
+            wrong = values.object_problems(self.sources, shape.config, command.nested(use))
             yield from of(use.typed, wrong)
 
-    def value(self, use: Use, flag: Flag, found: FlagShape, value: str) -> Iterator[ServeFault]:
-        wrong = list(values.problems(self.sources, found, value))
+    def value(self, use: Use, flag: Flag, shape: FlagShape, value: str) -> Iterator[ServeFault]:
+        wrong = list(values.problems(self.sources, shape, value))
         if flag.name == "--lora-modules":
-            wrong += values.adapter_problems(self.sources, found, value)
-        perhaps = found.cls is not None and found.cls.node.name == _PERHAPS
-        for one in of(use.typed, wrong):
-            if perhaps and one.code == FindingCode.VALUE_RANGE:
+            wrong += values.adapter_problems(self.sources, shape, value)
+        perhaps = shape.cls is not None and shape.cls.node.name == _PERHAPS
+        for fault in of(use.typed, wrong):
+            if perhaps and fault.code == FindingCode.VALUE_RANGE:
                 why = "refused for a model with images or sound: of another one nobody looks at it"
-                yield note(one.code, one.subject, f"{one.message}; {why}")
+                yield note(fault.code, fault.subject, f"{fault.message}; {why}")
             else:
-                yield one
-        if wrong or (found.optional and value in {"", "None"}):
+                yield fault
+        if wrong or (shape.optional and value in {"", "None"}):
             return
-        names = registry.offered(self.sources, flag, found)
+        names = registry.offered(self.sources, flag, shape)
         if names is not None and value and not names.has(value):
             yield self.unlisted(use, value, names)
-        if keys := registry.keys_read(found):
+        if keys := registry.keys_read(shape):
             yield from self.unread(use, value, keys)
 
     def unlisted(self, use: Use, value: str, names: registry.Offered) -> ServeFault:
@@ -205,9 +205,9 @@ class _Checker:
         if not why and re.search(r"[A-Za-z_]\w*\.[A-Za-z_]|[/:]", value):
             why = "it names code or a file of one's own"
         shown = list(dict.fromkeys(name for name in names.names if name))
-        (one,) = of(use.typed, values.chosen(value, shown, why))
-        may_be = "" if one.level is Level.NOTE else " (unless a plugin adds it)"
-        return one._replace(message=one.message + may_be)
+        (fault,) = of(use.typed, values.chosen(value, shown, why))
+        may_be = "" if fault.level is Level.NOTE else " (unless a plugin adds it)"
+        return fault._replace(message=fault.message + may_be)
 
     def unread(self, use: Use, value: str, keys: tuple[str, ...]) -> Iterator[ServeFault]:
         data = json_of(value)
@@ -335,8 +335,8 @@ def _flag_of(node: ast.AST) -> str:
     return f"--{name.removeprefix('args.').replace('_', '-')}" if name.startswith("args.") else ""
 
 
-def _how_many(found: FlagShape) -> str:
-    if not found.takes_value:
+def _how_many(shape: FlagShape) -> str:
+    if not shape.takes_value:
         return "no value"
     several = {"+": "one value or more", "*": "values", "?": "a value or none"}
-    return several.get(found.nargs or "", "a value")
+    return several.get(shape.nargs or "", "a value")

@@ -90,16 +90,16 @@ def parse(argv: Sequence[str], known: KnownFlags) -> Parsed:
 
 def nested(use: Use) -> dict[str, Any]:
     """Return the JSON object that one ``--flag.key value`` stands for; a value that is no JSON is text."""
-    made: Any = use.values[0] if use.values else ""
+    value: Any = use.values[0] if use.values else ""
     if use.keys[-1].endswith("+"):
-        made = made.split(",")
+        value = value.split(",")
     else:
         with contextlib.suppress(ValueError):
-            made = json_of(made)
+            value = json_of(value)
     for key in reversed([*use.keys[:-1], use.keys[-1].removesuffix("+")]):
-        made = {key: made}
-    assert isinstance(made, dict)  # noqa: S101  (a dotted flag has a key)
-    return made
+        value = {key: value}
+    assert isinstance(value, dict)  # noqa: S101  (a dotted flag has a key)
+    return value
 
 
 def looks_like_flag(word: str) -> bool:
@@ -153,18 +153,18 @@ class _Parser:
         typed, equals, value = word.partition("=")
         attached = [value] if equals else []
         head, *keys = typed.split(".")
-        found = self.find(head)
-        if not found and not typed.startswith("--"):
+        options = self.find(head)
+        if not options and not typed.startswith("--"):
             short = self.options.get(typed[:2])
             if short is not None and len(typed) > 2:  # `-qawq`
-                found, head, attached = [short], typed, [word[2:]]
-        if len({id(option.flag) for option in found}) != 1:
+                options, head, attached = [short], typed, [word[2:]]
+        if len({id(option.flag) for option in options}) != 1:
             # what follows a flag that does not exist was meant for it
-            names = tuple(sorted(option.name for option in found))
+            names = tuple(sorted(option.name for option in options))
             meant = tuple(attached or following)
             use = Use(typed, None, meant, tuple(keys), candidates=names)
             return use, 0 if attached else len(following)
-        option = found[0]
+        option = options[0]
         use = Use(
             typed=typed,
             flag=option.flag,

@@ -69,15 +69,15 @@ def fields(sources: ModuleSources, cls: ClassPlace) -> dict[str, ConfigField]:
 
 def takes_any_key(sources: ModuleSources, cls: ClassPlace) -> str | None:
     """Return why a class may take keys that are no fields of it; ``None`` if it cannot."""
-    for one in sources.bases(cls):
-        for member in one.node.body:
+    for base in sources.bases(cls):
+        for member in base.node.body:
             if isinstance(member, ast.FunctionDef):
                 if member.name == "__init__":
-                    return f"{one.node.name} has an __init__ of its own"
+                    return f"{base.node.name} has an __init__ of its own"
                 if any("model_validator" in text and "before" in text for text in _marks(member)):
-                    return f"{one.node.name}.{member.name} may change the keys first"
-        if any("extra=" in text and "forbid" not in text for text in _marks(one.node)):
-            return f"{one.node.name} takes extra keys"
+                    return f"{base.node.name}.{member.name} may change the keys first"
+        if any("extra=" in text and "forbid" not in text for text in _marks(base.node)):
+            return f"{base.node.name} takes extra keys"
     return None
 
 
@@ -114,7 +114,7 @@ def members(cls: ClassPlace) -> dict[str, ast.expr]:
 
 @lru_cache(maxsize=512)
 def _own_fields(cls: ClassPlace) -> tuple[ConfigField, ...]:
-    found = []
+    fields = []
     body = cls.node.body
     for node, after in zip(body, [*body[1:], None], strict=True):
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
@@ -124,7 +124,7 @@ def _own_fields(cls: ClassPlace) -> tuple[ConfigField, ...]:
         call = node.value if isinstance(node.value, ast.Call) else None
         init = _keyword(call, "init")
         doc = text_of(after.value) if isinstance(after, ast.Expr) else None
-        found.append(
+        fields.append(
             ConfigField(
                 name=node.target.id,
                 annotation=SourcePlace(cls.path, node.annotation),
@@ -133,7 +133,7 @@ def _own_fields(cls: ClassPlace) -> tuple[ConfigField, ...]:
                 bounds=tuple(_bounds(call)),
             )
         )
-    return tuple(found)
+    return tuple(fields)
 
 
 def _bounds(call: ast.Call | None) -> Iterator[tuple[str, float]]:

@@ -79,8 +79,8 @@ def _variable_problems(variable: EnvVariable, value: str) -> Iterator[ServeFault
         offered = variable.choices
         if variable.any_case:
             value, offered = value.lower(), tuple(one.lower() for one in offered)
-        for one in values.chosen(value, offered):
-            yield one._replace(code=FindingCode.ENV_VALUE)
+        for fault in values.chosen(value, offered):
+            yield fault._replace(code=FindingCode.ENV_VALUE)
     elif variable.number:
         try:
             (int if variable.number == "int" else float)(value)

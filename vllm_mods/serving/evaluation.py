@@ -211,12 +211,12 @@ class Evaluator:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _BUILTINS:
                 given = [self.value(one, frame) for one in args]
                 return _computed(_BUILTINS[name], given)
-            case ast.Call(func=ast.Name(id="isinstance"), args=[one, ast.Name(id=kind)]):
-                value = self.value(one, frame)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[argument, ast.Name(id=kind)]):
+                value = self.value(argument, frame)
                 fits = kind in _TYPES and is_known(value)
                 return isinstance(value, _TYPES[kind]) if fits else UNKNOWN
-            case ast.Call(func=ast.Name(id="get_args"), args=[one]):
-                kinds = hints.hints(self.sources, SourcePlace(frame.path, one))
+            case ast.Call(func=ast.Name(id="get_args"), args=[argument]):
+                kinds = hints.hints(self.sources, SourcePlace(frame.path, argument))
                 plain = bool(kinds) and all(hint.kind == "literal" for hint in kinds)
                 return list(hints.literals(kinds)) if plain else UNKNOWN
             case ast.Call(func=ast.Attribute(value=on, attr=name), args=args, keywords=[]) if (

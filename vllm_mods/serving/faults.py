@@ -22,9 +22,9 @@ class ServeFault(NamedTuple):
     level: Level = Level.ERROR
 
 
-def of(subject: str, found: Iterable[ServeFault]) -> Iterator[ServeFault]:
+def of(subject: str, faults: Iterable[ServeFault]) -> Iterator[ServeFault]:
     """Yield what is wrong with a value as faults of its flag or variable."""
-    return (one._replace(subject=subject) for one in found)
+    return (one._replace(subject=subject) for one in faults)
 
 
 def note(code: FindingCode, subject: str, message: str) -> ServeFault:

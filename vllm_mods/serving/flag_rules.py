@@ -44,8 +44,8 @@ def read(sources: ModuleSources, makers: Iterable[str]) -> FlagRules:
                     text = ast.unparse(node)
                     optional_text |= "type_hints == {bool, str, type(None)}" in text
                     human_json |= "_expand_json_human_readable_numbers(" in text
-        found = sources.find(path, "FlexibleArgumentParser")
-        inverses.update(_inverses(sources, found.path) if found else {})
+        parser = sources.find(path, "FlexibleArgumentParser")
+        inverses.update(_inverses(sources, parser.path) if parser else {})
     return FlagRules(human, inverses, optional_text, dict_subclasses, human_json)
 
 
@@ -66,8 +66,8 @@ def _human(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
         ]
         if dotted(node.test.left) == "name" and reads:
             against = node.test.comparators[0]
-            for one in ast.walk(sets.get(dotted(against) or "", against)):
-                if text := text_of(one):
+            for part in ast.walk(sets.get(dotted(against) or "", against)):
+                if text := text_of(part):
                     yield text, reads[0]
 
 

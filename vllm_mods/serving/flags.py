@@ -121,9 +121,9 @@ def _entry(sources: ModuleSources) -> FunctionPlace:
     """Find ``make_arg_parser``: its file has moved twice."""
     named = [path for path in sources.tree.paths(FOLDER) if path.endswith(FILE)]
     for path in sorted(named, key=lambda path: (path.count("/"), path)):
-        found = sources.find(path, _ENTRY)
-        if found is not None and isinstance(found.node, ast.FunctionDef):
-            return SourcePlace(found.path, found.node)
+        entry = sources.find(path, _ENTRY)
+        if entry is not None and isinstance(entry.node, ast.FunctionDef):
+            return SourcePlace(entry.path, entry.node)
     raise TreeError(
         f"{sources.tree.spec}: no cli_args.py below {FOLDER} has a function {_ENTRY}, so its flags "
         "cannot be read",
@@ -174,9 +174,9 @@ class _FlagReader:
         if isinstance(target, ast.Subscript):
             self.set(target, SourcePlace(scope.path, value), scope)
             return
-        made = self.value(value, scope)
-        if made is not None and isinstance(target, ast.Name):
-            scope.names[target.id] = made
+        meant = self.value(value, scope)
+        if meant is not None and isinstance(target, ast.Name):
+            scope.names[target.id] = meant
 
     def value(self, node: ast.expr, scope: _FlagScope) -> _Kwargs | _One | None:
         if isinstance(node, ast.Call):
@@ -212,9 +212,9 @@ class _FlagReader:
 
     def imported(self, scope: _FlagScope) -> AnyPlace | None:
         """Find ``get_kwargs`` where the function itself imports it."""
-        for one in self.sources.nodes(scope.path):
-            if isinstance(one, ast.ImportFrom) and any(a.name == "get_kwargs" for a in one.names):
-                path = self.sources.file_of(one.module or "")
+        for node in self.sources.nodes(scope.path):
+            if isinstance(node, ast.ImportFrom) and any(a.name == "get_kwargs" for a in node.names):
+                path = self.sources.file_of(node.module or "")
                 return self.sources.find(path, "get_kwargs") if path else None
         return None
 
@@ -226,7 +226,7 @@ class _FlagReader:
         order = [*self.sources.bases(cls)] if cls else []
         if upwards and scope.inside is not None:
             order = order[order.index(scope.inside) + 1 :] if scope.inside in order else []
-        found, owner = next(
+        followed, owner = next(
             (
                 (SourcePlace(one.path, member), one)
                 for one in order
@@ -235,44 +235,44 @@ class _FlagReader:
             ),
             (None, None),
         )
-        if found is None or found in self.followed:
+        if followed is None or followed in self.followed:
             return None
-        self.followed.add(found)
-        parameters = [arg.arg for arg in found.node.args.args if arg.arg not in {"cls", "self"}]
+        self.followed.add(followed)
+        parameters = [arg.arg for arg in followed.node.args.args if arg.arg not in {"cls", "self"}]
         passed = (self.value(arg, scope) for arg in node.args)
         names = {
             name: value
             for name, value in zip(parameters, passed, strict=False)
             if value is not None
         }
-        return self.function(found, _FlagScope(found.path, owner, cls, names))
+        return self.function(followed, _FlagScope(followed.path, owner, cls, names))
 
     def target(self, node: ast.expr, scope: _FlagScope) -> tuple[_FlagChange, str] | None:
         """Find what ``kwargs["field"]["keyword"]`` stands for."""
         if not isinstance(node, ast.Subscript):
             return None
-        one, key = self.value(node.value, scope), text_of(node.slice)
-        return (one.change, key) if isinstance(one, _One) and key else None
+        kwargs, key = self.value(node.value, scope), text_of(node.slice)
+        return (kwargs.change, key) if isinstance(kwargs, _One) and key else None
 
     def set(self, node: ast.expr, value: AnyPlace | None, scope: _FlagScope) -> None:
-        found = self.target(node, scope)
-        if found is not None:
-            found[0].given[found[1]] = value
+        target = self.target(node, scope)
+        if target is not None:
+            target[0].given[target[1]] = value
 
     def touch(self, node: ast.expr, scope: _FlagScope) -> None:
-        found = self.target(node, scope)
-        if found is not None:
-            found[0].computed.add(found[1])
+        target = self.target(node, scope)
+        if target is not None:
+            target[0].computed.add(target[1])
 
     def mutate(self, node: ast.Call, func: ast.Attribute, scope: _FlagScope) -> None:
-        found = self.target(func.value, scope)
-        if found is None:
+        target = self.target(func.value, scope)
+        if target is None:
             return
         value = constant(self.sources, SourcePlace(scope.path, node.args[0])) if node.args else None
         if func.attr == "remove" and value is not None:
-            found[0].removed.append(value)
+            target[0].removed.append(value)
         else:
-            found[0].computed.add(found[1])
+            target[0].computed.add(target[1])
 
     def loop(self, node: ast.For, scope: _FlagScope) -> None:
         """``for key, value in kwargs.items(): … add_argument(f"--{key}", **value)``: every field."""
@@ -289,10 +289,10 @@ class _FlagReader:
             raise TreeError(f"{scope.path}:{node.lineno}: this loop adds flags that are not read")
         cls = class_of(self.sources, whole.cls)
         for name in configs.fields(self.sources, cls) if cls else ():
-            one = _One(whole, name)
-            more = constant(self.sources, one.change.given.get("flags"))
+            keywords = _One(whole, name)
+            more = constant(self.sources, keywords.change.given.get("flags"))
             short = more if isinstance(more, (list, tuple)) else ()
-            self.flags.append(_flag((*short, f"--{name.replace('_', '-')}"), one, {}))
+            self.flags.append(_flag((*short, f"--{name.replace('_', '-')}"), keywords, {}))
 
     def add(self, node: ast.Call, scope: _FlagScope) -> None:
         names = tuple(name for arg in node.args if (name := text_of(arg)))
@@ -304,8 +304,8 @@ class _FlagReader:
             if key is not None:
                 given[key] = SourcePlace(scope.path, value)
             else:
-                found = self.value(value, scope)
-                base = found if isinstance(found, _One) else base
+                meant = self.value(value, scope)
+                base = meant if isinstance(meant, _One) else base
         if not any(name in one.names for one in self.flags for name in names):
             self.flags.append(_flag(names, base, given))  # else the other branch of an `if` has it
 
@@ -343,9 +343,9 @@ def constant(sources: ModuleSources, at: AnyPlace | None) -> object | None:
 
 def _keywords(node: ast.Call) -> Iterator[tuple[str | None, ast.expr]]:
     """Yield the keywords of a call; what stands behind ``**`` has no name, ``**{**x, …}`` opened."""
-    for one in node.keywords:
-        if one.arg is None and isinstance(one.value, ast.Dict):
-            for key, value in zip(one.value.keys, one.value.values, strict=True):
+    for keyword in node.keywords:
+        if keyword.arg is None and isinstance(keyword.value, ast.Dict):
+            for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
                 yield (None if key is None else text_of(key)), value
         else:
-            yield one.arg, one.value
+            yield keyword.arg, keyword.value

@@ -291,8 +291,8 @@ class Follower(Evaluator):
 
     def _forget_call(self, node: ast.Call, frame: Frame, seen: frozenset[str]) -> None:
         """Take as unknown what a call may set that is perhaps config."""
-        for one in (*node.args, *(keyword.value for keyword in node.keywords)):
-            owner = frame.names.get(one.id) if isinstance(one, ast.Name) else None
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            owner = frame.names.get(argument.id) if isinstance(argument, ast.Name) else None
             if isinstance(owner, ConfigObject):
                 owner.lose()
         name = dotted(node.func) or ""

@@ -49,14 +49,14 @@ def hints(
     return tuple(dict.fromkeys(_HintReader(sources, typing=typing).read(annotation, 0)))
 
 
-def literals(found: Iterable[Hint]) -> tuple[object, ...]:
+def literals(hints: Iterable[Hint]) -> tuple[object, ...]:
     """Return the values of all ``Literal`` among hints."""
-    return tuple(value for hint in found for value in hint.values)
+    return tuple(value for hint in hints for value in hint.values)
 
 
-def config_class(sources: ModuleSources, found: Iterable[Hint]) -> ClassPlace | None:
+def config_class(sources: ModuleSources, hints: Iterable[Hint]) -> ClassPlace | None:
     """Return the first config class among hints."""
-    places = (hint.place for hint in found)
+    places = (hint.place for hint in hints)
     return next((one for one in places if one and configs.is_dataclass(sources, one)), None)
 
 
@@ -94,8 +94,8 @@ class _HintReader:
         if name == "Literal":
             yield Hint("literal", values=tuple(self.values(args, depth)))
         elif name in {"Union", "Optional"}:
-            for one in args:
-                yield from self.read(one, depth + 1)
+            for arg in args:
+                yield from self.read(arg, depth + 1)
             if name == "Optional":
                 yield Hint("builtin", "None")
         elif name in _WRAPPERS:
@@ -123,11 +123,11 @@ class _HintReader:
 
     def values(self, args: tuple[AnyPlace, ...], depth: int) -> Iterator[object]:
         """Yield the values of a ``Literal``; another ``Literal`` inside it is opened."""
-        for one in args:
-            if isinstance(one.node, ast.Constant):
-                yield one.node.value
-            elif isinstance(one.node, ast.UnaryOp) and isinstance(one.node.operand, ast.Constant):
-                yield ast.literal_eval(one.node)
+        for arg in args:
+            if isinstance(arg.node, ast.Constant):
+                yield arg.node.value
+            elif isinstance(arg.node, ast.UnaryOp) and isinstance(arg.node.operand, ast.Constant):
+                yield ast.literal_eval(arg.node)
             else:
                 runtime = _HintReader(self.sources, typing=False)
-                yield from literals(runtime.read(one, depth + 1))
+                yield from literals(runtime.read(arg, depth + 1))

@@ -58,8 +58,8 @@ def offered(sources: ModuleSources, flag: Flag, shape: FlagShape) -> Offered | N
     if shape.kind != "text" or shape.choices is not None:
         return None
     given = flag.given.get("type")
-    found = sources.find(given.path, dotted(given.node)) if given is not None else None
-    first = [found.node] if found is not None and isinstance(found.node, ast.FunctionDef) else []
+    place = sources.find(given.path, dotted(given.node)) if given is not None else None
+    first = [place.node] if place is not None and isinstance(place.node, ast.FunctionDef) else []
     names = named(sources, shape.cls, shape.field, first)
     if flag.name in _TABLES:
         variable, files = _TABLES[flag.name]
@@ -132,10 +132,10 @@ def _typed(sources: ModuleSources, field: ConfigField | None) -> Iterator[str]:
         if hint.kind == "literal":
             yield from (str(value) for value in hint.values)
         elif hint.place is not None and configs.is_enum(sources, hint.place):
-            for name, one in configs.members(hint.place).items():
+            for name, member in configs.members(hint.place).items():
                 yield name
                 # some enumerations have the path of a class as their value, which nobody types
-                value = one.value if isinstance(one, ast.Constant) else None
+                value = member.value if isinstance(member, ast.Constant) else None
                 if isinstance(value, (int, str)) and "." not in str(value):
                     yield str(value)
 

@@ -27,7 +27,7 @@ def cells(
     specs: Iterable[str], opener: Callable[[str], Tree], ask: Callable[[Tree], ServeAnswer]
 ) -> tuple[ServeCell, ...]:
     """Ask about each tree. One that cannot be read fails its own cell only. Pure but for the trees."""
-    found = []
+    answered = []
     for spec in specs:
         version = spec.removeprefix("pypi:")
         try:
@@ -37,12 +37,14 @@ def cells(
         except TreeError as error:
             fault = ServeFault(FindingCode.UNREADABLE, spec, error.message)
             answer = ServeAnswer((fault,), frozenset(), 0)
-        found.append(ServeCell(version, spec, answer))
-    known = {cell.version: cell.answer.names for cell in found if cell.answer.names}
-    return tuple(cell._replace(answer=told(cell.answer, cell.version, known)) for cell in found)
+        answered.append(ServeCell(version, spec, answer))
+    known = {cell.version: cell.answer.names for cell in answered if cell.answer.names}
+    return tuple(
+        cell._replace(answer=date_flags(cell.answer, cell.version, known)) for cell in answered
+    )
 
 
-def told(
+def date_flags(
     answer: ServeAnswer, version: str | None, known: Mapping[str, frozenset[str]]
 ) -> ServeAnswer:
     """Add to each unknown flag which releases have it; ``known`` has the flags by version."""

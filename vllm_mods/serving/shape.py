@@ -58,60 +58,60 @@ def shape(sources: ModuleSources, flag: Flag, rules: FlagRules) -> FlagShape:
     """Return what a flag takes. Reads the config class it is made from, if it is made from one."""
     cls = class_of(sources, flag.owner)
     field = None if cls is None else configs.fields(sources, cls).get(flag.field or "")
-    found = FlagShape(
+    result = FlagShape(
         "text", open="" if flag.owner is None or field else f"{flag.field} is not found"
     )
     if field is not None:
-        found = _of_field(sources, field, rules)._replace(cls=cls, field=field)
+        result = _of_field(sources, field, rules)._replace(cls=cls, field=field)
     given = flag.given
     if (kind := given.get("type")) is not None:
-        found = _of_type(kind.node, found)
+        result = _of_type(kind.node, result)
     if "nargs" in given:
         nargs = constant(sources, given["nargs"])
-        found = found._replace(nargs=nargs if isinstance(nargs, str) else "+" if nargs else None)
+        result = result._replace(nargs=nargs if isinstance(nargs, str) else "+" if nargs else None)
     if (choices := given.get("choices")) is not None:
-        found = _of_choices(sources, choices, found)
+        result = _of_choices(sources, choices, result)
     if "choices" in flag.computed:
-        found = found._replace(open="vLLM adds to its choices when it runs")
-    if found.choices is not None and flag.removed:
-        kept = tuple(one for one in found.choices if one not in flag.removed)
-        found = found._replace(choices=kept)
+        result = result._replace(open="vLLM adds to its choices when it runs")
+    if result.choices is not None and flag.removed:
+        kept = tuple(one for one in result.choices if one not in flag.removed)
+        result = result._replace(choices=kept)
     action = given.get("action")
-    return found if action is None else _of_action(action.node, found)
+    return result if action is None else _of_action(action.node, result)
 
 
 def _of_field(sources: ModuleSources, field: ConfigField, rules: FlagRules) -> FlagShape:
-    found = hints.hints(sources, field.annotation)
+    kinds = hints.hints(sources, field.annotation)
     if rules.dict_subclasses:
-        found = tuple(_as_dict(sources, hint) for hint in found)
-    names = {hint.name for hint in found if hint.kind == "builtin"}
+        kinds = tuple(_as_dict(sources, hint) for hint in kinds)
+    names = {hint.name for hint in kinds if hint.kind == "builtin"}
     optional = "None" in names
-    config = hints.config_class(sources, found)
+    config = hints.config_class(sources, kinds)
     if config is not None:
         human = rules.human_json
         return FlagShape("json", optional=optional, config=config, validated=True, human_json=human)
-    if rules.optional_text and len(found) == len(names) and names == {"bool", "str", "None"}:
+    if rules.optional_text and len(kinds) == len(names) and names == {"bool", "str", "None"}:
         return FlagShape("text", nargs="?")
     if "bool" in names:
         return FlagShape("switch")
-    many = next((hint for hint in found if hint.name in {"tuple", "list", "set"}), None)
-    literals = [hint for hint in found if hint.kind == "literal"]
+    many = next((hint for hint in kinds if hint.name in {"tuple", "list", "set"}), None)
+    literals = [hint for hint in kinds if hint.kind == "literal"]
     if literals:
-        made = _of_literal(literals, free="str" in names)
+        shape = _of_literal(literals, free="str" in names)
     elif many is not None:
-        made = _of_collection(sources, many)
+        shape = _of_collection(sources, many)
     else:
-        made = FlagShape(_kind(found, names, rules.human.get(field.name)))
-    return made._replace(optional=optional)
+        shape = FlagShape(_kind(kinds, names, rules.human.get(field.name)))
+    return shape._replace(optional=optional)
 
 
-def _kind(found: tuple[Hint, ...], names: set[str], human: str | None) -> str:
+def _kind(kinds: tuple[Hint, ...], names: set[str], human: str | None) -> str:
     if "int" in names:
         return "int" if human is None else "human-auto" if human.endswith("auto") else "human"
     if "float" in names:
         return "float"
     if "dict" in names:
-        mixed = "str" in names or any(hint.kind != "builtin" for hint in found)
+        mixed = "str" in names or any(hint.kind != "builtin" for hint in kinds)
         return "json-or-text" if mixed else "json"
     return "text"
 
@@ -144,29 +144,29 @@ def _of_collection(sources: ModuleSources, hint: Hint) -> FlagShape:
     return FlagShape(kind if kind in {"int", "float"} else "text", nargs="+")
 
 
-def _of_type(node: ast.AST, found: FlagShape) -> FlagShape:
+def _of_type(node: ast.AST, before: FlagShape) -> FlagShape:
     """Return the shape with the type that ``add_argument`` is told."""
     name = dotted(node.func if isinstance(node, ast.Call) else node) or ""
     if isinstance(node, ast.Call) and name in {"optional_type", "parse_type"} and node.args:
-        return _of_type(node.args[0], found)._replace(optional=name == "optional_type")
+        return _of_type(node.args[0], before)._replace(optional=name == "optional_type")
     kinds = {"int": "int", "float": "float", "json.loads": "json", "str": "text"}
     kinds |= {"human_readable_int": "human", "human_readable_int_or_auto": "human-auto"}
     kinds |= {"union_dict_and_str": "json-or-text"}
     kind = kinds.get(name, "text")
-    return found._replace(kind=kind, optional=False, validated=False, human_json=False)
+    return before._replace(kind=kind, optional=False, validated=False, human_json=False)
 
 
-def _of_choices(sources: ModuleSources, at: AnyPlace, found: FlagShape) -> FlagShape:
+def _of_choices(sources: ModuleSources, at: AnyPlace, before: FlagShape) -> FlagShape:
     values = constant(sources, at)
     if isinstance(values, (list, tuple, set)):
-        return found._replace(choices=tuple(values), open="")
+        return before._replace(choices=tuple(values), open="")
     if isinstance(at.node, ast.Call) and at.node.args:
         inner = SourcePlace(at.path, at.node.args[0])
         if last_name(at.node) == "get_args":
             offered = hints.literals(hints.hints(sources, inner))
-            return found._replace(choices=offered, open="")
+            return before._replace(choices=offered, open="")
     sure = [ast.literal_eval(one) for one in ast.walk(at.node) if _is_plain_list(one)]
-    return found._replace(
+    return before._replace(
         choices=tuple(value for values in sure for value in values),
         open=f"vLLM computes its choices when it runs: {ast.unparse(at.node)}",
     )
@@ -176,10 +176,10 @@ def _is_plain_list(node: ast.AST) -> bool:
     return isinstance(node, ast.List) and all(isinstance(one, ast.Constant) for one in node.elts)
 
 
-def _of_action(node: ast.AST, found: FlagShape) -> FlagShape:
+def _of_action(node: ast.AST, before: FlagShape) -> FlagShape:
     name = node.value if isinstance(node, ast.Constant) else dotted(node) or ""
     if str(name).endswith("BooleanOptionalAction"):
-        return found._replace(kind="switch", nargs=None)
+        return before._replace(kind="switch", nargs=None)
     if name in _SWITCHES:
-        return found._replace(kind="flag", nargs=None)
-    return found._replace(append=name in {"append", "extend"})
+        return before._replace(kind="flag", nargs=None)
+    return before._replace(append=name in {"append", "extend"})

@@ -98,16 +98,16 @@ class ModuleSources:
         if not name:
             return None
         head, *rest = name.split(".")
-        found = self._look_up(path, head, typing=typing)
+        place = self._look_up(path, head, typing=typing)
         for part in rest:
-            if isinstance(found, str):
-                found = self._look_up(found, part, typing=typing)
-            elif found is not None and isinstance(found.node, ast.ClassDef):
-                inner = next((one for one in found.node.body if part in _bound(one)), None)
-                found = None if inner is None else SourcePlace(found.path, inner)
+            if isinstance(place, str):
+                place = self._look_up(place, part, typing=typing)
+            elif place is not None and isinstance(place.node, ast.ClassDef):
+                inner = next((one for one in place.node.body if part in _bound(one)), None)
+                place = None if inner is None else SourcePlace(place.path, inner)
             else:
                 return None
-        return found if isinstance(found, SourcePlace) else None
+        return place if isinstance(place, SourcePlace) else None
 
     def find_class(self, path: str, name: str | None) -> ClassPlace | None:
         """Find the class that a name means; ``None`` if it means something else, or nothing."""
@@ -115,8 +115,8 @@ class ModuleSources:
 
     def value(self, path: str, name: str | None) -> ast.expr | None:
         """Return the expression that a name is assigned, ``None`` if there is none in the tree."""
-        found = self.find(path, name)
-        return getattr(found.node, "value", None) if found is not None else None
+        place = self.find(path, name)
+        return getattr(place.node, "value", None) if place is not None else None
 
     def bases(self, cls: ClassPlace) -> tuple[ClassPlace, ...]:
         """Return a class and the classes of the tree that it inherits from, in search order."""
@@ -128,20 +128,20 @@ class ModuleSources:
         seen: list[ClassPlace] = []
         pending = [cls]
         while pending and len(seen) < _DEPTH:
-            one = pending.pop(0)
-            if one in seen:
+            base = pending.pop(0)
+            if base in seen:
                 continue
-            seen.append(one)
-            yield one
-            above = (self.find_class(one.path, dotted(base)) for base in one.node.bases)
+            seen.append(base)
+            yield base
+            above = (self.find_class(base.path, dotted(named)) for named in base.node.bases)
             pending = [*filter(None, above), *pending]
 
     def methods(self, cls: ClassPlace) -> Iterator[FunctionPlace]:
         """Yield the methods of a class and of its bases, in search order."""
-        for one in self.bases(cls):
-            for member in one.node.body:
+        for base in self.bases(cls):
+            for member in base.node.body:
                 if isinstance(member, ast.FunctionDef):
-                    yield SourcePlace(one.path, member)
+                    yield SourcePlace(base.path, member)
 
     def method(self, cls: ClassPlace, name: str) -> FunctionPlace | None:
         """Find a method of a class or of its bases."""
@@ -159,9 +159,9 @@ class ModuleSources:
         if binding is None:
             for star in module.stars:
                 target = self.file_of(star)
-                found = target and self._look_up(target, name, typing=typing, depth=depth + 1)
-                if found:
-                    return found
+                place = target and self._look_up(target, name, typing=typing, depth=depth + 1)
+                if place:
+                    return place
             folder = path.removesuffix("/__init__.py")
             return None if folder == path else self.file_of(f"{folder}/{name}".replace("/", "."))
         if not isinstance(binding, _ImportedName):

@@ -83,13 +83,13 @@ def chosen(value: object, choices: Iterable[object], open_: str = "") -> Iterato
     )
 
 
-def nearest(word: str, there: Iterable[str]) -> str:
+def nearest(word: str, names: Iterable[str]) -> str:
     """Return the name that was probably meant, ``""`` if none is near."""
     import difflib  # noqa: PLC0415  (only where something is wrong)
 
-    plain = {name.lower().replace("_", "-"): name for name in there}
-    found = difflib.get_close_matches(word.lower().replace("_", "-"), plain, 1, 0.7)
-    return plain[found[0]] if found else ""
+    plain = {name.lower().replace("_", "-"): name for name in names}
+    close = difflib.get_close_matches(word.lower().replace("_", "-"), plain, 1, 0.7)
+    return plain[close[0]] if close else ""
 
 
 def listed(offered: list[str], near: str) -> str:
@@ -165,26 +165,26 @@ def _plain_json(text: str) -> str:
     """Return JSON with its ``32k`` written out. Raises ``ValueError``."""
     parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
     pattern = rf"\b{_HUMAN.pattern}\b"
-    parts[::2] = [re.sub(pattern, lambda found: str(_human(found[0])), one) for one in parts[::2]]
+    parts[::2] = [re.sub(pattern, lambda number: str(_human(number[0])), one) for one in parts[::2]]
     return "".join(parts)
 
 
 def _human(text: str) -> int:
     """Read ``32k``, ``1.5M`` and plain numbers. Raises ``ValueError``."""
     text = text.strip()
-    found = _HUMAN.fullmatch(text)
-    if found is None:
+    suffixed = _HUMAN.fullmatch(text)
+    if suffixed is None:
         return int(text)
-    if found[2] in _DECIMAL:
-        number = float(found[1]) * _DECIMAL[found[2]]
+    if suffixed[2] in _DECIMAL:
+        number = float(suffixed[1]) * _DECIMAL[suffixed[2]]
         if math.isinf(number):
             raise ValueError(f"{text} is more than can be counted")
         return int(number)
-    if "." in found[1]:
+    if "." in suffixed[1]:
         raise ValueError(
-            f"{text!r}: {found[2]} is binary and takes no decimals; {text.lower()} does"
+            f"{text!r}: {suffixed[2]} is binary and takes no decimals; {text.lower()} does"
         )
-    return int(found[1]) * _BINARY[found[2]]
+    return int(suffixed[1]) * _BINARY[suffixed[2]]
 
 
 def _early(sources: ModuleSources, cls: ClassPlace, field: ConfigField) -> list[configs.Validator]:
@@ -222,12 +222,12 @@ def _field_problems(
     if early and (value is None or not all(one.lets_none_through for one in early)):
         yield from _early_problems(sources, cls, field, value, at)
         return
-    found = hints.hints(sources, field.annotation)
-    config = hints.config_class(sources, found)
+    kinds = hints.hints(sources, field.annotation)
+    config = hints.config_class(sources, kinds)
     if isinstance(value, dict) and config is not None:
         yield from object_problems(sources, config, value, f"{at}.")
         return
-    wrong = tuple(type_problems(sources, found, value, at))
+    wrong = tuple(type_problems(sources, kinds, value, at))
     yield from wrong
     if not wrong and isinstance(value, (int, float)) and not isinstance(value, bool):
         yield from _in_bounds(sources, cls, field, value, at)
@@ -240,12 +240,12 @@ def is_unchecked(field: ConfigField) -> bool:
 
 def type_problems(
     sources: ModuleSources,
-    found: tuple[hints.Hint, ...],
+    kinds: tuple[hints.Hint, ...],
     value: object,
     at: str,
 ) -> Iterator[ServeFault]:
     """Yield a problem if a value of JSON is of none of the types of a field."""
-    wrong = _mismatch(sources, found, value)
+    wrong = _mismatch(sources, kinds, value)
     if wrong is not None:
         near = nearest(str(value), wrong)
         yield ServeFault(
@@ -268,16 +268,16 @@ def _early_problems(
     )
     names = registry.named(sources, cls, field) if plain and isinstance(value, str) else None
     if names is not None and not names.has(str(value)):
-        for one in chosen(value, names.names):
-            yield one._replace(code=FindingCode.JSON_VALUE, message=f"{at!r}: {one.message}")
+        for fault in chosen(value, names.names):
+            yield fault._replace(code=FindingCode.JSON_VALUE, message=f"{at!r}: {fault.message}")
 
 
 def _mismatch(
-    sources: ModuleSources, found: tuple[hints.Hint, ...], value: object
+    sources: ModuleSources, kinds: tuple[hints.Hint, ...], value: object
 ) -> list[str] | None:
     """Return what a value may be if it is none of it; ``None`` if it fits or can't be told."""
     offered: list[str] = []
-    for hint in found:
+    for hint in kinds:
         if hint.kind == "literal":
             if value in hint.values:
                 return None
@@ -285,10 +285,10 @@ def _mismatch(
         elif hint.place and configs.is_enum(sources, hint.place):
             members = configs.members(hint.place).values()
             typed = [one for one in members if not isinstance(one, ast.Tuple)]
-            there = [one.value if isinstance(one, ast.Constant) else None for one in typed]
-            if None in there or value in there or number_of(str(value)) in there:
+            known = [one.value if isinstance(one, ast.Constant) else None for one in typed]
+            if None in known or value in known or number_of(str(value)) in known:
                 return None
-            offered += map(str, there)
+            offered += map(str, known)
         elif hint.place and configs.is_dataclass(sources, hint.place):
             offered.append("a JSON object")
         elif hint.kind == "other" and hint.name.startswith("Callable"):

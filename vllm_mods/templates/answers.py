@@ -62,8 +62,8 @@ def reader(
             asked["is_harmony"] = True
         both = manager.get_parser(enable_auto_tools=True, **asked)
     if hasattr(both, "parse"):
-        made = both(tokenizer, request.tools, chat_template_kwargs=kwargs)
-        return _Both(made.adjust_request(request), made)
+        parser = both(tokenizer, request.tools, chat_template_kwargs=kwargs)
+        return _Both(parser.adjust_request(request), parser)
     thinker = caller = None
     if reasoning is not None:
         kind = _of("vllm.reasoning", "ReasoningParserManager").get_reasoning_parser(reasoning)
@@ -121,9 +121,9 @@ class _Apart:
             reasoning, content = self.reasoning.extract_reasoning(text, self.request)
         if self.tool is None:
             return answer(reasoning, content, [])
-        found = self.tool.extract_tool_calls(content or "", self.request)
-        calls = [call.function for call in found.tool_calls]
-        return answer(reasoning, found.content if found.tools_called else content, calls)
+        extracted = self.tool.extract_tool_calls(content or "", self.request)
+        calls = [call.function for call in extracted.tool_calls]
+        return answer(reasoning, extracted.content if extracted.tools_called else content, calls)
 
     def piece(self, text: str, ids: list[int], prompt: list[int], *, last: bool) -> Any:
         del last

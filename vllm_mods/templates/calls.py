@@ -41,7 +41,7 @@ class Turn(NamedTuple):
 
 def turns(prompt: str) -> tuple[Turn, ...]:
     """Split a prompt into turns. Raises ``ValueError`` for anything that lies between two."""
-    found = []
+    parts = []
     position = 0
     while position < len(prompt):
         match = _TURN.match(prompt, position)
@@ -49,9 +49,9 @@ def turns(prompt: str) -> tuple[Turn, ...]:
             raise ValueError(f"between two turns: {prompt[position : position + 80]!r}")
         if "<|im_start|>" in match[2]:
             raise ValueError(f"a turn within a turn: {match[2][:200]!r}")
-        found.append(Turn(role=match[1], text=match[2], closed=bool(match[3])))
+        parts.append(Turn(role=match[1], text=match[2], closed=bool(match[3])))
         position = match.end()
-    return tuple(found)
+    return tuple(parts)
 
 
 def read(prompt: str, like: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
@@ -60,12 +60,12 @@ def read(prompt: str, like: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     The format does not tell ``5`` from ``"5"``: a tool's schema does. Here the calls that are expected stand
     in for it: where those have text there is text, and JSON elsewhere.
     """
-    found = [
+    read_calls = [
         call for turn in turns(prompt) if turn.role == "assistant" for call in written(turn.text)
     ]
     return tuple(
         ToolCall(name, _typed(texts, like[i].arguments if i < len(like) else {}))
-        for i, (name, texts) in enumerate(found)
+        for i, (name, texts) in enumerate(read_calls)
     )
 
 

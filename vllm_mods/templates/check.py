@@ -93,13 +93,13 @@ def check(
     count = len(conversations)
     plain, again = answer.rendered[:count], answer.rendered[count:]
     findings = [*_unknown_tokens(template, answer), *(_own_words(about, answer) if about else ())]
-    told: set[str] = set()
-    for (name, i, one), rendered in zip(defaults, again, strict=True):
-        if plain[i].prompt in {None, rendered.prompt} or name in told:
+    wrong: set[str] = set()
+    for (name, i, case), rendered in zip(defaults, again, strict=True):
+        if plain[i].prompt in {None, rendered.prompt} or name in wrong:
             continue
-        told.add(name)
-        why = f"with it, {one.name}: {rendered.error or 'the prompt is another one'}"
-        message = f"kwargs.{name}: {one.kwargs[name]!r} is not its default: {why}"
+        wrong.add(name)
+        why = f"with it, {case.name}: {rendered.error or 'the prompt is another one'}"
+        message = f"kwargs.{name}: {case.kwargs[name]!r} is not its default: {why}"
         findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(
         CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, template)))
@@ -115,11 +115,11 @@ def check(
     if no_chat := replay.why_no_chat(template.data, content_format, replays, render):
         findings.append(Finding(FindingCode.NO_CHAT, no_chat, level=Level.NOTE))
         replays = ()
-    made = (
+    cases = (
         *zip(conversations, plain, strict=True),
         *((one.conversation, one.whole) for one in replays),
     )
-    pairs = [pair for pair in made if pair[1].prompt is not None]
+    pairs = [pair for pair in cases if pair[1].prompt is not None]
     rust = _render(template, [job for job, _ in pairs], tokens, rust=True).rendered
     findings += _other_engine(pairs, rust)
     back = release and reading_back.read_back(
@@ -225,15 +225,15 @@ def _calls(prompt: str, expected: tuple[ToolCall, ...], template: Template) -> I
         yield Finding(FindingCode.CALLS_UNREAD, message, level=Level.NOTE)
         return
     try:
-        found = calls.read(prompt, expected)
+        read = calls.read(prompt, expected)
     except ValueError as error:
         yield Finding(FindingCode.CALLS_DIFFER, f"its calls cannot be read back: {error}")
         return
-    there, wanted = as_text(found), as_text(expected)
-    if there != wanted:
-        there, wanted = _cut(there), _cut(wanted)
+    actual, wanted = as_text(read), as_text(expected)
+    if actual != wanted:
+        actual, wanted = _cut(actual), _cut(wanted)
         yield Finding(
-            FindingCode.CALLS_DIFFER, f"its calls read back as {there}, and not as {wanted}"
+            FindingCode.CALLS_DIFFER, f"its calls read back as {actual}, and not as {wanted}"
         )
 
 

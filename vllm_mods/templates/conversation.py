@@ -55,7 +55,7 @@ def parse(data: bytes, where: str, name: str) -> Conversation:
     top = Table(object_of(data, where), "", [])
     top.get("failure_mode", int)
     expect = top.table("expect")
-    found = Conversation(
+    conversation = Conversation(
         name=name,
         title=top.text("title"),
         messages=_messages(top),
@@ -70,13 +70,13 @@ def parse(data: bytes, where: str, name: str) -> Conversation:
             tool_calls=_calls(expect),
         ),
     )
-    if found.expect == Expected() and "expect" not in top.bad:
+    if conversation.expect == Expected() and "expect" not in top.bad:
         top.problem("expect", "is empty: nothing would be checked")
     top.refuse_unknown()
     expect.refuse_unknown()
     if top.problems:
         raise ManifestError(where, tuple(top.problems))
-    return found
+    return conversation
 
 
 def request(data: bytes, where: str) -> Conversation:
@@ -90,7 +90,7 @@ def request(data: bytes, where: str) -> Conversation:
     given = dict(top.table("kwargs").raw) | dict(top.table("chat_template_kwargs").raw)
     if top.get("continue_final_message", bool) is not None:
         given["continue_final_message"] = top.raw["continue_final_message"]
-    found = Conversation(
+    conversation = Conversation(
         name=where,
         messages=tuple(_with_objects(message) for message in _messages(top)),
         tools=_tools(top),
@@ -99,7 +99,7 @@ def request(data: bytes, where: str) -> Conversation:
     )
     if top.problems:
         raise ManifestError(where, tuple(top.problems))
-    return found
+    return conversation
 
 
 def _messages(top: Table) -> tuple[Message, ...]:

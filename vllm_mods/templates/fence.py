@@ -9,27 +9,17 @@ import resource
 import signal
 import struct
 
-_READ_WRITE = ("read", "write", "close", "fstat", "lseek")
-_MEMORY = ("mmap", "munmap", "mprotect", "mremap", "madvise", "brk")
-_ELSE = (
-    "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "setitimer", "sched_yield", "futex",
-    "clock_gettime", "clock_getres", "getrandom", "getpid", "gettid", "getrusage", "exit", "exit_group",
-)  # fmt: skip
-_NUMBERS = {
-    "x86_64": (
-        0xC000003E,
-        (0, 1, 3, 5, 8),
-        (9, 11, 10, 25, 28, 12),
-        (13, 14, 15, 131, 38, 24, 202, 228, 229, 318, 39, 186, 98, 60, 231),
-    ),
-    "aarch64": (
-        0xC00000B7,
-        (63, 64, 57, 80, 62),
-        (222, 215, 226, 216, 233, 214),
-        (134, 135, 139, 132, 103, 124, 98, 113, 114, 278, 172, 178, 165, 93, 94),
-    ),
-}
-"""The architecture as the kernel's audit names it, and the numbers of the calls above, in their order."""
+_ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+"""The architecture as the kernel's audit names it, and which of the numbers below are its own."""
+_CALLS = {
+    "read": (0, 63), "write": (1, 64), "close": (3, 57), "fstat": (5, 80), "lseek": (8, 62),
+    "mmap": (9, 222), "munmap": (11, 215), "mprotect": (10, 226), "mremap": (25, 216),
+    "madvise": (28, 233), "brk": (12, 214), "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139), "sigaltstack": (131, 132), "setitimer": (38, 103),
+    "sched_yield": (24, 124), "futex": (202, 98), "clock_gettime": (228, 113),
+    "clock_getres": (229, 114), "getrandom": (318, 278), "getpid": (39, 172), "gettid": (186, 178),
+    "getrusage": (98, 165), "exit": (60, 93), "exit_group": (231, 94),
+}  # fmt: skip
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050001  # EPERM
 _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2
@@ -52,12 +42,12 @@ def lock(seconds: int, memory: int, output: int) -> None:
         hard = resource.getrlimit(what)[1]
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(what, (least, least))
-    numbers = _NUMBERS.get(platform.machine())
-    if numbers is None or struct.calcsize("P") != 8:
-        raise OSError(f"no filter of system calls is known for {platform.machine()}")
+    machine = platform.machine()
+    if machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
+        raise OSError(f"no filter of system calls is known for {machine}")
     os.closerange(3, 1 << 16)
-    arch, *calls = numbers
-    allowed = [number for some in calls for number in some]
+    arch, column = _ARCHITECTURES[machine]
+    allowed = [numbers[column] for numbers in _CALLS.values()]
     last = len(allowed)
     steps = [
         (_LOAD, 0, 0, 4),

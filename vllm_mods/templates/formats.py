@@ -38,21 +38,21 @@ RULES = (
 
 def detected(tree: nodes.Template) -> tuple[tuple[str, str], ...]:
     """Return what is detected, ``(release, format)`` for each release from which on it is another."""
-    found: list[tuple[str, str]] = []
+    changes: list[tuple[str, str]] = []
     for rules in RULES:
         now = content_format(tree, rules)
-        if not found or found[-1][1] != now:
-            found.append((rules.since, now))
-    return tuple(found)
+        if not changes or changes[-1][1] != now:
+            changes.append((rules.since, now))
+    return tuple(changes)
 
 
 def content_format(tree: nodes.Template, rules: FormatRules) -> str:
     """Return ``openai`` if a loop goes over a message's content, else ``string``."""
     try:
-        found = next(_loops_over_content(tree, rules), None)
+        loop = next(_loops_over_content(tree, rules), None)
     except _TooMuchError:
-        found = None  # an assertion fails there, and the default is taken
-    return STRING if found is None else OPENAI
+        loop = None  # an assertion fails there, and the default is taken
+    return STRING if loop is None else OPENAI
 
 
 class _TooMuchError(Exception):
@@ -92,26 +92,26 @@ def _filled(
 ) -> set[str]:
     """Return the parameters of a macro that a call fills with a message's content."""
     names = [argument.name for argument in macro.args]
-    found: set[str] = set()
+    filled: set[str] = set()
     for call in tree.find_all(nodes.Call):
         if isinstance(call.node, nodes.Name) and call.node.name == macro.name:
             given = [*zip(names, call.args, strict=False)]
             given += [(one.key, one.value) for one in call.kwargs if one.key in names]
-            found |= {name for name, value in given if is_content(value)}
-    return found
+            filled |= {name for name, value in given if is_content(value)}
+    return filled
 
 
 def _names_of_messages(tree: nodes.Template, rules: FormatRules) -> set[str]:
     """Return ``messages`` and whatever all or some of them are assigned to."""
     assignments = list(tree.find_all(nodes.Assign))
-    found, pending = {"messages"}, ["messages"]
+    names, pending = {"messages"}, ["messages"]
     while pending:
         name = pending.pop()
-        for one in assignments:
-            new = set(_aliases(one, name, rules)) - found
-            found |= new
+        for assignment in assignments:
+            new = set(_aliases(assignment, name, rules)) - names
+            names |= new
             pending += sorted(new)
-    return found
+    return names
 
 
 def _aliases(assign: nodes.Assign, name: str, rules: FormatRules) -> Iterator[str]:
@@ -131,9 +131,9 @@ def _aliases(assign: nodes.Assign, name: str, rules: FormatRules) -> Iterator[st
         and isinstance(value.node, nodes.Name)
         and value.node.name == "namespace"
     ):
-        for one in value.kwargs:
-            if _path(_bare(one.value), rules) == name:
-                yield f"{target.name}.{one.key}"
+        for keyword in value.kwargs:
+            if _path(_bare(keyword.value), rules) == name:
+                yield f"{target.name}.{keyword.key}"
 
 
 def _target(loop: nodes.For) -> str:

@@ -84,13 +84,13 @@ class ReleaseParsers(NamedTuple):
     def read(self, jobs: Sequence[ReadingJob]) -> list[dict[str, Any]]:
         """Return, for each job and way, the ``reasoning``, ``content`` and ``calls``, or an ``error``."""
         lines, end = _run(self.sources, jobs) if jobs else ([], "")
-        said = lines[2:][: len(jobs)]
-        found = []
+        answers = lines[2:][: len(jobs)]
+        read = []
         for i, job in enumerate(jobs):
-            one = said[i] if i < len(said) else {}
-            why = end if i == len(said) else "not tried any more"
-            found.append({way: _sound(one.get(way), why) for way in job.ways})
-        return found
+            answer = answers[i] if i < len(answers) else {}
+            why = end if i == len(answers) else "not tried any more"
+            read.append({way: _sound(answer.get(way), why) for way in job.ways})
+        return read
 
 
 def open_release(tree: Tree) -> ReleaseParsers:
@@ -128,14 +128,14 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
-def _sound(said: Any, why: str) -> dict[str, Any]:
+def _sound(answer: Any, why: str) -> dict[str, Any]:
     """Take an answer for what it should be: the process runs code that may say anything."""
-    if not isinstance(said, dict):
+    if not isinstance(answer, dict):
         return {"error": why}
-    if "error" in said:
-        return {"error": str(said["error"])}
-    texts = {key: str(said.get(key, "")) for key in ("reasoning", "content")}
-    return {**texts, "calls": said.get("calls")}
+    if "error" in answer:
+        return {"error": str(answer["error"])}
+    texts = {key: str(answer.get(key, "")) for key in ("reasoning", "content")}
+    return {**texts, "calls": answer.get("calls")}
 
 
 def _run(

@@ -175,34 +175,34 @@ def _made_ready() -> list[str]:
         pydantic = importlib.import_module("pydantic")
         for name in pydantic.__all__:
             getattr(pydantic, name)
-        made = pydantic.create_model("Model", text=(str, ""))
-        made.model_validate_json("{}")  # loads its plugins
+        model = pydantic.create_model("Model", text=(str, ""))
+        model.model_validate_json("{}")  # loads its plugins
     os.environ.clear()
     return missing
 
 
 def _read(job: Mapping[str, Any]) -> dict[str, Any]:
     """Have one pair of parsers read one answer in each way: what each says, or what went wrong."""
-    found: dict[str, Any] = {}
+    answers_by_way: dict[str, Any] = {}
     for way in job["ways"]:
         signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
         try:
             harmony = answers.is_harmony(job["tool"], job["reasoning"])
             tokenizer = _harmony() if harmony else _LetterTokenizer()
             tokenizer.learn(job["tags"])
-            made = answers.reader(tokenizer, job["tool"], job["reasoning"], job["tools"], {})
+            reader = answers.reader(tokenizer, job["tool"], job["reasoning"], job["tools"], {})
             ids = tokenizer.encode(job["text"])
             if job["ended"]:  # by a token that has no text
                 ids.append(tokenizer.eos_token_id)
             prompt = tokenizer.encode(job["prompt"])
             if way == "whole":
-                found[way] = made.whole(job["text"], ids, prompt)
+                answers_by_way[way] = reader.whole(job["text"], ids, prompt)
             else:
-                found[way] = answers.streamed(made, tokenizer, ids, prompt, int(way))
+                answers_by_way[way] = answers.streamed(reader, tokenizer, ids, prompt, int(way))
         except BaseException as error:  # noqa: BLE001  (a parser may even exit)
-            found[way] = {"error": _words(error)}
+            answers_by_way[way] = {"error": _words(error)}
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return found
+    return answers_by_way
 
 
 def _too_long(number: int, frame: FrameType | None) -> NoReturn:
@@ -212,10 +212,10 @@ def _too_long(number: int, frame: FrameType | None) -> NoReturn:
 
 def _words(error: BaseException) -> str:
     causes: list[str] = []
-    one: BaseException | None = error
-    while one is not None and len(causes) < 3:
-        causes.append(f"{type(one).__name__}: {one}")
-        one = one.__cause__
+    cause: BaseException | None = error
+    while cause is not None and len(causes) < 3:
+        causes.append(f"{type(cause).__name__}: {cause}")
+        cause = cause.__cause__
     return " from ".join(causes)[:_MOST]
 
 

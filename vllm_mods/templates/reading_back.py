@@ -39,8 +39,8 @@ TOOLS = (
 def _said(
     content: str, *calls: tuple[str, dict[str, Any]], reasoning: str | None = None
 ) -> Message:
-    made = (replay.called(i, name, given) for i, (name, given) in enumerate(calls))
-    return replay.answered(content, reasoning, *made)
+    tool_calls = (replay.called(i, name, given) for i, (name, given) in enumerate(calls))
+    return replay.answered(content, reasoning, *tool_calls)
 
 
 ANSWERS = {
@@ -163,24 +163,26 @@ def answers_of(
         jobs.append(Conversation("told", tuple(turns), tools, add_generation_prompt=False))
     rendered = iter(render(jobs))
     before = tail = ""
-    found, findings = [], []
-    for (name, message), prompt, told in zip(asked.items(), rendered, rendered, strict=True):
-        if prompt.prompt is None or told.prompt is None:
-            why = prompt.error or told.error or ""
+    written, findings = [], []
+    for (name, message), prompt, history in zip(asked.items(), rendered, rendered, strict=True):
+        if prompt.prompt is None or history.prompt is None:
+            why = prompt.error or history.error or ""
             findings.append(Finding(FindingCode.NOT_RENDERED, f"{name}: {why}", level=Level.NOTE))
             continue
         if not before and message["content"]:
-            before, _, tail = told.prompt.rpartition(message["content"])
-        opened = told.prompt.startswith(prompt.prompt)
+            before, _, tail = history.prompt.rpartition(message["content"])
+        opened = history.prompt.startswith(prompt.prompt)
         # What a prompt opens and a history does not show is left out: all begin as a plain answer does.
-        same = len(prompt.prompt) if opened else len(os.path.commonprefix([told.prompt, before]))  # noqa: RUF071  (letters)
-        text = told.prompt[same:]
+        same = len(prompt.prompt) if opened else len(os.path.commonprefix([history.prompt, before]))  # noqa: RUF071  (letters)
+        text = history.prompt[same:]
         ended = text.endswith(tail)
         if message.get("reasoning", "") in text:
             text = text.removesuffix(tail)
-            found.append(WrittenAnswer(name, message, told.prompt[:same], text, opened, ended, ()))
-    tags = tuple({tag: None for one in found for tag in _TAG.findall(one.prompt + one.text)})
-    return [one._replace(tags=tags) for one in found], findings
+            written.append(
+                WrittenAnswer(name, message, history.prompt[:same], text, opened, ended, ())
+            )
+    tags = tuple({tag: None for one in written for tag in _TAG.findall(one.prompt + one.text)})
+    return [one._replace(tags=tags) for one in written], findings
 
 
 def _pairs(release: ReleaseParsers, written: Sequence[WrittenAnswer]) -> list[ParserPair]:
@@ -199,16 +201,16 @@ def _pairs(release: ReleaseParsers, written: Sequence[WrittenAnswer]) -> list[Pa
     ]
 
 
-def _job(one: WrittenAnswer, pair: ParserPair, ways: Sequence[str]) -> ReadingJob:
+def _job(written: WrittenAnswer, pair: ParserPair, ways: Sequence[str]) -> ReadingJob:
     tool, reasoning = pair
     return ReadingJob(
-        one.prompt,
-        one.text,
-        one.ended,
+        written.prompt,
+        written.text,
+        written.ended,
         tool,
-        reasoning if one.opened else None,
+        reasoning if written.opened else None,
         TOOLS if tool is not None else (),
-        one.tags,
+        written.tags,
         ways,
     )
 
@@ -224,27 +226,27 @@ def _judged(
     asked = [[one for one in written if named or _concerns(one, pair)] for pair in pairs]
     jobs = [_job(one, pair, WAYS) for pair, some in zip(pairs, asked, strict=True) for one in some]
     read = iter(release.read(jobs))
-    found = []
+    results = []
     for pair, some in zip(pairs, asked, strict=True):
         counts = dict.fromkeys(WAYS, 0)
         lost: dict[tuple[str, ...], list[str]] = {}
-        for one in some:
+        for answer in some:
             answers = next(read)
-            whys = {way: _difference(one, answers[way], pair, alone=not named) for way in WAYS}
+            whys = {way: _difference(answer, answers[way], pair, alone=not named) for way in WAYS}
             wrong = tuple(way for way, why in whys.items() if why)
             for way in WAYS:
                 counts[way] += way not in wrong
             if wrong:
-                lost.setdefault(wrong, []).append(f"{one.name}: {whys[wrong[0]]}")
+                lost.setdefault(wrong, []).append(f"{answer.name}: {whys[wrong[0]]}")
         findings = tuple(_lost(lost, len(some), named=named))
-        found.append(PairRead(*pair, len(some), tuple(counts.values()), findings))
-    return tuple(found)
+        results.append(PairRead(*pair, len(some), tuple(counts.values()), findings))
+    return tuple(results)
 
 
-def _concerns(one: WrittenAnswer, pair: ParserPair) -> bool:
+def _concerns(written: WrittenAnswer, pair: ParserPair) -> bool:
     if pair[0] is not None:
-        return bool(one.message.get("tool_calls")) and "reasoning" not in one.message
-    return "reasoning" in one.message
+        return bool(written.message.get("tool_calls")) and "reasoning" not in written.message
+    return "reasoning" in written.message
 
 
 def _lost(
@@ -265,7 +267,7 @@ def way_name(way: str) -> str:
 
 
 def _difference(
-    one: WrittenAnswer,
+    written: WrittenAnswer,
     read: dict[str, Any],
     pair: ParserPair,
     *,
@@ -274,18 +276,18 @@ def _difference(
     """Say what was read otherwise than it was said; nothing if all came back."""
     if "error" in read:
         return str(read["error"])
-    message = one.message
+    message = written.message
     calls = [call["function"] for call in message.get("tool_calls", ())]
     sides = []
     if pair[0] is not None:
         sides.append(("calls", read["calls"], calls))
-    if pair[1] is not None and one.opened:
+    if pair[1] is not None and written.opened:
         sides.append(("reasoning", read["reasoning"].strip(), message.get("reasoning", "")))
     if pair[0] if not alone else pair[1] and not calls:
         sides.append(("content", read["content"].strip(), message["content"]))
-    for what, there, wanted in sides:
-        if as_text(there) != as_text(wanted):
-            return f"{what} {_cut(there)}, and not {_cut(wanted)}"
+    for what, actual, wanted in sides:
+        if as_text(actual) != as_text(wanted):
+            return f"{what} {_cut(actual)}, and not {_cut(wanted)}"
     return ""
 
 

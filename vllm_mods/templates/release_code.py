@@ -42,9 +42,9 @@ class _AnyName(type):
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = _stand_in(f"{cls.__name__}.{name}")
-        setattr(cls, name, made)
-        return made
+        stand_in = _stand_in(f"{cls.__name__}.{name}")
+        setattr(cls, name, stand_in)
+        return stand_in
 
 
 class _StandIn(metaclass=_AnyName):
@@ -118,9 +118,9 @@ class _Stood(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = _made()[name] if name in _made() else _stand_in(name)
-        setattr(self, name, made)
-        return made
+        stand_in = _made()[name] if name in _made() else _stand_in(name)
+        setattr(self, name, stand_in)
+        return stand_in
 
 
 class ReleaseModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):

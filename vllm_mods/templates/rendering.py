@@ -81,9 +81,9 @@ def render(
         text = data.decode()
     except UnicodeDecodeError as error:
         raise NotRendered(f"{where}: not UTF-8: byte {error.start}") from error
-    for one in conversations:
-        if is_deep((one.messages, one.tools, one.kwargs)):
-            raise NotRendered(f"{one.name}: {DEEP}")
+    for conversation in conversations:
+        if is_deep((conversation.messages, conversation.tools, conversation.kwargs)):
+            raise NotRendered(f"{conversation.name}: {DEEP}")
     jobs = [
         {
             "messages": one.messages,

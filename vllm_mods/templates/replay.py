@@ -65,8 +65,8 @@ def _call(number: int, word: str) -> Message:
 
 
 def _result(number: int, text: str) -> Message:
-    told = {"role": "tool", "tool_call_id": f"call{number:05}", "name": "look_up"}
-    return told | {"content": text}
+    message = {"role": "tool", "tool_call_id": f"call{number:05}", "name": "look_up"}
+    return message | {"content": text}
 
 
 def _agent(*, reasoning: bool) -> tuple[Message, ...]:
@@ -188,15 +188,15 @@ def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[
     """
     read = set(variables)
     asked = []
-    for one in SCENES:
-        reasons = any("reasoning" in message for message in one.messages)
-        if (one.tools and "tools" not in read) or not one.kwargs.keys() <= read:
+    for scene in SCENES:
+        reasons = any("reasoning" in message for message in scene.messages)
+        if (scene.tools and "tools" not in read) or not scene.kwargs.keys() <= read:
             continue
         if reasons and b"reasoning" not in text:
             continue
         on = dict.fromkeys(read.intersection(_SWITCHES), True) if reasons else {}
-        messages = tuple(handed_over(message, content_format) for message in one.messages)
-        asked.append(one._replace(messages=messages, kwargs={**one.kwargs, **on}))
+        messages = tuple(handed_over(message, content_format) for message in scene.messages)
+        asked.append(scene._replace(messages=messages, kwargs={**scene.kwargs, **on}))
     return tuple(asked)
 
 
@@ -212,26 +212,26 @@ def replayed(asked: Sequence[Conversation], render: Render) -> tuple[Replayed, .
 
 
 def why_no_chat(
-    text: bytes, content_format: str, found: Sequence[Replayed], render: Render
+    text: bytes, content_format: str, replays: Sequence[Replayed], render: Render
 ) -> str | None:
     """Say what a template is for instead of chats, which it has to show; None if it is for them.
 
-    One that begins an answer is for chats. ``found`` are all that it made of conversations.
+    One that begins an answer is for chats. ``replays`` are all that it made of conversations.
     """
     if b"add_generation_prompt" in text:
         return None
-    faults = {one.code for replay in found for one in replay.findings if one.level == Level.ERROR}
-    if faults <= {FindingCode.CACHE_LOST} and any(_is_closed(one.whole) for one in found):
+    faults = {one.code for replay in replays for one in replay.findings if one.level == Level.ERROR}
+    if faults <= {FindingCode.CACHE_LOST} and any(_is_closed(one.whole) for one in replays):
         return "its prompts end for good, with no answer to come: it is for scoring what was said"
     heard = (
         said.lower() in (replay.whole.prompt or "").lower()
-        for replay in found
+        for replay in replays
         for message in replay.conversation.messages
         if message["role"] == "user"
         for _, said in _strings(message)
     )
     ranks = _RANKS.search(text) is not None and not any(heard)
-    refuses = all(one.whole.refused for one in found)
+    refuses = all(one.whole.refused for one in replays)
     if not ranks and not refuses:
         return None
     asked = [
@@ -296,11 +296,11 @@ def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Rep
         return Replayed(conversation, whole, 0, 0, 0, 0, (refused,))
     prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
     lost = [said for said in _said(conversation) if said[1] not in (whole.prompt or "")]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if lost:
         what = f"{lost[0][0]} {lost[0][1]!r:.{_LONGEST}}"
         more = f" and {len(lost) - 1} more of its texts are" if lost[1:] else " is"
-        found.append(Finding(FindingCode.CONTENT_LOST, f"{what}{more} not in the prompt"))
+        findings.append(Finding(FindingCode.CONTENT_LOST, f"{what}{more} not in the prompt"))
     turns = kept_turns = total = kept = 0
     for at, after in _steps(conversation):
         wanted = _findable(
@@ -314,10 +314,10 @@ def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Rep
                 f"{wanted[same : same + _SHOWN]!r} is {then[same : same + _SHOWN]!r} in the next prompt"
             )
             level = Level.NOTE if conversation.name == _RARE else Level.ERROR
-            found.append(Finding(FindingCode.CACHE_LOST, message, level=level))
+            findings.append(Finding(FindingCode.CACHE_LOST, message, level=level))
         turns, kept_turns = turns + 1, kept_turns + (same == len(wanted))
         total, kept = total + len(wanted.encode()), kept + len(wanted[:same].encode())
-    return Replayed(conversation, whole, turns, kept_turns, total, kept, tuple(found))
+    return Replayed(conversation, whole, turns, kept_turns, total, kept, tuple(findings))
 
 
 def _findable(message: Message, prompt: str, without: str, history: str) -> str:
@@ -339,8 +339,8 @@ def _findable(message: Message, prompt: str, without: str, history: str) -> str:
     return history[: max([len(prompt), *(at + len(text) for at, text in places)])]
 
 
-def _common(one: str, other: str) -> str:
-    return os.path.commonprefix([one, other])  # noqa: RUF071  (letters are meant)
+def _common(first: str, other: str) -> str:
+    return os.path.commonprefix([first, other])  # noqa: RUF071  (letters are meant)
 
 
 def _said(conversation: Conversation) -> Iterator[tuple[str, str]]:

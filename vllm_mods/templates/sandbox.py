@@ -190,8 +190,8 @@ def _prompt(engine: jinja2.Template | minijinja.Environment, job: Mapping[str, A
         **job["kwargs"],
     }
     if isinstance(engine, minijinja.Environment):
-        there = {name: value for name, value in given.items() if value is not None}
-        prompt = engine.render_template("", **there)
+        stated = {name: value for name, value in given.items() if value is not None}
+        prompt = engine.render_template("", **stated)
     else:
         prompt = engine.render(given)
     prompt.encode()  # half of a character is no text, and a tokenizer takes none

@@ -59,14 +59,14 @@ def open_template(library: Library, named: str) -> Template:
     if "/" in named or named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
         return _of_file(_on_disk, named, "`vllm-mods template list` has the names")
     folder = library.template_folder(named)
-    path, said = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
-    raw = library.read(said)
-    read = None if raw is None else about.parse(raw, said)
+    path, about_path = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
+    raw = library.read(about_path)
+    read = None if raw is None else about.parse(raw, about_path)
     if read is not None and read.name != named:
         why = f"name: {read.name!r} is not the name of its folder, {named!r}"
-        raise ManifestError(said, (why,))
-    found = _conversations(library, _beside(folder))
-    return Template(named, path, library.read(path) or b"", read, found)
+        raise ManifestError(about_path, (why,))
+    cases = _conversations(library, _beside(folder))
+    return Template(named, path, library.read(path) or b"", read, cases)
 
 
 def open_in_tree(tree: Tree, named: str) -> Template:
@@ -99,8 +99,8 @@ def _of_model(read: Read, folder: str, named: str) -> Template:
     data = None if named.endswith(TOKENIZER) else read(path)
     if data is None:
         path = os.path.join(folder, TOKENIZER)
-        said = config.get("chat_template")
-        several = said if isinstance(said, list) else [{"name": "default", "template": said}]
+        stated = config.get("chat_template")
+        several = stated if isinstance(stated, list) else [{"name": "default", "template": stated}]
         named_ones = {
             one.get("name"): one.get("template") for one in several if isinstance(one, dict)
         }
@@ -120,8 +120,8 @@ def _tokenizer(read: Read, path: str) -> Mapping[str, Any]:
 
 
 def _tokens(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    said = ((name, config.get(name)) for name in SPECIAL)
-    texts = ((name, one.get("content") if isinstance(one, dict) else one) for name, one in said)
+    stated = ((name, config.get(name)) for name in SPECIAL)
+    texts = ((name, one.get("content") if isinstance(one, dict) else one) for name, one in stated)
     return tuple((name, text) for name, text in texts if isinstance(text, str))
 
 
@@ -131,13 +131,13 @@ def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
     Raises ``UsageError`` if there are none, ``ManifestError`` for one that is faulty.
     """
     folder = named if os.path.isdir(named) else _beside(library.template_folder(named))
-    found = _conversations(library, folder)
-    if not found:
+    cases = _conversations(library, folder)
+    if not cases:
         raise UsageError(
             f"{folder}: there are no conversations",
             hint="a conversation is a file NAME.json; docs/templates.md says what is in it",
         )
-    return found
+    return cases
 
 
 def _beside(folder: str) -> str:

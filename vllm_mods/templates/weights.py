@@ -37,7 +37,7 @@ def weight(finding: Finding) -> Weight:
 
 def weighed(findings: Iterable[Finding]) -> dict[Weight, int]:
     """Count findings by weight."""
-    found = dict.fromkeys(Weight, 0)
-    for one in findings:
-        found[weight(one)] += 1
-    return found
+    counts = dict.fromkeys(Weight, 0)
+    for finding in findings:
+        counts[weight(finding)] += 1
+    return counts

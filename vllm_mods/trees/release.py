@@ -59,7 +59,7 @@ class Releases:
         self._workspace = workspace
         self._progress = progress
         self._note = note
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
         self._cache = Cache(cache_dir or cache_folder(os.environ), note=note)
         self._project = PROJECT
         self._others: dict[str, Releases] = {}
@@ -292,8 +292,8 @@ class Releases:
 
     def _tell(self, notes: tuple[str, ...]) -> None:
         for text in notes:
-            if self._note is not None and text not in self._told:
-                self._told.add(text)
+            if self._note is not None and text not in self._noted:
+                self._noted.add(text)
                 self._note(text)
 
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:

@@ -1,0 +1,108 @@
+"""An import that a mod adds follows a name to the one module that defines it by now, and only there."""
+
+from __future__ import annotations
+
+import pytest
+from memory_tree import MemoryTree
+
+from vllm_mods.base.model import FileChange
+from vllm_mods.fit.judge import judge
+from vllm_mods.fit.world import SummaryCache
+from vllm_mods.porting import imports
+
+MOD = "vllm/mod.py"
+PLAIN = "VALUE = 1\n"
+
+
+def repaired(
+    base: dict[str, str], target: dict[str, str], ours: str, theirs: str = PLAIN
+) -> tuple[str, tuple[str, ...]]:
+    """Return the mod's file as it comes out on the target, and what was told."""
+    trees = [
+        MemoryTree({path: text.encode() for path, text in files.items()}, spec=name)
+        for name, files in {
+            "base": {"vllm/__init__.py": "", MOD: theirs, **base},
+            "target": {"vllm/__init__.py": "", MOD: theirs, **target},
+        }.items()
+    ]
+    cut = FileChange(MOD, theirs.encode(), ours.encode())
+    findings = judge((cut,), trees[1], (), SummaryCache()).findings
+    done = imports.follow([cut], findings, *trees)
+    (after,) = (one.after or b"" for one in done.cuts)
+    if done.notes:
+        again = judge((cut._replace(after=after),), trees[1], (), SummaryCache()).findings
+        assert not [one for one in again if one.level == "error"], again
+    return after.decode(), done.notes
+
+
+HELP = "def weigh(path, limit=3):\n    total = len(path)\n    return total * limit\n"
+OURS = f"{PLAIN}from vllm.helpers import weigh\n\n\ndef mine(p):\n    return weigh(p)\n"
+
+
+def test_a_moved_name_follows_to_the_one_module_that_defines_it() -> None:
+    after, told = repaired(
+        {"vllm/helpers.py": HELP}, {"vllm/helpers.py": "", "vllm/scales.py": HELP}, OURS
+    )
+    assert after == OURS.replace("vllm.helpers", "vllm.scales")
+    assert told == ("weigh of vllm.helpers is weigh of vllm.scales by now, and nowhere else",)
+
+
+def test_a_name_keeps_what_the_mod_calls_it() -> None:
+    ours = OURS.replace("import weigh", "import weigh as w").replace("return weigh", "return w")
+    after, _ = repaired(
+        {"vllm/helpers.py": HELP}, {"vllm/helpers.py": "", "vllm/scales.py": HELP}, ours
+    )
+    assert after == ours.replace("vllm.helpers", "vllm.scales")
+
+
+SEVERAL = f"""{PLAIN}from vllm.helpers import (
+    kept,
+    weigh,
+)
+
+
+def mine(p):
+    return weigh(kept(p)), "weigh"
+"""
+
+
+def test_one_name_of_an_import_over_several_lines_is_taken_out_of_it() -> None:
+    kept = "def kept(p):\n    return p\n"
+    after, _ = repaired(
+        {"vllm/helpers.py": HELP + kept},
+        {"vllm/helpers.py": kept, "vllm/scales.py": HELP},
+        SEVERAL,
+    )
+    assert "from vllm.helpers import kept\nfrom vllm.scales import weigh\n" in after
+    assert after.endswith(SEVERAL.partition(")\n")[2])
+
+
+UNLIKE = "def weigh(path):\n" + "".join(f"    path = [path, {n}]\n" for n in range(9))
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {"vllm/helpers.py": HELP.replace("weigh", "heft")},  # another name
+        {"vllm/helpers.py": "", "vllm/a.py": HELP, "vllm/b.py": HELP},  # two homes
+        {"vllm/helpers.py": "", "vllm/scales.py": UNLIKE},  # another thing of that name
+        {"vllm/helpers.py": ""},  # none
+    ],
+)
+def test_a_name_without_one_such_home_is_left_to_a_person(target: dict[str, str]) -> None:
+    assert repaired({"vllm/helpers.py": HELP}, target, OURS) == (OURS, ())
+
+
+def test_another_thing_that_was_there_before_is_no_new_home() -> None:
+    before = {"vllm/helpers.py": HELP, "vllm/scales.py": HELP}
+    assert repaired(before, {"vllm/helpers.py": "", "vllm/scales.py": HELP}, OURS) == (OURS, ())
+
+
+def test_what_upstream_wrote_is_left_to_upstream() -> None:
+    """The import that fails is the target's own line, which the mod only uses."""
+    theirs = OURS.replace("def mine(p)", "def theirs(p)")
+    ours = theirs + "\n\ndef mine(p):\n    return weigh(p)\n"
+    after, told = repaired(
+        {"vllm/helpers.py": HELP}, {"vllm/helpers.py": "", "vllm/scales.py": HELP}, ours, theirs
+    )
+    assert (after, told) == (ours, ())
