@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
+
+
+class BaseKnown(Enum):
+    """What is known of a file beside a patch: ``VERSION`` is of a tree of the version that the patch was written for, ``RELEASED`` that tree's file as it was shipped."""
+
+    NONE = 0
+    VERSION = 1
+    RELEASED = 2
 
 
 class Located(NamedTuple):

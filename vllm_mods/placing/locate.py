@@ -23,13 +23,12 @@ again proves nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.placing import doubts, enclosure
-from vllm_mods.placing.answers import Located, Lost
+from vllm_mods.placing.answers import BaseKnown, Located, Lost
 from vllm_mods.placing.candidates import (
     at_edges,
     belongs_at_end,
@@ -48,14 +47,6 @@ _NEAR = 40
 _NEAR_ALIKE = 12
 """The same of what only resembles it: the patched text itself must then have come to stand at the very line, too."""
 _BOTH = "both what it looks for and what it leaves are there, and nothing tells whether it is in"
-
-
-class BaseKnown(Enum):
-    """What is known of a file beside a patch: ``VERSION`` is of a tree of the version that the patch was written for, ``RELEASED`` that tree's file as it was shipped."""
-
-    NONE = 0
-    VERSION = 1
-    RELEASED = 2
 
 
 Written = Mapping[int, tuple[str, ...]]

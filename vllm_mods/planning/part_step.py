@@ -13,7 +13,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacement
 from vllm_mods.formats import diff
 from vllm_mods.placing import layers, locate, relocation
-from vllm_mods.placing.answers import Located, Lost
+from vllm_mods.placing.answers import BaseKnown, Located, Lost
 from vllm_mods.placing.splicing import splice
 from vllm_mods.placing.target import Target
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -203,11 +203,11 @@ class PatchingStep:
         self, file: diff.FileDiff, target: Target, *, back: bool
     ) -> tuple[Located | Lost, ...]:
         """Place the hunks of a file in one state of it."""
-        base = locate.BaseKnown.NONE
+        base = BaseKnown.NONE
         if target.data == self.part.base:
-            base = locate.BaseKnown.RELEASED
+            base = BaseKnown.RELEASED
         elif self.part.at_base:
-            base = locate.BaseKnown.VERSION
+            base = BaseKnown.VERSION
         return locate.place(file, target, back=back, written=self.part.written, base=base)
 
     def lost(self, hunk: diff.Hunk, spot: Lost, path: str, target: Target) -> None:
