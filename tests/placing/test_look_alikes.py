@@ -189,6 +189,17 @@ def test_a_change_that_is_in_does_not_go_in_once_more_at_a_place_like_it() -> No
     assert not one(mine, tree(there)).verdict.writes
 
 
+def test_blank_lines_do_not_show_that_what_was_between_them_is_gone() -> None:
+    head = "def load(kind):\n    check(kind)\n\n"
+    part = "    for one in kind:\n        one.pop('reasoning')\n\n"
+    base = f"{head}{part}    return [one for one in kind]\n\n\ndef check(kind):\n    return kind\n"
+    final = base.replace(f"{part}    return [one for one in kind]\n\n", "")
+    mine = mod(variant(diff_of(PATH, base, final, context=1, section="def load(kind):")))
+    # not yet written so, or rewritten: a part of what the patch removes stands there
+    other = base.replace("    return [one for one in kind]\n", "    return kind\n")
+    assert not one(mine, tree(other)).verdict.ok
+
+
 # --- what mod.lock knows ---------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from vllm_mods.formats.diff import FileDiff, Hunk
-from vllm_mods.placing.candidates import at_edges
+from vllm_mods.placing.candidates import at_edges, belongs_at_end, belongs_at_start
 from vllm_mods.placing.headers import definition_in
 from vllm_mods.placing.resemblance import telling
 from vllm_mods.placing.target import Target, matches
@@ -67,6 +67,12 @@ def slides(back: Hunk) -> bool:
     return ends or (bool(after) and removed[: len(after)] == after)
 
 
+def leaves_blanks(back: Hunk) -> bool:
+    """Tell whether a hunk leaves blank lines alone: of these nobody can say that what was between them is gone."""
+    is_blank = not any(text.strip() for text in back.old)
+    return is_blank and not belongs_at_end(back) and not belongs_at_start(back)
+
+
 def still_there(back: Hunk, target: Target, line: int) -> bool:
     """Tell whether a class or function that a hunk removed, and did not put back, is in its place."""
     if target.scopes is None:
@@ -100,6 +106,21 @@ def moved(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:
         around = {target.home(max(at - 1, 1)), target.home(at)}
         others = (one for one in matches(_end(target.data), removed) if one not in own)
         if any(not removed[0][:1].isspace() or target.home(one) in around for one in others):
+            return True
+    return False
+
+
+def partly_there(back: Hunk, target: Target, line: int) -> bool:
+    """Tell whether half of the lines that a hunk removed stand around the place that it removed them from.
+
+    Upstream has other code in between by now, or had not written the rest yet.
+    """
+    own = range(line, line + len(back.old))
+    for at, removed in _removed(back, line):
+        texts = {text for _, text in telling(removed)}
+        near = range(max(1, at - len(removed)), min(len(target.lines), at + len(removed)) + 1)
+        around = {target.stripped[n - 1] for n in near if n not in own}
+        if texts and 2 * len(texts & around) >= len(texts):
             return True
     return False
 

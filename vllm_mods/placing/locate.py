@@ -282,6 +282,8 @@ class _Placing:
             hunk.stated not in lines for hunk, lines in zip(self.hunks, self.places, strict=True)
         ):
             return False
+        if self.back and any(map(doubts.leaves_blanks, self.hunks)):
+            return False
         is_away = any(place.line != self.hunks[i].stated for i, place in proven.items())
         if is_away or stated_lines(self.file.reversed().hunks, self.target) is not None:
             return False
@@ -343,6 +345,7 @@ class _Placing:
             and (
                 doubts.still_there(hunk, self.target, line)
                 or doubts.moved(hunk, self.file, self.target, line)
+                or doubts.partly_there(hunk, self.target, line)
             )
         ):
             return FindingCode.BOTH_WAYS, _BOTH
