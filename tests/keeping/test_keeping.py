@@ -160,8 +160,9 @@ def test_a_name_that_no_branch_can_have_is_told(library: Path) -> None:
 def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty/patches").mkdir(parents=True)
     git(tmp_path / "empty", "init", "-q")
-    with pytest.raises(ManifestError, match="has no commit yet"):
+    with pytest.raises(ManifestError, match="has no commit yet") as caught:
         keep(tmp_path / "empty", "0.20.0")
+    assert caught.value.hint == "git commit"
 
 
 @pytest.mark.parametrize(

@@ -128,3 +128,22 @@ def test_a_file_below_a_library_is_read(alice: str, path: str) -> None:
 @pytest.mark.parametrize("path", ["patches/none", "patches/fast", "patches/fast/x.py/y"])
 def test_there_is_no_file_of_that_path(alice: str, path: str) -> None:
     assert reading.read(f"{alice}/{path}", alice) is None
+
+
+def test_a_pairing_of_two_libraries_that_was_read_is_meant_by_its_own_name(tmp_path: Path) -> None:
+    shared = [
+        Shared(owner, str(write(tmp_path / owner, mod(owner) | pairing("pair", owner))))
+        for owner in ("alice", "bob")
+    ]
+    library = Library(shared=shared)
+    with pytest.raises(UsageError, match="of several libraries: alice/pair, bob/pair"):
+        library.pairing_file("pair")
+    library.pairing("bob/pair")
+    assert library.pairing_file("pair") == str(tmp_path / "bob/pairings/pair.toml")
+    assert library.pairing_file("alice/pair") == str(tmp_path / "alice/pairings/pair.toml")
+
+
+def test_who_names_no_mod_gets_the_call_that_does(alice: str) -> None:
+    with pytest.raises(UsageError, match="no mod is named") as caught:
+        Library(alice).mods()
+    assert caught.value.hint == "library.mods(*library.defaults())"
