@@ -47,7 +47,7 @@ class Room(NamedTuple):
 _NEAREST = {
     "api": ("api", "cli"),
     "applying": ("scenario", "api", "cli"),
-    "base": ("base", "formats", "trees"),
+    "base": ("base", "formats", "trees", "attack/test_servers.py", "attack/test_limit_table.py"),
     "building": (
         "building",
         "images",
@@ -64,6 +64,7 @@ _NEAREST = {
         "formats",
         "cli/test_life_of_a_mod.py",
         "attack/test_writing_libraries.py",
+        "attack/test_files_of_a_library.py",
     ),
     "linting": ("linting", "cli/test_lint.py"),
     "making": ("making", "cli/test_import_mods.py", "cli/test_recording.py"),
@@ -79,7 +80,12 @@ _NEAREST = {
     ),
     "scripts": ("scripts", "serving", "recipes"),
     "serving": ("serving", "cli/test_serve_check.py"),
-    "sharing": ("sharing", "attack/test_trust.py", "attack/test_edited_locks_of_libraries.py"),
+    "sharing": (
+        "sharing",
+        "attack/test_trust.py",
+        "attack/test_edited_locks_of_libraries.py",
+        "attack/test_hostile_libraries.py",
+    ),
     "templates": (
         "templates",
         "cli/test_template.py",

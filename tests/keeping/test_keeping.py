@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from git_host import commit, git, mod
 
+from vllm_mods.base.errors import ManifestError, TreeError
 from vllm_mods.keeping import branches, keeping, run
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.library.catalog import Library
+from vllm_mods.trees.release import Releases
 
 if TYPE_CHECKING:
     from vllm_mods.keeping.branches import LibraryHome
@@ -103,3 +105,81 @@ def test_what_is_new_to_a_mod_without_a_lock(library: Path) -> None:
     assert run.new_to(fast, versions, "0.20.0") == ("0.21.0",)
     assert run.new_to(fast, versions, "0.19.1") == ("0.20.0rc1", "0.20.0", "0.21.0")
     assert run.new_to(fast, versions, "0.21.0") == ()
+
+
+class NoReleases(Releases):
+    """An index of which nothing can be read."""
+
+    def __init__(self) -> None:
+        """Ask nobody."""
+
+    def open(self, name: str, **_: object) -> NoReturn:
+        raise TreeError(f"{name} cannot be read", hint="ask again")
+
+
+def keep(library: Path, *names: str, mod: str = "fast") -> list[run.Branch]:
+    wanted = run.Keeping(mod, lambda kept: f"{kept.did}\n")
+    return list(run.run(str(library), wanted, names, NoReleases()))
+
+
+def test_a_release_that_cannot_be_read_holds_up_the_newer_ones(library: Path) -> None:
+    kept = KeptRelease("fast", "0.19.0", "stuck", left=("0.19.0 cannot be read",))
+    name = f"{branches.PREFIX}fast/0.19.0"
+    assert keep(library, "0.20.0", "0.19.0") == [run.Branch(kept, name, None)]
+
+
+def test_a_branch_that_is_finished_is_gone_on_from(library: Path) -> None:
+    made = save(branches.home(str(library)), NAME, "X = 2\n")
+    first, second = keep(library, "0.20.0", "0.21.0")
+    assert first == run.Branch(KeptRelease("fast", "0.20.0", "there"), NAME, made)
+    assert (second.kept.release, second.kept.did) == ("0.21.0", "stuck")
+
+
+def test_a_port_that_is_not_finished_holds_up_the_newer_ones(library: Path) -> None:
+    home = branches.home(str(library))
+    head = branches.tip(home, "HEAD")
+    assert head is not None
+    with branches.laid_out(home, head) as place:
+        unfinished = Path(place, "patches/fast/.port-0.20.0/vllm/x.py")
+        unfinished.parent.mkdir(parents=True)
+        unfinished.write_text("X = 1\n")
+        made = branches.commit(home, NAME, head, place, "left\n")
+    (waiting,) = keep(library, "0.20.0", "0.21.0")
+    assert (waiting.kept.did, waiting.name, waiting.commit) == ("waits", NAME, made)
+    assert NAME in waiting.kept.left[0]
+
+
+def test_a_name_that_no_branch_can_have_is_told(library: Path) -> None:
+    (stuck,) = keep(library, "0.20.0", mod="fast..er")
+    assert (stuck.kept.did, stuck.commit) == ("stuck", None)
+    assert stuck.kept.left == (
+        f"no branch can be called {branches.PREFIX}fast..er/0.20.0: give the mod another name",
+    )
+
+
+def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty/patches").mkdir(parents=True)
+    git(tmp_path / "empty", "init", "-q")
+    with pytest.raises(ManifestError, match="has no commit yet") as caught:
+        keep(tmp_path / "empty", "0.20.0")
+    assert caught.value.hint == "git commit"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("# C\n\n## [Unreleased]\n\n- x\n", "# C\n\n## [Unreleased]\n\n- it\n- x\n"),
+        ("## unreleased\n- x\n", "## unreleased\n- it\n- x\n"),
+        ("## Unreleased\r\n\r\n- x\r\n", "## Unreleased\r\n\r\n- it\r\n- x\r\n"),
+        ("## 1.0\n", "## 1.0\n"),
+    ],
+)
+def test_a_line_of_the_changelog(tmp_path: Path, before: str, after: str) -> None:
+    (tmp_path / "CHANGELOG.md").write_bytes(before.encode())
+    keeping.note(str(tmp_path), "it")
+    assert (tmp_path / "CHANGELOG.md").read_bytes() == after.encode()
+
+
+def test_no_changelog_is_made(tmp_path: Path) -> None:
+    keeping.note(str(tmp_path), "it")
+    assert not list(tmp_path.iterdir())

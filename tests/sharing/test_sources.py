@@ -1,0 +1,59 @@
+"""A library's source as it is typed: where it comes from, and the name that suggests itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vllm_mods.base.errors import UsageError
+from vllm_mods.sharing import changing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "source", "name"),
+    [
+        (
+            "git+https://h.org/Alice/mods.git@v1#subdirectory=sub",
+            {"git": "https://h.org/Alice/mods.git", "rev": "v1", "subdirectory": "sub"},
+            "alice",
+        ),
+        ("git+https://h.org/alice/mods", {"git": "https://h.org/alice/mods"}, "alice"),
+        ("package:Alice.Mods", {"package": "Alice.Mods"}, "alice.mods"),
+        ("folder", {"path": "./folder"}, "folder"),
+    ],
+)
+def test_sources_and_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, source: dict[str, str], name: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    read, suggested = changing.parse_source(text, str(tmp_path / "vllm-mods.toml"))
+    assert suggested == name
+    assert read.keys == source
+
+
+@pytest.mark.parametrize(
+    ("text", "repeated"),
+    [("nowhere", True), ("https://me:secret@h.org/x", False), ("x?token=secret", False)],
+)
+def test_what_is_no_source_is_repeated_only_if_it_is_no_url(
+    tmp_path: Path, text: str, *, repeated: bool
+) -> None:
+    with pytest.raises(UsageError, match="this is none of them") as caught:
+        changing.parse_source(text, str(tmp_path / "vllm-mods.toml"))
+    assert caught.value.message.endswith(f", and there is no folder {text}") is repeated
+    assert "secret" not in caught.value.message
+    assert "vllm-mods apply MOD puts a mod in" in (caught.value.hint or "")
+
+
+def test_where_there_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_MODS_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert changing.project_path() == str(tmp_path / "vllm-mods.toml")
+    with pytest.raises(UsageError, match=r"there is no vllm-mods\.toml here") as caught:
+        changing.read_project()
+    assert (caught.value.hint or "").startswith("vllm-mods add SOURCE --mod MOD")
