@@ -35,6 +35,21 @@ FILES = {
 }
 
 
+def write_tree(folder: Path, version: str, **changed: str | None) -> Path:
+    """Make a vLLM of a version: the one that the mods were written for, with other files (None: without one)."""
+    files: dict[str, str | None] = {path: data.decode() for path, data in FILES.items()}
+    for name, text in changed.items():
+        files[f"vllm/{name.replace('__', '/', 1)}.py"] = text
+    for path, text in files.items():
+        if text is not None:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+    info = folder / f"vllm-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: vllm\nVersion: {version}\n")
+    return folder
+
+
 class Answer:
     """What a call printed and returned."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from command_line import FILES, LOADER, write_library
+from command_line import LOADER, write_library, write_tree
 from mod_making import diff_of
 
 import vllm_mods as vm
@@ -25,23 +25,13 @@ GONE = {
 }
 
 
-def tree(folder: Path, version: str, loader: str) -> str:
-    for path, data in {**FILES, "vllm/loader.py": loader.encode()}.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(data)
-    info = folder / f"vllm-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: vllm\nVersion: {version}\n")
-    return str(folder)
-
-
 @pytest.mark.parametrize("what", GONE)
 @pytest.mark.parametrize("more", [False, True])
 def test_nothing_is_finished_without_a_decision_on_what_has_no_place(
     tmp_path: Path, what: str, *, more: bool
 ) -> None:
     """``more`` has the mod change something that the target still has, too."""
-    base = tree(tmp_path / "base", "0.19.1", LOADER)
+    base = str(write_tree(tmp_path / "base", "0.19.1"))
     library = vm.Library(str(write_library(tmp_path / "library")))
     folder = tmp_path / "library/patches/fast"
     changed = LOADER.replace('"weights"', '"fast"', 1)
@@ -51,7 +41,7 @@ def test_nothing_is_finished_without_a_decision_on_what_has_no_place(
     ported = vm.port(
         library,
         "fast",
-        tree(tmp_path / "target", "0.20.0", GONE[what]),
+        str(write_tree(tmp_path / "target", "0.20.0", loader=GONE[what])),
         base=base,
         access=vm.Access(offline=True),
     )

@@ -6,10 +6,9 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from command_line import FILES, LOADER
+from command_line import FILES, LOADER, write_tree
 from mod_making import diff_of
 from package_server import make_wheel
-from test_port import tree
 
 from vllm_mods.formats import manifest
 from vllm_mods.library.catalog import Library
@@ -29,7 +28,7 @@ SUB = "def deep():\n    return 1\n"
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    return tree(tmp_path / "base", "0.19.1", engine__loader=SUB)
+    return write_tree(tmp_path / "base", "0.19.1", engine__loader=SUB)
 
 
 @pytest.fixture
@@ -133,7 +132,7 @@ def test_what_cannot_be_placed_is_refused(
 
 
 def test_two_trees(call: Call, base: Path, mine: Path, tmp_path: Path) -> None:
-    new = tree(tmp_path / "new", "0.19.1", engine__loader=SUB, loader=FAST, more="M = 1\n")
+    new = write_tree(tmp_path / "new", "0.19.1", engine__loader=SUB, loader=FAST, more="M = 1\n")
     (base / "vllm/k.so").write_bytes(b"\0old")
     (new / "vllm/k.so").write_bytes(b"\0new")
     (new / "vllm/b.py").unlink()
@@ -156,9 +155,9 @@ def test_a_change_that_stands_twice_gets_more_context(
     call: Call, mine: Path, tmp_path: Path
 ) -> None:
     twin = "".join(f"def f{n}():\n" + "".join(f"    x = {i}\n" for i in range(9)) for n in range(3))
-    old = tree(tmp_path / "old", "0.19.1", twin=twin)
+    old = write_tree(tmp_path / "old", "0.19.1", twin=twin)
     changed = twin.replace("    x = 8\ndef f2", "    x = 9\ndef f2")
-    new = tree(tmp_path / "new", "0.19.1", twin=changed)
+    new = write_tree(tmp_path / "new", "0.19.1", twin=changed)
     assert call("new", "swift", "--from-trees", old, new, "--library", mine).code == 0
     assert call("apply", "swift", "--library", mine, "--target", old).code == 0
     assert (old / "vllm/twin.py").read_text() == changed
@@ -218,7 +217,7 @@ def test_what_git_writes_is_read(call: Call, base: Path, mine: Path, tmp_path: P
 def test_what_the_build_writes_is_no_part_of_a_mod(
     call: Call, base: Path, mine: Path, tmp_path: Path
 ) -> None:
-    other = tree(tmp_path / "other", "0.19.1", engine__loader=SUB)
+    other = write_tree(tmp_path / "other", "0.19.1", engine__loader=SUB)
     (other / "vllm/loader.py").write_text(FAST)
     for folder, text in ((base, "one"), (other, "two")):
         (folder / "vllm/_version.py").write_text(f"__version__ = {text!r}\n")
@@ -276,7 +275,7 @@ def test_a_diff_without_context_is_refused_for_that(
 def test_two_site_packages_compared_with_diff_naur(
     call: Call, base: Path, mine: Path, tmp_path: Path
 ) -> None:
-    other = tree(tmp_path / "other", "0.19.1", engine__loader=SUB)
+    other = write_tree(tmp_path / "other", "0.19.1", engine__loader=SUB)
     (other / "vllm/loader.py").write_text(FAST)
     (other / "vllm/fresh.py").write_text("NEW = 1\n")
     words = ["diff", "-Naur", str(base), str(other)]

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from command_line import FILES, LOADER
+from command_line import LOADER, write_tree
 from mod_making import diff_of
 
 from vllm_mods.formats import diff_writer, mod_lock
@@ -29,21 +29,6 @@ if TYPE_CHECKING:
     Call = Callable[..., Answer]
 
 
-def tree(folder: Path, version: str, **changed: str | None) -> Path:
-    """Make a vLLM of a version: the one that the mods were written for, with other files."""
-    files: dict[str, str | None] = {path: data.decode() for path, data in FILES.items()}
-    for name, text in changed.items():
-        files[f"vllm/{name.replace('__', '/', 1)}.py"] = text
-    for path, text in files.items():
-        if text is not None:
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text)
-    info = folder / f"vllm-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.4\nName: vllm\nVersion: {version}\n")
-    return folder
-
-
 def files_of(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -54,7 +39,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    return tree(tmp_path / "base", "0.19.1")
+    return write_tree(tmp_path / "base", "0.19.1")
 
 
 NEWER = LOADER.replace("import os\n", "import os\nimport sys\n").replace(
@@ -65,7 +50,7 @@ NEWER = LOADER.replace("import os\n", "import os\nimport sys\n").replace(
 def test_a_clean_port_is_a_new_variant_that_goes_in(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
-    target = tree(tmp_path / "target", "0.20.0", loader=NEWER)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=NEWER)
     manifest = (library / "patches/fast/mod.toml").read_text()
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 0, done.err
@@ -83,14 +68,14 @@ def test_a_clean_port_is_a_new_variant_that_goes_in(
 
 
 def test_a_variant_that_does_as_well_is_named(call: Call, base: Path, tmp_path: Path) -> None:
-    target = tree(tmp_path / "target", "0.20.0", loader="# newer\n" + LOADER)
+    target = write_tree(tmp_path / "target", "0.20.0", loader="# newer\n" + LOADER)
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 0
     assert "variant `a` goes in there too (moved), and gives the same bytes" in done.out
 
 
 def test_the_file_that_a_module_became_is_followed(call: Call, base: Path, tmp_path: Path) -> None:
-    target = tree(
+    target = write_tree(
         tmp_path / "target",
         "0.20.0",
         loader=None,
@@ -114,8 +99,8 @@ def test_an_import_of_what_another_module_has_by_now_is_followed_and_the_report_
         "        return path", "        return weigh(path)", 1
     )
     (library / "patches/fast/x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, using))
-    base = tree(tmp_path / "base", "0.19.1", helpers=helper)
-    target = tree(tmp_path / "target", "0.20.0", tools__scales=helper, tools____init__="")
+    base = write_tree(tmp_path / "base", "0.19.1", helpers=helper)
+    target = write_tree(tmp_path / "target", "0.20.0", tools__scales=helper, tools____init__="")
     repair = "weigh of vllm.helpers is weigh of vllm.tools.scales by now, and nowhere else"
     without = call("port", "fast", "--from", base, "--to", target, "--no-repair")
     assert (without.code, repair in without.out) == (1, False)
@@ -137,8 +122,8 @@ def test_a_name_that_upstream_renamed_is_left_to_a_person_with_the_line_that_fai
         "        return path", "        return weigh(path)", 1
     )
     (library / "patches/fast/x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, using))
-    base = tree(tmp_path / "base", "0.19.1", helpers=helper)
-    target = tree(tmp_path / "target", "0.20.0", helpers=helper.replace("weigh", "heft"))
+    base = write_tree(tmp_path / "base", "0.19.1", helpers=helper)
+    target = write_tree(tmp_path / "target", "0.20.0", helpers=helper.replace("weigh", "heft"))
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 1
     assert "variant 0.20 (==0.20.0) unfit" in done.out
@@ -153,7 +138,7 @@ CLASHING = LOADER.replace(
 def test_a_conflict_is_laid_out_finished_and_gone(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
-    target = tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
     before = files_of(library)
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 1
@@ -184,7 +169,7 @@ def test_a_conflict_is_laid_out_finished_and_gone(
 
 
 def test_abort_leaves_what_was_there(call: Call, library: Path, base: Path, tmp_path: Path) -> None:
-    target = tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
     before = files_of(library)
     assert call("port", "fast", "--from", base, "--to", target).code == 1
     assert call("port", "fast", "--abort").code == 0
@@ -197,7 +182,7 @@ def test_abort_leaves_what_was_there(call: Call, library: Path, base: Path, tmp_
 def test_a_target_that_changed_meanwhile_is_told(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
-    target = tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
     assert call("port", "fast", "--from", base, "--to", target).code == 1
     (library / "patches/fast/.port-0.20/files/vllm/loader.py").write_text(LOADER)
     (target / "vllm/loader.py").write_text(NEWER)
@@ -209,7 +194,7 @@ def test_a_target_that_changed_meanwhile_is_told(
 def test_a_file_that_is_gone_is_a_patch_to_do_away_with(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
-    target = tree(tmp_path / "target", "0.20.0", loader=None)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=None)
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 1
     assert "[file-gone]" in done.out
@@ -223,7 +208,7 @@ def test_a_function_that_is_gone_is_a_patch_to_do_away_with(
 ) -> None:
     method = LOADER[LOADER.index("    def load") : LOADER.index("\n\n\nclass Saver")]
     fetching = "    def fetch(self, url, retries=3):\n        return [os.fspath(url)] * retries"
-    target = tree(tmp_path / "target", "0.20.0", loader=LOADER.replace(method, fetching))
+    target = write_tree(tmp_path / "target", "0.20.0", loader=LOADER.replace(method, fetching))
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 1
     assert "the target has not got it any more [gone]" in done.out
@@ -253,7 +238,7 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
 ) -> None:
     """The merge is clean, and the name that the mod uses is no longer imported."""
     (library / "patches/fast/x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, MORE))
-    target = tree(tmp_path / "target", "0.20.0", loader=GONE)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=GONE)
     before = files_of(library)
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 1, done.out
@@ -281,7 +266,7 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
 def test_a_file_that_the_mod_removes_is_removed_by_what_a_person_finished(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
-    for folder in (base, target := tree(tmp_path / "target", "0.20.0", loader=CLASHING)):
+    for folder in (base, target := write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)):
         (folder / "vllm/old.py").write_text("OLD = 1\n")
     patch = library / "patches/fast/x.patch"
     patch.write_bytes(patch.read_bytes() + diff_writer.file_diff("vllm/old.py", b"OLD = 1\n", None))
@@ -298,7 +283,7 @@ def test_what_the_target_has_already_needs_no_variant(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
     landed = LOADER.replace('"weights"', '"fast"', 1)
-    target = tree(tmp_path / "target", "0.20.0", loader="# newer\n" + landed)
+    target = write_tree(tmp_path / "target", "0.20.0", loader="# newer\n" + landed)
     before = files_of(library)
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 0
@@ -310,7 +295,7 @@ def test_the_lock_knows_the_new_variant(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
     recorded(library, {"0.19.1": base})
-    target = tree(tmp_path / "target", "0.20.0", loader=NEWER)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=NEWER)
     assert call("port", "fast", "--from", base, "--to", target).code == 0
     trees = json.loads((library / "patches/fast/mod.lock").read_text())["trees"]
     assert [(one["variant"], one["vllm"]) for one in trees] == [
@@ -320,7 +305,7 @@ def test_the_lock_knows_the_new_variant(
     assert "placed by file" in call("check", "fast", "--target", target).out
     # and a base that calls itself 0.19.1 and is another is no base
     (base / "vllm/loader.py").write_text("# edited\n" + LOADER)
-    other = tree(tmp_path / "other", "0.21.0", loader=NEWER)
+    other = write_tree(tmp_path / "other", "0.21.0", loader=NEWER)
     done = call("port", "fast", "--from", base, "--to", other, "--variant", "a")
     assert done.code == 3
     assert "are not what mod.lock of fast has for that release" in done.err
@@ -340,7 +325,7 @@ def test_the_lock_knows_the_new_variant(
 def test_a_wrong_call_says_what_is_wrong(
     call: Call, library: Path, base: Path, words: tuple[str, ...], message: str
 ) -> None:
-    target = tree(base.parent / "target", "0.20.0", loader=NEWER)
+    target = write_tree(base.parent / "target", "0.20.0", loader=NEWER)
     before = files_of(library)
     done = call("port", "fast", *(word.format(target=target, base=base) for word in words))
     assert done.code == 2
@@ -351,7 +336,7 @@ def test_a_wrong_call_says_what_is_wrong(
 def test_a_base_that_the_variant_does_not_fit_is_refused(
     call: Call, base: Path, tmp_path: Path
 ) -> None:
-    target = tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
     done = call("port", "fast", "--from", target, "--to", base)
     assert done.code == 3
     assert "is to be ported from vLLM 0.20.0, and does not go in there: conflict" in done.err
@@ -360,7 +345,7 @@ def test_a_base_that_the_variant_does_not_fit_is_refused(
 def test_a_folder_that_cannot_be_written_stays_as_it_is(
     call: Call, library: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = tree(tmp_path / "target", "0.20.0", loader=NEWER)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=NEWER)
     before = files_of(library)
     real = os.replace
 
@@ -380,7 +365,7 @@ def test_a_folder_that_cannot_be_written_stays_as_it_is(
 def test_output_leaves_the_library_alone(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
-    target = tree(tmp_path / "target", "0.20.0", loader=NEWER)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=NEWER)
     before = files_of(library)
     out = tmp_path / "mine"
     assert call("port", "fast", "--from", base, "--to", target, "--output", out).code == 0
@@ -393,7 +378,7 @@ def test_output_leaves_the_library_alone(
 def test_a_port_of_a_copy_is_finished_in_the_copy(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
-    target = tree(tmp_path / "target", "0.20.0", loader=CLASHING)
+    target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
     before = files_of(library)
     out = tmp_path / "mine"
     stopped = call("port", "fast", "--from", base, "--to", target, "--output", out)
@@ -417,7 +402,9 @@ def test_a_copy_that_nothing_came_of_is_not_left(call: Call, base: Path, tmp_pat
     done = call("port", "fast", "--from", tmp_path / "none", "--to", base, "--output", out)
     assert done.code == 2
     assert not (out / "patches/fast").exists()
-    landed = tree(tmp_path / "landed", "0.20.0", loader=LOADER.replace('"weights"', '"fast"', 1))
+    landed = write_tree(
+        tmp_path / "landed", "0.20.0", loader=LOADER.replace('"weights"', '"fast"', 1)
+    )
     assert call("port", "fast", "--from", base, "--to", landed, "--output", out).code == 0
     assert not (out / "patches/fast").exists()
 
@@ -430,7 +417,7 @@ def test_a_range_that_needs_several_new_variants_gets_them_all_and_the_lock_know
     wider = wide.replace("(object)", "(dict)")
     texts = {"0.20.0": NEWER, "0.21.0": wide, "0.21.1": wide, "0.22.0": wider}
     trees = [
-        open_tree(str(tree(tmp_path / version, version, loader=text)))
+        open_tree(str(write_tree(tmp_path / version, version, loader=text)))
         for version, text in texts.items()
     ]
     mod = load_mod(str(library / "patches/fast"))
@@ -460,7 +447,7 @@ def test_a_followed_file_stays_in_its_patch(
     other = "def other():\n    return 1\n"
     for folder in (
         base,
-        target := tree(
+        target := write_tree(
             tmp_path / "target", "0.20.0", loader=None, loaders__core=NEWER, loaders____init__=""
         ),
     ):
@@ -491,7 +478,7 @@ def recorded(library: Path, trees: dict[str, Path]) -> None:
 def test_refresh_cuts_patches_anew_and_changes_nothing_else(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
-    trees = {"0.19.1": base, "0.20.0": tree(tmp_path / "target", "0.20.0", loader=NEWER)}
+    trees = {"0.19.1": base, "0.20.0": write_tree(tmp_path / "target", "0.20.0", loader=NEWER)}
     patch = library / "patches/fast/x.patch"
     careless = patch.read_text().replace("@@ -3,7 +3,7 @@", "@@ -9,7 +9,7 @@")
     patch.write_text(f"Why: faster.\n{careless}")
@@ -516,7 +503,7 @@ def test_refresh_takes_the_context_that_every_release_needs(
 ) -> None:
     """Three lines of context stand in both classes; the recorded releases tell where it was meant."""
     twin = LOADER.replace("class Saver:\n    def save(", "class Saver:\n    def load(")
-    trees = {"0.19.1": tree(tmp_path / "twin", "0.19.1", loader=twin)}
+    trees = {"0.19.1": write_tree(tmp_path / "twin", "0.19.1", loader=twin)}
     changed = twin.replace('"weights"', '"fast"', 1)
     whole = diff_of("vllm/loader.py", twin, changed, context=20)
     (library / "patches/fast/x.patch").write_bytes(whole)
