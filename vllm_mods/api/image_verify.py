@@ -14,8 +14,7 @@ from vllm_mods.building.inspection import Inspection
 from vllm_mods.formats.pairing_lock import LockDifference
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.formats.receipt_diff import Disagreement
-from vllm_mods.images.oci import UNKNOWN, entries_in
-from vllm_mods.images.open import indexes_of
+from vllm_mods.images.open import entries_of, indexes_of, platforms_in
 from vllm_mods.trees.image import ImageTree
 
 
@@ -98,8 +97,8 @@ def image_verify(
     access = access or Access()
     name = reference.removeprefix("image:")
     indexes = indexes_of(name, offline=access.offline)
-    entries = [entry for index in indexes for entry in entries_in(index, f"{name}: its index")]
-    several = () if platform else sorted({one.platform for one in entries} - {"", UNKNOWN})
+    entries = entries_of(indexes, name)
+    several = () if platform else platforms_in(entries)
     images: dict[str, InspectedImage] = {}
     wrong = [*inspection.entry_findings(entries)] if len(entries) > 1 else []
     for wanted in several or (platform,):

@@ -79,9 +79,12 @@ def is_deep(value: object) -> bool:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key.casefold() for key, _ in pairs}) < len(pairs):
-        keys = [key.casefold() for key, _ in pairs]
-        raise ValueError(f"{next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+    seen: set[str] = set()
+    for key, _ in pairs:
+        folded = key.casefold()
+        if folded in seen:
+            raise ValueError(f"{folded!r} is there twice")
+        seen.add(folded)
     return dict(pairs)
 
 

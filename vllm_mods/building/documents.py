@@ -16,12 +16,8 @@ from vllm_mods.building import oci
 from vllm_mods.images.model import Base
 from vllm_mods.images.oci import INDEXES, MANIFESTS, Index
 
-_DOCKER = "application/vnd.docker"
-_CONFIGS = (oci.CONFIG, f"{_DOCKER}.container.image.v1+json")
-_LAYERS = (
-    *(f"{oci.LAYER}{packing}" for packing in ("", "+gzip", "+zstd")),
-    *(f"{_DOCKER}.image.rootfs.diff.tar{packing}" for packing in ("", ".gzip", ".zstd")),
-)
+_CONFIGS = (oci.CONFIG, "application/vnd.docker.container.image.v1+json")
+_LAYERS = (*oci.OCI_NAMES.values(), *oci.OCI_NAMES)
 _BLOB = ("digest", "size")
 
 
@@ -50,9 +46,8 @@ def of_indexes(indexes: Sequence[Index], images: Sequence[Base]) -> Iterator[Fin
         wanted = {"platform": told.get(entry["digest"], entry.get("platform"))}
         yield from values(f"entry {place} of the index: its", wanted, _only(entry, "platform"))
     annotations = [_table(json.loads(one.manifest or b"{}").get("annotations")) for one in images]
-    actual = _table(
-        indexes[0].get("annotations")
-    )  # with one platform asked for, nobody has looked at all
+    actual = _table(indexes[0].get("annotations"))
+    # with one platform asked for, nobody has looked at all
     if actual and len(images) == len(indexes[-1]["manifests"]):
         yield from values("the index's annotation", oci.shared_annotations(annotations), actual)
 

@@ -25,11 +25,12 @@ LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
 _GZIP = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
 
 # docker's own manifests have other names for the same tars; a manifest of OCI's has OCI's.
-_OCI_NAMES = {
+OCI_NAMES = {
     "application/vnd.docker.image.rootfs.diff.tar": LAYER,
     "application/vnd.docker.image.rootfs.diff.tar.gzip": f"{LAYER}+gzip",
     "application/vnd.docker.image.rootfs.diff.tar.zstd": f"{LAYER}+zstd",
 }
+"""OCI's names of the types of layers, by docker's."""
 _PLATFORM = ("architecture", "os", "os.version", "os.features", "variant")
 
 
@@ -139,7 +140,7 @@ def with_layers(image: BuiltImage, base_layers: Sequence[Descriptor]) -> BuiltIm
     packed = image.packed or gzipped(image.layer)
     layers = (
         *(
-            one._replace(media_type=_OCI_NAMES.get(one.media_type, one.media_type))
+            one._replace(media_type=OCI_NAMES.get(one.media_type, one.media_type))
             for one in base_layers
         ),
         Descriptor(f"{LAYER}+gzip", digest_of(packed), len(packed)),

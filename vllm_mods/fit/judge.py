@@ -25,12 +25,12 @@ from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
-from vllm_mods.fit.run_time import RunTimeWrites, run_time_writes
+from vllm_mods.fit.run_time import may_rest_on_writes, run_time_writes
 from vllm_mods.fit.search import candidates, classes_in, subclasses
 from vllm_mods.fit.strings import string_problems
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.traces import Trace, mentions, traces
-from vllm_mods.fit.walk import walk
+from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
@@ -85,12 +85,10 @@ def judge(
     opinion, untyped = _opinion(judged, before, lowest)
     met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
     answers.extend(one for one in opinion if (one.path, one.line) not in met)
-    writes = [_run_time_writes(after, path, before.read(path), sound[path]) for path in sound]
-    at_run_time = RunTimeWrites(
-        frozenset().union(*(one.names for one in writes)),
-        frozenset().union(*(one.owners for one in writes)),
-    )
-    problems = [at_run_time.soften(_honour(after, problem)) for problem in _distinct(answers)]
+    problems = [_honour(after, problem) for problem in _distinct(answers)]
+    if any(map(may_rest_on_writes, problems)):
+        writes = run_time_writes(_added_code(before, after, sound))
+        problems = [writes.soften(problem) for problem in problems]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     if untyped.startswith("ty failed"):
         doubts.append(Doubt(next(iter(sound), ""), "type", untyped))
@@ -140,12 +138,14 @@ def _honour(after: World, problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE, message=message)
 
 
-def _run_time_writes(after: World, path: str, before: bytes | None, data: bytes) -> RunTimeWrites:
-    tree = syntax_tree.module(data)
-    lines = added_lines(before, data)
-    if tree is None or not lines:
-        return RunTimeWrites()
-    return run_time_writes(Inference(after, path), walk(tree, lines))
+def _added_code(
+    before: World, after: World, sound: dict[str, bytes]
+) -> Iterator[tuple[Inference, Iterator[CodeSite]]]:
+    """Yield the code that the changes add, file by file."""
+    for path, data in sound.items():
+        tree, lines = syntax_tree.module(data), added_lines(before.read(path), data)
+        if tree is not None and lines:
+            yield Inference(after, path), walk(tree, lines)
 
 
 def _gone(

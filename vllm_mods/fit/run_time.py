@@ -29,17 +29,18 @@ _RESTING = {
 _MAKERS = words("__init__ __new__ __call__ __getattr__ __getattribute__")
 _HOLDERS = {"class", "module"}
 _OWN = {"self", "cls"}
+_SETTERS = {"setattr", "type.__setattr__"}
 
 
 class RunTimeWrites(NamedTuple):
     """``names`` are attributes that are written; of ``owners``, by their last names, any attribute may be."""
 
-    names: frozenset[str] = frozenset()
-    owners: frozenset[str] = frozenset()
+    names: frozenset[str]
+    owners: frozenset[str]
 
     def soften(self, problem: Problem) -> Problem:
         """Return a problem as a note, if what is written may be the reason for it."""
-        if problem.level is Level.NOTE or problem.code not in _RESTING:
+        if not may_rest_on_writes(problem):
             return problem
         named = set(re.findall(r"\w+", problem.message))
         name = problem.token if problem.token in self.names else ""
@@ -51,16 +52,24 @@ class RunTimeWrites(NamedTuple):
         return problem._replace(level=Level.NOTE, message=message)
 
 
-def run_time_writes(inference: Inference, sites: Iterable[CodeSite]) -> RunTimeWrites:
-    """Return what the code at some sites of a changed file writes on classes and modules."""
+def may_rest_on_writes(problem: Problem) -> bool:
+    """Tell whether a problem is an error that what the code writes at run time could be the reason for."""
+    return problem.level is Level.ERROR and problem.code in _RESTING
+
+
+def run_time_writes(
+    files: Iterable[tuple[Inference, Iterable[CodeSite]]],
+) -> RunTimeWrites:
+    """Return what the code at some sites of changed files writes on classes and modules."""
     names: set[str] = set()
     owners: set[str] = set()
-    for site in sites:
-        for owner, name in _writes(inference, site):
-            if name is None or name in _MAKERS:
-                owners.update(_meant(owner, site.scope))
-            if name is not None:
-                names.add(name)
+    for inference, sites in files:
+        for site in sites:
+            for owner, name in _writes(inference, site):
+                if name is None or name in _MAKERS:
+                    owners.update(_written_owners(owner, site.scope))
+                if name is not None:
+                    names.add(name)
     return RunTimeWrites(frozenset(names), frozenset(owners))
 
 
@@ -71,12 +80,12 @@ def _writes(inference: Inference, site: CodeSite) -> Iterator[tuple[ast.expr, st
             for target in targets:
                 if isinstance(target, ast.Attribute) and _is_shared(inference, target, site.scope):
                     yield target.value, target.attr
-        case ast.Call(func=function, args=[owner, name, _]) if dotted(function) in {
-            "setattr",
-            "type.__setattr__",
-        }:
-            is_text = isinstance(name, ast.Constant) and isinstance(name.value, str)
-            yield owner, str(name.value) if is_text and isinstance(name, ast.Constant) else None
+        case ast.Call(func=function, args=[owner, name, _]) if dotted(function) in _SETTERS:
+            match name:
+                case ast.Constant(value=str(text)):
+                    yield owner, text
+                case _:
+                    yield owner, None
 
 
 def _is_shared(inference: Inference, target: ast.Attribute, scope: CodeScope) -> bool:
@@ -100,15 +109,15 @@ def _parameter(value: ast.expr, scope: CodeScope) -> bool:
     return any(isinstance(source, Parameter) for one in sources if one for source in one)
 
 
-def _meant(owner: ast.expr, scope: CodeScope) -> Iterator[str]:
+def _written_owners(owner: ast.expr, scope: CodeScope) -> Iterator[str]:
     """Yield the last name of what is written to; of a parameter, those of what such a function is given."""
     if not _parameter(owner, scope):
         yield _last_name(owner)
         return
-    functions = [one.node for one in scope.around()]
-    made = {getattr(node, "name", "") for node in functions} - {""}
-    for call in (node for node in every(functions[-1]) if isinstance(node, ast.Call)):
-        if _last_name(call.func) in made:
+    *inner, module = (one.node for one in scope.around())
+    functions = {getattr(node, "name", "") for node in inner} - {""}
+    for call in (node for node in every(module) if isinstance(node, ast.Call)):
+        if _last_name(call.func) in functions:
             yield from map(_last_name, call.args)
 
 

@@ -304,9 +304,8 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
             for blob, name, note in zip(images, tags, notes, strict=True)
             if tag in {blob.digest, name, note.get(FULL_NAME)}
         ]
-        if (
-            len({blob.digest for blob in called}) > 1
-        ):  # one engine takes the first, another the last
+        # one engine takes the first, another the last
+        if len({blob.digest for blob in called}) > 1:
             raise UsageError(
                 f"{reference}: holds {len(called)} images called {tag}",
                 hint="name one by its digest: …@sha256:…",

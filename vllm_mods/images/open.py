@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from vllm_mods.base.cache import Cache, cache_folder
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.images import engine_command, layout, storage
 from vllm_mods.images.model import Base
-from vllm_mods.images.oci import UNKNOWN, Choice, Index, Opening, entries_in, is_for, platform_of
+from vllm_mods.images.oci import (
+    UNKNOWN,
+    Choice,
+    Index,
+    IndexEntry,
+    Opening,
+    entries_in,
+    is_for,
+    platform_of,
+)
 
 FORMS = (
     "docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG], registry:HOST/NAME:TAG, "
@@ -72,15 +81,20 @@ def indexes_of(reference: str, *, offline: bool = False) -> tuple[Index, ...]:
     return tuple(indexes)
 
 
+def entries_of(indexes: Iterable[Index], reference: str) -> tuple[IndexEntry, ...]:
+    """Return what all indexes of a reference list, in their order. Raises ``TreeError``."""
+    what = f"{reference}: its index"
+    return tuple(entry for index in indexes for entry in entries_in(index, what))
+
+
 def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:
     """Return the platforms of an index, sorted. Raises as ``open_base``."""
-    indexes = indexes_of(reference, offline=offline)
-    names = {
-        entry.platform
-        for index in indexes
-        for entry in entries_in(index, f"{reference}: its index")
-    }
-    return tuple(sorted(names - {"", UNKNOWN}))
+    return platforms_in(entries_of(indexes_of(reference, offline=offline), reference))
+
+
+def platforms_in(entries: Iterable[IndexEntry]) -> tuple[str, ...]:
+    """Return the platforms that entries of an index are for, sorted."""
+    return tuple(sorted({entry.platform for entry in entries} - {"", UNKNOWN}))
 
 
 def in_engine(reference: str) -> bool:

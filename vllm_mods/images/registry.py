@@ -25,11 +25,7 @@ from vllm_mods.images.names import Name
 PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
 """The environment variable that lists, with commas, registries that may be asked without TLS."""
 
-ACCEPT = (
-    f"{oci.INDEX}, {oci.MANIFEST}, "
-    "application/vnd.docker.distribution.manifest.list.v2+json, "
-    "application/vnd.docker.distribution.manifest.v2+json"
-)
+ACCEPT = ", ".join((*oci.INDEXES, *oci.MANIFESTS))
 _PARAMETER = re.compile(r'([A-Za-z_]+)="((?:[^"\\]|\\.)*)"')
 _TRIES = 4
 

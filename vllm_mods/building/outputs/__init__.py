@@ -16,7 +16,7 @@ ENGINE, OCI, REGISTRY = "docker", "oci", "registry"
 _PLACES = {OCI: "DIR", REGISTRY: "REF"}
 SEVERAL = frozenset(_PLACES)
 """Where images of several platforms go as one index; an engine has room for one."""
-_FORMS = ", ".join(("docker", *(f"{kind}:{place}" for kind, place in _PLACES.items())))
+_FORMS = ", ".join((ENGINE, *(f"{kind}:{place}" for kind, place in _PLACES.items())))
 
 
 class Output(NamedTuple):
