@@ -97,20 +97,21 @@ class _BlockReader:
     def _branches(
         self, node: ast.If | ast.For | ast.AsyncFor | ast.While, chain: tuple[str, ...]
     ) -> Iterator[CodeBlock]:
-        word, text = "while", ""
-        if isinstance(node, ast.For | ast.AsyncFor):
-            word, text = "for", f"{self._text(node.target)} in {self._text(node.iter)}"
-        else:
-            word = "if" if isinstance(node, ast.If) else "while"
-            text = self._text(node.test)
-        yield from self._suite(word, text, node.lineno, node.body, chain)
-        if not node.orelse:
-            return
-        first = node.orelse[0]
-        if isinstance(first, ast.If) and self._starts(first, b"elif"):
-            yield from self._branches(first, chain)
-        else:
-            yield from self._suite("else", text, self._joined(first), node.orelse, chain)
+        """Yield the branches of a statement; of an ``if`` with its ``elif``, however many these are."""
+        following: ast.If | ast.For | ast.AsyncFor | ast.While | None = node
+        while following is not None:
+            node, following = following, None
+            if isinstance(node, ast.For | ast.AsyncFor):
+                word, text = "for", f"{self._text(node.target)} in {self._text(node.iter)}"
+            else:
+                word = "if" if isinstance(node, ast.If) else "while"
+                text = self._text(node.test)
+            yield from self._suite(word, text, node.lineno, node.body, chain)
+            first = node.orelse[0] if node.orelse else None
+            if isinstance(first, ast.If) and self._starts(first, b"elif"):
+                following = first
+            elif first is not None:
+                yield from self._suite("else", text, self._joined(first), node.orelse, chain)
 
     def _try(self, node: ast.Try | ast.TryStar, chain: tuple[str, ...]) -> Iterator[CodeBlock]:
         yield from self._suite("try", "", node.lineno, node.body, chain)
