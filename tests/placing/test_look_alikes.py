@@ -189,6 +189,46 @@ def test_a_change_that_is_in_does_not_go_in_once_more_at_a_place_like_it() -> No
     assert not one(mine, tree(there)).verdict.writes
 
 
+@pytest.mark.parametrize(
+    ("head", "base", "old", "new", "header"),
+    [
+        (
+            "",
+            "from a import (\n    A,\n)\nfrom z import (\n    Z,\n)\n",
+            ")\nfrom z",
+            ")\nfrom m import (\n    handle,\n)\nfrom z",
+            "",
+        ),
+        (
+            "class Inputs(TypedDict):\n",
+            "    text: str\n\n    salt: str\n",
+            "    salt",
+            '    time: float\n    """When it came."""\n\n    salt',
+            "class Inputs(TypedDict):",
+        ),
+        (
+            "# a licence\n",
+            "\nimport json\n",
+            "import json",
+            "from __future__ import annotations\n\nimport json",
+            "",
+        ),
+    ],
+)
+def test_lines_that_stand_beside_the_place_do_not_go_in_a_second_time(
+    head: str, base: str, old: str, new: str, header: str
+) -> None:
+    final = base.replace(old, new)
+    gone = final.count("\n") - base.count("\n")  # upstream took as many lines away above
+    above = "".join(f"import m{n}\n" for n in range(gone))
+    before, after_ = f"{above}{head}{base}", f"{above}{head}{final}"
+    mine = mod(variant(diff_of(PATH, before, after_, context=1, section=header)))
+    assert not one(mine, tree(f"{head}{final}")).verdict.writes
+    # what is equal in the hunk's own context was there when the patch was written
+    twice = mod(variant(diff_of(PATH, "a = 1\nb = 2\n", "a = 1\na = 1\nb = 2\n", context=1)))
+    assert one(twice, tree("a = 1\nb = 2\n", pristine=True)).verdict is Verdict.APPLIES
+
+
 def test_blank_lines_do_not_show_that_what_was_between_them_is_gone() -> None:
     head = "def load(kind):\n    check(kind)\n\n"
     part = "    for one in kind:\n        one.pop('reasoning')\n\n"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, islice
 
 from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.placing.candidates import at_edges, belongs_at_end, belongs_at_start
@@ -52,6 +53,29 @@ def has_added(hunk: Hunk, target: Target, line: int) -> bool:
     return False
 
 
+def repeats(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell whether lines that a hunk adds stand directly above or below the place already, and not in its own context.
+
+    A hunk with little context fits beside upstream's own insertion of the same lines where these end as what is above
+    them does, or begin as what is below.
+    """
+    own = range(line, line + len(hunk.old))
+    at = line
+    for kind, group in groupby(hunk.lines, key=lambda one: one[0]):
+        run = [text for _, text in group]
+        if kind != "+":
+            at += len(run)
+            continue
+        texts = Counter(text for _, text in telling(run))
+        for numbers in (range(at - 1, 0, -1), range(at, len(target.lines) + 1)):
+            words = (n for n in numbers if telling([target.stripped[n - 1]]))
+            equal = [n for n in islice(words, texts.total()) if target.stripped[n - 1] in texts]
+            count = (Counter(target.stripped[n - 1] for n in equal) & texts).total()
+            if count >= _MOSTLY * texts.total() and any(n not in own for n in equal):
+                return True
+    return False
+
+
 def slides(back: Hunk) -> bool:
     """Tell whether what a hunk removed begins or ends as what is around it.
 
@@ -71,6 +95,15 @@ def leaves_blanks(back: Hunk) -> bool:
     """Tell whether a hunk leaves blank lines alone: of these nobody can say that what was between them is gone."""
     is_blank = not any(text.strip() for text in back.old)
     return is_blank and not belongs_at_end(back) and not belongs_at_start(back)
+
+
+def is_left(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:
+    """Tell whether what a hunk removed is in the target, in a form or at a place of its own."""
+    return (
+        still_there(back, target, line)
+        or _moved(back, file, target, line)
+        or _partly_there(back, target, line)
+    )
 
 
 def still_there(back: Hunk, target: Target, line: int) -> bool:
@@ -93,7 +126,7 @@ def still_there(back: Hunk, target: Target, line: int) -> bool:
     return False
 
 
-def moved(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:
+def _moved(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:
     """Tell whether lines that a hunk removed, and no hunk put back, stand elsewhere in the same scope.
 
     What was around them stands together in a file that only moved them, too.
@@ -110,7 +143,7 @@ def moved(back: Hunk, file: FileDiff, target: Target, line: int) -> bool:
     return False
 
 
-def partly_there(back: Hunk, target: Target, line: int) -> bool:
+def _partly_there(back: Hunk, target: Target, line: int) -> bool:
     """Tell whether half of the lines that a hunk removed stand around the place that it removed them from.
 
     Upstream has other code in between by now, or had not written the rest yet.

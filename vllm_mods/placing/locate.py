@@ -340,14 +340,9 @@ class _Placing:
             doubts.overlaps(hunk, self.target, line)
             or (doubts.slides(hunk) if self.back else doubts.has_added(hunk, self.target, line))
         )
-        if either or (
-            self.back
-            and (
-                doubts.still_there(hunk, self.target, line)
-                or doubts.moved(hunk, self.file, self.target, line)
-                or doubts.partly_there(hunk, self.target, line)
-            )
-        ):
+        if self.back:
+            either = either or doubts.is_left(hunk, self.file, self.target, line)
+        if either or (not self.back and doubts.repeats(hunk, self.target, line)):
             return FindingCode.BOTH_WAYS, _BOTH
         return None
 
