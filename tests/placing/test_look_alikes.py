@@ -189,6 +189,27 @@ def test_a_change_that_is_in_does_not_go_in_once_more_at_a_place_like_it() -> No
     assert not one(mine, tree(there)).verdict.writes
 
 
+def call(name: str, *, changed: bool = False) -> str:
+    rows = ("view", "[int(bid) * size for bid in job.ids]")
+    rows = tuple(f"{row}.copy()" for row in rows) if changed else rows
+    texts = [f"batch_{name}", *rows, f"self.{name}_options"]
+    lines = "".join(f"            {text},\n" for text in texts)
+    return f"    def {name}(self, job, size, view):\n        run(\n{lines}        )\n\n"
+
+
+def test_a_twin_of_few_lines_that_has_come_to_the_stated_line_is_no_place() -> None:
+    base = f"class Manager:\n{call('store')}{call('load')}"
+    final = touched(base, "batch_load", "            [int", "            0,\n            [int")
+    above = "".join(f"import m{n}\n" for n in range(call("store").count("\n")))
+    newer = f"{above}class Manager:\n{call('store')}{call('load', changed=True)}"
+    for header in ("", "class Manager:"):
+        patch = diff_of(PATH, base, final, context=1, section=header)
+        mine = mod(variant(patch, vllm=">=0.17"))
+        assert one(mine, tree(newer)).verdict is Verdict.MISPLACED
+        twin = touched(newer, "batch_store", "            [int", "            0,\n            [int")
+        assert not one(mine, tree(twin)).verdict.ok
+
+
 @pytest.mark.parametrize(
     ("head", "base", "old", "new", "header"),
     [

@@ -284,6 +284,8 @@ class _Placing:
             return False
         if self.back and any(map(doubts.leaves_blanks, self.hunks)):
             return False
+        if self.base is BaseKnown.NONE and not proven and all(map(is_scant, self.hunks)):
+            return False  # a twin of so few lines may well have come to stand there
         is_away = any(place.line != self.hunks[i].stated for i, place in proven.items())
         if is_away or stated_lines(self.file.reversed().hunks, self.target) is not None:
             return False
