@@ -245,7 +245,9 @@ def test_lines_that_stand_beside_the_place_do_not_go_in_a_second_time(
     before, after_ = f"{above}{head}{base}", f"{above}{head}{final}"
     mine = mod(variant(diff_of(PATH, before, after_, context=1, section=header)))
     assert not one(mine, tree(f"{head}{final}")).verdict.writes
-    # what is equal in the hunk's own context was there when the patch was written
+
+
+def test_an_equal_line_in_the_own_context_was_there_when_the_patch_was_written() -> None:
     twice = mod(variant(diff_of(PATH, "a = 1\nb = 2\n", "a = 1\na = 1\nb = 2\n", context=1)))
     assert one(twice, tree("a = 1\nb = 2\n", pristine=True)).verdict is Verdict.APPLIES
 

@@ -4,31 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memory_tree import MemoryTree
-from mod_making import diff_of, write_mod
+from small_ports import PATH, ported
 
 from vllm_mods.api.port import PortResult
-from vllm_mods.library.mod_folder import load_mod
-from vllm_mods.porting.job import Job, PortOutcome, run
 from vllm_mods.porting.writing import lay_out
 from vllm_mods.report import port as report
 
-PATH = "vllm/x.py"
 BASE = "def load(path):\n    return open(path)\n"
 MOD = BASE.replace("open(path)", "open(path).read()")
 AGAIN = BASE.replace("open(path)", "open(path, 'rb')")
-
-
-def ported(folder: Path, base: str, changed: str, *releases: str) -> PortOutcome:
-    """Port a change over releases, the last of which is the target."""
-    fast = load_mod(str(write_mod(folder, "fast", diff_of(PATH, base, changed))))
-    first, *between, target = (
-        MemoryTree({PATH: text.encode()}, version=f"0.2{n}.0")
-        for n, text in enumerate((base, *releases))
-    )
-    roots = [str(folder)]
-    job = Job(fast, fast.variants[0], first, "0.20.0", target, "new", ">=0.21", roots)
-    return run(job, lambda: between)
 
 
 def test_what_only_a_release_between_had_is_not_in_the_target(tmp_path: Path) -> None:

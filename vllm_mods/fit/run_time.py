@@ -114,7 +114,7 @@ def _written_owners(owner: ast.expr, scope: CodeScope) -> Iterator[str]:
     if not _parameter(owner, scope):
         yield _last_name(owner)
         return
-    *inner, module = (one.node for one in scope.around())
+    *inner, module = (around.node for around in scope.around())
     functions = {getattr(node, "name", "") for node in inner} - {""}
     for call in (node for node in every(module) if isinstance(node, ast.Call)):
         if _last_name(call.func) in functions:

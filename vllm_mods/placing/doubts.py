@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, islice
+from operator import itemgetter
 
 from vllm_mods.formats.diff import FileDiff, Hunk
 from vllm_mods.placing.candidates import at_edges, belongs_at_end, belongs_at_start
@@ -33,12 +34,7 @@ def has_added(hunk: Hunk, target: Target, line: int) -> bool:
     """
     own = range(line, line + len(hunk.old))
     removed = {text.strip() for kind, text in hunk.lines if kind == "-"}
-    at = line
-    for kind, group in groupby(hunk.lines, key=lambda one: one[0]):
-        run = [text for _, text in group]
-        if kind != "+":
-            at += len(run)
-            continue
+    for at, run in _added(hunk, line):
         texts = {text for _, text in telling(run)} - removed
         if len(texts) < _SEVERAL:
             continue
@@ -60,12 +56,7 @@ def repeats(hunk: Hunk, target: Target, line: int) -> bool:
     them does, or begin as what is below.
     """
     own = range(line, line + len(hunk.old))
-    at = line
-    for kind, group in groupby(hunk.lines, key=lambda one: one[0]):
-        run = [text for _, text in group]
-        if kind != "+":
-            at += len(run)
-            continue
+    for at, run in _added(hunk, line):
         texts = Counter(text for _, text in telling(run))
         for numbers in (range(at - 1, 0, -1), range(at, len(target.lines) + 1)):
             words = (n for n in numbers if telling([target.stripped[n - 1]]))
@@ -156,6 +147,16 @@ def _partly_there(back: Hunk, target: Target, line: int) -> bool:
         if texts and 2 * len(texts & around) >= len(texts):
             return True
     return False
+
+
+def _added(hunk: Hunk, line: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield each run of lines that a hunk at ``line`` adds, and the line that it goes in above."""
+    for kind, group in groupby(hunk.lines, key=itemgetter(0)):
+        run = [text for _, text in group]
+        if kind == "+":
+            yield line, run
+        else:
+            line += len(run)
 
 
 def _removed(back: Hunk, line: int) -> Iterator[tuple[int, list[bytes]]]:

@@ -338,13 +338,13 @@ class _Placing:
         if not (stated or hunk.section) and self.target.in_string(line, line + len(hunk.old) - 1):
             message = f"its text stands in a string at line {line}, and nothing says that it was written for one"
             return FindingCode.ELSEWHERE, message
-        either = not stated and (
-            doubts.overlaps(hunk, self.target, line)
-            or (doubts.slides(hunk) if self.back else doubts.has_added(hunk, self.target, line))
-        )
         if self.back:
-            either = either or doubts.is_left(hunk, self.file, self.target, line)
-        if either or (not self.back and doubts.repeats(hunk, self.target, line)):
+            either = doubts.is_left(hunk, self.file, self.target, line)
+            either = either or (not stated and doubts.slides(hunk))
+        else:
+            either = doubts.repeats(hunk, self.target, line)
+            either = either or (not stated and doubts.has_added(hunk, self.target, line))
+        if either or (not stated and doubts.overlaps(hunk, self.target, line)):
             return FindingCode.BOTH_WAYS, _BOTH
         return None
 
