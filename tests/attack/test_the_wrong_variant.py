@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
+from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +12,7 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.formats import manifest_editor
 
 NAMES = ("0.1", "0.19", "10.1", '0.1"', "id", "vllm")
-QUOTES = {
+QUOTES: dict[str, Callable[[str], str]] = {
     "basic": lambda text: '"' + text.replace('"', '\\"') + '"',
     "literal": lambda text: f"'{text}'",
     "long": lambda text: f"'''{text}'''",

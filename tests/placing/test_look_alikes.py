@@ -190,8 +190,8 @@ def test_a_change_that_is_in_does_not_go_in_once_more_at_a_place_like_it() -> No
 
 
 def call(name: str, *, changed: bool = False) -> str:
-    rows = ("view", "[int(bid) * size for bid in job.ids]")
-    rows = tuple(f"{row}.copy()" for row in rows) if changed else rows
+    ending = ".copy()" if changed else ""
+    rows = [f"{row}{ending}" for row in ("view", "[int(bid) * size for bid in job.ids]")]
     texts = [f"batch_{name}", *rows, f"self.{name}_options"]
     lines = "".join(f"            {text},\n" for text in texts)
     return f"    def {name}(self, job, size, view):\n        run(\n{lines}        )\n\n"
