@@ -334,6 +334,19 @@ def test_a_twin_at_the_stated_line_is_no_place_and_a_lock_leads_to_the_right_one
     assert after(planned) == touched(swapped, "load_w2", "contiguous", "clone")
 
 
+def test_a_lock_names_a_statement_and_not_which_of_its_arguments_a_line_was_in() -> None:
+    arguments = "".join(
+        f"        {name}=empty(\n            {size},\n            kind=int32,\n            device=job.device,\n        ),\n"
+        for name, size in (("first", "rows"), ("second", "rows + 1"))
+    )
+    base = f"def start(job, rows):\n    job.group = make(\n{arguments}    )\n    return job\n"
+    line = "            device=job.device,\n"
+    mine = locked(mod(variant(diff_of(PATH, base, base.replace(line, "", 1), context=1))), base)
+    assert one(mine, tree(base)).verdict is Verdict.APPLIES
+    start, end = base.index("        first="), base.index("        second=")
+    assert not one(mine, tree(f"import os\n\n{base[:start]}{base[end:]}")).verdict.ok
+
+
 def test_the_lock_of_another_patch_says_nothing() -> None:
     other = locked(written(CLASS, "load_w13", context=1), CLASS)
     mine = written(CLASS, "load_w2", context=1)._replace(lock=other.lock)

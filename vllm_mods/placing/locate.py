@@ -230,9 +230,12 @@ class _Placing:
         """Tell whether the only place of a hunk can be the one it was written for; ``known`` is what mod.lock says encloses it."""
         # that a removal is in shows only by what was around it
         shows = not self.back or any(kind == "-" for kind, _ in hunk.lines)
-        if shows and (known is not None or identity.exact):
+        scant = is_scant(hunk)
+        # mod.lock says which statement it was, and of few lines not in which of its arguments
+        placed = known is not None and not (scant and identity.inside_statement)
+        if shows and (placed or identity.exact):
             return True
-        if is_scant(hunk):  # another branch of the function may well have so few lines
+        if scant:  # another branch of the function may well have so few lines
             return False
         named = known is not None or identity.whole or (identity.named and shows)
         return named or self.target.scopes is None
