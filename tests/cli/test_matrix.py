@@ -83,7 +83,7 @@ def test_every_release_and_rebuilt_wheel_has_its_cells(call: Call, index: Packag
     answer = call("matrix", "fast", "limit", "--json")
     assert answer.code == 1, answer.err
     assert grid(answer) == EXPECTED
-    assert set(answer.json) == {"schema", "cells", "together", "problems"}
+    assert set(answer.json) == {"schema", "cells", "problems"}
     assert {cell["version"] for cell in answer.json["cells"]} == {"0.19.0", "0.20.0", "0.21.0"}
     assert index.requests
 
@@ -452,23 +452,6 @@ def test_a_mod_that_upstream_has_made_needless(
     assert index.requests
 
 
-# --- mods together ----------------------------------------------------------
-
-
-def test_two_mods_of_the_same_function(call: Call, index: PackageServer, library: Path) -> None:
-    slow = LOADER.replace("return path\n\n\nclass", 'return path + "/"\n\n\nclass')
-    write_mod(library, "slow", diff_of("vllm/loader.py", LOADER, slow))
-    answer = call("matrix", "fast", "slow", "limit", "--json")
-    (pair,) = answer.json["together"]
-    assert pair["mods"] == ["fast", "slow"]
-    assert pair["kind"] == "conflict"
-    assert pair["trees"] == ["pypi:0.19.0", f"pypi:{wheel_name('0.20.0')}"]
-    assert "fast and slow do not go together: slow is then `conflict` at" in pair["message"]
-    index.requests.clear()
-    assert call("matrix", "fast", "slow", "limit", "--json").out == answer.out
-    assert index.requests == []
-
-
 def test_a_mod_is_planned_with_what_it_requires(
     call: Call, index: PackageServer, library: Path
 ) -> None:
@@ -478,9 +461,6 @@ def test_a_mod_is_planned_with_what_it_requires(
     answer = call("matrix", "more", "--json")
     assert grid(answer)["more", "0.19.0"] == "applies"
     assert grid(answer)["limit", "0.19.0"] == "applies"
-    (pair,) = answer.json["together"]
-    assert pair["mods"] == ["limit", "more"]
-    assert "limit before more as their manifests say" in pair["message"]
     assert index.requests
 
 

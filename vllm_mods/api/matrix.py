@@ -58,7 +58,7 @@ def matrix(
     progress: Progress | None = None,
     access: Access | None = None,
 ) -> MatrixResult:
-    """Plan each mod alone on each tree, and each two mods that meet there together.
+    """Plan each mod alone on each tree.
 
     ``mods`` are those of ``Library.mods``, ``trees`` what ``open_tree`` takes, and also folders of
     wheels and ``git:REPO@REV1..REV2``. Without trees, the releases that ``vllm`` (a PEP 440
@@ -108,12 +108,11 @@ def run_matrix(
         problems += locks.against_committed(mods, computed)
     result = MatrixResult(
         cells,
-        grid.together(computed),
         problems,
         None if before is None else earlier_matrix.changes(before, cells),
         mods,
         terms.strict,
-        grid.explain(cells, cells) if terms.explain else {},
+        grid.explain(cells) if terms.explain else {},
     )
     workshop.sweep()
     return result, computed

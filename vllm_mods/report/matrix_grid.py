@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.model import Finding, Level, Verdict
-from vllm_mods.matrices.cell import Cell, CellChange, CellProblem, MatrixResult, Together
+from vllm_mods.matrices.cell import Cell, CellChange, CellProblem, MatrixResult
 from vllm_mods.report.text import MEANING, between, label
 
 MEANINGS = {
@@ -174,19 +174,6 @@ def change(of: Grid, one: CellChange) -> str:
     """Return what has changed on a tree, without the mods."""
     before = "new" if one.before is None else f"was {one.before}"
     return clean(f"{of.label(one.tree)}: {one.after}, {before}")
-
-
-def meeting(together: Iterable[Together]) -> tuple[Together, ...]:
-    """Return the pairs of mods about which there is something to say."""
-    return tuple(pair for pair in together if pair.kind != "apart")
-
-
-def pair(of: Grid, met: Together) -> str:
-    """Return what is to be said of two mods as one sentence."""
-    scopes = f"; both touch {', '.join(met.scopes)}" if met.scopes else ""
-    return clean(
-        f"{' and '.join(met.mods)} on {spans(of, met.trees)}: {met.message}{scopes} [{met.kind}]"
-    )
 
 
 def details(run: Iterable[Cell]) -> str:
