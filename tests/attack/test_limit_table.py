@@ -248,12 +248,12 @@ def repository(where: Path) -> object:
     return git.revisions(f"git:{where}@HEAD~3..HEAD")
 
 
-def renamed(folder: Path) -> object:
-    """Ask what a commit renamed that takes away a million files, each of them the same."""
+def taken_away(folder: Path) -> object:
+    """Ask what a commit did that takes away a million files, each of them the same."""
     tree_bomb.write(folder, depth=6)
     repository = git.Repository(str(folder))
     older, newer = repository.commit("HEAD~1"), repository.commit("HEAD")
-    return repository.renames(git.Commit(newer, (older,), "", "", frozenset()))
+    return repository.line(older, newer)
 
 
 def library_file(folder: Path, name: str) -> object:
@@ -421,7 +421,7 @@ ENOUGH: dict[
     "LIBRARY": (9, "holds more than 9 bytes", shared),
     "LIBRARY_FILES": (1, "or 1 files", shared),
     "CLONE": (4096, "more than 4 KiB", cloned),
-    "GIT_MEMORY": (64 << 20, "cannot tell renames", renamed),
+    "GIT_MEMORY": (64 << 20, "cannot walk the history", taken_away),
     "CLONE_SECONDS": (1, "not done within 1 second", waited_for_git),
     "GIT_OUTPUT": (20, "prints more than 20 bytes", repository),
     "TAR_MEMBERS": (

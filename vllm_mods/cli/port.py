@@ -25,7 +25,6 @@ from vllm_mods.report.reply import Reply
 @option("--as ID", "What to call the new variant.", "name")
 @option("--vllm SPEC", "The range that it states [just the target].")
 @option("--no-repair", "Put nothing right of what would not work.")
-@options.history
 @option("--output DIR", "Write a copy of the mod to DIR/patches instead.")
 @options.others
 @option("--continue", "Take the edited files of a port.", "go_on")

@@ -305,18 +305,6 @@ class Repository:
             return None
         return self.blob(entry[1], f"{self.spec}@{commit}: {path}")
 
-    def renames(self, commit: Commit) -> dict[str, str]:
-        """Return what a commit renamed, as git tells it from its first parent. Raises ``TreeError``."""
-        if not commit.parents:
-            return {}
-        words = ("-r", "-z", "-M", "-l4000", "--diff-filter=R", "--name-status")
-        safe = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        ends = (commit.parents[0], commit.sha)
-        listing = self.output("cannot tell renames", "diff-tree", *words, *safe, *ends)
-        parts = listing.split(b"\0")
-        pairs = zip(parts[1::3], parts[2::3], strict=False)
-        return {os.fsdecode(old): os.fsdecode(new) for old, new in pairs}
-
     def line(self, since: str, until: str) -> tuple[Commit, ...]:
         """Return the commits from ``until`` back by first parents, as far as ``since`` lacks them.
 
