@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
-from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.report.columns import columns
+
+if TYPE_CHECKING:
+    from vllm_mods.formats.receipt_diff import Disagreement
 
 Paint = Callable[..., str]
 """Colours as a verdict is coloured: its word, or words that are given behind it."""
@@ -198,6 +200,8 @@ def wrapped(words: str, width: int) -> list[str]:
 
 def folded(words: str, width: int, indent: str = "", hanging: str = "") -> list[str]:
     """Break words into lines; nothing but a blank breaks one."""
+    import textwrap  # noqa: PLC0415  (where something is too long for a line)
+
     return textwrap.wrap(
         words,
         width,
