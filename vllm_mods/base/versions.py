@@ -56,18 +56,18 @@ def joined(specs: Iterable[str]) -> tuple[str, ...]:
     A pre-release of a number at which two touch may be in neither, and is in what they make.
     """
     specs = tuple(dict.fromkeys(specs))
-    spans = {spec: found for spec in specs if (found := re.match(_SPAN, spec)) is not None}
-    made: list[tuple[str, str | None]] = []
+    spans = {spec: match for spec in specs if (match := re.match(_SPAN, spec)) is not None}
+    ranges: list[tuple[str, str | None]] = []
     for low, high in sorted(
-        (one.groups() for one in spans.values()), key=lambda one: _release(one[0])
+        (match.groups() for match in spans.values()), key=lambda ends: _release(ends[0])
     ):
-        first, last = made[-1] if made else (low, "0")
-        if not made or (last is not None and _release(low) > _release(last)):
-            made.append((low, high))
+        first, last = ranges[-1] if ranges else (low, "0")
+        if not ranges or (last is not None and _release(low) > _release(last)):
+            ranges.append((low, high))
         elif last is not None and (high is None or _release(high) > _release(last)):
-            made[-1] = (first, high)
-    ranges = (f">={low}" if high is None else f">={low},<{high}" for low, high in made)
-    return (*ranges, *(spec for spec in specs if spec not in spans))
+            ranges[-1] = (first, high)
+    texts = (f">={low}" if high is None else f">={low},<{high}" for low, high in ranges)
+    return (*texts, *(spec for spec in specs if spec not in spans))
 
 
 def is_final(version: str) -> bool:

@@ -59,7 +59,7 @@ def home(
         if wanted and wanted.keys() <= theirs.keys():
             score = sum(likeness(one, theirs[name]) for name, one in wanted.items()) / len(wanted)
             places.append(Home(other, data, Followed(path, other, score)))
-    places.sort(key=lambda one: -one.followed.likeness)
+    places.sort(key=lambda place: -place.followed.likeness)
     return places[0] if _is_one([one.followed.likeness for one in places], _LIKE / 2) else None
 
 

@@ -107,7 +107,7 @@ def wrong(of: Grid) -> tuple[Run, ...]:
     return tuple(
         run
         for row in of.rows
-        for run in _runs(of, row.known, lambda cell: (cell.meant, cell.word, _said(cell)))
+        for run in _runs(of, row.known, lambda cell: (cell.meant, cell.word, _finding_texts(cell)))
         if is_wrong(run.first)
     )
 
@@ -170,10 +170,10 @@ def problem(of: Grid, grievance: Grievance) -> str:
     return clean(f"{grievance.mod}{where}: {grievance.message} [{grievance.code}]")
 
 
-def change(of: Grid, one: CellChange) -> str:
+def change(of: Grid, cell: CellChange) -> str:
     """Return what has changed on a tree, without the mods."""
-    before = "new" if one.before is None else f"was {one.before}"
-    return clean(f"{of.label(one.tree)}: {one.after}, {before}")
+    before = "new" if cell.before is None else f"was {cell.before}"
+    return clean(f"{of.label(cell.tree)}: {cell.after}, {before}")
 
 
 def details(run: Iterable[Cell]) -> str:
@@ -209,6 +209,6 @@ def message(finding: Finding) -> str:
     return clean(f"{note}{finding.message} [{finding.code}]")
 
 
-def _said(cell: Cell) -> tuple[tuple[str, str], ...]:
+def _finding_texts(cell: Cell) -> tuple[tuple[str, str], ...]:
     """Return what the findings of a cell say, without the lines, which move with each release."""
     return tuple((one.code, _NUMBER.sub("#", one.message)) for one in cell.findings)

@@ -193,7 +193,7 @@ def wrapped(words: str, width: int) -> list[str]:
     if len(words) <= width and "\n" not in words:
         return [words]
     whole = re.sub(
-        r"`(?:vllm-mods|pip|git|patch) [^`]*`", lambda one: one[0].replace(" ", "\0"), words
+        r"`(?:vllm-mods|pip|git|patch) [^`]*`", lambda match: match[0].replace(" ", "\0"), words
     )
     return [line.strip().replace("\0", " ") for line in folded(whole, width, hanging="  ")]
 
