@@ -290,18 +290,6 @@ def test_a_named_tree_that_is_none_is_a_wrong_call(
     assert index.requests
 
 
-def test_a_folder_of_wheels_is_a_tree_each(call: Call, tmp_path: Path) -> None:
-    folder = tmp_path / "wheels"
-    folder.mkdir()
-    for version in ("0.20.0", "0.9.0"):
-        (folder / wheel_name(version)).write_bytes(release(version))
-    (folder / "notes.txt").write_text("no wheel")
-    answer = call("matrix", "limit", "--tree", folder, "--json")
-    assert [cell["tree"] for cell in answer.json["cells"]] == [
-        f"wheel:{folder / wheel_name(version)}" for version in ("0.9.0", "0.20.0")
-    ]
-
-
 def test_what_was_applied_to_a_folder_is_not_taken_for_upstreams(call: Call, site: Path) -> None:
     """RECORD is kept true, so the receipt alone says who did it."""
     assert call("apply", "fast", "--target", site).code == 0
