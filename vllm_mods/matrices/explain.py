@@ -6,15 +6,14 @@ Reads a tree and writes nothing. What is shown beside a verdict never decides on
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Mod, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.diff import FileDiff, Hunk
-from vllm_mods.matrices.answer import Shown
-from vllm_mods.matrices.cell import Cell, HunkView
+from vllm_mods.matrices.answer import Answer, Shown
+from vllm_mods.matrices.cell import HunkView
 from vllm_mods.placing import locate
 from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.nearest import nearest
@@ -27,25 +26,12 @@ _BESIDE = 3
 _IN = frozenset({Verdict.APPLIED, Verdict.UPSTREAM})
 
 
-class _ExplainedHunk(NamedTuple):
-    """A hunk of a patch: as it is looked for, and as it is ``shown``."""
-
-    patch: str
-    file: FileDiff
-    hunk: Hunk
-    shown: Hunk
-
-
-def explain(mod: Mod, cell: Cell, tree: Tree) -> Shown:
-    """Explain a cell. Raises ``TreeError`` if the tree cannot be read, ``DiffError`` for a bad patch."""
-    variant = _variant(mod, cell)
+def explain(mod: Mod, answer: Answer, tree: Tree) -> Shown:
+    """Explain an answer. Raises ``TreeError`` if the tree cannot be read, ``DiffError`` for a bad patch."""
+    variant = next((one for one in mod.variants if one.id == answer.variant), None)
     if variant is None:
         return Shown()
-    return Shown(tuple(_views(mod, variant, tree, taken_out=cell.verdict in _IN)))
-
-
-def _variant(mod: Mod, cell: Cell) -> Variant | None:
-    return next((one for one in mod.variants if one.id == cell.variant), None)
+    return Shown(tuple(_views(mod, variant, tree, taken_out=answer.verdict in _IN)))
 
 
 def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterator[HunkView]:
@@ -67,7 +53,18 @@ def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterat
         ):
             if isinstance(spot, Located):
                 spots.append((spot.line, hunk))
-            yield _view(_ExplainedHunk(part.source, file, hunk, shown), target, spot)
+            line, first, proof = _place(file, hunk, target, spot)
+            yield HunkView(
+                patch=part.source,
+                path=file.path,
+                number=hunk.number,
+                scope=spot.scope,
+                line=line,
+                offset=None if line is None or proof is None else line - hunk.stated,
+                proof=proof,
+                lines=tuple(kind + _text(text) for kind, text in shown.lines),
+                target=_around(target, first, len(hunk.old)),
+            )
         if data is not None and len(spots) == len(file.hunks):
             after = splice(target.lines, spots)
             view.lay([FileChange(path=file.path, before=data, after=after)])
@@ -81,31 +78,18 @@ def _spots(file: FileDiff, target: Target, *, back: bool) -> tuple[Located | Los
         return (lost,) * len(file.hunks)
 
 
-def _view(of: _ExplainedHunk, target: Target, spot: Located | Lost) -> HunkView:
-    line: int | None
-    first: int | None  # where the hunk would begin; `line` is the first that differs
-    proof: str | None = None
+def _place(
+    file: FileDiff, hunk: Hunk, target: Target, spot: Located | Lost
+) -> tuple[int | None, int | None, str | None]:
+    """Return the first line of the target that differs, the line where the hunk would begin, and what proves it."""
     if isinstance(spot, Located):
-        line, proof = spot.line, spot.proof
-        first = line
-    else:
-        line = first = spot.lines[0] if spot.lines else None
-        if line is None and spot.code == FindingCode.ABSENT:
-            near = nearest(of.hunk, target, spot.scope)
-            line, first = (near.line, near.start) if near is not None else (None, None)
-        if of.file.old_path is None and not target.data:
-            proof = "new file"
-    return HunkView(
-        patch=of.patch,
-        path=of.file.path,
-        number=of.hunk.number,
-        scope=spot.scope,
-        line=line,
-        offset=line - of.hunk.stated if line is not None and proof is not None else None,
-        proof=proof,
-        lines=tuple(kind + _text(text) for kind, text in of.shown.lines),
-        target=_around(target, first, len(of.hunk.old)),
-    )
+        return spot.line, spot.line, spot.proof
+    proof = "new file" if file.old_path is None and not target.data else None
+    line = spot.lines[0] if spot.lines else None
+    if line is None and spot.code == FindingCode.ABSENT:
+        near = nearest(hunk, target, spot.scope)
+        return (near.line, near.start, proof) if near is not None else (None, None, proof)
+    return line, line, proof
 
 
 def _around(target: Target, line: int | None, extent: int) -> tuple[tuple[int, str], ...]:

@@ -21,7 +21,7 @@ from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.matrices import explain
-from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, cell_of, failed
+from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, failed
 from vllm_mods.matrices.questions import Recorder
 from vllm_mods.matrices.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
@@ -199,11 +199,8 @@ class Workshop:
 
     def _show(self, subject: Subject, tree: Tree) -> Shown:
         """Explain a cell."""
-        mod = self._mods[subject.mod]
         answer = cast("Answer", self._answer(Subject(subject.mod), tree))
-        version = tree.version or "unknown"
-        cell = cell_of(mod, answer, version=version, tree=tree.spec, meant=True)
-        return explain.explain(mod, cell, tree)
+        return explain.explain(self._mods[subject.mod], answer, tree)
 
     def _compute(self, name: str, mods: tuple[Mod, ...], tree: Tree) -> Answer:
         try:
