@@ -123,7 +123,7 @@ def moved(mods: tuple[Mod, ...], spec: str | None = None, jobs: int = 1) -> floa
     with tempfile.TemporaryDirectory() as cache:
         setting = Setting(mods, cache)
         workshop = Workshop(setting)
-        subjects = tuple(Subject((mod.name,)) for mod in mods)
+        subjects = tuple(Subject(mod.name) for mod in mods)
         chosen = choose_releases(mods, workshop.releases.files(), spec)
         tasks = [Task(one, subjects) for one in chosen]
         for _ in spread(tasks, setting, jobs, MeteredWorkshop):
@@ -190,7 +190,7 @@ def cost(mods: tuple[Mod, ...], specs: Sequence[str], cache: str) -> float:
     workshop.releases.files()
     start = time.process_time()
     for spec in specs:
-        outcome = workshop.run(Task(spec, tuple(Subject((mod.name,)) for mod in mods)))
+        outcome = workshop.run(Task(spec, tuple(Subject(mod.name) for mod in mods)))
         assert all(isinstance(one, Answer) and one.verdict.ok for one in outcome.answers), outcome
     return time.process_time() - start
 

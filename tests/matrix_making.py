@@ -13,11 +13,8 @@ from vllm_mods.matrices.cell import (
     Cell,
     CellChange,
     CellProblem,
-    Explanation,
-    History,
     HunkView,
     MatrixResult,
-    Together,
 )
 
 Make = Callable[[], MatrixResult]
@@ -57,10 +54,6 @@ def hunk(*lines: str, at: int | None = 2, proof: str | None = "header", **more: 
     return HunkView(line=at, proof=proof, lines=said, **{**fields, **more})
 
 
-def explained(of: Cell, *hunks: HunkView, history: tuple[History, ...] = ()) -> Explanation:
-    return Explanation(of, hunks or (hunk(),), history)
-
-
 def example() -> MatrixResult:
     """Two mods over four releases: one that goes in, one that goes wrong in several ways."""
     text = Finding(
@@ -79,16 +72,6 @@ def example() -> MatrixResult:
         cell("good", "0.22.0", variant="two"),
         cell("bad", "0.22.0", "unreadable", variant=None, computed=False, findings=(text,)),
     )
-    together = (
-        Together(("bad", "good"), "apart", (), ("pypi:0.20.0",), "they go together"),
-        Together(
-            ("bad", "good"),
-            "order-matters",
-            ("vllm/loader.py: Loader.load",),
-            ("pypi:0.21.0", "pypi:0.22.0"),
-            "only bad before good",
-        ),
-    )
     problems = (
         CellProblem(
             FindingCode.RANGE_TOO_WIDE, "bad", "pypi:0.21.0", "says `>=0.20`, and is conflict"
@@ -97,14 +80,9 @@ def example() -> MatrixResult:
     lost = hunk(
         "     def load(self):", "         c = 1", "-        b = 2", "+        b = 3", proof=None
     )
-    history = History(
-        "vllm/loader.py",
-        "0.20.0",
-        ("--- a", "+++ b", "@@ -3 +3 @@", "-        c = 1", "+        a = 1"),
-    )
-    explanations = {(one.mod, one.tree): explained(one) for one in cells if one.verdict.ok}
-    explanations["bad", "pypi:0.21.0"] = explained(cells[5], lost, history=(history,))
-    return MatrixResult(cells, together, problems, explanations=explanations)
+    hunks = {(one.mod, one.tree): (hunk(),) for one in cells if one.verdict.ok}
+    hunks["bad", "pypi:0.21.0"] = (lost,)
+    return MatrixResult(cells, problems, hunks=hunks)
 
 
 def every_verdict() -> MatrixResult:
@@ -124,16 +102,13 @@ def hostile() -> MatrixResult:
     one = cell(EVIL, EVIL, "conflict", tree=EVIL, variant=EVIL, findings=(finding,))
     result = MatrixResult(
         cells=(one._replace(mod_version=EVIL),),
-        together=(Together((EVIL, EVIL), EVIL, (EVIL,), (EVIL,), EVIL),),
         problems=(
             CellProblem(cast("FindingCode", EVIL), EVIL, EVIL, EVIL),
             CellProblem(FindingCode.NEEDLESS, EVIL, None, EVIL),
         ),
     )
     view = HunkView(EVIL, EVIL, 1, EVIL, 1, 0, EVIL, (f" {EVIL}",), ((1, EVIL),))
-    return result._replace(
-        explanations={(EVIL, EVIL): Explanation(one, (view,), (History(EVIL, EVIL, (EVIL,)),))}
-    )
+    return result._replace(hunks={(EVIL, EVIL): (view,)})
 
 
 def large(mods: int, trees: int) -> MatrixResult:
@@ -153,13 +128,11 @@ def large(mods: int, trees: int) -> MatrixResult:
         for tree in range(trees)
         for mod in range(mods)
     ]
-    explanations = {
-        (one.mod, one.tree): explained(
-            one, *(hunk(f" line {at} of {one.mod}", number=at) for at in range(4))
-        )
+    hunks = {
+        (one.mod, one.tree): tuple(hunk(f" line {at} of {one.mod}", number=at) for at in range(4))
         for one in cells
     }
-    return MatrixResult(tuple(cells), explanations=explanations)
+    return MatrixResult(tuple(cells), hunks=hunks)
 
 
 def about() -> MatrixResult:
@@ -186,11 +159,11 @@ def about() -> MatrixResult:
     )
     beside = (("transformers", "5.4.0"),)
     nightly = "0.22.1rc1.dev46+gc5e3454"
-    unique = {("good", "pypi:0.20.0"): explained(whole.cells[2], hunk(proof="unique"))}
+    unique = {("good", "pypi:0.20.0"): (hunk(proof="unique"),)}
     changes = (CellChange("pypi:0.21.0", "applies", "conflict", ("bad",)),)
     return MatrixResult(
         (*whole.cells, cell("good", nightly, packages=beside)),
         changes=changes,
         mods=(good, bad),
-        explanations={**whole.explanations, **unique},
+        hunks={**whole.hunks, **unique},
     )

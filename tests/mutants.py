@@ -69,7 +69,7 @@ _NEAREST = {
     "linting": ("linting", "cli/test_lint.py"),
     "making": ("making", "cli/test_import_mods.py", "cli/test_recording.py"),
     "matrices": ("matrices", "cli/test_matrix.py", "cli/test_bisect_command.py"),
-    "porting": ("porting", "cli/test_port.py", "cli/test_port_history.py"),
+    "porting": ("porting", "cli/test_port.py"),
     "recipes": ("recipes", "cli/test_pairings.py"),
     "report": ("report", "cli"),
     "running": (

@@ -170,7 +170,6 @@ COMMANDS = {
     "matrix": ("matrix", "bad", "--tree", "{site}"),
     "lint": ("lint", "{library}"),
     "port": ("port", "bad", "--to", "{site}"),
-    "refresh": ("refresh", "bad"),
     "export": ("export", "bad", "--output", "{site}/out"),
 }
 

@@ -259,12 +259,12 @@ def test_a_library_of_too_many_files(
 def test_a_password_in_an_address_is_refused_and_not_repeated(
     call: Call, place: Path, url: str
 ) -> None:
-    code, said = call("-v", "add", url, "--name", "x")
+    code, said = call("add", url, "--name", "x")
     assert code == 2
     assert SECRET not in said
     text = url.removeprefix("git+")
     (place / "vllm-mods.toml").write_text(f'schema = 1\n[libraries.x]\ngit = "{text}"\n')
-    code, said = call("-v", "update", "--json")
+    code, said = call("update", "--json")
     assert code == 2
     assert SECRET not in said
 
@@ -280,14 +280,14 @@ def test_git_asks_its_own_helpers_and_what_they_say_appears_nowhere(
         kept.write_text(host.url.replace("//", f"//me:{SECRET}@") + "\n")
         settings = tmp_path / "home/.gitconfig"
         settings.write_text("[credential]\n\thelper = store\n")
-        code, said = call("-v", "add", f"git+{host.url}/alice@v1", "--name", "x")
+        code, said = call("add", f"git+{host.url}/alice@v1", "--name", "x")
         assert code == (0 if right else 1), said
         assert SECRET not in said
         # and where the settings put it into the address
         settings.write_text(
             f'[url "{host.url.replace("//", f"//me:{SECRET}@")}/"]\n\tinsteadOf = {host.url}/\n'
         )
-        code, said = call("-v", "add", f"git+{host.url}/alice@v1", "--name", "y", "--json")
+        code, said = call("add", f"git+{host.url}/alice@v1", "--name", "y", "--json")
         assert code == (0 if right else 1), said
         assert SECRET not in said
     secret = SECRET.encode()
@@ -300,7 +300,7 @@ def test_what_a_transport_says_is_repeated_without_secrets(
 ) -> None:
     said = f"fatal: https://me:{SECRET}@host/x?token={SECRET} is not for you"
     monkeypatch.setenv("GIT_SSH_COMMAND", f"sh -c 'echo \"{said}\" >&2; exit 1' #")
-    code, told = call("-v", "add", "git+ssh://host/alice@v1", "--name", "x")
+    code, told = call("add", "git+ssh://host/alice@v1", "--name", "x")
     assert code == 1
     assert "is not for you" in told
     assert SECRET not in told
@@ -486,7 +486,7 @@ def test_somebody_elses_file_above_is_not_taken(
     ],
 )
 def test_nor_is_one_at_another_place_of_an_address(call: Call, place: Path, source: str) -> None:
-    code, said = call("-v", "add", source, "--name", "x")
+    code, said = call("add", source, "--name", "x")
     assert code == 2
     assert SECRET not in said
     assert not list(place.iterdir())
@@ -498,7 +498,7 @@ def test_a_revision_in_the_lock_is_not_repeated(call: Call, place: Path, alice: 
     for name in ("vllm-mods.lock", "vllm-mods.toml"):
         text = (place / name).read_text()
         (place / name).write_text(text.replace('"v1"', f'"me:{SECRET}@x"'))
-        code, said = call("-v", "sync", "--fetch")
+        code, said = call("sync", "--fetch")
         assert code == 2
         assert "expected a tag" in said
         assert SECRET not in said

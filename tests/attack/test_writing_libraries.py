@@ -181,7 +181,6 @@ def installed(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     [
         ["port", "one", "--to", "pypi:0.21.0"],
         ["port", "one", "--abort"],
-        ["refresh", "one"],
         ["matrix", "one", "--update-lock"],
         ["matrix", "--update-lock"],
     ],

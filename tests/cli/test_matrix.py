@@ -83,7 +83,7 @@ def test_every_release_and_rebuilt_wheel_has_its_cells(call: Call, index: Packag
     answer = call("matrix", "fast", "limit", "--json")
     assert answer.code == 1, answer.err
     assert grid(answer) == EXPECTED
-    assert set(answer.json) == {"schema", "cells", "together", "problems"}
+    assert set(answer.json) == {"schema", "cells", "problems"}
     assert {cell["version"] for cell in answer.json["cells"]} == {"0.19.0", "0.20.0", "0.21.0"}
     assert index.requests
 
@@ -290,18 +290,6 @@ def test_a_named_tree_that_is_none_is_a_wrong_call(
     assert index.requests
 
 
-def test_a_folder_of_wheels_is_a_tree_each(call: Call, tmp_path: Path) -> None:
-    folder = tmp_path / "wheels"
-    folder.mkdir()
-    for version in ("0.20.0", "0.9.0"):
-        (folder / wheel_name(version)).write_bytes(release(version))
-    (folder / "notes.txt").write_text("no wheel")
-    answer = call("matrix", "limit", "--tree", folder, "--json")
-    assert [cell["tree"] for cell in answer.json["cells"]] == [
-        f"wheel:{folder / wheel_name(version)}" for version in ("0.9.0", "0.20.0")
-    ]
-
-
 def test_what_was_applied_to_a_folder_is_not_taken_for_upstreams(call: Call, site: Path) -> None:
     """RECORD is kept true, so the receipt alone says who did it."""
     assert call("apply", "fast", "--target", site).code == 0
@@ -452,23 +440,6 @@ def test_a_mod_that_upstream_has_made_needless(
     assert index.requests
 
 
-# --- mods together ----------------------------------------------------------
-
-
-def test_two_mods_of_the_same_function(call: Call, index: PackageServer, library: Path) -> None:
-    slow = LOADER.replace("return path\n\n\nclass", 'return path + "/"\n\n\nclass')
-    write_mod(library, "slow", diff_of("vllm/loader.py", LOADER, slow))
-    answer = call("matrix", "fast", "slow", "limit", "--json")
-    (pair,) = answer.json["together"]
-    assert pair["mods"] == ["fast", "slow"]
-    assert pair["kind"] == "conflict"
-    assert pair["trees"] == ["pypi:0.19.0", f"pypi:{wheel_name('0.20.0')}"]
-    assert "fast and slow do not go together: slow is then `conflict` at" in pair["message"]
-    index.requests.clear()
-    assert call("matrix", "fast", "slow", "limit", "--json").out == answer.out
-    assert index.requests == []
-
-
 def test_a_mod_is_planned_with_what_it_requires(
     call: Call, index: PackageServer, library: Path
 ) -> None:
@@ -478,9 +449,6 @@ def test_a_mod_is_planned_with_what_it_requires(
     answer = call("matrix", "more", "--json")
     assert grid(answer)["more", "0.19.0"] == "applies"
     assert grid(answer)["limit", "0.19.0"] == "applies"
-    (pair,) = answer.json["together"]
-    assert pair["mods"] == ["limit", "more"]
-    assert "limit before more as their manifests say" in pair["message"]
     assert index.requests
 
 

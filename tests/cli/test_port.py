@@ -13,7 +13,7 @@ from mod_making import diff_of
 from vllm_mods.formats import diff_writer, mod_lock
 from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import lock_entries, planner
-from vllm_mods.porting import recut, span, writing
+from vllm_mods.porting import span, writing
 from vllm_mods.porting.job import Job
 from vllm_mods.trees.open import open_tree
 
@@ -473,50 +473,6 @@ def recorded(library: Path, trees: dict[str, Path]) -> None:
         assert entry is not None
         entries.append(entry._replace(vllm=(version,), witness=(planned.witness,)))
     (library / "patches/fast/mod.lock").write_bytes(mod_lock.dump(lock_entries.of(mod, entries)))
-
-
-def test_refresh_cuts_patches_anew_and_changes_nothing_else(
-    call: Call, library: Path, base: Path, tmp_path: Path
-) -> None:
-    trees = {"0.19.1": base, "0.20.0": write_tree(tmp_path / "target", "0.20.0", loader=NEWER)}
-    patch = library / "patches/fast/x.patch"
-    careless = patch.read_text().replace("@@ -3,7 +3,7 @@", "@@ -9,7 +9,7 @@")
-    patch.write_text(f"Why: faster.\n{careless}")
-    recorded(library, trees)
-    mod = load_mod(str(library / "patches/fast"))
-
-    def opener(version: str) -> Tree:
-        return open_tree(str(trees[version]))
-
-    done = recut.run(mod, mod.variants[0], opener, ())
-    assert done.files["x.patch"].startswith(b"Why: faster.\ndiff --git a/vllm/loader.py")
-    assert b"\n@@ -3,7 +3,7 @@" in done.files["x.patch"]
-    writing.overwrite(mod, done.files)
-    for folder in trees.values():
-        assert "placed by file" in call("check", "fast", "--target", folder).out
-    again = load_mod(str(library / "patches/fast"))
-    assert recut.run(again, again.variants[0], opener, ()).files == {}
-
-
-def test_refresh_takes_the_context_that_every_release_needs(
-    library: Path, base: Path, tmp_path: Path
-) -> None:
-    """Three lines of context stand in both classes; the recorded releases tell where it was meant."""
-    twin = LOADER.replace("class Saver:\n    def save(", "class Saver:\n    def load(")
-    trees = {"0.19.1": write_tree(tmp_path / "twin", "0.19.1", loader=twin)}
-    changed = twin.replace('"weights"', '"fast"', 1)
-    whole = diff_of("vllm/loader.py", twin, changed, context=20)
-    (library / "patches/fast/x.patch").write_bytes(whole)
-    recorded(library, trees)
-    mod = load_mod(str(library / "patches/fast"))
-    done = recut.run(mod, mod.variants[0], lambda version: open_tree(str(trees[version])), ())
-    (library / "patches/fast/mod.lock").unlink()
-    writing.overwrite(mod, done.files)
-    assert base.exists()
-    planned = planner.plan(
-        [load_mod(str(library / "patches/fast"))], open_tree(str(trees["0.19.1"]))
-    )
-    assert planned.changes[0].after == changed.encode()
 
 
 def test_offline_no_registry_is_asked(call: Call) -> None:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from typing import TYPE_CHECKING
-
 import pytest
 from mod_making import mod, variant
 
-from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.matrices.choose import choose_releases, expand
+from vllm_mods.base.errors import UsageError
+from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.trees.index import ReleaseFile, release_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def files(*versions: str, build: str = "") -> list[ReleaseFile]:
@@ -49,58 +43,3 @@ def test_a_release_without_wheels_is_asked_for_by_its_version() -> None:
 def test_a_bad_specifier_is_a_wrong_call() -> None:
     with pytest.raises(UsageError):
         choose_releases([MOD], FILES, "nonsense")
-
-
-def test_anything_else_stands_for_itself(tmp_path: Path) -> None:
-    assert expand("pypi:0.19.0") == ("pypi:0.19.0",)
-    assert expand(str(tmp_path)) == (str(tmp_path),)
-
-
-def run_git(folder: Path, *arguments: str) -> str:
-    who = ("-c", "user.name=Somebody", "-c", "user.email=somebody@example.org")
-    done = subprocess.run(
-        ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True
-    )
-    return done.stdout
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    folder = tmp_path / "repo"
-    (folder / "vllm").mkdir(parents=True)
-    run_git(folder, "init", "-q")
-    for number, tag in enumerate(("v0.19.0", "v0.20.0rc1", "v0.20.0", None, "v0.21.0", "notes")):
-        (folder / "vllm/__init__.py").write_text(f"X = {number}\n")
-        run_git(folder, "add", "-A")
-        run_git(folder, "commit", "-q", "-m", str(number))
-        if tag is not None:
-            run_git(folder, "tag", tag)
-    return folder
-
-
-def test_a_range_between_two_tags_is_the_releases_between(repository: Path) -> None:
-    spec = f"git:{repository}@"
-    finals = (f"{spec}v0.19.0", f"{spec}v0.20.0", f"{spec}v0.21.0")
-    assert expand(f"{spec}v0.19.0..v0.21.0") == finals
-    assert f"{spec}v0.20.0rc1" in expand(f"{spec}v0.19.0..v0.21.0", pre=True)
-
-
-def test_any_other_range_is_commits(repository: Path) -> None:
-    spec = f"git:{repository}@"
-    commits = run_git(repository, "rev-list", "v0.20.0..HEAD").split()
-    assert expand(f"{spec}v0.20.0..HEAD") == tuple(f"{spec}{one}" for one in reversed(commits))
-
-
-@pytest.mark.parametrize("given", ["v0.21.0..v0.19.0", "HEAD..HEAD", "..HEAD", "v0.19.0...HEAD"])
-def test_a_range_that_is_none_is_a_wrong_call(repository: Path, given: str) -> None:
-    with pytest.raises(UsageError):
-        expand(f"git:{repository}@{given}")
-
-
-def test_a_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def closed(path: str) -> list[str]:
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr("os.listdir", closed)
-    with pytest.raises(TreeError, match="Permission denied"):
-        expand(str(tmp_path))

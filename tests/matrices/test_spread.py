@@ -17,7 +17,7 @@ class Dying(Workshop):
 
     def run(self, task: Task) -> TaskOutcome:
         folder = Path(self._setting.cache_dir)
-        for name in (subject.mods[0] for subject in task.subjects):
+        for name in (subject.mod for subject in task.subjects):
             tried = folder / f"{task.spec}-{name}"
             if name == "ever" or (name == "once" and not tried.exists()):
                 tried.touch()
@@ -27,12 +27,12 @@ class Dying(Workshop):
 
 
 def task(spec: str, *names: str) -> Task:
-    return Task(spec, tuple(Subject((name,)) for name in names))
+    return Task(spec, tuple(Subject(name) for name in names))
 
 
 def verdicts(tmp_path: Path, *tasks: Task) -> dict[tuple[str, str], Answer]:
     return {
-        (outcome.task.spec, subject.mods[0]): answer
+        (outcome.task.spec, subject.mod): answer
         for outcome in spread(tasks, Setting((), str(tmp_path)), 2, Dying)
         for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True)
         if isinstance(answer, Answer)

@@ -24,7 +24,7 @@ ONE = mod(variant(diff_of("vllm/a.py", OLD, OLD.replace("return 1", "return 2"))
 
 def answer(tmp_path: Path, *, strict: bool) -> Answer:
     setting = Setting((ONE,), str(tmp_path / "cache"), offline=True, store=False, strict=strict)
-    task = Task(str(tmp_path), (Subject((ONE.name,)),))
+    task = Task(str(tmp_path), (Subject(ONE.name),))
     (said,) = Workshop(setting).run(task).answers
     assert isinstance(said, Answer)
     return said

@@ -30,7 +30,7 @@ MOD = mod(variant(diff_of(PATH, BASE, FINAL), overlay=(NEW,)))
 
 
 def shown_lines(rows: list[upstream.UpstreamRow]) -> list[str]:
-    return (report.carried(Carried(tuple(rows), ())).words or "").splitlines()
+    return (report.carried(Carried(tuple(rows))).words or "").splitlines()
 
 
 def states(mod_: Mod, files: Mapping[str, str]) -> tuple[Verdict, list[str]]:

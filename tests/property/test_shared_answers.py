@@ -89,7 +89,7 @@ def test_a_shared_answer_is_the_fresh_one(
         )
         for version, one in zip(VERSIONS, contents, strict=False)
     ]
-    subjects = tuple(Subject((one.name,)) for one in mods)
+    subjects = tuple(Subject(one.name) for one in mods)
     with tempfile.TemporaryDirectory() as cache:
         sharing = Shelf(mods, trees, cache, store=True)
         for tree in trees:
@@ -220,7 +220,7 @@ def test_what_the_fit_follows_and_what_lies_beside_are_part_of_an_answer(
     with tempfile.TemporaryDirectory() as cache:
         sharing = Shelf((one,), trees, cache, store=True)
         for tree in trees:
-            task = Task(tree.spec, (Subject(("one",)),))
+            task = Task(tree.spec, (Subject("one"),))
             fresh = Shelf((one,), trees, cache, store=False)
             outcome = fresh.run(task)
             assert sharing.run(task) == outcome

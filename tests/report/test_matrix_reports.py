@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
-from matrix_making import EVIL, about, cell, example, hostile, large
+from matrix_making import about, cell, example, hostile, large
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Verdict
-from vllm_mods.matrices.cell import CellProblem, MatrixResult, Together
+from vllm_mods.matrices.cell import CellProblem, MatrixResult
 from vllm_mods.report import html, junit, matrix_grid, matrix_markdown, matrix_text
 from vllm_mods.report.matrix_forms import FORMS
 
@@ -73,13 +73,11 @@ def test_what_lies_beside_is_said_with_its_versions() -> None:
     assert "0.20.0 to 0.22.0  applies        variant one, with transformers 5.9.0 to 5.10.0" in text
 
 
-def test_text_says_why_and_which_mods_meet() -> None:
+def test_text_says_why() -> None:
     text = matrix_text.render(example())
     assert "bad on 0.21.0: conflict\n  hunk 1: its text is not there" in text
     assert "bad on 0.22.0: unknown\n" in text
     assert "  bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]" in text
-    assert "bad and good on 0.21.0 to 0.22.0: only bad before good" in " ".join(text.split())
-    assert "they go together" not in text
     assert text.endswith("2 of the 6 cells that are meant to work do not.\n")
 
 
@@ -193,15 +191,10 @@ def test_problems_that_differ_in_the_tree_only_are_one() -> None:
         CellProblem(FindingCode.NEEDLESS, "m", None, f"it can go {number}") for number in (1, 2)
     ]
     cells = tuple(cell("m", f"0.{minor}.0") for minor in range(9, 13))
-    result = MatrixResult(cells, (), tuple(found))
+    result = MatrixResult(cells, tuple(found))
     of = matrix_grid.grid(result)
     assert [matrix_grid.problem(of, one) for one in matrix_grid.problems(result)] == [
         f"m on 0.9.0 to 0.10.0, 0.12.0: {said.format('0.9.0')} [range-too-wide]",
         "m: it can go 1 [needless]",
         "m: it can go 2 [needless]",
     ]
-
-
-def test_pairs_without_news_are_left_out() -> None:
-    pairs = (Together(("a", "b"), "apart", (), ("pypi:0.20.0",), EVIL),)
-    assert matrix_grid.meeting(pairs) == ()

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.port import open_upstream
 from vllm_mods.base.errors import UsageError
 from vllm_mods.keeping import run
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.keeping.run import Branch
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.matrices.choose import choose_releases
+from vllm_mods.trees.history import Upstream
 
 
 def keep(
@@ -48,8 +48,9 @@ def keep(
         )
     specs = choose_releases((), access.releases.files(), ">=0" if vllm is None else vllm, pre=pre)
     versions = [spec.removeprefix("pypi:") for spec in specs if not spec.endswith(".whl")]
-    upstream, builds = open_upstream(history), open_upstream(access.commits)
-    versions += [] if builds is None else filter(None, [builds.build()])
+    upstream = None if history is None else Upstream(history)
+    build = None if access.commits is None else Upstream(access.commits).build()
+    versions += [] if build is None else [build]
     for name in mods or own:
         wanted = run.new_to(own[name], versions, since)
         yield from run.run(

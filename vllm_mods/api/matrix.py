@@ -58,10 +58,9 @@ def matrix(
     progress: Progress | None = None,
     access: Access | None = None,
 ) -> MatrixResult:
-    """Plan each mod alone on each tree, and each two mods that meet there together.
+    """Plan each mod alone on each tree.
 
-    ``mods`` are those of ``Library.mods``, ``trees`` what ``open_tree`` takes, and also folders of
-    wheels and ``git:REPO@REV1..REV2``. Without trees, the releases that ``vllm`` (a PEP 440
+    ``mods`` are those of ``Library.mods``, ``trees`` what ``open_tree`` takes. Without trees, the releases that ``vllm`` (a PEP 440
     specifier) names, or else every one that a mod's ranges name and the newest three beyond;
     pre-releases with ``pre``. ``kept`` says whether answers of earlier runs may be used and are kept;
     ``strict`` plans without ``mod.lock`` and compares the locks. ``others`` are versions of other packages,
@@ -99,7 +98,9 @@ def run_matrix(
         before = earlier_matrix.earlier(terms.since, terms.since_name)
     mods = tuple(mods)
     grid, workshop = _prepare(mods, trees, terms, access)
-    specs = choose.specs(workshop.releases.files, mods, trees, terms.vllm, pre=terms.pre)
+    specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
+        mods, workshop.releases.files(), terms.vllm, pre=terms.pre
+    )
     _verify(specs if terms.verify else (), access)
     computed = grid.compute(specs)
     cells = run.cells(mods, computed)
@@ -108,12 +109,11 @@ def run_matrix(
         problems += locks.against_committed(mods, computed)
     result = MatrixResult(
         cells,
-        grid.together(computed),
         problems,
         None if before is None else earlier_matrix.changes(before, cells),
         mods,
         terms.strict,
-        grid.explain(cells, cells) if terms.explain else {},
+        grid.explain(cells) if terms.explain else {},
     )
     workshop.sweep()
     return result, computed

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import check_own_mod
@@ -25,9 +25,6 @@ from vllm_mods.porting.job import Job, PortOutcome
 from vllm_mods.porting.span import PortSpan
 from vllm_mods.porting.writing import Unfinished
 
-if TYPE_CHECKING:
-    from vllm_mods.trees.history import Upstream
-
 _SPEC = re.compile(r"\s*(?:[<>=!~]=?|===)")
 
 
@@ -39,7 +36,6 @@ class PortTerms(NamedTuple):
     name: str | None = None
     vllm: str | None = None
     repair: bool = True
-    history: str | None = None
     others: Mapping[str, str] = {}
 
 
@@ -75,7 +71,6 @@ def port(
     name: str | None = None,
     vllm: str | None = None,
     repair: bool = True,
-    history: str | None = None,
     others: Mapping[str, str] | None = None,
     output: str | None = None,
     access: Access | None = None,
@@ -86,8 +81,7 @@ def port(
     another folder, to which a copy is written. ``to`` is a tree, or a range such as ``>=0.22,<0.26``.
     ``base`` is the tree that the ``variant`` was written for (without these, what ``mod.lock`` says and the
     nearest one); ``name`` and ``vllm`` are those of the new variant; ``repair`` puts right what would not
-    work; ``history`` is a clone of vLLM's repository that tells where definitions went; ``others`` are
-    versions of packages, by name, beside the target.
+    work; ``others`` are versions of packages, by name, beside the target.
 
     Returns ``PortResult``. What clashes is no error: it is laid out for a person, and ``continue_port`` takes it.
     Raises ``UsageError`` for a variant or a release that there is not, ``Refused`` where a file that would
@@ -98,7 +92,7 @@ def port(
     (True, 'applies', ['x.patch', 'mod.toml'])
     """
     access = access or Access()
-    terms = PortTerms(base, variant, name, vllm, repair, history, others or {})
+    terms = PortTerms(base, variant, name, vllm, repair, others or {})
     copy = _own_copy(library, mod, output)
     try:
         if _SPEC.match(to):
@@ -221,9 +215,6 @@ def _make_job(
             hint="--vllm SPEC, such as --vllm '==0.23.0'",
         )
     base = source or variants.base_tree(on_disk, variant, tree.version, access.releases)
-    upstream = open_upstream(terms.history)
-    if upstream is not None:
-        upstream.between(base, tree)  # raises for a commit that the clone does not have
     return Job(
         mod=mod,
         variant=variant,
@@ -234,18 +225,8 @@ def _make_job(
         vllm=terms.vllm or f"=={tree.version}",
         roots=library.roots,
         repair=terms.repair,
-        upstream=upstream,
         others=tuple(terms.others.items()),
     )
-
-
-def open_upstream(folder: str | None) -> "Upstream | None":
-    """Open a clone of vLLM's repository, if one is named. Raises ``UsageError`` where there is none."""
-    if folder is None:
-        return None
-    from vllm_mods.trees.history import Upstream  # noqa: PLC0415  (GitPython: 100 ms)
-
-    return Upstream(folder)
 
 
 def _find_variant(mod: Mod, name: str) -> Variant:

@@ -9,16 +9,15 @@ from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
 from vllm_mods.library.catalog import Library
 from vllm_mods.matrices import upstream as carried
-from vllm_mods.matrices.upstream import Dependent, UpstreamRow
+from vllm_mods.matrices.upstream import UpstreamRow
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.receipt_tree import receipt_of
 
 
 class Carried(NamedTuple):
-    """What releases carry of a mod: a row per tree, oldest first, and the mods that depend on it."""
+    """What releases carry of a mod: a row per tree, oldest first."""
 
     rows: tuple[UpstreamRow, ...]
-    dependents: tuple[Dependent, ...]
 
     @property
     def needed(self) -> bool:
@@ -52,4 +51,4 @@ def upstream(
     if not specs:
         raise UsageError(f"no release is in {vllm}", hint="such as --vllm '>=0.19'")
     rows = carried.rows(mods, specs, access.open, receipt_of, Origins(access.releases))
-    return Carried(tuple(rows), carried.dependents(library, mod))
+    return Carried(tuple(rows))

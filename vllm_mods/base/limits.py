@@ -119,7 +119,6 @@ PATCH = Limit(
     4 << 20, "bytes", "all patches of one variant of a mod, or a diff that one is made of"
 )
 HUNKS = Limit(2_000, "hunks", "one variant of a mod, in all of its patches")
-REVISIONS = Limit(500, "revisions", "a range of a repository")
 NESTING = Limit(100, "levels", "TOML, YAML and conversations")
 RECIPE_VALUES = Limit(10_000, "values", "a recipe, aliases counted each time")
 RECIPE = Limit(256 << 10, "bytes", "a recipe")

@@ -101,10 +101,10 @@ def clean(text: str, environ: Mapping[str, str]) -> str:
 
 def _values(environ: Mapping[str, str]) -> set[str]:
     """Return what must not be shown wherever it stands."""
-    found = set()
+    hidden = set()
     for name, value in environ.items():
         if _SECRET_NAME.match(name):
-            found.add(value)
+            hidden.add(value)
         for match in _USER_IN_URL.finditer(value):
-            found.update((match[2], match[2].partition(":")[2]))
-    return {value for value in found if len(value) >= _SHORTEST}
+            hidden.update((match[2], match[2].partition(":")[2]))
+    return {value for value in hidden if len(value) >= _SHORTEST}

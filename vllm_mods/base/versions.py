@@ -23,10 +23,11 @@ _COMPARED = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
-_DESCRIBED = re.compile(r"v?(?P<tag>\d.*)-(?P<distance>\d+)-(?P<node>g[0-9a-f]+)\Z", re.ASCII)
-_NODE = re.compile(r"\+(?:.*\.)?g([0-9a-f]{7,40})\b", re.ASCII)
-_SPAN = re.compile(r"\s*>=\s*(\d+(?:\.\d+)*)\s*(?:,\s*<\s*(\d+(?:\.\d+)*)\s*)?\Z", re.ASCII)
-_LAST_NUMBER = re.compile(r"(.*?)(\d+)\Z", re.ASCII)
+# As text: `re` compiles them where they are first used.
+_DESCRIBED = r"(?a)v?(?P<tag>\d.*)-(?P<distance>\d+)-(?P<node>g[0-9a-f]+)\Z"
+_NODE = r"(?a)\+(?:.*\.)?g([0-9a-f]{7,40})\b"
+_SPAN = r"(?a)\s*>=\s*(\d+(?:\.\d+)*)\s*(?:,\s*<\s*(\d+(?:\.\d+)*)\s*)?\Z"
+_LAST_NUMBER = r"(?a)(.*?)(\d+)\Z"
 
 
 def in_range(version: str | None, spec: str) -> bool | None:
@@ -55,18 +56,18 @@ def joined(specs: Iterable[str]) -> tuple[str, ...]:
     A pre-release of a number at which two touch may be in neither, and is in what they make.
     """
     specs = tuple(dict.fromkeys(specs))
-    spans = {spec: found for spec in specs if (found := _SPAN.match(spec)) is not None}
-    made: list[tuple[str, str | None]] = []
+    spans = {spec: match for spec in specs if (match := re.match(_SPAN, spec)) is not None}
+    ranges: list[tuple[str, str | None]] = []
     for low, high in sorted(
-        (one.groups() for one in spans.values()), key=lambda one: _release(one[0])
+        (match.groups() for match in spans.values()), key=lambda ends: _release(ends[0])
     ):
-        first, last = made[-1] if made else (low, "0")
-        if not made or (last is not None and _release(low) > _release(last)):
-            made.append((low, high))
+        first, last = ranges[-1] if ranges else (low, "0")
+        if not ranges or (last is not None and _release(low) > _release(last)):
+            ranges.append((low, high))
         elif last is not None and (high is None or _release(high) > _release(last)):
-            made[-1] = (first, high)
-    ranges = (f">={low}" if high is None else f">={low},<{high}" for low, high in made)
-    return (*ranges, *(spec for spec in specs if spec not in spans))
+            ranges[-1] = (first, high)
+    texts = (f">={low}" if high is None else f">={low},<{high}" for low, high in ranges)
+    return (*texts, *(spec for spec in specs if spec not in spans))
 
 
 def is_final(version: str) -> bool:
@@ -82,7 +83,7 @@ def public(version: str) -> str:
 
 def node(version: str) -> str | None:
     """Return the abbreviated id of the commit that a build's local version names, if it does."""
-    match = _NODE.search(version)
+    match = re.search(_NODE, version)
     return None if match is None else match[1]
 
 
@@ -114,12 +115,12 @@ def from_describe(text: str) -> str | None:
     ``v0.19.1-0-gb1388b1`` is 0.19.1, and ``v0.19.1-46-gc5e3454`` is ``0.19.2.dev46+gc5e3454``: the
     development version that setuptools-scm's default scheme gives the same commit.
     """
-    match = _DESCRIBED.match(text.strip())
+    match = re.match(_DESCRIBED, text.strip())
     if match is None or _parse(match["tag"]) is None:
         return None
     if match["distance"] == "0":
         return match["tag"]
-    last = _LAST_NUMBER.match(match["tag"].partition("+")[0])
+    last = re.match(_LAST_NUMBER, match["tag"].partition("+")[0])
     if last is None:
         return None
     bumped = f"{last[1]}{int(last[2]) + 1}.dev{match['distance']}+{match['node']}"

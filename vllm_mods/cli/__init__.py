@@ -17,7 +17,7 @@ import click
 
 from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_OK
-from vllm_mods.cli import manner, terminal
+from vllm_mods.cli import terminal
 from vllm_mods.cli.examples import epilog
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ GROUPS = {
         "import": "Make a pairing of a recipe, a mod of a launcher's mod.",
         "export": "Write a mod as a folder that launchers run, a pairing as a recipe.",
         "port": "Make a variant of a mod for another vLLM.",
-        "refresh": "Cut a mod's patches anew; what they do stays the same.",
         "keep": "Keep a library up with vLLM's releases, on branches of its repository.",
         "lint": 'Name what makes a mod say "done" when it is not.',
     },
@@ -82,7 +81,6 @@ _MODULES = {
     "diff": "check",
     **dict.fromkeys(("lock", "upgrade"), "build"),
     **dict.fromkeys(("add", "remove", "update"), "project"),
-    "refresh": "port",
     **dict.fromkeys(("status", "verify", "revert", "sync"), "installed"),
     **dict.fromkeys(("bisect", "upstream"), "history"),
     **dict.fromkeys(("run", "evidence"), "containers"),
@@ -101,7 +99,6 @@ class _Commands(click.Group):
         module = importlib.import_module(f"vllm_mods.cli.{_MODULES.get(cmd_name, cmd_name)}")
         commands = (one for one in vars(module).values() if isinstance(one, click.Command))
         command = next(one for one in commands if one.name == cmd_name)
-        manner.accept(command)
         _add_examples(command, cmd_name)
         return command
 
@@ -172,12 +169,9 @@ def main(context: click.Context) -> None:
         answers.print_reply(overview.overview(), as_json=False)
 
 
-main.params += manner.options(hidden=False)
-
-
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error ends here."""
-    outcome: dict[str, object] = {}  # whether it is `verbose`, and whether JSON was `answered`
+    outcome: dict[str, object] = {}  # whether JSON was `answered`
     with terminal.streams():
         try:
             code = main.main(
@@ -188,9 +182,5 @@ def run(arguments: Sequence[str]) -> int:
             from vllm_mods.cli import ending  # noqa: PLC0415
 
             wants_json = "--json" in itertools.takewhile("--".__ne__, arguments)
-            return ending.end(
-                error,
-                verbose="verbose" in outcome,
-                as_json=wants_json and "answered" not in outcome,
-            )
+            return ending.end(error, as_json=wants_json and "answered" not in outcome)
     return code if isinstance(code, int) else EXIT_OK

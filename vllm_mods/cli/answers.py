@@ -99,8 +99,7 @@ def progress() -> Callable[[str, int, int | None], None] | None:
 
 def watched() -> bool:
     """Tell whether somebody sees what is on its way: stderr is a terminal that can take a line back."""
-    quiet = getattr(sys.stderr, "quiet", False)
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not quiet
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def show_line(text: str, *, last: bool) -> None:

@@ -21,7 +21,7 @@ from vllm_mods.base.errors import (
     EXIT_USAGE,
     VllmModsError,
 )
-from vllm_mods.cli import manner, terminal
+from vllm_mods.cli import terminal
 from vllm_mods.report import data
 
 
@@ -34,7 +34,7 @@ class Failure(NamedTuple):
     exit_code: int
 
 
-def end(error: BaseException, *, verbose: bool, as_json: bool) -> int:
+def end(error: BaseException, *, as_json: bool) -> int:
     """Say what is wrong, on stdout too if JSON was asked for and not given, and return the exit code."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
         complain("interrupted")
@@ -45,7 +45,7 @@ def end(error: BaseException, *, verbose: bool, as_json: bool) -> int:
         drop_output()
         return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
     failure = _failure(error)
-    if failure.exit_code == EXIT_BUG or (verbose and isinstance(error, VllmModsError)):
+    if failure.exit_code == EXIT_BUG:
         _show_trace(error)
     complain(failure.message, failure.hint)
     if as_json:
@@ -107,7 +107,6 @@ def _show_trace(error: BaseException) -> None:
     """Say where an error comes from, and what caused it, without secrets and the values of variables."""
     from vllm_mods.base import secrets  # noqa: PLC0415  (rarely asked for)
 
-    manner.speak()
     trace = "".join(traceback.format_exception(error)).rstrip()
     click.echo(secrets.clean(trace, os.environ), err=True)
 
@@ -157,7 +156,6 @@ def complain(message: str, hint: str | None = None) -> None:
 
     Where that cannot be written either, the exit code has to do.
     """
-    manner.speak()
     error, next_ = "error:", "hint:"
     if terminal.colored(err=True):
         error, next_ = (

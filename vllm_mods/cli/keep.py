@@ -17,7 +17,7 @@ from vllm_mods.cli.manner import option
 @option("--vllm SPEC", "Look at these releases only.")
 @option("--pre", "Pre-releases too.")
 @option("--test COMMAND", "Run it in a copy for each branch; it has VLLM_MODS_RELEASE.")
-@options.history
+@option("--history REPO", "A clone of vLLM's repository: its commits tell what a mod met.")
 @option("--commits REPO", "The newest commit of a clone of vLLM's repository too.")
 @option("--offline", "Use only what is cached; open no connection.")
 @manner.json_flag

@@ -33,7 +33,7 @@ from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 @option("--pre", "Pre-releases too.")
 @option(
     "--tree TREE",
-    "These trees instead of releases; also a folder of wheels, or git:REPO@REV1..REV2.",
+    "These trees instead of releases.",
     "trees",
     multiple=True,
 )

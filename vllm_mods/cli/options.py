@@ -109,10 +109,6 @@ target_in_image = option(
     "The folder in the image that holds vllm/, where it is not found or there are several.",
     "in_image",
 )
-history = option(
-    "--history REPO",
-    "A clone of vLLM's repository: its commits tell where files and definitions went.",
-)
 others = option(
     "--with NAME==VERSION",
     "Of a release or wheel: another package beside it [the newest that it took on its day].",

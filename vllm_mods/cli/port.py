@@ -1,4 +1,4 @@
-"""``vllm-mods port`` and ``refresh``: a variant for another vLLM, and patches cut anew."""
+"""``vllm-mods port``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import click
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.port import abort_port, continue_port, port
-from vllm_mods.api.refresh import refresh
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.manner import option
@@ -26,7 +25,6 @@ from vllm_mods.report.reply import Reply
 @option("--as ID", "What to call the new variant.", "name")
 @option("--vllm SPEC", "The range that it states [just the target].")
 @option("--no-repair", "Put nothing right of what would not work.")
-@options.history
 @option("--output DIR", "Write a copy of the mod to DIR/patches instead.")
 @options.others
 @option("--continue", "Take the edited files of a port.", "go_on")
@@ -34,7 +32,7 @@ from vllm_mods.report.reply import Reply
 @options.own_library
 @options.access_to_commits
 @answers.json_output
-def port_command(
+def command(
     mod: str,
     target: str | None,
     others: tuple[str, ...],
@@ -70,19 +68,3 @@ def port_command(
         beside = other_packages(others, (library.load(mod),))
         result = port(library, mod, target, others=beside, repair=not no_repair, **where, **given)
     return report.ported(result)
-
-
-@click.command(name="refresh")
-@click.argument("name", metavar="MOD", shell_complete=options.complete_mods)
-@option("--variant ID", "Only this variant [all with patches].")
-@options.own_library
-@options.access
-@answers.json_output
-def refresh_command(name: str, **given: Any) -> Reply:
-    """Cut a mod's patches anew without changing what they do.
-
-    Line numbers, context and section headers become those of a release that mod.lock records, and
-    every recorded release has to get the same bytes as before. A patch that is so already stays
-    as it is, to the byte.
-    """
-    return report.refreshed(name, refresh(name=name, **given))

@@ -26,20 +26,14 @@ _ESCAPE = "".join(chr(0x100000 + int.from_bytes(os.urandom(2)) % 0xFFFD) for _ i
 
 
 class ShownText:
-    """A text stream that shows control characters instead of obeying them, of its ``buffer`` too.
-
-    ``quiet``: nothing is written.
-    """
+    """A text stream that shows control characters instead of obeying them, of its ``buffer`` too."""
 
     def __init__(self, stream: TextIO) -> None:
         self.exact = stream
         self.buffer = _ShownBytes(self)
-        self.quiet = False
 
     def write(self, text: str) -> int:
         """Write text with every control character spelt out."""
-        if self.quiet:
-            return len(text)
         self.exact.write(_STEERING.sub(_spelt, text).replace(_ESCAPE, "\x1b"))
         return len(text)
 

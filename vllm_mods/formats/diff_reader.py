@@ -315,7 +315,7 @@ class _DiffReader:
         shift = 0
         end = 0
         # A side of length 0 states the line *before* it (POSIX diff), hence the correction.
-        for hunk in sorted(hunks, key=lambda one: one.old_start + (not one.old)):
+        for hunk in sorted(hunks, key=lambda hunk: hunk.old_start + (not hunk.old)):
             first = hunk.old_start + (not hunk.old)
             if first < end:
                 raise self.fail("the hunk overlaps another one of this file", line=hunk.patch_line)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_mods.base import limits, secrets
+from vllm_mods.base import limits
 from vllm_mods.base.model import (
     Allowance,
     BinaryFile,
@@ -26,7 +26,7 @@ from vllm_mods.base.model import (
     When,
 )
 from vllm_mods.base.untrusted import toml_of
-from vllm_mods.formats import image_paths, platforms
+from vllm_mods.formats import platforms
 from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Scalar, Table, reading, repeated
 
 SCHEMA = 1
@@ -112,16 +112,18 @@ def _evidence(table: Table) -> tuple[tuple[str, str], ...]:
 
 
 def _env(table: Table) -> tuple[tuple[str, str], ...]:
-    for name in table.raw:
-        if not table.checked and secrets.NAMED.match(name):
-            table.problem(
-                name,
-                "looks like a secret, and a mod is passed on: give it when the container is started",
-            )
+    if table.raw and not table.checked:
+        from vllm_mods.base import secrets  # noqa: PLC0415  (as in ``schema``)
+
+        why = "looks like a secret, and a mod is passed on: give it when the container is started"
+        for name in filter(secrets.NAMED.match, table.raw):
+            table.problem(name, why)
     return tuple(table.variables().items())
 
 
 def _file(entry: Table) -> ImageFile:
+    from vllm_mods.formats import image_paths  # noqa: PLC0415  (few mods have files of images)
+
     path = entry.text("path", required=True)
     if path and (why := image_paths.objection(path)):
         entry.problem("path", f"{path!r} {why}")

@@ -187,7 +187,7 @@ def tag(lock: PairingLock, data: bytes) -> str:
 
 def joined(locks: Sequence[PairingLock]) -> PairingLock:
     """Return one lock of those of several platforms."""
-    first, *others = sorted(locks, key=lambda one: one.base.platform)
+    first, *others = sorted(locks, key=lambda lock: lock.base.platform)
     parts = ({name: getattr(one, name) for name in LockedPlatform._fields} for one in others)
     return first._replace(platforms=tuple(LockedPlatform(**part) for part in parts))
 

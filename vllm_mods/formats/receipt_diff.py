@@ -33,9 +33,9 @@ def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...
     differing += _each(
         all_receipts,
         "mod",
-        lambda one: (
+        lambda receipt: (
             (mod.name, f"{mod.version}, variant {mod.variant}, {mod.digest[:12]}")
-            for mod in one.mods
+            for mod in receipt.mods
         ),
     )
     orders = [[mod.name for mod in one.mods] if one else None for one in all_receipts]
@@ -47,9 +47,9 @@ def disagreements(receipts: Sequence[Receipt | None]) -> tuple[Disagreement, ...
         differing += _each(
             all_receipts,
             kind,
-            lambda one, side=side: (  # type: ignore[misc]
+            lambda receipt, side=side: (  # type: ignore[misc]
                 (file.path, getattr(file, side) or "not there")
-                for file in one.files
+                for file in receipt.files
                 if file.kind in {FILE, RECORD}
             ),
         )

@@ -26,7 +26,6 @@ from typing import (
     get_type_hints,
 )
 
-from vllm_mods.base import secrets
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.versions import in_range
 
@@ -62,6 +61,8 @@ def reading(
     yield top
     top.refuse_unknown()
     if not checked:
+        from vllm_mods.base import secrets  # noqa: PLC0415  (its patterns: 2 ms)
+
         top.problems += secrets.problems(raw, at)
     if top.problems:
         raise ManifestError(where, tuple(top.problems), hint=hint)
@@ -71,12 +72,18 @@ class Table:
     """A TOML table with its key path; problems go to one list for the whole manifest."""
 
     def __init__(
-        self, table: Mapping[str, Any], at: str, problems: list[str], *, checked: bool = False
+        self,
+        table: Mapping[str, Any],
+        at: str,
+        problems: list[str],
+        *,
+        name: str = "",
+        checked: bool = False,
     ) -> None:
         """Take a parsed table; ``checked`` says that its words were held against patterns before."""
         self.raw = table
         self.at = at
-        self.name = ""
+        self.name = name
         self.problems = problems
         self.checked = checked
         self.known: set[str] = set()
@@ -121,10 +128,8 @@ class Table:
         self, key: str, allowed: tuple[str, ...], default: str, *, required: bool = False
     ) -> str:
         """Return one of a few words."""
-        text = self.get(key, str)
-        if required and key not in self.raw:
-            self.problem(key, "is required")
-        elif text is not None and text not in allowed:
+        text = self.get(key, str, required=required)
+        if text is not None and text not in allowed:
             self.problem(key, f"expected one of {', '.join(allowed)}, found {text!r}")
         return text or default
 
@@ -140,24 +145,22 @@ class Table:
 
     def path(self, key: str, *, required: bool = False) -> str:
         """Return a relative path that stays in its folder."""
-        text = self.text(key, required=required)
-        self._check_path(key, text)
-        return text
+        return self._checked_path(key, self.text(key, required=required))
 
     def paths(self, key: str) -> tuple[str, ...]:
         """Return an array of such paths."""
-        texts = self.strings(key)
-        for i, text in enumerate(texts):
-            self._check_path(f"{key}[{i}]", text)
-        return texts
+        return tuple(
+            self._checked_path(f"{key}[{i}]", text) for i, text in enumerate(self.strings(key))
+        )
 
-    def _check_path(self, key: str, text: str) -> None:
+    def _checked_path(self, key: str, text: str) -> str:
         if text.startswith("/") or "\\" in text:
             self.problem(key, f"expected a relative path with '/', found {text!r}")
         elif ".." in text.split("/"):
             self.problem(key, f"{text!r} leads out of its folder")
         elif "\0" in text:
             self.problem(key, f"{text!r} is no path")
+        return text
 
     def specifier(self, key: str) -> str:
         """Return a PEP 440 specifier, which has to be there."""
@@ -191,8 +194,7 @@ class Table:
                 self.problem(key, "is not the name of an environment variable")
             elif isinstance(value, str) and "\0" in value:
                 self.problem(key, "has a NUL, which no environment has")
-        values = {key: self.get(key, str) for key in self.raw}
-        return {key: value for key, value in values.items() if value is not None}
+        return {key: value for key in self.raw if (value := self.get(key, str)) is not None}
 
     def table(self, key: str) -> Table:
         """Return the table below a key, an empty one if it is not there."""
@@ -233,9 +235,7 @@ class Table:
         return self.checked or re.match(pattern, text) is not None
 
     def _below(self, table: Mapping[str, Any], key: str) -> Table:
-        below = Table(table, self._path(key), self.problems, checked=self.checked)
-        below.name = key
-        return below
+        return Table(table, self._path(key), self.problems, name=key, checked=self.checked)
 
     def _path(self, key: str) -> str:
         return f"{self.at}.{key}" if self.at and key else self.at or key

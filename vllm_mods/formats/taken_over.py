@@ -22,10 +22,10 @@ _SERVES = rf"(?:vllm[ \t]+serve|vllm\.entrypoints\.openai\.api_server)(?:(?:[ \t
 
 
 class TakenOver(NamedTuple):
-    """A pairing with what its mods bring; ``said`` are mods, each with what was taken of it, or why not."""
+    """A pairing with what its mods bring; ``remarks`` are mods, each with what was taken of it, or why not."""
 
     pairing: Pairing
-    said: tuple[tuple[str, str], ...]
+    remarks: tuple[tuple[str, str], ...]
 
 
 class _Brought(NamedTuple):
@@ -45,17 +45,17 @@ def taken_over(pairing: Pairing, mods: Sequence[Mod]) -> TakenOver:
     serving, _ = pairings.serve_command(pairing)
     own = environment(pairing)
     given = [_named(word) for word in serving.argv if word.startswith("-")]
-    said: list[tuple[str, str]] = []
+    remarks: list[tuple[str, str]] = []
     problems: list[str] = []
     env: dict[str, str] = {}
     for name, wanted in _grouped((mod.name, *pair) for mod in mods for pair in _variables(mod)):
         if name in own:
-            said += _kept(wanted, f"{name}={shlex.quote(own[name])}")
+            remarks += _kept(wanted, f"{name}={shlex.quote(own[name])}")
         elif len(wanted) > 1:
             problems.append(_conflict(f"env.{name}", wanted, f"{name} under [env]"))
         else:
             env[name] = wanted[0].words[1]
-            said += _taken(wanted[0])
+            remarks += _taken(wanted[0])
     flags: list[_Brought] = []
     for name, wanted in _grouped((mod.name, *flag) for mod in mods for flag in _flags(mod)):
         if any(_same(name, one) for one in given):
@@ -68,8 +68,8 @@ def taken_over(pairing: Pairing, mods: Sequence[Mod]) -> TakenOver:
         raise ManifestError(f"pairing {pairing.name}", tuple(problems), hint=hint)
     words = tuple(word for one in flags for word in one.words)
     changed = _with_words(pairing, words) if words else None
-    said += [line for one in flags for line in _taken(one) if changed]
-    return TakenOver((changed or pairing)._replace(env={**pairing.env, **env}), tuple(said))
+    remarks += [line for one in flags for line in _taken(one) if changed]
+    return TakenOver((changed or pairing)._replace(env={**pairing.env, **env}), tuple(remarks))
 
 
 def environment(pairing: Pairing) -> dict[str, str]:

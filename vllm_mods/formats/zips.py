@@ -66,7 +66,7 @@ def files(archive: zipfile.ZipFile) -> tuple[ZipInfo, ...]:
     infos = tuple(info for info in archive.infolist() if not info.filename.endswith("/"))
     end = 0
     last = ""
-    for info in sorted(infos, key=lambda one: one.header_offset):
+    for info in sorted(infos, key=lambda info: info.header_offset):
         if not info.filename:
             raise zipfile.BadZipFile("an entry has no name")
         if info.header_offset < end:

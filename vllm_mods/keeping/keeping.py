@@ -239,7 +239,6 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
         making.default_name(mod, tree.version),
         f"=={kept.release}",
         ways.roots,
-        upstream=ways.upstream,
     )
     outcome = porting.run(job, lambda: making.between(ways.releases, base, tree))
     by_rule = [

@@ -8,7 +8,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.formats.schema import decode, encode
-from vllm_mods.matrices.cell import Cell, History, HunkView
+from vllm_mods.matrices.cell import Cell, HunkView
 from vllm_mods.planning import lock_entries
 
 
@@ -36,25 +36,13 @@ class Answer(NamedTuple):
         return self.computed and self.verdict is not Verdict.UNREADABLE
 
 
-class PairAnswer(NamedTuple):
-    """What became of two mods on some tree: ``kind``, ``scopes`` and ``message`` of ``Together``.
-
-    The kind is ``unknown`` for a tree that could not be read.
-    """
-
-    kind: str
-    scopes: tuple[str, ...]
-    message: str
-
-
 class Shown(NamedTuple):
-    """What there is to show of one mod on some tree: ``hunks`` and ``history`` of ``Explanation``."""
+    """What there is to show of one mod on some tree: its hunks beside the source."""
 
     hunks: tuple[HunkView, ...] = ()
-    history: tuple[History, ...] = ()
 
 
-Said = Answer | PairAnswer | Shown
+Said = Answer | Shown
 
 
 def answer_of(planned: ModPlan) -> Answer:
@@ -76,14 +64,9 @@ def failed(code: FindingCode, message: str, *, computed: bool) -> Answer:
     return Answer(verdict=Verdict.UNREADABLE, findings=(finding,), computed=computed)
 
 
-def unknown(answer: Answer) -> PairAnswer:
-    """Return what a failure says of two mods."""
-    return PairAnswer("unknown", (), answer.findings[0].message)
-
-
 def cell_of(mod: Mod, answer: Answer, *, version: str, tree: str, meant: bool) -> Cell:
     """Return an answer as the cell of a mod and a tree."""
-    fields = {name: one for name, one in answer._asdict().items() if name in Cell._fields}
+    fields = {name: value for name, value in answer._asdict().items() if name in Cell._fields}
     return Cell(mod.name, mod.version, version, tree, meant=meant, **fields)
 
 
@@ -95,7 +78,7 @@ def to_data(answer: Said) -> dict[str, Any]:
 def from_data(data: dict[str, Any]) -> Said:
     """Take back what ``to_data`` made. Raises ``ValueError`` for anything else."""
     ((name, raw),) = data.items()
-    kinds: dict[str, type[Said]] = {one.__name__: one for one in (Answer, PairAnswer, Shown)}
+    kinds: dict[str, type[Said]] = {kind.__name__: kind for kind in (Answer, Shown)}
     if name not in kinds:
         raise ValueError(f"{name} is no answer")
     return decode(kinds[name], raw)

@@ -244,7 +244,7 @@ class _TreeLine:
 def _mark(good: ModPlan, bad: ModPlan) -> Callable[[ModPlan], object] | None:
     """Return that in which the ends differ, by which every tree between them is judged."""
     marks: tuple[Callable[[ModPlan], object], ...] = (
-        lambda one: (one.verdict.ok, one.verdict.writes),
-        lambda one: one.verdict,
+        lambda planned: (planned.verdict.ok, planned.verdict.writes),
+        lambda planned: planned.verdict,
     )
     return next((mark for mark in marks if mark(good) != mark(bad)), None)

@@ -62,39 +62,6 @@ class HunkView(NamedTuple):
     target: tuple[tuple[int, str], ...]
 
 
-class History(NamedTuple):
-    """What upstream did to one touched file since the vLLM version ``since``, which worked.
-
-    ``diff`` is lines of a unified diff, cut to what overlaps the scopes of the mod's hunks.
-    """
-
-    path: str
-    since: str
-    diff: tuple[str, ...]
-
-
-class Explanation(NamedTuple):
-    """One cell whole."""
-
-    cell: Cell
-    hunks: tuple[HunkView, ...]
-    history: tuple[History, ...]
-
-
-class Together(NamedTuple):
-    """Two mods on one or more trees.
-
-    ``kind`` is ``apart``, ``same-scope``, ``order-matters`` or ``conflict``; ``scopes`` are what
-    both touch, each as ``path: dotted.scope``.
-    """
-
-    mods: tuple[str, str]
-    kind: str
-    scopes: tuple[str, ...]
-    trees: tuple[str, ...]
-    message: str
-
-
 class CellProblem(NamedTuple):
     """Something that is not as a mod's manifest or its committed lock says.
 
@@ -123,10 +90,9 @@ class CellChange(NamedTuple):
 class MatrixResult(NamedTuple):
     """A whole matrix: ``cells`` tree by tree in the order asked for, and what follows from them.
 
-    ``together`` is what is known of two mods on a tree, ``problems`` what is not as a manifest or a
-    committed lock says; ``changes`` are the differences from an earlier one, None if it was compared with
-    none; ``mods`` are what the cells are of. A ``strict`` one is not ``ok`` for a problem alone.
-    ``explanations`` show cells whole, by mod and tree, where they were asked for.
+    ``problems`` are what is not as a manifest or a committed lock says; ``changes`` the differences from an
+    earlier one, None if it was compared with none; ``mods`` what the cells are of. A ``strict`` one is not
+    ``ok`` for a problem alone. ``hunks`` are those of cells, by mod and tree, where they were asked for.
 
     >>> grid = vm.matrix(vm.Library("library").mods("stale"), ["site-packages"])
     >>> grid.ok, grid.cells[0].verdict.value
@@ -134,12 +100,11 @@ class MatrixResult(NamedTuple):
     """
 
     cells: tuple[Cell, ...]
-    together: tuple[Together, ...] = ()
     problems: tuple[CellProblem, ...] = ()
     changes: tuple[CellChange, ...] | None = None
     mods: tuple[Mod, ...] = ()
     strict: bool = False
-    explanations: Mapping[tuple[str, str], Explanation] = {}
+    hunks: Mapping[tuple[str, str], tuple[HunkView, ...]] = {}
 
     @property
     def ok(self) -> bool:

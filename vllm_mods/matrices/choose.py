@@ -1,33 +1,18 @@
-"""Which trees a matrix is about: releases of the index, and what one ``--tree`` may stand for."""
+"""Which releases of the index a matrix is about."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from packaging.version import Version
 
 from vllm_mods.base import versions
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.matrices.work import is_meant
-from vllm_mods.trees.index import ReleaseFile, release_file
+from vllm_mods.trees.index import ReleaseFile
 
 _BEYOND = 3
-
-
-def specs(
-    files: Callable[[], Iterable[ReleaseFile]],
-    mods: Sequence[Mod],
-    named: Sequence[str],
-    spec: str | None,
-    *,
-    pre: bool = False,
-) -> tuple[str, ...]:
-    """Return the trees to look at, each once: the ``named`` ones, else releases."""
-    if named:
-        return tuple(dict.fromkeys(one for tree in named for one in expand(tree, pre=pre)))
-    return choose_releases(mods, files(), spec, pre=pre)
 
 
 def choose_releases(
@@ -59,33 +44,6 @@ def choose_releases(
     return tuple(
         f"pypi:{name}" for version in chosen for name in _builds(version, by_version[version])
     )
-
-
-def expand(spec: str, *, pre: bool = False) -> tuple[str, ...]:
-    """Return the trees that one ``--tree`` stands for.
-
-    A folder of wheels stands for each wheel of vLLM in it, oldest version first; a range of
-    revisions ``git:REPO@A..B`` for those tags of releases from A to B if both are tags, else for
-    the commits after A up to B, along first parents. Anything else stands for itself.
-    """
-    if spec.startswith("git:") and ".." in spec.rpartition("@")[2]:
-        from vllm_mods.trees.git import revisions  # noqa: PLC0415  (GitPython: 100 ms)
-
-        return revisions(spec, pre=pre)
-    if os.path.isdir(spec) and not os.path.exists(os.path.join(spec, "vllm", "__init__.py")):
-        try:
-            entries = os.listdir(spec)
-        except OSError as error:
-            raise TreeError(f"{spec}: {error.strerror}", hint=f"ls -la {spec}") from error
-        wheels = [
-            file
-            for name in entries
-            if (file := release_file(name, "")) is not None and file.kind == "wheel"
-        ]
-        wheels.sort(key=lambda file: (Version(file.version), file.build, file.filename))
-        if wheels:
-            return tuple(f"wheel:{os.path.join(spec, file.filename)}" for file in wheels)
-    return (spec,)
 
 
 def _builds(version: str, files: Sequence[ReleaseFile]) -> list[str]:

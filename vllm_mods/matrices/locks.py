@@ -83,7 +83,7 @@ def update(mod: Mod, computed: Sequence[Computed], written: Sequence[WrittenFor]
     others = {*fresh.others, *(one for one in before.others if one[0] not in looked_at)}
     whole = fresh._replace(
         trees=tuple(sorted(trees.values(), key=lambda tree: versions.sort_key(tree.vllm[0]))),
-        others=tuple(sorted(others, key=lambda one: (versions.sort_key(one[0]), one))),
+        others=tuple(sorted(others, key=lambda other: (versions.sort_key(other[0]), other))),
     )
     kept = _labels(whole) - looked_at
     why = "had them in one entry with releases that are otherwise now"

@@ -8,10 +8,8 @@ from typing import NamedTuple, cast
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.matrices import pairs
-from vllm_mods.matrices.answer import Answer, PairAnswer, Said, Shown, cell_of
-from vllm_mods.matrices.cell import Cell, Explanation, Together
-from vllm_mods.matrices.explain import last_good
+from vllm_mods.matrices.answer import Answer, Said, Shown, cell_of
+from vllm_mods.matrices.cell import Cell, HunkView
 from vllm_mods.matrices.work import (
     Executor,
     Setting,
@@ -51,48 +49,26 @@ class Matrix(NamedTuple):
 
         Raises ``UsageError`` for a bad patch, and for a named tree that is none.
         """
-        subjects = tuple(Subject((mod.name,)) for mod in self.setting.mods)
+        subjects = tuple(Subject(mod.name) for mod in self.setting.mods)
         answers = self._answers([(spec, subjects) for spec in specs])
         return tuple(
             Computed(
                 spec=spec,
                 version=next((v for one in subjects if (v := answers[spec, one][0])), None),
-                answers={one.mods[0]: cast("Answer", answers[spec, one][1]) for one in subjects},
+                answers={one.mod: cast("Answer", answers[spec, one][1]) for one in subjects},
             )
             for spec in specs
         )
 
-    def together(self, computed: Iterable[Computed]) -> tuple[Together, ...]:
-        """Plan each two mods that meet, in both orders, on the trees where they do."""
-        wanted = []
-        for result in computed:
-            meeting = pairs.meeting(self.setting.mods, result.answers)
-            if meeting:
-                wanted.append((result.spec, tuple(Subject(pair) for pair in meeting)))
-        answers = self._answers(wanted)
-        return pairs.gather(
-            ((pair.mods[0], pair.mods[1]), spec, cast("PairAnswer", answers[spec, pair][1]))
-            for spec, meeting in wanted
-            for pair in meeting
-        )
-
-    def explain(
-        self, cells: Sequence[Cell], wanted: Iterable[Cell]
-    ) -> dict[tuple[str, str], Explanation]:
-        """Explain some cells, by mod and tree; ``cells`` are all, in the order of the releases."""
-        asked: dict[str, list[tuple[Subject, Cell]]] = {}
-        for cell in wanted:
-            before = None if cell.verdict.ok else last_good(cells, cell)
-            since = before.tree if before is not None else None
-            subject = Subject((cell.mod,), show=True, since=since)
-            asked.setdefault(cell.tree, []).append((subject, cell))
-        answers = self._answers(
-            [(spec, tuple(subject for subject, _ in of)) for spec, of in asked.items()]
-        )
+    def explain(self, cells: Iterable[Cell]) -> dict[tuple[str, str], tuple[HunkView, ...]]:
+        """Return the hunks of cells beside the source, by mod and tree."""
+        wanted: dict[str, list[Subject]] = {}
+        for cell in cells:
+            wanted.setdefault(cell.tree, []).append(Subject(cell.mod, show=True))
+        answers = self._answers([(spec, tuple(subjects)) for spec, subjects in wanted.items()])
         return {
-            (cell.mod, spec): Explanation(cell, *cast("Shown", answers[spec, subject][1]))
-            for spec, of in asked.items()
-            for subject, cell in of
+            (subject.mod, spec): cast("Shown", answer).hunks
+            for (spec, subject), (_, answer) in answers.items()
         }
 
     def _answers(

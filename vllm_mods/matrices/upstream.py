@@ -15,7 +15,6 @@ from vllm_mods.base.model import Finding, HunkState, Mod, ModPlan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.library.catalog import Library
 from vllm_mods.matrices import choose, work
 from vllm_mods.planning import planner
 from vllm_mods.planning.context import Origin
@@ -44,13 +43,6 @@ class UpstreamRow(NamedTuple):
     def in_pieces(self) -> bool:
         """Whether the release carries each hunk by itself, and not the whole mod: in another order, say."""
         return not self.planned.verdict.ok and {one.state for one in self.hunks} == {"carried"}
-
-
-class Dependent(NamedTuple):
-    """A mod that names another one in ``how``: ``requires`` or ``after``."""
-
-    mod: str
-    how: str
 
 
 def releases(mod: Mod, files: Sequence[ReleaseFile], spec: str | None) -> tuple[str, ...]:
@@ -109,14 +101,3 @@ def is_needed(rows: Sequence[UpstreamRow]) -> bool:
     """Tell whether some tree that the mod is meant for, or any if it is for none, lacks it."""
     meant = [row for row in rows if row.meant] or rows
     return not all(row.carried for row in meant)
-
-
-def dependents(library: Library, name: str) -> tuple[Dependent, ...]:
-    """Return the mods of a library that require a mod or go in after it, by name."""
-    return tuple(
-        Dependent(other, how)
-        for other in library.names()
-        for mod in (library.load(other),)
-        for how, names in (("requires", mod.requires), ("after", mod.after))
-        if name in names
-    )

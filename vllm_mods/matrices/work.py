@@ -20,9 +20,8 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.matrices import explain, pairs
-from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, cell_of, failed, unknown
-from vllm_mods.matrices.cell import Cell
+from vllm_mods.matrices import explain
+from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, failed
 from vllm_mods.matrices.questions import Recorder
 from vllm_mods.matrices.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
@@ -43,15 +42,10 @@ _SUMMARIES = 4000
 
 
 class Subject(NamedTuple):
-    """What is asked of a tree: one mod, or of two whether they go together.
+    """What is asked of a tree: the plan of a mod, or with ``show`` what there is to show of it."""
 
-    With ``show``, what there is to show of one mod, and of what has changed since the tree
-    ``since``, on which it was good.
-    """
-
-    mods: tuple[str, ...]
+    mod: str
     show: bool = False
-    since: str | None = None
 
 
 class Setting(NamedTuple):
@@ -175,7 +169,7 @@ class Workshop:
         return self._identities[spec]
 
     def _answer(self, subject: Subject, tree: Tree) -> Said:
-        mods = self._needed(subject)
+        mods = self._needed(subject.mod)
         key = self._key(subject)
         identity = tree.identity
         kept = None if identity is None else self._store.known(key, identity)
@@ -187,58 +181,38 @@ class Workshop:
                 shown = self._show(subject, tree)
             except TreeError:
                 return Shown()  # the cell itself says what cannot be read
-            if subject.since is None or self._identity(subject.since) is not None:
-                self._store.remember(key, shown, tree.version, identity)
+            self._store.remember(key, shown, tree.version, identity)
             return shown
         alike = None if ranges is None else self._store.alike(key, tree, ranges)
         if alike is not None:
             self._store.remember(key, alike, tree.version, identity)
             return alike
         recorder = Recorder(tree)
-        answer = self._compute(subject, mods, recorder)
-        if isinstance(answer, Answer):
-            answer = answer._replace(packages=tuple(sorted(recorder.packages.items())))
+        answer = self._compute(subject.mod, mods, recorder)
+        answer = answer._replace(packages=tuple(sorted(recorder.packages.items())))
         if recorder.failure is None and not self.origins.missed:
-            # what is said of two mods may have the version in it
-            known = ranges if len(subject.mods) == 1 else None
             asked = recorder.questions()
-            self._store.put(key, answer, tree, identity=identity, asked=asked, ranges=known)
+            self._store.put(key, answer, tree, identity=identity, asked=asked, ranges=ranges)
         elif isinstance(recorder.failure, Unreachable):
-            return _of(subject, _failed(recorder.failure))
+            return _failed(recorder.failure)
         return answer
 
     def _show(self, subject: Subject, tree: Tree) -> Shown:
-        """Explain a cell, with whatever trees can be read now."""
-        mod = self._mods[subject.mods[0]]
+        """Explain a cell."""
+        answer = cast("Answer", self._answer(Subject(subject.mod), tree))
+        return explain.explain(self._mods[subject.mod], answer, tree)
 
-        def cell_on(view: Tree) -> Cell:
-            answer = cast("Answer", self._answer(Subject(subject.mods), view))
-            version = view.version or "unknown"
-            return cell_of(mod, answer, version=version, tree=view.spec, meant=True)
-
-        cell = cell_on(tree)
-        if subject.since is None:
-            return explain.explain(mod, cell, tree, None)
-        with self.open(subject.since) as old:
-            seen, _ = _seen_by((mod,), old)
-            return explain.explain(mod, cell, tree, explain.Before(cell_on(old), seen))
-
-    def _compute(self, subject: Subject, mods: tuple[Mod, ...], tree: Tree) -> Said:
+    def _compute(self, name: str, mods: tuple[Mod, ...], tree: Tree) -> Answer:
         try:
-            if len(subject.mods) == 2:
-                first, other = (self._mods[name] for name in subject.mods)
-                return pairs.judge(first, other, mods, tree, self._fit)
             receipt = _receipt(tree)
             whole = planner.plan(mods, tree, receipt=receipt, cache=self._fit, origin=self.origins)
         except TreeError as error:
-            return _of(subject, _failed(error))
-        mine = next(one for one in whole.mods if one.mod.name == subject.mods[0])
-        if self._setting.strict:
-            mine = second_reading(mine)
-        return answer_of(mine)
+            return _failed(error)
+        planned = next(one for one in whole.mods if one.mod.name == name)
+        return answer_of(second_reading(planned) if self._setting.strict else planned)
 
-    def _needed(self, subject: Subject) -> tuple[Mod, ...]:
-        """Return the mods of a subject behind those that they require."""
+    def _needed(self, name: str) -> tuple[Mod, ...]:
+        """Return a mod behind those that it requires."""
         needed: dict[str, Mod] = {}
 
         def take(name: str) -> None:
@@ -246,8 +220,7 @@ class Workshop:
                 take(required)
             needed[name] = self._mods[name]
 
-        for name in subject.mods:
-            take(name)
+        take(name)
         return tuple(needed.values())
 
     def _yanked(self, packages: Iterable[str]) -> Iterator[str]:
@@ -259,18 +232,14 @@ class Workshop:
 
     def _key(self, subject: Subject) -> str:
         if subject not in self._keys:
-            # a mod that another one requires and the pair of both are different subjects
-            key = f"{key_of(self._needed(subject))} {' '.join(subject.mods)}"
-            key += " strict" * self._setting.strict
+            mods = self._needed(subject.mod)
+            key = f"{key_of(mods)} {subject.mod}" + " strict" * self._setting.strict
             others = self._setting.others
-            mods = self._needed(subject)
             asked = changed_distributions(mods) if others else ()
             key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
             packages = {one.package for mod in mods for one in mod.variants if one.package}
             key += "".join(f" without {name}" for name in self._yanked(packages))
-            if subject.show:
-                since = "" if subject.since is None else self._identity(subject.since)
-                key += f" since {since}"
+            key += " shown" * subject.show
             self._keys[subject] = key
         return self._keys[subject]
 
@@ -343,15 +312,8 @@ def _ranges(mods: Sequence[Mod], tree: Tree) -> str:
 
 def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:
     """Return one answer for every subject of a task."""
-    answers = tuple(_of(subject, answer) for subject in task.subjects)
+    answers = tuple(Shown() if subject.show else answer for subject in task.subjects)
     return TaskOutcome(task, None, answers, fault)
-
-
-def _of(subject: Subject, answer: Answer) -> Said:
-    """Return what a failure says of a subject; of two mods there is nothing to say then."""
-    if subject.show:
-        return Shown()
-    return answer if len(subject.mods) == 1 else unknown(answer)
 
 
 def _failed(error: VllmModsError) -> Answer:

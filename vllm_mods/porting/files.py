@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
-from vllm_mods.porting import follow, outline, splitting, structure, text
+from vllm_mods.porting import follow, outline, structure, text
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.structure import MergeProblem
 from vllm_mods.porting.text import Ported
-
-if TYPE_CHECKING:
-    from vllm_mods.trees.history import CommitHistory
 
 
 class FilePort(NamedTuple):
@@ -36,55 +33,31 @@ class FilePort(NamedTuple):
 
 
 def port(
-    changes: Iterable[FileChange],
-    tree: Tree,
-    base: Tree | None = None,
-    history: CommitHistory | None = None,
+    changes: Iterable[FileChange], tree: Tree, base: Tree | None = None
 ) -> tuple[FilePort, ...]:
-    """Carry changes of ``base`` over to a tree, one of a file that was split to each file that it is now.
-
-    Raises ``TreeError`` for a file that cannot be read.
-    """
-    return tuple(one for change in changes for one in _file(change, tree, base, history))
+    """Carry changes of ``base`` over to a tree. Raises ``TreeError`` for a file that cannot be read."""
+    return tuple(_file(change, tree, base) for change in changes)
 
 
-def _file(
-    change: FileChange, tree: Tree, base: Tree | None, history: CommitHistory | None
-) -> list[FilePort]:
+def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
     path, data = change.path, tree.read(change.path)
     if change.before is None or change.after is None:
-        return [_whole(change, data)]
+        return _whole(change, data)
     names = _tops(change.before, change.after)
-    stay: set[str] = set()
     if data is not None:
         done = _port(change, data, path)
-        lost = [problem for problem in done.ported.problems if problem.code == FindingCode.GONE]
-        if not lost:
-            return [done]
-        gone = {problem.scope.split(".")[0] for problem in lost}
-        names, stay = gone, names - gone
+        problems = done.ported.problems
+        gone = {one.scope.split(".")[0] for one in problems if one.code == FindingCode.GONE}
+        if not gone or names - gone:
+            return done  # whole, or partly in the file that it was in
     else:
         message = f"the target has no {path}, and nothing says what became of it"
         problem = MergeProblem(FindingCode.FILE_GONE, "", message)
         done = FilePort(path, path, None, Ported(None, [], (problem,)))
-    homes = (
-        follow.homes(tree, path, change.before, names, (base, history)) if names or history else {}
-    )
-    if not homes:
-        return [done]
-    groups = [*homes.values(), *([frozenset(stay)] if stay else [])]
-    texts = [change.after]
-    if len(groups) > 1:
-        texts = splitting.parts(change.before, change.after, groups) or []
-    ports = [
-        _port(change._replace(after=text), home.data, home.path)._replace(
-            path=path, followed=(home.followed,)
-        )
-        for home, text in zip(homes, texts, strict=False)
-    ]
-    if stay and data is not None and texts:
-        ports.append(_port(change._replace(after=texts[-1]), data, path))
-    return ports or [done]
+    home = follow.home(tree, path, change.before, sorted(names), base) if names else None
+    if home is None:
+        return done
+    return _port(change, home.data, home.path)._replace(path=path, followed=(home.followed,))
 
 
 def _port(change: FileChange, data: bytes, path: str) -> FilePort:

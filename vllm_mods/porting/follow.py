@@ -6,17 +6,14 @@ followed, with how much of the old text the new place still has.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.tree import Tree
 from vllm_mods.placing import relocation
 from vllm_mods.porting import outline
 from vllm_mods.porting.outline import Outline
-
-if TYPE_CHECKING:
-    from vllm_mods.trees.history import CommitHistory
 
 _LIKE = 0.5
 """How much of a definition has to be there under another name for it to be the same one."""
@@ -25,20 +22,16 @@ _AHEAD = 0.15
 
 
 class Followed(NamedTuple):
-    """Something that is elsewhere by now: places as ``path: dotted.scope``, ``likeness`` 0 to 1.
-
-    ``commit`` is that of upstream's history which moved it, ``""`` where likeness alone says so.
-    """
+    """Something that is elsewhere by now: places as ``path: dotted.scope``, ``likeness`` 0 to 1."""
 
     old: str
     new: str
     likeness: float
-    commit: str = ""
 
     @property
     def how(self) -> str:
         """What says so."""
-        return f"{self.likeness:.0%} alike" + (f"; upstream's {self.commit}" if self.commit else "")
+        return f"{self.likeness:.0%} alike"
 
 
 class Home(NamedTuple):
@@ -47,55 +40,6 @@ class Home(NamedTuple):
     path: str
     data: bytes
     followed: Followed
-
-
-def homes(
-    tree: Tree,
-    path: str,
-    base: bytes,
-    names: Collection[str],
-    between: tuple[Tree | None, CommitHistory | None],
-) -> dict[Home, frozenset[str]]:
-    """Find the files that ``path`` became, each with those of ``names`` that it defines.
-
-    ``between`` are the tree that ``base`` is from and upstream's history since. By history where there is one and it says so, by likeness otherwise; empty unless each name has one place.
-    """
-    old, history = between
-    moved = {name: _by_history(tree, path, base, name, history) for name in names or ("",)}
-    if None in moved.values() and names:
-        whole = home(tree, path, base, sorted(names), old)
-        if whole is not None and not any(moved.values()):
-            return {whole: frozenset(names)}
-        for name in [name for name, one in moved.items() if one is None]:
-            moved[name] = home(tree, path, base, [name], old)
-    by_home: dict[Home, frozenset[str]] = {}
-    for name, place in sorted(moved.items()):
-        if place is None:
-            return {}
-        same = next((other for other in by_home if other.path == place.path), place)
-        by_home[same] = by_home.get(same, frozenset()) | {name}
-    return by_home
-
-
-def _by_history(
-    tree: Tree, path: str, base: bytes, name: str, history: CommitHistory | None
-) -> Home | None:
-    """Return the file that upstream's commits put a definition, or without a name the file itself, into."""
-    if history is None:
-        return None
-    moved = (history.definition(path, name) if name else None) or history.file(path)
-    data = None if moved is None else tree.read(moved.path)
-    if moved is None or data is None:
-        return None
-    before, after = outline.read(base), outline.read(data)
-    if name:
-        was, now = (one and definition(one, name) for one in (before, after))
-        if was is None or now is None:
-            return None
-        score = likeness(was, now)
-    else:
-        score = _share(base.split(b"\n"), data.split(b"\n"))
-    return Home(moved.path, data, Followed(path, moved.path, score, moved.commit.named))
 
 
 def home(
@@ -115,7 +59,7 @@ def home(
         if wanted and wanted.keys() <= theirs.keys():
             score = sum(likeness(one, theirs[name]) for name, one in wanted.items()) / len(wanted)
             places.append(Home(other, data, Followed(path, other, score)))
-    places.sort(key=lambda one: -one.followed.likeness)
+    places.sort(key=lambda place: -place.followed.likeness)
     return places[0] if _is_one([one.followed.likeness for one in places], _LIKE / 2) else None
 
 
@@ -141,11 +85,10 @@ def with_names(node: Outline, chain: tuple[str, ...], key: str) -> Outline:
 
 def likeness(first: Outline, other: Outline) -> float:
     """Return the share of lines, without those that say nothing, that two definitions have in common."""
-    return _share(*(list(side.flat())[1:] for side in (first, other)))
-
-
-def _share(first: Iterable[bytes], other: Iterable[bytes]) -> float:
-    mine, theirs = ([line.strip() for line in side if line.strip()] for side in (first, other))
+    mine, theirs = (
+        [text for line in list(side.flat())[1:] if (text := line.strip())]
+        for side in (first, other)
+    )
     if not mine or not theirs:
         return 0.0
     return 2 * len(line_diff.matching(mine, theirs)) / (len(mine) + len(theirs))

@@ -127,7 +127,7 @@ def _rewrite(data: bytes, moves: Sequence[Move], added: frozenset[int]) -> bytes
     """
     lines = list(line_diff.split(data))
     nodes = {id(one.node): one.node for one in moves}
-    for node in sorted(nodes.values(), key=lambda one: -one.lineno):
+    for node in sorted(nodes.values(), key=lambda node: -node.lineno):
         own = [one for one in moves if one.node is node]
         first, last = node.lineno - 1, node.end_lineno or node.lineno
         block = lines[first:last]

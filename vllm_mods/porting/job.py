@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange, Level, Mod, Variant, Verdict
 from vllm_mods.base.tree import Tree
@@ -17,9 +18,6 @@ from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.variant import NewVariant
 
-if TYPE_CHECKING:
-    from vllm_mods.trees.history import Upstream
-
 _ROUNDS = 4
 """How often fit is asked again: what is put right may show what is behind it."""
 
@@ -30,8 +28,7 @@ class Job(NamedTuple):
     ``base`` is None for a port that a person has finished; ``base_version`` is what it was. ``vllm``
     is the range that the new variant states, ``roots`` are the library's folders; ``unwritten`` are
     files of the mod that are not on disk yet; with ``repair``, what fit finds wrong is put right where
-    there is one way to. ``upstream`` is a clone of upstream's repository to be followed, or None;
-    ``others`` are the versions of other packages that were named to be beside the target.
+    there is one way to. ``others`` are the versions of other packages that were named to be beside the target.
     """
 
     mod: Mod
@@ -44,15 +41,7 @@ class Job(NamedTuple):
     roots: Sequence[str]
     unwritten: Mapping[str, bytes] = MappingProxyType({})
     repair: bool = True
-    upstream: Upstream | None = None
     others: tuple[tuple[str, str], ...] = ()
-
-    def ported(
-        self, changes: Iterable[FileChange], target: Tree, base: Tree
-    ) -> tuple[FilePort, ...]:
-        """Carry changes of one tree over to another. Raises as ``files.port`` does."""
-        history = None if self.upstream is None else self.upstream.known(base, target)
-        return files.port(changes, target, base, history)
 
     @property
     def origin(self) -> str:
@@ -148,8 +137,8 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
     moved = {change.path: change.path for change in changes}
     before = job.base
     for tree in between():
-        ports = job.ported(changes, tree, before)
-        through = [_through(change, one) for change, one in _pair(changes, ports)]
+        ports = files.port(changes, tree, before)
+        through = [_through(change, one) for change, one in zip(changes, ports, strict=True)]
         if None in through:
             break
         changes = tuple(change for change in through if change)
@@ -159,14 +148,6 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
     stepped = _port(job, changes, before, moved) if steps else outcome
     worse = stepped.left and stepped.left_places >= outcome.left_places
     return (outcome if worse else stepped)._replace(steps=steps)
-
-
-def _pair(
-    changes: Sequence[FileChange], ports: Iterable[FilePort]
-) -> Iterator[tuple[FileChange, FilePort]]:
-    by_path = {change.path: change for change in changes}
-    for port in ports:
-        yield by_path[port.path], port
 
 
 def _through(change: FileChange, port: FilePort) -> FileChange | None:
@@ -185,11 +166,9 @@ def _through(change: FileChange, port: FilePort) -> FileChange | None:
     return None if before is None else FileChange(port.new_path, before, after)
 
 
-def _cuts(changes: Iterable[FileChange], ports: Iterable[FilePort]) -> Iterator[FileChange]:
-    removed = {change.path for change in changes if change.after is None}
-    for port in ports:
-        gone = port.path in removed and port.ported.text is not None
-        yield FileChange(port.new_path, port.before, None if gone else port.ported.text)
+def _cut(change: FileChange, port: FilePort) -> FileChange:
+    gone = change.after is None and port.ported.text is not None
+    return FileChange(port.new_path, port.before, None if gone else port.ported.text)
 
 
 def _port(
@@ -198,14 +177,14 @@ def _port(
     base: Tree,
     moved: Mapping[str, str] = MappingProxyType({}),
 ) -> PortOutcome:
-    ports = job.ported(changes, job.target, base)
+    ports = files.port(changes, job.target, base)
     followed = tuple(one for port in ports for one in (*port.followed, *port.ported.followed))
     origin = job.base_version if base is job.base else base.version or base.spec
     outcome = PortOutcome(job, changes, ports, None, followed, moved=moved, origin=origin)
     brings = bool(job.variant.overlay or job.variant.templates)
     if not outcome.clean or (outcome.carried and not brings):
         return outcome
-    cuts = tuple(_cuts(changes, ports))
+    cuts = tuple(starmap(_cut, zip(changes, ports, strict=True)))
     outcome = outcome._replace(new=finish(job, cuts, outcome.homes), cuts=cuts)
     return _repair(outcome) if job.repair else outcome
 

@@ -61,7 +61,7 @@ def _lines(
         looked += f", {outcome.touching:,} of them touch a file in question"
     lines.append(f"  {looked}; {outcome.planned} plans")
     if outcome.before is None or outcome.after is None:
-        reasons = _said(outcome.good.planned.findings)
+        reasons = _reasons(outcome.good.planned.findings)
         return [*lines, "the verdict is the same at both ends", *reasons]
     commit = outcome.after.point.commit
     if commit is None:
@@ -71,9 +71,9 @@ def _lines(
         if commit.pull_request is not None:
             lines.append(f"  pull request: #{commit.pull_request}")
     lines.append(f"  before: {_verdict(outcome.before, paint)}")
-    lines += _said(outcome.before.planned.findings)
+    lines += _reasons(outcome.before.planned.findings)
     lines.append(f"  after:  {_verdict(outcome.after, paint)}")
-    lines += _said(outcome.findings, notes=outcome.after.planned.verdict.ok)
+    lines += _reasons(outcome.findings, notes=outcome.after.planned.verdict.ok)
     if commit is not None and len(commit.parents) > 1:
         lines.append(
             "  it is a merge; for the commit in what it merged: "
@@ -90,6 +90,6 @@ def _verdict(judged: Judged, paint: Paint) -> str:
     return f"{paint(planned.verdict)}{variant}"
 
 
-def _said(findings: tuple[Finding, ...], *, notes: bool = False) -> list[str]:
+def _reasons(findings: tuple[Finding, ...], *, notes: bool = False) -> list[str]:
     wanted = [one for one in findings if notes or one.level is Level.ERROR]
     return text.findings(wanted, "    ")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vllm_mods.api.check import CheckResult
-from vllm_mods.applying.outcomes import Applied
-from vllm_mods.formats.pairing import Pairing
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.text import Paint
+
+if TYPE_CHECKING:
+    from vllm_mods.applying.outcomes import Applied
+    from vllm_mods.formats.pairing import Pairing
 
 
 def check(result: CheckResult, paint: Paint, *, explain: bool) -> Reply:

@@ -18,14 +18,14 @@ from vllm_mods.report.reply import Reply, notes
 def new(result: NewMod) -> Reply:
     """Return a mod that was made of a diff, of trees, of a command."""
     variant = result.planned.variant if result.planned else None
-    answer = {"mod": result.mod.name, "variant": variant and variant.id, **_made(result)}
+    answer = {"mod": result.mod.name, "variant": variant and variant.id, **_mod_data(result)}
     del answer["releases"]
     return Reply(answer, "\n".join((*_written(result), *_remarks(result))))
 
 
 def mod(result: NewMod, path: str) -> Reply:
     """Return a mod that was made of what lies at a path: written to a library, else its manifest."""
-    answer = {"kind": "mod", "path": path, "ok": True, "name": result.mod.name, **_made(result)}
+    answer = {"kind": "mod", "path": path, "ok": True, "name": result.mod.name, **_mod_data(result)}
     notes = tuple(_remarks(result))
     if result.folder is None:
         hint = (
@@ -40,7 +40,7 @@ def mod(result: NewMod, path: str) -> Reply:
     return Reply(answer, words, next_step=None if proven else hint, stderr=notes)
 
 
-def _made(result: NewMod) -> dict[str, Any]:
+def _mod_data(result: NewMod) -> dict[str, Any]:
     return {
         "folder": result.folder,
         "files": sorted(result.files),

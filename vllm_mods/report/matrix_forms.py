@@ -25,7 +25,7 @@ def _json(result: MatrixResult) -> str:
             }
             for one in result.cells
         ],
-        **fields(result, "together", "problems"),
+        "problems": result.problems,
         **({} if result.changes is None else {"changes": result.changes}),
     }
     return json.dumps(encode(answer), indent=2) + "\n"

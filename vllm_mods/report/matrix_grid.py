@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.model import Finding, Level, Verdict
-from vllm_mods.matrices.cell import Cell, CellChange, CellProblem, MatrixResult, Together
+from vllm_mods.matrices.cell import Cell, CellChange, CellProblem, MatrixResult
 from vllm_mods.report.text import MEANING, between, label
 
 MEANINGS = {
@@ -107,7 +107,7 @@ def wrong(of: Grid) -> tuple[Run, ...]:
     return tuple(
         run
         for row in of.rows
-        for run in _runs(of, row.known, lambda cell: (cell.meant, cell.word, _said(cell)))
+        for run in _runs(of, row.known, lambda cell: (cell.meant, cell.word, _finding_texts(cell)))
         if is_wrong(run.first)
     )
 
@@ -170,23 +170,10 @@ def problem(of: Grid, grievance: Grievance) -> str:
     return clean(f"{grievance.mod}{where}: {grievance.message} [{grievance.code}]")
 
 
-def change(of: Grid, one: CellChange) -> str:
+def change(of: Grid, cell: CellChange) -> str:
     """Return what has changed on a tree, without the mods."""
-    before = "new" if one.before is None else f"was {one.before}"
-    return clean(f"{of.label(one.tree)}: {one.after}, {before}")
-
-
-def meeting(together: Iterable[Together]) -> tuple[Together, ...]:
-    """Return the pairs of mods about which there is something to say."""
-    return tuple(pair for pair in together if pair.kind != "apart")
-
-
-def pair(of: Grid, met: Together) -> str:
-    """Return what is to be said of two mods as one sentence."""
-    scopes = f"; both touch {', '.join(met.scopes)}" if met.scopes else ""
-    return clean(
-        f"{' and '.join(met.mods)} on {spans(of, met.trees)}: {met.message}{scopes} [{met.kind}]"
-    )
+    before = "new" if cell.before is None else f"was {cell.before}"
+    return clean(f"{of.label(cell.tree)}: {cell.after}, {before}")
 
 
 def details(run: Iterable[Cell]) -> str:
@@ -222,6 +209,6 @@ def message(finding: Finding) -> str:
     return clean(f"{note}{finding.message} [{finding.code}]")
 
 
-def _said(cell: Cell) -> tuple[tuple[str, str], ...]:
+def _finding_texts(cell: Cell) -> tuple[tuple[str, str], ...]:
     """Return what the findings of a cell say, without the lines, which move with each release."""
     return tuple((one.code, _NUMBER.sub("#", one.message)) for one in cell.findings)

@@ -31,8 +31,6 @@ def render(result: MatrixResult) -> str:
     for run in wrong:
         blocks.append(f"{_code(run.first.mod)} on {_plain(run.trees)}: {_word(run.first)}")
         blocks.append(_fenced(view.message(finding) for finding in run.first.findings))
-    together = [f"* {_code(view.pair(of, pair))}" for pair in view.meeting(result.together)]
-    blocks += ["### Mods together", "\n".join(together)] if together else []
     blocks.append(
         f"<sub>vllm-mods {__version__}. ✓ goes in · ✗ is meant to and does not · (in brackets) is not meant to</sub>"
     )

@@ -17,7 +17,7 @@ _WORD = 13  # the longest verdict, in brackets
 
 
 def render(result: MatrixResult, paint: Paint = str) -> str:
-    """Return the verdicts by mod, the problems, why each bad cell is bad, and which mods meet.
+    """Return the verdicts by mod, the problems, and why each bad cell is bad.
 
     A verdict in brackets is of trees that the mod is not meant for.
     """
@@ -26,11 +26,9 @@ def render(result: MatrixResult, paint: Paint = str) -> str:
     blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
     changed = (f"{view.change(of, one)}: {', '.join(one.mods)}" for one in result.changes or ())
     problems = (view.problem(of, one) for one in view.problems(result))
-    meeting = (view.pair(of, pair) for pair in view.meeting(result.together))
     blocks += _block("since the earlier matrix", map(view.clean, changed))
     blocks += _block("problems", problems)
     blocks += ["\n".join(_wrong(run, paint)) for run in view.wrong(of)]
-    blocks += _block("mods together", meeting)
     return "\n\n".join((*blocks, view.summary(of))) + "\n"
 
 

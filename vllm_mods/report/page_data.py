@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from vllm_mods.base.model import Finding, Mod, Variant
-from vllm_mods.matrices.cell import Cell, Explanation, History, HunkView, MatrixResult
+from vllm_mods.matrices.cell import Cell, HunkView, MatrixResult
 from vllm_mods.planning import patching
 from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.report import matrix_grid as view
@@ -24,7 +24,7 @@ class _Tables:
     """Values with numbers, by kind: what has the same key is made once and has the same number."""
 
     def __init__(self) -> None:
-        kinds = ("texts", "blocks", "findings", "hunks", "histories")
+        kinds = ("texts", "blocks", "findings", "hunks")
         self.values: dict[str, list[Any]] = {kind: [] for kind in kinds}
         self._numbers: dict[tuple[str, Hashable], int] = {}
 
@@ -52,7 +52,7 @@ def page_data(of: view.Grid, result: MatrixResult) -> str:
         [
             None
             if cell is None
-            else _cell(tables, cell, result.explanations.get((cell.mod, cell.tree)))
+            else _cell(tables, cell, result.hunks.get((cell.mod, cell.tree), ()))
             for cell in row.cells
         ]
         for row in of.rows
@@ -97,8 +97,7 @@ def _packages(mod: Mod, variant: Variant) -> set[str]:
     return named | tops & {"vllm"} | ({"chat template"} if variant.templates else set())
 
 
-def _cell(tables: _Tables, cell: Cell, explanation: Explanation | None) -> dict[str, Any]:
-    shown = explanation or Explanation(cell, (), ())
+def _cell(tables: _Tables, cell: Cell, hunks: Iterable[HunkView]) -> dict[str, Any]:
     return _without_empty(
         {
             "word": cell.word,
@@ -109,8 +108,7 @@ def _cell(tables: _Tables, cell: Cell, explanation: Explanation | None) -> dict[
             "findings": [
                 tables.number("findings", one, partial(_fields, one)) for one in cell.findings
             ],
-            "hunks": [_hunk(tables, hunk) for hunk in shown.hunks],
-            "history": [_history(tables, one) for one in shown.history],
+            "hunks": [_hunk(tables, hunk) for hunk in hunks],
         }
     )
 
@@ -129,13 +127,7 @@ def _hunk(tables: _Tables, hunk: HunkView) -> int:
     )
 
 
-def _history(tables: _Tables, history: History) -> int:
-    return tables.number(
-        "histories", history, lambda: {**_fields(history), "diff": tables.block(history.diff)}
-    )
-
-
-def _fields(value: Finding | HunkView | History) -> dict[str, Any]:
+def _fields(value: Finding | HunkView) -> dict[str, Any]:
     """Return the fields that are set, fit to be shown."""
     fields = value._asdict().items()
     return _without_empty(

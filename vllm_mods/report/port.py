@@ -1,4 +1,4 @@
-"""Answers of ``port`` and ``refresh``."""
+"""The answer of ``port``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vllm_mods.api.port import PortResult
-from vllm_mods.api.refresh import Refreshed
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.job import PortOutcome
@@ -41,16 +40,6 @@ def ported(result: PortResult) -> Reply:
         "stopped": span.stopped and _outcome_data(span.stopped, result.unfinished, None),
     }
     return Reply(answer, "\n".join(rows), result.ok)
-
-
-def refreshed(mod: str, results: Sequence[Refreshed]) -> Reply:
-    """Return which patches of a mod were cut anew."""
-    lines = []
-    for result in results:
-        what = "cut anew" if result.wrote else "is so already"
-        lines.append(f"{mod} {result.variant}: {what}, on {len(result.releases)} releases")
-        lines += [f"  wrote {path}" for path in result.wrote]
-    return Reply({"mod": mod, "variants": results}, "\n".join(lines))
 
 
 def _outcome_data(

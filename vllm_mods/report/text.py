@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
-from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.report.columns import columns
+
+if TYPE_CHECKING:
+    from vllm_mods.formats.receipt_diff import Disagreement
 
 Paint = Callable[..., str]
 """Colours as a verdict is coloured: its word, or words that are given behind it."""
@@ -191,13 +193,15 @@ def wrapped(words: str, width: int) -> list[str]:
     if len(words) <= width and "\n" not in words:
         return [words]
     whole = re.sub(
-        r"`(?:vllm-mods|pip|git|patch) [^`]*`", lambda one: one[0].replace(" ", "\0"), words
+        r"`(?:vllm-mods|pip|git|patch) [^`]*`", lambda match: match[0].replace(" ", "\0"), words
     )
     return [line.strip().replace("\0", " ") for line in folded(whole, width, hanging="  ")]
 
 
 def folded(words: str, width: int, indent: str = "", hanging: str = "") -> list[str]:
     """Break words into lines; nothing but a blank breaks one."""
+    import textwrap  # noqa: PLC0415  (where something is too long for a line)
+
     return textwrap.wrap(
         words,
         width,

@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from vllm_mods.api.upstream import Carried
 from vllm_mods.base.model import Verdict
 from vllm_mods.matrices import upstream
-from vllm_mods.matrices.upstream import Dependent, UpstreamRow
+from vllm_mods.matrices.upstream import UpstreamRow
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
 from vllm_mods.report.text import Paint
 
 _STATES = ("placed", "carried", "absent")
-_HOW = {"requires": "requires it", "after": "goes in after it"}
 
 
 def carried(result: Carried, paint: Paint = str) -> Reply:
     """Return a row per tree, which trees carry a hunk, and ``can_go``: the tree from which on all carry the mod whole, or null."""
-    rows, dependents = result.rows, result.dependents
+    rows = result.rows
     mod = rows[0].planned.mod
     gone = upstream.can_go(rows)
     answer = {
@@ -40,12 +39,11 @@ def carried(result: Carried, paint: Paint = str) -> Reply:
             }
             for row in rows
         ],
-        "dependents": dependents,
     }
-    return Reply(answer, "\n".join(_lines(rows, dependents, paint)), result.needed)
+    return Reply(answer, "\n".join(_lines(rows, paint)), result.needed)
 
 
-def _lines(rows: Sequence[UpstreamRow], dependents: Sequence[Dependent], paint: Paint) -> list[str]:
+def _lines(rows: Sequence[UpstreamRow], paint: Paint) -> list[str]:
     mod = rows[0].planned.mod
     labels = {row.tree: text.label(row.tree, row.version) for row in rows}
     width = max((len(label) for label in labels.values()), default=0)
@@ -71,9 +69,7 @@ def _lines(rows: Sequence[UpstreamRow], dependents: Sequence[Dependent], paint: 
     lines += [
         f"{hunk} is carried by {text.spans(trees, every)}" for hunk, trees in carriers.items()
     ]
-    lines.append(_conclusion(rows, labels))
-    lines += [f"{one.mod} {_HOW[one.how]} (`{one.how}` in its mod.toml)" for one in dependents]
-    return lines
+    return [*lines, _conclusion(rows, labels)]
 
 
 def _conclusion(rows: Sequence[UpstreamRow], labels: dict[str, str]) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.tree import PristineTree
-from vllm_mods.base.versions import from_describe, is_final, sort_key
+from vllm_mods.base.versions import from_describe
 from vllm_mods.formats import tree_names
 from vllm_mods.trees import git_process
 from vllm_mods.trees.folder import read_in_workspace
@@ -107,50 +107,6 @@ def open_git(
     folder, revision = _split(os.path.expanduser(name), spec)
     repository = Repository(folder, spec)
     return GitTree(repository, repository.commit(revision), spec, workspace, version)
-
-
-def revisions(spec: str, *, pre: bool = False) -> tuple[str, ...]:
-    """Return the trees that ``git:REPO@A..B`` stands for, oldest first.
-
-    Between two tags that name versions, every such tag from A to B, both included, and of these
-    the final releases only unless ``pre``; a release branch's tag is no ancestor of the next
-    release's, so that commits would not do. Else every commit after A up to B along first parents.
-    Raises ``UsageError`` for a range that is none, is empty or has too many commits.
-    """
-    folder, given = _split(os.path.expanduser(spec.partition(":")[2]), spec)
-    first, _, last = given.partition("..")
-    if not first or not last or ".." in last:
-        raise UsageError(
-            f"{spec}: a range of revisions is REV1..REV2", hint="git:REPO@v0.19.0..v0.21.0"
-        )
-    repository = Repository(folder, spec)
-    names = repository.output(
-        "cannot list tags", "for-each-ref", "--format=%(refname:strip=2)", "refs/tags"
-    )
-    tags = {
-        tag: number
-        for tag in os.fsdecode(names).splitlines()
-        if (number := from_describe(f"{tag}-0-g0")) is not None
-    }
-    if first in tags and last in tags:
-        low, high = sort_key(tags[first]), sort_key(tags[last])
-        chosen = sorted(
-            (name for name, number in tags.items() if low <= sort_key(number) <= high),
-            key=lambda name: sort_key(tags[name]),
-        )
-        if not pre:
-            chosen = [name for name in chosen if name in {first, last} or is_final(tags[name])]
-    else:
-        span = f"{repository.commit(first)}..{repository.commit(last)}"
-        words = ("--first-parent", "--reverse", span)
-        chosen = repository.output("cannot walk the history", "rev-list", *words).decode().split()
-    if not chosen or len(chosen) > limits.REVISIONS:
-        many = f"{len(chosen)} commits, and {int(limits.REVISIONS)} are the most"
-        what = many if chosen else "no revision"
-        raise UsageError(
-            f"{spec}: there is {what} in this range", hint=f"git -C {folder} log {given}"
-        )
-    return tuple(f"git:{folder}@{revision}" for revision in chosen)
 
 
 def _split(name: str, spec: str) -> tuple[str, str]:
@@ -304,18 +260,6 @@ class Repository:
         if entry is None or entry[0] not in REGULAR:
             return None
         return self.blob(entry[1], f"{self.spec}@{commit}: {path}")
-
-    def renames(self, commit: Commit) -> dict[str, str]:
-        """Return what a commit renamed, as git tells it from its first parent. Raises ``TreeError``."""
-        if not commit.parents:
-            return {}
-        words = ("-r", "-z", "-M", "-l4000", "--diff-filter=R", "--name-status")
-        safe = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        ends = (commit.parents[0], commit.sha)
-        listing = self.output("cannot tell renames", "diff-tree", *words, *safe, *ends)
-        parts = listing.split(b"\0")
-        pairs = zip(parts[1::3], parts[2::3], strict=False)
-        return {os.fsdecode(old): os.fsdecode(new) for old, new in pairs}
 
     def line(self, since: str, until: str) -> tuple[Commit, ...]:
         """Return the commits from ``until`` back by first parents, as far as ``since`` lacks them.

@@ -273,7 +273,6 @@
     const icon = cellOf(row, column).querySelector("svg").cloneNode(true);
     const findings = (entry.findings ?? []).map((at) => data.findings[at]);
     const hunks = hunksOf(entry);
-    const histories = (entry.history ?? []).map((at) => data.histories[at]);
     neighbours(row, column);
     byId("explanation").replaceChildren(
       make("h2", { id: "cell-title", tabIndex: -1 }, `${mod} `, make("small", {}, version), ` on vLLM ${label}`),
@@ -289,7 +288,6 @@
       ]),
       ...section("Findings", findings.length ? [make("ul", { className: "findings" }, ...findings.map(finding))] : []),
       ...section("Hunks beside the target", hunks.map((one) => hunk(one, label))),
-      ...section("What upstream changed", histories.map((one) => upstream(one, label))),
     );
   }
 
@@ -332,15 +330,6 @@
       make("div", { className: "panes" },
         pane(`${one.patch}, hunk ${one.number}`, left),
         pane(target.length ? `vLLM ${label}, from line ${one.first}` : `vLLM ${label}: nothing to show`, right)));
-  }
-
-  function upstream(one, label) {
-    const kinds = { "+": "added", "-": "taken", "@": "head" };
-    const kindOf = (text, at) => (at < 2 ? "head" : kinds[text[0]] ?? "");
-    const lines = texts(one.diff).map((text, at) => line("", text, kindOf(text, at), "sign"));
-    return make("article", { className: "hunk" },
-      make("header", {}, make("h4", {}, one.path)),
-      pane(`${one.since}, the last that worked, to ${label}`, lines));
   }
 
   function pane(title, lines) {
