@@ -1,4 +1,4 @@
-"""A library's repository, the branch of a release in it, and the check that its owner names."""
+"""A library's repository, and the branch of a release in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from git_host import commit, git, mod
 
 from vllm_mods.base.errors import ManifestError, TreeError
-from vllm_mods.keeping import branches, keeping, run
+from vllm_mods.keeping import branches, run
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees.release import Releases
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from vllm_mods.keeping.branches import LibraryHome
 
 NAME = f"{branches.PREFIX}fast/0.20.0"
-KEPT = KeptRelease("fast", "0.20.0", "widened", told=("before",))
 
 
 @pytest.fixture
@@ -62,40 +61,6 @@ def test_files_of_a_commit_are_those_of_the_library(library: Path) -> None:
     head = branches.tip(home, "HEAD")
     assert head is not None
     assert "patches/fast/mod.toml" in branches.files(home, head)
-
-
-@pytest.mark.parametrize(
-    ("command", "told", "left"),
-    [
-        ("true", ("before", "`true` passed"), ()),
-        ("echo no; exit 3", ("before",), ("`echo no; exit 3` failed with 3:\nno",)),
-    ],
-)
-def test_what_the_owners_check_says(
-    tmp_path: Path, command: str, told: tuple[str, ...], left: tuple[str, ...]
-) -> None:
-    kept = keeping.check(command, str(tmp_path), KEPT)
-    assert (kept.told, kept.left) == (told, left)
-
-
-def test_the_check_knows_the_library_and_the_release_and_has_no_input(tmp_path: Path) -> None:
-    command = 'cat; echo "$VLLM_MODS_LIBRARY $VLLM_MODS_RELEASE $PWD"; exit 1'
-    (said,) = keeping.check(command, str(tmp_path), KEPT).left
-    assert said.splitlines()[1:] == [f"{tmp_path} 0.20.0 {tmp_path}"]
-
-
-def test_only_the_end_of_a_long_output_is_kept(tmp_path: Path) -> None:
-    (said,) = keeping.check("seq 100; exit 1", str(tmp_path), KEPT).left
-    assert said.splitlines()[1:] == [str(number) for number in range(81, 101)]
-
-
-@pytest.mark.slow
-def test_a_check_that_does_not_end_is_stopped_with_what_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keeping, "_TEST_SECONDS", 0.3)
-    (said,) = keeping.check("sleep 600 & sleep 600", str(tmp_path), KEPT).left
-    assert said.endswith("did not end in 0.3 s")
 
 
 def test_what_is_new_to_a_mod_without_a_lock(library: Path) -> None:
@@ -163,23 +128,3 @@ def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="has no commit yet") as caught:
         keep(tmp_path / "empty", "0.20.0")
     assert caught.value.hint == "git commit"
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("# C\n\n## [Unreleased]\n\n- x\n", "# C\n\n## [Unreleased]\n\n- it\n- x\n"),
-        ("## unreleased\n- x\n", "## unreleased\n- it\n- x\n"),
-        ("## Unreleased\r\n\r\n- x\r\n", "## Unreleased\r\n\r\n- it\r\n- x\r\n"),
-        ("## 1.0\n", "## 1.0\n"),
-    ],
-)
-def test_a_line_of_the_changelog(tmp_path: Path, before: str, after: str) -> None:
-    (tmp_path / "CHANGELOG.md").write_bytes(before.encode())
-    keeping.note(str(tmp_path), "it")
-    assert (tmp_path / "CHANGELOG.md").read_bytes() == after.encode()
-
-
-def test_no_changelog_is_made(tmp_path: Path) -> None:
-    keeping.note(str(tmp_path), "it")
-    assert not list(tmp_path.iterdir())

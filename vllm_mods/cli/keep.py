@@ -16,7 +16,6 @@ from vllm_mods.cli.manner import option
 @option("--since RELEASE", "Look at newer ones [the newest of mod.lock].")
 @option("--vllm SPEC", "Look at these releases only.")
 @option("--pre", "Pre-releases too.")
-@option("--test COMMAND", "Run it in a copy for each branch; it has VLLM_MODS_RELEASE.")
 @options.history
 @option("--commits REPO", "The newest commit of a clone of vLLM's repository too.")
 @option("--offline", "Use only what is cached; open no connection.")
