@@ -171,7 +171,6 @@ COMMANDS = {
     "lint": ("lint", "{library}"),
     "port": ("port", "bad", "--to", "{site}"),
     "refresh": ("refresh", "bad"),
-    "export": ("export", "bad", "--output", "{site}/out"),
 }
 
 
