@@ -1,8 +1,7 @@
-"""A mod taken over: a diff, a mod of ours, or a launcher's folder or zip, whose script is run."""
+"""A mod taken over: a diff, a mod of ours, or a launcher's folder, whose script is run."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -41,12 +40,13 @@ class ImportTerms(NamedTuple):
 
 
 def is_mod(path: str) -> bool:
-    """Return True for a folder, a zip or a diff: anything else is taken for a recipe."""
-    is_zip = False
-    if os.path.isfile(path):
-        with contextlib.suppress(OSError), open(path, "rb") as file:
-            is_zip = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
-    return is_zip or os.path.isdir(path) or _is_diff(path)
+    """Return True for a folder or a diff: anything else is taken for a recipe. Raises ``UsageError`` for a zip."""
+    if path.endswith(".zip"):
+        folder = path.removesuffix(".zip")
+        raise UsageError(
+            f"{path} is a zip", hint=f"unzip {path} -d {folder}; vllm-mods import {folder}"
+        )
+    return os.path.isdir(path) or _is_diff(path)
 
 
 def _is_diff(path: str) -> bool:
