@@ -46,7 +46,7 @@ class MadeOver(NamedTuple):
     unknown: tuple[str, ...]
 
 
-class _Variant(NamedTuple):
+class _MadeVariant(NamedTuple):
     """A variant, and the releases that it is for."""
 
     composed: Composed
@@ -106,7 +106,7 @@ class _Maker:
                 plans[version] = self.plan(mod, tree)
             right = {name for name, effect in self.effects.items() if _same(plans[name], effect)}
             proven = [
-                _Variant(composed, kept)
+                _MadeVariant(composed, kept)
                 for composed, covered in variants
                 if (kept := tuple(version for version in covered if version in right))
             ]
@@ -131,14 +131,14 @@ class _Maker:
     def plan(self, mod: Mod, tree: Tree) -> ModPlan:
         return planner.plan([mod], tree, cache=self.cache).mods[0]
 
-    def compose_variants(self) -> list[_Variant]:
+    def compose_variants(self) -> list[_MadeVariant]:
         """Compose a variant where none of those before makes the changes; newest release first."""
-        variants: list[_Variant] = []
+        variants: list[_MadeVariant] = []
         for version, effect in reversed(self.effects.items()):
             tree = self.trees[version]
             for number, (composed, covered) in enumerate(variants):
                 if self.makes(composed, tree, effect):
-                    variants[number] = _Variant(composed, (*covered, version))
+                    variants[number] = _MadeVariant(composed, (*covered, version))
                     break
             else:
                 self.tell(f"a variant for {version}")
@@ -152,7 +152,7 @@ class _Maker:
                 except Refused as error:
                     self.tell(f"{version}: {error.message}")
                 else:
-                    variants.append(_Variant(composed, (version,)))
+                    variants.append(_MadeVariant(composed, (version,)))
         return variants
 
     def makes(self, composed: Composed, tree: Tree, effect: ModEffect) -> bool:
@@ -162,7 +162,7 @@ class _Maker:
             return False
         return _same(self.plan(composed.mod, tree), effect)
 
-    def join(self, variants: Sequence[_Variant]) -> tuple[Mod, dict[str, bytes]]:
+    def join(self, variants: Sequence[_MadeVariant]) -> tuple[Mod, dict[str, bytes]]:
         """Put variants, oldest first, into one mod with the ranges that they hold in."""
         files: dict[str, bytes] = {}
         parts = []
