@@ -122,3 +122,40 @@ def test_a_folder_that_is_no_library(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         Library(str(one))
     assert "this is one mod" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("kind", ["mod", "pairing", "template"])
+def test_what_there_is_not_is_named_by_its_kind(kind: str) -> None:
+    library = Library()
+    ask = {"mod": library.load, "pairing": library.pairing, "template": library.template_folder}
+    with pytest.raises(UsageError, match=f"there is no {kind} named `qwen3.5-e` in "):
+        ask[kind]("qwen3.5-e")
+
+
+def template(folder: Path, text: str) -> None:
+    (folder / "templates/t").mkdir(parents=True, exist_ok=True)
+    (folder / "templates/t/template.jinja").write_text(text)
+
+
+def test_a_template_of_the_mod_comes_before_its_librarys_and_that_before_all_others(
+    tmp_path: Path,
+) -> None:
+    uses = 'templates = [{ name = "t", file = "t.jinja" }]'
+    own, others = tmp_path / "own", [tmp_path / "other", tmp_path / "third"]
+    mod = write_mod(own, "mine", variant=uses)
+    for folder in (own, *others):
+        template(folder, folder.name)
+    library = Library(*others, own)
+
+    def text() -> bytes:
+        return library.load("mine").variants[0].templates[0].data
+
+    assert text() == b"own"
+    template(mod, "mods")
+    assert text() == b"mods"
+    for folder in (mod, own):
+        (folder / "templates/t/template.jinja").unlink()
+    with pytest.raises(ManifestError, match="two libraries have a template 't'"):
+        text()
+    (others[0] / "templates/t/template.jinja").unlink()
+    assert text() == b"third"
