@@ -82,22 +82,23 @@ class NoReleases(Releases):
         raise TreeError(f"{name} cannot be read", hint="ask again")
 
 
-def keep(library: Path, *names: str, mod: str = "fast") -> list[run.Branch]:
+def keep(library: Path, *names: str, mod: str = "fast") -> list[KeptRelease]:
     wanted = run.Keeping(mod, lambda kept: f"{kept.did}\n")
     return list(run.run(str(library), wanted, names, NoReleases()))
 
 
 def test_a_release_that_cannot_be_read_holds_up_the_newer_ones(library: Path) -> None:
-    kept = KeptRelease("fast", "0.19.0", "stuck", left=("0.19.0 cannot be read",))
     name = f"{branches.PREFIX}fast/0.19.0"
-    assert keep(library, "0.20.0", "0.19.0") == [run.Branch(kept, name, None)]
+    why = ("0.19.0 cannot be read",)
+    stuck = KeptRelease("fast", "0.19.0", "stuck", left=why, branch=name)
+    assert keep(library, "0.20.0", "0.19.0") == [stuck]
 
 
 def test_a_branch_that_is_finished_is_gone_on_from(library: Path) -> None:
     made = save(branches.home(str(library)), NAME, "X = 2\n")
     first, second = keep(library, "0.20.0", "0.21.0")
-    assert first == run.Branch(KeptRelease("fast", "0.20.0", "there"), NAME, made)
-    assert (second.kept.release, second.kept.did) == ("0.21.0", "stuck")
+    assert first == KeptRelease("fast", "0.20.0", "there", branch=NAME, commit=made)
+    assert (second.release, second.did) == ("0.21.0", "stuck")
 
 
 def test_a_port_that_is_not_finished_holds_up_the_newer_ones(library: Path) -> None:
@@ -110,14 +111,14 @@ def test_a_port_that_is_not_finished_holds_up_the_newer_ones(library: Path) -> N
         unfinished.write_text("X = 1\n")
         made = branches.commit(home, NAME, head, place, "left\n")
     (waiting,) = keep(library, "0.20.0", "0.21.0")
-    assert (waiting.kept.did, waiting.name, waiting.commit) == ("waits", NAME, made)
-    assert NAME in waiting.kept.left[0]
+    assert (waiting.did, waiting.branch, waiting.commit) == ("waits", NAME, made)
+    assert NAME in waiting.left[0]
 
 
 def test_a_name_that_no_branch_can_have_is_told(library: Path) -> None:
     (stuck,) = keep(library, "0.20.0", mod="fast..er")
-    assert (stuck.kept.did, stuck.commit) == ("stuck", None)
-    assert stuck.kept.left == (
+    assert (stuck.did, stuck.commit) == ("stuck", None)
+    assert stuck.left == (
         f"no branch can be called {branches.PREFIX}fast..er/0.20.0: give the mod another name",
     )
 

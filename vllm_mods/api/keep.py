@@ -10,7 +10,6 @@ from vllm_mods.api.port import open_upstream
 from vllm_mods.base.errors import UsageError
 from vllm_mods.keeping import run
 from vllm_mods.keeping.keeping import KeptRelease
-from vllm_mods.keeping.run import Branch
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.matrices.choose import choose_releases
 
@@ -25,7 +24,7 @@ def keep(
     pre: bool = False,
     history: str | None = None,
     access: Access | None = None,
-) -> Iterator[Branch]:
+) -> Iterator[KeptRelease]:
     """Bring the mods of a library in a git repository up to the releases that are new to them.
 
     ``mods`` are names, without them all that the ``folder`` has; ``message`` returns the text of a commit.
@@ -33,7 +32,7 @@ def keep(
     pre-releases with ``pre``; and the newest commit of the clone that ``access`` has for commits.
     ``history`` is a clone of vLLM's repository.
 
-    Yields a ``Branch`` for each mod and release as it is done. Raises ``UsageError`` for a mod that the library
+    Yields a ``KeptRelease`` for each mod and release as it is done. Raises ``UsageError`` for a mod that the library
     does not have, and for a library in no repository.
     """
     access = access or Access()

@@ -35,9 +35,9 @@ def command(
     from vllm_mods.report import keep as report  # noqa: PLC0415
 
     access = options.open_access(offline=offline, commits=commits)
-    branches = []
-    for branch in keep(library, message=report.message, access=access, **given):
-        branches.append(branch)
+    releases = []
+    for release in keep(library, message=report.message, access=access, **given):
+        releases.append(release)
         if not as_json:
-            click.echo(report.line(branch))
-    return answers.print_reply(report.kept(library, branches), as_json=as_json)
+            click.echo(report.line(release))
+    return answers.print_reply(report.kept(library, releases), as_json=as_json)

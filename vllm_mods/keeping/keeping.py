@@ -33,7 +33,8 @@ class KeptRelease(NamedTuple):
     change), ``left`` (a port that a person has to finish lies in the mod's folder) or ``stuck`` (none
     could be begun), by ``run`` also ``there`` and ``waits``.
     ``before`` and ``after`` are its row of the matrix; ``told`` was decided by rule, ``left`` is for a person,
-    ``upstream`` says which commit of upstream's the mod met.
+    ``upstream`` says which commit of upstream's the mod met. ``branch`` is the name for what that needed,
+    ``commit`` None where nothing was made.
     """
 
     mod: str
@@ -44,6 +45,8 @@ class KeptRelease(NamedTuple):
     told: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     upstream: tuple[str, ...] = ()
+    branch: str = ""
+    commit: str | None = None
 
 
 class Ways(NamedTuple):

@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from vllm_mods.trees.history import Upstream
 
 
-class Branch(NamedTuple):
-    """A mod on a release, and the branch with what that needed; ``commit`` is None where nothing was made."""
-
-    kept: KeptRelease
-    name: str
-    commit: str | None
-
-
 class Keeping(NamedTuple):
     """A mod to be kept up, what returns the text of a commit, and upstream's repository."""
 
@@ -38,7 +30,7 @@ class Keeping(NamedTuple):
 
 def run(
     library: str, wanted: Keeping, names: Sequence[str], releases: Releases
-) -> Iterator[Branch]:
+) -> Iterator[KeptRelease]:
     """Bring a mod up to releases, the oldest first; each branch begins where the one before ends.
 
     A branch that exists is left alone, whoever made it. A port that a person has to finish holds up the
@@ -51,11 +43,11 @@ def run(
     if at is None:
         raise ManifestError(library, ("its repository has no commit yet",), hint="git commit")
     for release in sorted(names, key=versions.sort_key):
-        branch = _keep(home, at, release, wanted, releases)
-        yield branch
-        if branch.kept.did in {"left", "stuck", "waits"}:
+        kept = _keep(home, at, release, wanted, releases)
+        yield kept
+        if kept.did in {"left", "stuck", "waits"}:
             break
-        at = branch.commit or at
+        at = kept.commit or at
 
 
 def new_to(mod: Mod, versions_: Sequence[str], since: str | None) -> tuple[str, ...]:
@@ -66,29 +58,32 @@ def new_to(mod: Mod, versions_: Sequence[str], since: str | None) -> tuple[str, 
     return tuple(one for one in versions_ if versions.sort_key(one) > versions.sort_key(last))
 
 
-def _keep(home: LibraryHome, at: str, release: str, wanted: Keeping, releases: Releases) -> Branch:
+def _keep(
+    home: LibraryHome, at: str, release: str, wanted: Keeping, releases: Releases
+) -> KeptRelease:
     """Bring a mod, as it is in the commit ``at``, up to one release, on a branch of that release's name."""
     name = f"{branches.PREFIX}{wanted.mod}/{release}"
-    kept = KeptRelease(wanted.mod, release, "stuck")
+    kept = KeptRelease(wanted.mod, release, "stuck", branch=name)
     if not branches.is_name(home, name):
         why = f"no branch can be called {name}: give the mod another name"
-        return Branch(kept._replace(left=(why,)), name, None)
+        return kept._replace(left=(why,))
     tip = branches.tip(home, f"refs/heads/{name}")
     if tip is not None and _unfinished(home, tip, wanted.mod):
         wait = f"the port on {name} is not finished, and the releases after it wait for that"
-        return Branch(kept._replace(did="waits", left=(wait,)), name, tip)
+        return kept._replace(did="waits", left=(wait,), commit=tip)
     if tip is not None:
-        return Branch(kept._replace(did="there"), name, tip)
+        return kept._replace(did="there", commit=tip)
     with branches.laid_out(home, at) as folder:
         try:
             library = Library(folder)
             ways = Ways(releases, library.roots, wanted.upstream)
             kept = keeping.keep(library.load(wanted.mod), releases.open(release), ways)
         except VllmModsError as error:
-            kept = kept._replace(left=(error.message,))
+            return kept._replace(left=(error.message,))
+        kept = kept._replace(branch=name)
         if kept.did in {"fits", "stuck"}:
-            return Branch(kept, name, None)
-        return Branch(kept, name, branches.commit(home, name, at, folder, wanted.message(kept)))
+            return kept
+        return kept._replace(commit=branches.commit(home, name, at, folder, wanted.message(kept)))
 
 
 def _unfinished(home: LibraryHome, commit: str, mod: str) -> bool:
