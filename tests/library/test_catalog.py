@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.library.catalog import Library
-from vllm_mods.library.mod_folder import load_mod
+from vllm_mods.library.mod_folder import data_root, load_mod
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,8 +130,10 @@ def test_a_folder_that_is_no_library(tmp_path: Path) -> None:
 def test_what_there_is_not_is_named_by_its_kind(kind: str) -> None:
     library = Library()
     ask = {"mod": library.load, "pairing": library.pairing, "template": library.template_folder}
-    with pytest.raises(UsageError, match=f"there is no {kind} named `qwen3.5-e` in "):
+    with pytest.raises(UsageError, match=f"there is no {kind} named `qwen3.5-e` in ") as caught:
         ask[kind]("qwen3.5-e")
+    listing = "template list" if kind == "template" else "list"
+    assert f"`vllm-mods {listing}` shows them all" in (caught.value.hint or "")
 
 
 def template(folder: Path, text: str) -> None:
@@ -159,3 +163,45 @@ def test_a_template_of_the_mod_comes_before_its_librarys_and_that_before_all_oth
         text()
     (others[0] / "templates/t/template.jinja").unlink()
     assert text() == b"third"
+
+
+def test_the_default_mods_are_bundled_ones_alone(tmp_path: Path) -> None:
+    write_mod(tmp_path, "mine", more="default = true")
+    library = Library(tmp_path)
+    marked = [name for name in Library().names() if library.load(name).default]
+    assert marked
+    assert list(library.defaults()) == marked
+
+
+def test_a_fetched_file_has_the_hash_that_is_stated(tmp_path: Path) -> None:
+    digest = sha256(b"x").hexdigest()
+    fetch = f'fetch = [{{ url = "https://x.test/x", sha256 = "{digest}", file = "fetched/x" }}]'
+    folder = write_mod(tmp_path, "mine", variant=f"{PATCHES}\n{fetch}")
+    (folder / "fetched").mkdir()
+    (folder / "fetched/x").write_bytes(b"x")
+    assert load_mod(str(folder)).variants[0].fetch[0].data == b"x"
+    (folder / "fetched/x").write_bytes(b"y")
+    other = sha256(b"y").hexdigest()
+    with pytest.raises(ManifestError) as caught:
+        load_mod(str(folder))
+    (problem,) = caught.value.problems
+    assert (
+        problem == f"variant[0].fetch[0].file: the sha256 of fetched/x is {other}, and not {digest}"
+    )
+
+
+def test_what_a_manifest_names_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_mod(tmp_path, "mine")
+    size = (folder / "x.patch").stat().st_size
+    lower(monkeypatch, "MOD_BYTES", size)
+    assert load_mod(str(folder)).name == "mine"
+    lower(monkeypatch, "MOD_BYTES", size - 1)
+    with pytest.raises(ManifestError, match="a mod has at most"):
+        load_mod(str(folder))
+
+
+def test_an_installation_without_its_mods_is_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.isdir", lambda _: False)
+    with pytest.raises(UsageError, match="the bundled mods are missing") as caught:
+        data_root()
+    assert caught.value.hint == "the installation is incomplete; install vllm-mods again"
