@@ -68,10 +68,10 @@ def import_mod(
     ``Refused`` for changes that no mod can be made of.
     """
     maker = _ModImport(path, terms, access or Access(), progress)
-    made = maker.from_diff() if _is_diff(path) else maker.from_source()
+    new_mod = maker.from_diff() if _is_diff(path) else maker.from_source()
     if terms.others:
-        other_packages(terms.others, (made.mod,))
-    return made if library is None else made.written(library)
+        other_packages(terms.others, (new_mod.mod,))
+    return new_mod if library is None else new_mod.written(library)
 
 
 class _ModImport:

@@ -79,7 +79,7 @@ def command(
     if not (base or trees or image):
         raise UsageError("on which vLLM was it made, or is it to be run?", hint="--tree TREE")
     spec = trees[0] if trees else base or ""
-    made = new(
+    result = new(
         name,
         tree=open_image(access, f"image:{image}") if image else access.open(spec),
         diff=None if diff_file is None else named_files.read(diff_file),
@@ -89,4 +89,4 @@ def command(
         diff_name="stdin" if diff_file == "-" else diff_file or "",
         **given,
     )
-    return report.new(made)
+    return report.new(result)

@@ -57,8 +57,8 @@ class Library:
     ) -> None:
         """Take the bundled library, ``folders`` and ``shared``. Raises ``UsageError`` for a bad one.
 
-        ``absent`` is asked where a library that is not here might matter: it raises
-        if that is needed for an answer, and tells of it if not.
+        ``absent`` is called where a library that is not on this machine might matter, with whether the
+        answer needs it: it raises then, and else tells the user.
         """
         others: dict[str, list[Shared]] = {}  # one may be there under two names
         for each in shared:

@@ -240,7 +240,7 @@ class _RecordedRun(NamedTuple):
 
 
 def _lacking(message: str, hint: str, seen: Watched) -> Lacked:
-    """Return a refusal that knows the URLs that were asked for in vain."""
+    """Return the refusal of a run that asked for URLs and did not get them."""
     error = Lacked(message, hint=hint)
     asked = (served.parse([*one.argv]) for one in seen.lacked if one.argv[0] in {"curl", "wget"})
     error.urls = tuple(one[0] for one in asked if one is not None)

@@ -86,7 +86,7 @@ class OtherPackages:
         self._asked: dict[str, None] = {}
 
     def apart(self) -> Self:
-        """Return the same packages, none of them asked for: a path is then of one by the path alone."""
+        """Return a copy of which nothing was asked yet: the path alone decides which package has it."""
         twin = copy.copy(self)
         twin._asked = {}  # noqa: SLF001  (it is of this class)
         return twin
