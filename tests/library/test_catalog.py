@@ -205,3 +205,92 @@ def test_an_installation_without_its_mods_is_incomplete(monkeypatch: pytest.Monk
     with pytest.raises(UsageError, match="the bundled mods are missing") as caught:
         data_root()
     assert caught.value.hint == "the installation is incomplete; install vllm-mods again"
+
+
+ELF = b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + b"\x3e\0"  # for x86_64
+
+
+@pytest.mark.parametrize(
+    ("data", "platform", "problem"),
+    [
+        (ELF, "linux/amd64", None),
+        (ELF + b"x", "linux/amd64", "variant[0].binary[0].source: the sha256 of x.so is "),
+        (ELF, "linux/arm64", "variant[0].binary[0].platform: x.so is machine code for linux/amd64"),
+        (b"no code", "linux/amd64", "x.so is no machine code that is known"),
+    ],
+)
+def test_prebuilt_code_is_the_one_that_is_stated(
+    tmp_path: Path, data: bytes, platform: str, problem: str | None
+) -> None:
+    digest = sha256(b"no code" if data == b"no code" else ELF).hexdigest()
+    rows = f'source = "x.so", path = "vllm/x.so", sha256 = "{digest}", platform = "{platform}"'
+    folder = write_mod(tmp_path, "mine", variant=f"binary = [{{ {rows} }}]")
+    (folder / "x.so").write_bytes(data)
+    if problem is None:
+        assert load_mod(str(folder)).variants[0].binary[0].data == data
+    else:
+        with pytest.raises(ManifestError) as caught:
+            load_mod(str(folder))
+        assert problem in " ".join(caught.value.problems)
+
+
+def test_a_file_for_images_that_is_not_there(tmp_path: Path) -> None:
+    folder = write_mod(tmp_path, "mine")
+    with (folder / "mod.toml").open("a") as file:
+        file.write('[[files]]\nsource = "tool.sh"\npath = "/opt/tool.sh"\n')
+    with pytest.raises(ManifestError) as caught:
+        load_mod(str(folder))
+    assert caught.value.problems == (f"files[0].source: there is no file {folder}/tool.sh",)
+
+
+def test_all_that_lies_in_a_mods_folder(tmp_path: Path) -> None:
+    folder = write_mod(tmp_path, "mine")
+    (folder / "deep").mkdir()
+    (folder / "deep/notes.txt").write_text("n")
+    library = Library(tmp_path)
+    files = library.files(library.load("mine"))
+    assert files.keys() == {"mod.toml", "x.patch", "deep/notes.txt"}
+    assert files["deep/notes.txt"] == b"n"
+    (folder / "linked").symlink_to("deep")
+    with pytest.raises(ManifestError, match="is a symbolic link"):
+        library.files(library.load("mine"))
+
+
+def test_a_pairing_is_suggested_where_a_mod_is_asked_for() -> None:
+    with pytest.raises(UsageError) as caught:
+        Library().load("qwen3.5-122b")
+    assert "did you mean `qwen3.5-122b-hybrid`?" in (caught.value.hint or "")
+
+
+PAIRING = """schema = 1
+name = "pair"
+summary = "s"
+model = "org/m"
+base = "base:1"
+mods = []
+templates = ["t"]
+command = "vllm serve org/m --chat-template t.jinja"
+"""
+
+
+def test_the_mod_that_brings_a_template_is_looked_for_beside_the_pairing_first(
+    tmp_path: Path,
+) -> None:
+    uses = 'templates = [{ name = "t", file = "t.jinja" }]'
+    write_mod(tmp_path, "t", variant=uses)
+    write_mod(tmp_path, "a", variant=uses)
+    template(tmp_path, "text")
+    (tmp_path / "pairings").mkdir()
+    (tmp_path / "pairings/pair.toml").write_text(PAIRING)
+    needed: list[bool] = []
+    library = Library(tmp_path, absent=needed.append)
+    assert library.mods_of(library.pairing("pair")) == ("t",)
+    assert True not in needed  # no other library had to be here for that
+    (tmp_path / "patches/t/mod.toml").unlink()
+    library = Library(tmp_path, absent=needed.append)
+    assert library.mods_of(library.pairing("pair")) == ("a",)
+    assert True in needed
+    (tmp_path / "patches/a/mod.toml").unlink()
+    library = Library(tmp_path)
+    with pytest.raises(UsageError, match="no mod brings the template `t` that pairing `pair`"):
+        library.mods_of(library.pairing("pair"))
