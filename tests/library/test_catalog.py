@@ -54,6 +54,7 @@ def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> 
         Library(str(tmp_path / "one"), str(tmp_path / "two"))
     assert str(tmp_path / "one") in caught.value.message
     assert str(tmp_path / "two") in caught.value.message
+    assert caught.value.hint == "rename one of them: it, and `name` in its mod.toml"
 
 
 def test_the_same_library_twice_is_one(tmp_path: Path) -> None:
@@ -155,6 +156,7 @@ def test_a_template_of_the_mod_comes_before_its_librarys_and_that_before_all_oth
         return library.load("mine").variants[0].templates[0].data
 
     assert text() == b"own"
+    assert library.load("mine").variants[0].templates[0].root == str(own)
     template(mod, "mods")
     assert text() == b"mods"
     for folder in (mod, own):
@@ -294,3 +296,10 @@ def test_the_mod_that_brings_a_template_is_looked_for_beside_the_pairing_first(
     library = Library(tmp_path)
     with pytest.raises(UsageError, match="no mod brings the template `t` that pairing `pair`"):
         library.mods_of(library.pairing("pair"))
+
+
+def test_templates_are_listed_and_found_by_name(tmp_path: Path) -> None:
+    template(tmp_path, "text")
+    library = Library(tmp_path)
+    assert set(library.template_names()) == {*Library().template_names(), "t"}
+    assert library.template_folder("t") == str(tmp_path / "templates/t")

@@ -66,8 +66,19 @@ def test_links_count_in_the_folder_that_is_said_to_have_them(tmp_path: Path) -> 
         str(tmp_path / "strict"), str(tmp_path / "linked"), linked=str(tmp_path / "linked")
     )
     assert read(str(tmp_path / "linked/x")) == b""
-    with pytest.raises(ManifestError, match="is a symbolic link"):
+    with pytest.raises(ManifestError, match="is a symbolic link") as caught:
         read(str(tmp_path / "strict/x"))
+    assert caught.value.hint == f"ls -l {tmp_path}/strict/x  # put the file itself there"
+
+
+def test_what_lies_in_no_root_is_read_in_the_folder_that_is_given(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("x")
+    (tmp_path / "linked").symlink_to("x")
+    read = reading.reader(str(tmp_path / "other"))
+    assert read(str(tmp_path / "x"), str(tmp_path)) == b"x"
+    assert read(str(tmp_path / "linked")) == b"x"
+    with pytest.raises(ManifestError, match="is a symbolic link"):
+        read(str(tmp_path / "linked"), str(tmp_path))
 
 
 @pytest.fixture

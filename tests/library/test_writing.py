@@ -139,3 +139,26 @@ def test_a_line_that_is_none(line: str) -> None:
 def test_a_path_with_two_hashes() -> None:
     with pytest.raises(UsageError, match="SUMS:2: a is listed with two hashes"):
         checksums.parse(f"{'0' * 64}  a\n{'1' * 64} *./a\n".encode(), "SUMS")
+
+
+def test_a_list_that_nobody_of_the_signers_signed(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, signers = str(library / checksums.SUMS), tmp_path / "signers"
+    (library / checksums.SUMS).write_bytes(SUMS)
+    with pytest.raises(UsageError, match=r"SUMS\.sig: No such file or directory"):
+        checksums.sums(str(library), [], str(signers))
+    (library / f"{checksums.SUMS}.sig").write_text("signature")
+    with pytest.raises(UsageError, match="signers: No such file or directory"):
+        checksums.sums(str(library), [], str(signers))
+    signers.write_text("somebody")
+    monkeypatch.setattr(checksums.ssh_signatures, "why_not", lambda *_: "no principal")
+    with pytest.raises(Refused, match=f"by anybody in {signers}: no principal") as caught:
+        checksums.sums(str(library), [], str(signers))
+    assert caught.value.hint == (
+        f"ssh-keygen -Y check-novalidate -n vllm-mods -s {place}.sig < {place}  # whose it is"
+    )
+    asked: list[object] = []
+    monkeypatch.setattr(checksums.ssh_signatures, "why_not", lambda *given: asked.extend(given))
+    assert checksums.sums(str(library), [], str(signers)) == {"patches/fast/x.py": "0" * 64}
+    assert asked == [SUMS, f"{place}.sig", str(signers), checksums.NAMESPACE]
