@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 from mod_folders import FIX, KINDS, TOP
 from small_site import snapshot
 
@@ -124,7 +126,7 @@ def contents(folder: Path) -> dict[str, str]:
     }
 
 
-def test_a_folder_that_is_a_mod(call: Call, tmp_path: Path, site: Path) -> None:
+def test_a_folder_and_a_zip_that_are_mods(call: Call, tmp_path: Path, site: Path) -> None:
     (tmp_path / "fix.patch").write_text(FIX)
     first, second = tmp_path / "first", tmp_path / "second"
     made_of = ("--from-diff", tmp_path / "fix.patch", "--tree", site)
@@ -133,7 +135,10 @@ def test_a_folder_that_is_a_mod(call: Call, tmp_path: Path, site: Path) -> None:
     assert (answer.code, answer.json["verdict"]) == (0, "applies"), answer.err
     files = contents(first / "patches/fix")
     assert contents(second / "patches/fix") == files
-    assert call("import", first / "patches/fix", "--summary", "x").code == 2
+    archive = packed(tmp_path / "fix.zip", files)
+    assert call("import", archive, "--library", tmp_path / "third").code == 0
+    assert contents(tmp_path / "third/patches/fix") == files
+    assert call("import", archive, "--summary", "x").code == 2
 
 
 def test_a_dockerfile_names_the_way(call: Call, tmp_path: Path) -> None:
@@ -154,7 +159,64 @@ def test_templates_whose_names_end_otherwise(call: Call, tmp_path: Path, site: P
     assert {one.file: one.data for one in variant.templates} == {"q.jinja": b"1", "q.j2": b"2"}
 
 
-# --- folders ------------------------------------------------------------------------------------
+# --- folders and zips ---------------------------------------------------------------------------
+
+
+def packed(path: Path, files: dict[str, str], *, link: bool = False) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            info = zipfile.ZipInfo(name)
+            info.external_attr = (0o120777 if link and name != "run.sh" else 0o100644) << 16
+            archive.writestr(info, text)
+    return path
+
+
+@pytest.mark.usefixtures("sandboxed")
+def test_a_zip(call: Call, tmp_path: Path, site: Path) -> None:
+    kind = KINDS["patch that fails open"]
+    mine = tmp_path / "library-of-mine"
+    mine.mkdir()
+    archive = packed(tmp_path / "mine.zip", kind.files)
+    assert call("import", archive, "--tree", site, "--library", mine).code == 0
+    assert made(mine / "patches/mine", site) == kind.changed
+
+
+@pytest.mark.parametrize(
+    ("files", "link", "says"),
+    [
+        ({"a.txt": FIX}, False, "has no run.sh at its root"),
+        ({"mine/run.sh": TOP}, False, "pack the mod's files, and not the folder around them"),
+        ({"run.sh": TOP, "../x": ""}, False, "would be unpacked outside"),
+        ({"run.sh": TOP, "/etc/x": ""}, False, "would be unpacked outside"),
+        ({"run.sh": TOP, "a\\..\\x": ""}, False, "would be unpacked outside"),
+        ({"run.sh": TOP, "x": "/etc/passwd"}, True, "is a link or a device"),
+    ],
+)
+def test_a_zip_that_is_no_mod(
+    call: Call, tmp_path: Path, files: dict[str, str], says: str, *, link: bool
+) -> None:
+    answer = call("import", packed(tmp_path / "mine.zip", files, link=link))
+    assert answer.code == 2
+    assert says in answer.err
+    assert "hint: " in answer.err
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["library", "mine.zip"]
+
+
+def test_a_bomb_and_broken_zips(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    archive = tmp_path / "mine.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("run.sh", TOP)
+        file.writestr("zeros", bytes(1 << 22))
+    assert archive.stat().st_size < 1 << 14
+    lower(monkeypatch, "MOD_BYTES", 1 << 20)
+    answer = call("import", archive)
+    assert answer.code == 2
+    assert "a mod has at most" in answer.err
+    archive.write_bytes(archive.read_bytes()[:-30])
+    assert call("import", archive).code == 2
 
 
 def test_folders_that_are_no_mods(call: Call, tmp_path: Path) -> None:

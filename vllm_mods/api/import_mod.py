@@ -1,7 +1,8 @@
-"""A mod taken over: a mod of ours, or a launcher's folder, whose script is run."""
+"""A mod taken over: a mod of ours, or a launcher's folder or zip, whose script is run."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -38,20 +39,17 @@ class ImportTerms(NamedTuple):
     limits: Limits | None = None
 
 
-_OTHERS = {
-    ".zip": "a zip, and a folder is imported: unzip {path} -d FOLDER; vllm-mods import FOLDER",
-    ".patch": "a diff: vllm-mods new NAME --from-diff {path} --tree TREE",
-    ".diff": "a diff: vllm-mods new NAME --from-diff {path} --tree TREE",
-}
-"""What is no mod folder, by the ending of its name: what it is, and what makes a mod of it."""
-
-
 def is_mod(path: str) -> bool:
-    """Return True for a folder; anything else is taken for a recipe. Raises ``UsageError`` for a zip and a diff."""
-    if other := _OTHERS.get(os.path.splitext(path)[1]):
-        what, hint = other.format(path=path).split(": ", 1)
-        raise UsageError(f"{path} is {what}", hint=hint)
-    return os.path.isdir(path)
+    """Return True for a folder or a zip; anything else is taken for a recipe. Raises ``UsageError`` for a diff."""
+    if path.endswith((".patch", ".diff")):
+        raise UsageError(
+            f"{path} is a diff", hint=f"vllm-mods new NAME --from-diff {path} --tree TREE"
+        )
+    is_zip = False
+    if os.path.isfile(path):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            is_zip = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
+    return is_zip or os.path.isdir(path)
 
 
 def import_mod(

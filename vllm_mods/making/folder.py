@@ -1,14 +1,16 @@
-"""A mod as people pass it on: a folder with a ``run.sh`` or a ``mod.toml`` at its root."""
+"""A mod as people pass it on: a folder or a zip, with a ``run.sh`` or a ``mod.toml`` at its root."""
 
 from __future__ import annotations
 
 import os
 import stat
+import zipfile
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
+from vllm_mods.formats import zips
 from vllm_mods.library import reading
 from vllm_mods.library.mod_folder import MANIFEST
 
@@ -25,12 +27,20 @@ class ModSource(NamedTuple):
 
 
 def read(path: str) -> ModSource:
-    """Read a mod folder whole. Raises ``UsageError`` for what cannot be read, is no mod, or holds links or too much."""
+    """Read a mod folder or zip whole.
+
+    Raises ``UsageError`` for what cannot be read, is no mod, holds links or too much, or would be unpacked
+    outside of its folder.
+    """
+    is_folder = os.path.isdir(path)
+    if not is_folder and os.path.exists(path) and not os.path.isfile(path):
+        raise UsageError(f"{path} is neither a folder nor a zip", hint=f"ls -l {path}")
     name = os.path.basename(os.path.abspath(path))
-    files = _files_in(path, f"is {path} the mod's own folder?", needs_all=True)
+    own = f"is {path} the mod's own folder?"
+    files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)
     if SCRIPT not in files and MANIFEST not in files:
         raise _no_mod(path, files)
-    return ModSource(name, path, files)
+    return ModSource(name if is_folder else name.removesuffix(".zip"), path, files)
 
 
 def _no_mod(path: str, files: Iterable[str]) -> UsageError:
@@ -87,6 +97,39 @@ def _walk(path: str) -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in sorted(names))
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         yield from (os.path.join(folder, name) for name in links)
+
+
+def _zipped(path: str, hint: str) -> dict[str, bytes]:
+    try:
+        with zips.opened(path) as archive:
+            infos = zips.files(archive)
+            _check_size(path, len(infos), sum(info.file_size for info in infos), hint)
+            files: dict[str, bytes] = {}
+            for info in infos:
+                _check_entry(path, info)
+                if info.filename in files:
+                    raise UsageError(
+                        f"{path}: two entries are called {info.filename}", hint=f"unzip -l {path}"
+                    )
+                files[info.filename] = zips.content(archive, info)
+            return files
+    except zips.BROKEN as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint=f"unzip -t {path}") from error
+
+
+def _check_entry(path: str, info: zipfile.ZipInfo) -> None:
+    name = info.filename
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts or "\\" in name or ":" in parts[0]:
+        raise UsageError(
+            f"{path}: the entry {name!r} would be unpacked outside of the mod's folder",
+            hint="ask whoever made the zip; nothing of it was written",
+        )
+    if stat.S_IFMT(info.external_attr >> 16) not in {0, stat.S_IFREG}:
+        raise UsageError(
+            f"{path}: the entry {name!r} is a link or a device, which does not travel with a mod",
+            hint="pack the file itself: zip without -y",
+        )
 
 
 def _check_size(path: str, files: int, size: int, hint: str) -> None:
