@@ -171,6 +171,7 @@ COMMANDS = {
     "lint": ("lint", "{library}"),
     "port": ("port", "bad", "--to", "{site}"),
     "refresh": ("refresh", "bad"),
+    "export": ("export", "bad", "--output", "{site}/out"),
 }
 
 

@@ -173,7 +173,7 @@ def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> No
         in call("export", NAME, "--format", "quadlet", "--image", "mine:1").out
     )
     used = call("export", NAME, "--port", 80, code=2)
-    assert "--port says how a container is started, and a recipe does not" in used.err
+    assert "--port says how a container is started, and a recipe or a mod does not" in used.err
 
 
 def test_a_cluster_is_exported_as_two_nodes_and_not_run(call: Caller, tmp_path: Path) -> None:

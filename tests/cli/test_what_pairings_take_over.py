@@ -79,6 +79,9 @@ def test_apply_prints_what_to_serve_with(call: Caller, tmp_path: Path) -> None:
     says(call, '[serve]\nargs = ["--quiet"]\n[env]\nVLLM_LEVEL = "a b"\n')
     files = {**small_site.FILES, "vllm/a.py": b"A = 1\n"}
     site = small_site.build(tmp_path / "own", files)
+    exported = call("export", "patching", "--output", tmp_path / "out")
+    assert "put it under the recipe's env" in exported.err
+    assert "patching needs --quiet: put it into the recipe's command" in exported.err
     alone = call("apply", "patching", "--target", site)
     assert "serve with (patching): VLLM_LEVEL='a b' --quiet" in alone.out
     script = json.loads(call("apply", "--pairing", NAME, "--target", site, "--json").out)["serve"]

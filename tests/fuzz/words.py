@@ -17,6 +17,7 @@ from fuzz.parts import joined, taken
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.linting import places
+from vllm_mods.making import exporting
 from vllm_mods.recipes import reader, writer
 from vllm_mods.scripts import command_line
 from vllm_mods.serving import check, command
@@ -117,6 +118,14 @@ def _shell(data: bytes, _folder: str) -> None:
     command_line.read(data.decode("utf-8", "surrogateescape"))
 
 
+def _exported(data: bytes, _folder: str) -> None:
+    """Four texts of a folder that ``export`` wrote, or says it did."""
+    script, manifest, patch, lock = taken(data, 4)
+    mod = {"mod.toml": manifest, "fix.patch": patch, "mod.lock": lock}
+    files = {f"patches/fix/{name}": text for name, text in mod.items()}
+    exporting.exported_mod({"run.sh": script, **files})
+
+
 @functools.cache
 def _known() -> KnownFlags:
     return KnownFlags(MemoryTree(dict(FILES)))
@@ -164,6 +173,9 @@ TARGETS = (
         _shell,
         lambda: (b"export A='x' B=\"$C\"; vllm serve m \\\n --x '{\"a\": 1}' ${Y:-z}\n",),
         (command_line.ShellError,),
+    ),
+    Target(
+        "exported-mod", _exported, lambda: (joined(exporting.script("fix").decode(), "", "", ""),)
     ),
     Target(
         "serve",

@@ -1,4 +1,4 @@
-"""Mods and trees made up by Hypothesis: what holds of every apply and revert."""
+"""Mods and trees made up by Hypothesis: what holds of every apply, revert, export and import."""
 
 from __future__ import annotations
 
@@ -279,6 +279,25 @@ def test_twice_is_once_the_order_is_nothing_and_back_is_back(made: Two) -> None:
                 assert files(other) == alone
         assert place.on(site, "revert")
         assert small_site.snapshot(site) == place.before
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(twos())
+def test_what_is_exported_and_imported_does_the_same(made: Two) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(Path(folder), made)
+        back = Path(folder) / "back"
+        (back / "patches").mkdir(parents=True)
+        exported = Path(folder) / "out" / "one"
+        site, again = place.copy(), place.copy()
+        if not place.on(site, "apply", "one"):
+            return
+        where = ["--tree", place.site]
+        command = ["export", "one", "--library", place.library, "--output", exported]
+        assert place.run(*command) == 0, place.said.getvalue()
+        assert place.run("import", exported, "--library", back, *where) == 0, place.said.getvalue()
+        assert place.run("apply", "one", "--library", back, "--target", again) == 0
+        assert files(again) == files(site)
 
 
 @settings(max_examples=examples(6), deadline=None)

@@ -1,13 +1,23 @@
-"""Pairings as the recipes of launchers."""
+"""Mods as folders that launchers run, and pairings as their recipes."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from typing import NamedTuple
 
 from vllm_mods.formats.taken_over import taken_over
-from vllm_mods.library import trust
+from vllm_mods.library import trust, writing
 from vllm_mods.library.catalog import Library
+from vllm_mods.making import exporting
 from vllm_mods.recipes import writer
+
+
+class ExportedMod(NamedTuple):
+    """The ``files`` of a folder that puts a mod in, and what one should know."""
+
+    files: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 class ExportedRecipe(NamedTuple):
@@ -15,6 +25,27 @@ class ExportedRecipe(NamedTuple):
 
     text: str
     notes: tuple[str, ...]
+
+
+def export_mod(library: Library, name: str, output: str) -> ExportedMod:
+    """Write a mod to a new folder ``output`` that launchers run as it is, with those that it requires.
+
+    Raises ``UsageError`` for a mod that there is not, ``Refused`` for one that no policy trusts.
+    """
+    mods = library.select([name])
+    files = exporting.export(mods)
+    writing.folder(output, files)
+    os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)
+    notes = []
+    for mod in mods:  # what a script of a mod sets ends with it: a recipe has to say it
+        notes += [
+            f"{mod.name} needs {key}={shlex.quote(value)}: put it under the recipe's env"
+            for key, value in mod.env
+        ]
+        if mod.serve_args:
+            words = shlex.join(mod.serve_args)
+            notes.append(f"{mod.name} needs {words}: put it into the recipe's command")
+    return ExportedMod(tuple(sorted(files)), tuple(notes))
 
 
 def export_recipe(library: Library, name: str) -> ExportedRecipe:
@@ -26,8 +57,8 @@ def export_recipe(library: Library, name: str) -> ExportedRecipe:
     notes = [f"{mod} {text}" for mod, text in brought]
     known = pairing.recipe.mods if pairing.recipe else {}
     notes += [
-        f"a launcher runs the folder mods/{mod}, which is not written: its run.sh is "
-        f"`vllm-mods apply {mod}`, or have the image built with the mods"
+        f"a launcher runs the folder mods/{mod}, which is not written: "
+        f"`vllm-mods export {mod} --output mods/{mod}`, or have the image built with the mods"
         for mod in dict.fromkeys((*pairing.mods, *pairing.templates))
         if mod not in known
     ]

@@ -38,6 +38,7 @@ EXAMPLES = (
     "vllm-mods evidence qwen3.5-122b-hybrid --log serve.log",
     "vllm-mods import recipe.yaml --library ./mods",
     "vllm-mods import ./mods/fix-something --tree pypi:0.21.0 --library ./mods",
+    "vllm-mods export hybrid-int4-fp8 --output ./hybrid",
     "vllm-mods export qwen3.5-122b-hybrid --format compose --output compose.yaml",
     "vllm-mods template list",
     "vllm-mods template check ./chat_template.jinja --parsers --target pypi:0.33.0",

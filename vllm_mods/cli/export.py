@@ -1,4 +1,4 @@
-"""``vllm-mods export PAIRING``."""
+"""``vllm-mods export MOD|PAIRING``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import os
 
 import click
 
-from vllm_mods.api.export import export_recipe
+from vllm_mods.api.export import export_mod, export_recipe
 from vllm_mods.api.run import plan_service
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import answers, options, terminal
+from vllm_mods.cli import answers, manner, options, terminal
 from vllm_mods.cli.containers import starting
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.named_files import write_new
 from vllm_mods.library.catalog import Library
+from vllm_mods.report import text
+from vllm_mods.report.reply import Reply, notes
 from vllm_mods.running import files
 from vllm_mods.running.service import StartOptions
 
@@ -21,11 +23,11 @@ _RECIPE = "recipe"
 
 
 @click.command(name="export")
-@options.pairing_name
-@option("--output PATH", "A new file, or a folder where there are several [standard output].")
+@click.argument("what", metavar="MOD|PAIRING", shell_complete=options.complete_names)
+@option("--output PATH", "Write a pairing to a new file [standard output], a mod to a new folder.")
 @option(
     "--format",
-    "What the pairing becomes.",
+    "What a pairing becomes.",
     "form",
     type=click.Choice((_RECIPE, *files.FORMATS)),
     default=_RECIPE,
@@ -33,31 +35,44 @@ _RECIPE = "recipe"
 )
 @starting
 @options.library
+@manner.json_flag
 def command(
-    pairing: str, library: Library, *, output: str | None, form: str, start: StartOptions
+    what: str,
+    library: Library,
+    *,
+    output: str | None,
+    form: str,
+    start: StartOptions,
+    as_json: bool,
 ) -> int:
-    """Write a pairing as a recipe or as what starts its image.
+    """Write a mod as a folder that launchers run as it is, or a pairing as a recipe or as what starts its image.
 
-    The recipe renders the same command; with --format, it is a file that starts the image of the pairing's lock, for
+    The folder's run.sh has vllm-mods apply the mod; where there is none, a wheel of it in the folder is installed. A pairing becomes a
+    recipe that renders the same command; with --format, a file that starts the image of its lock, for
     a cluster on two nodes. --lock and what follows it are for these.
     """
     if form == _RECIPE:
         _check_unused(start)
-        recipe = export_recipe(library, pairing)
-        texts = {_RECIPE: recipe.text}
-        for note in recipe.notes:
-            answers.note(note)
-    else:
-        planned = plan_service(library, pairing, start, note=answers.note, elsewhere=True)
-        texts = files.write(planned.service, form)
+    if not library.has(what):
+        if as_json:
+            raise UsageError(
+                f"--json is for mods, and there is no mod `{what}`",
+                hint="vllm-mods list",
+            )
+        return _write_pairing(library, what, form, start, output)
+    if library.has_pairing(what):
+        raise UsageError(
+            f"there are a mod and a pairing named `{what}`: which one is meant?",
+            hint="rename one of them",
+        )
     if output is None:
-        terminal.file("\n".join(texts.values()))
-        return EXIT_OK
-    if len(texts) > 1:
-        os.makedirs(output, exist_ok=True)
-    for file, text in texts.items():
-        write_new(os.path.join(output, file) if len(texts) > 1 else output, text.encode())
-    return EXIT_OK
+        raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{what}")
+    result = export_mod(library, what, output)
+    words = (
+        f"wrote {output}: {text.counted(len(result.files), 'file')}; a recipe names it as {output}"
+    )
+    data = {"mod": what, "folder": output, "files": result.files}
+    return answers.print_reply(Reply(data, words, stderr=notes(result.notes)), as_json=as_json)
 
 
 def _check_unused(start: StartOptions) -> None:
@@ -65,6 +80,28 @@ def _check_unused(start: StartOptions) -> None:
     for name, value, default in zip(start._fields, start, StartOptions(), strict=True):
         if value != default:
             raise UsageError(
-                f"--{name.replace('_', '-')} says how a container is started, and a recipe does not",
+                f"--{name.replace('_', '-')} says how a container is started, and a recipe or a mod does not",
                 hint=f"--format {files.FORMATS[0]}",
             )
+
+
+def _write_pairing(
+    library: Library, name: str, form: str, start: StartOptions, output: str | None
+) -> int:
+    """Write a recipe or the files that start an image: one as ``output``, several into that folder."""
+    if form == _RECIPE:
+        recipe = export_recipe(library, name)
+        texts = {_RECIPE: recipe.text}
+        for note in recipe.notes:
+            answers.note(note)
+    else:
+        planned = plan_service(library, name, start, note=answers.note, elsewhere=True)
+        texts = files.write(planned.service, form)
+    if output is None:
+        terminal.file("\n".join(texts.values()))
+        return EXIT_OK
+    if len(texts) > 1:
+        os.makedirs(output, exist_ok=True)
+    for file, data in texts.items():
+        write_new(os.path.join(output, file) if len(texts) > 1 else output, data.encode())
+    return EXIT_OK

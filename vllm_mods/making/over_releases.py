@@ -92,13 +92,9 @@ class _Maker:
 
     def make(self, why: dict[str, str]) -> MadeOver:
         """Take releases out of ranges until each variant does on all of its own what the script does."""
-        variants = self.compose_variants()
-        while True:
-            if not variants:
-                raise Refused(
-                    "no variant makes the changes of the script where it was made",
-                    hint="--tree TREE, one release that it was written for",
-                )
+        variants, proven = self.compose_variants(), None
+        while variants and proven != variants:
+            variants = proven or variants
             mod, files = self.join(variants)
             plans = {}
             for number, (version, tree) in enumerate(self.trees.items(), 1):
@@ -110,9 +106,12 @@ class _Maker:
                 for composed, covered in variants
                 if (kept := tuple(version for version in covered if version in right))
             ]
-            if proven == variants:
-                break
-            variants = proven
+            variants = variants if proven else []
+        if not variants:
+            raise Refused(
+                "no variant makes the changes of the script where it was made",
+                hint="--tree TREE, one release that it was written for",
+            )
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
         unmade = "no variant makes the changes of the script there"
         rows = [
