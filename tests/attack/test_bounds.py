@@ -81,7 +81,6 @@ _READERS = {  # the file of 20 GiB, how it begins, and a command that reads it
     "script": ("run.sh", b"#!/bin/sh\n", "lint run.sh"),
     "Dockerfile": ("Dockerfile", b"FROM x\n", "lint Dockerfile"),
     "diff": ("x.diff", b"", "new x --from-diff x.diff --tree site --library lib"),
-    "mod in a diff": ("x.diff", b"", "import x.diff --tree site --library lib"),
     "mod in a zip": ("x.zip", b"PK\3\4", "import x.zip --tree site --library lib"),
     "wheel": ("vllm-0.19.1-py3-none-any.whl", b"PK\3\4", "check limit --library lib --target wheel:"),
     "sdist": ("vllm-0.19.1.tar.gz", b"\x1f\x8b", "check limit --library lib --target sdist:"),

@@ -239,8 +239,6 @@ def test_a_pairing_on_the_image_of_a_pairing(call: Call, mods: Path, tmp_path: P
     assert (
         call("image", "verify", f"oci:{first}", "--lock", mods / f"pairings/{NAME}.lock").code == 0
     )
-    differ = call("image", "diff", f"oci:{first}", f"oci:{place}", "--json").json
-    assert {"pairing", "model", "lock", "env NEXT"} <= {one["path"] for one in differ["pairing"]}
 
 
 @pytest.fixture

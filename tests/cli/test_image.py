@@ -106,47 +106,6 @@ def test_verify_finds_what_was_changed_since(
     assert call("image", "inspect", reference).code == 0
 
 
-def test_diff_of_two_images(call: Call, site: Path, tmp_path: Path) -> None:
-    first = image_of(site, tmp_path / "a")
-    same = call("image", "diff", first, image_of(site, tmp_path / "b"))
-    assert same.code == 0
-    assert "they serve the same, with the same mods and the same files in vllm/" in same.out
-    assert call("apply", "fast", "--target", site).code == 0
-    (site / "vllm/new.py").write_text("new\n")
-    (site / "vllm/b.py").unlink()
-    answer = call("image", "diff", first, image_of(site, tmp_path / "c"), "--json")
-    assert answer.code == 1
-    files = {one["path"]: (one["before"], one["after"]) for one in answer.json["files"]}
-    assert set(files) == {"vllm/loader.py", "vllm/new.py", "vllm/b.py"}
-    assert files["vllm/new.py"][0] is None
-    assert files["vllm/b.py"][1] is None
-    mods = [one for one in answer.json["mods"] if one["kind"] == "mod"]
-    assert [one["name"] for one in mods] == ["fast"]
-    assert mods[0]["values"][0] is None
-
-
-def test_diff_of_two_images_that_serve_otherwise(call: Call, site: Path, tmp_path: Path) -> None:
-    settings: dict[str, object] = {
-        "Env": ["A=1", "B=2"],
-        "Entrypoint": ["vllm", "serve", "org/a", "--x", "1"],
-    }
-    first = image_of(site, tmp_path / "a", **settings)
-    other = {
-        "Env": ["A=1", "B=3"],
-        "Entrypoint": ["vllm", "serve"],
-        "Cmd": ["org/b c", "--y"],
-        "User": "x",
-    }
-    answer = call("image", "diff", first, image_of(site, tmp_path / "b", **other))
-    assert answer.code == 1
-    assert "  command: vllm serve org/a → vllm serve 'org/b c'\n" in answer.out
-    assert "  --x: 1 → none\n  " in answer.out
-    assert "  --y: none → given\n" in answer.out
-    assert "  env B: 2 → 3\n" in answer.out
-    assert '  User: none → "x"\n' in answer.out
-    assert "env A" not in answer.out
-
-
 def test_the_json_of_nodes_differs_where_they_do(call: Call, site: Path, tmp_path: Path) -> None:
     """What vLLM's METADATA names counts, and what else is installed does not."""
     other = tmp_path / "other"

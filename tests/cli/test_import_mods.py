@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from lowering import lower
-from mod_folders import FAST, FIX, KINDS, TOP
+from mod_folders import FIX, KINDS, TOP
 from small_site import snapshot
 
-from vllm_mods.formats import mod_lock
 from vllm_mods.library import mod_folder as libraries
 from vllm_mods.planning import planner
 from vllm_mods.trees.folder import FolderTree
@@ -107,20 +106,16 @@ def test_installs_templates_and_exports_are_stated(call: Call, tmp_path: Path, s
 # --- what needs no running
 
 
-def test_a_diff(call: Call, tmp_path: Path, site: Path) -> None:
-    (tmp_path / "Fix 1.patch").write_text(FIX)
-    mine = tmp_path / "library-of-mine"
-    answer = call("import", tmp_path / "Fix 1.patch", "--library", mine)
-    assert (answer.code, "--tree TREE" in answer.err) == (2, True)
-    answer = call("import", tmp_path / "Fix 1.patch", "--tree", site, "--library", mine)
-    assert answer.code == 0, answer.err
-    assert made(mine / "patches/fix-1", site) == {"vllm/loader.py": FAST}
-    # what it was written for is recorded, as `new` does
-    assert mod_lock.parse((mine / "patches/fix-1/mod.lock").read_bytes(), "mod.lock").written
-    answer = call("import", tmp_path / "Fix 1.patch", "--tree", site, "--output", tmp_path / "x")
-    assert answer.code == 2
+def test_a_diff_and_a_zip_name_the_way(call: Call, tmp_path: Path) -> None:
+    for path, hint in {
+        "mods/fix.patch": "vllm-mods new NAME --from-diff mods/fix.patch --tree TREE",
+        "fix.diff": "vllm-mods new NAME --from-diff fix.diff --tree TREE",
+        "mods/mine.zip": "unzip mods/mine.zip -d FOLDER; vllm-mods import FOLDER",
+    }.items():
+        answer = call("import", path)
+        assert (answer.code, f"hint: {hint}" in answer.err) == (2, True), answer.err
     folder = written(tmp_path, {"b.patch": FIX})
-    assert f"hint: vllm-mods import {folder}/b.patch --tree TREE" in call("import", folder).err
+    assert f"--from-diff {folder}/b.patch --tree TREE" in call("import", folder).err
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -134,8 +129,8 @@ def contents(folder: Path) -> dict[str, str]:
 def test_a_folder_and_a_zip_that_are_mods(call: Call, tmp_path: Path, site: Path) -> None:
     (tmp_path / "fix.patch").write_text(FIX)
     first, second = tmp_path / "first", tmp_path / "second"
-    given = ("import", tmp_path / "fix.patch", "--tree", site, "--library", first)
-    assert call(*given).code == 0
+    made_of = ("--from-diff", tmp_path / "fix.patch", "--tree", site)
+    assert call("new", "fix", *made_of, "--library", first).code == 0
     answer = call("import", first / "patches/fix", "--library", second, "--tree", site, "--json")
     assert (answer.code, answer.json["verdict"]) == (0, "applies"), answer.err
     files = contents(first / "patches/fix")

@@ -142,30 +142,6 @@ def test_what_no_image_may_be_made_of_is_refused_by_name(call: Caller) -> None:
     assert not call.lock.exists()
 
 
-def test_two_pairings_of_one_base_are_told_apart(call: Caller, tmp_path: Path) -> None:
-    """The same mods and the same files: what they serve and how is what differs."""
-    made = {}
-    for name, more in {"one": "", "two": "[env]\nA = '1'\n"}.items():
-        text = (call.library / f"pairings/{NAME}.toml").read_text()
-        text = text.replace('"small"', f'"{name}"', 1).replace("org/small", f"org/{name}") + more
-        (call.library / f"pairings/{name}.toml").write_text(text)
-        call("lock", name, "--base", call.base)
-        call("build", name, "--base", call.base, "--output", f"oci:{tmp_path}/{name}")
-        made[name] = f"oci:{tmp_path}/{name}"
-    said = call("image", "diff", made["one"], made["two"], code=1).out
-    for line in (
-        "pairing: one → two",
-        "model: org/one → org/two",
-        "lock: ",
-        "env A: none → 1",
-        "command: vllm serve org/one → vllm serve org/two",
-    ):
-        assert f"\n  {line}" in said
-    assert "--chat-template" not in said
-    assert "vllm/a.py" not in said
-    assert call("image", "diff", made["one"], made["one"]).code == 0
-
-
 def test_a_command_that_the_vllm_of_the_base_would_not_take_is_neither_locked_nor_built(
     call: Caller, tmp_path: Path
 ) -> None:

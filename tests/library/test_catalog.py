@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.library.catalog import Library
-from vllm_mods.library.mod_folder import load_mod
+from vllm_mods.library.mod_folder import data_root, load_mod
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +54,7 @@ def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> 
         Library(str(tmp_path / "one"), str(tmp_path / "two"))
     assert str(tmp_path / "one") in caught.value.message
     assert str(tmp_path / "two") in caught.value.message
+    assert caught.value.hint == "rename one of them: it, and `name` in its mod.toml"
 
 
 def test_the_same_library_twice_is_one(tmp_path: Path) -> None:
@@ -122,3 +125,181 @@ def test_a_folder_that_is_no_library(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         Library(str(one))
     assert "this is one mod" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("kind", ["mod", "pairing", "template"])
+def test_what_there_is_not_is_named_by_its_kind(kind: str) -> None:
+    library = Library()
+    ask = {"mod": library.load, "pairing": library.pairing, "template": library.template_folder}
+    with pytest.raises(UsageError, match=f"there is no {kind} named `qwen3.5-e` in ") as caught:
+        ask[kind]("qwen3.5-e")
+    listing = "template list" if kind == "template" else "list"
+    assert f"`vllm-mods {listing}` shows them all" in (caught.value.hint or "")
+
+
+def template(folder: Path, text: str) -> None:
+    (folder / "templates/t").mkdir(parents=True, exist_ok=True)
+    (folder / "templates/t/template.jinja").write_text(text)
+
+
+def test_a_template_of_the_mod_comes_before_its_librarys_and_that_before_all_others(
+    tmp_path: Path,
+) -> None:
+    uses = 'templates = [{ name = "t", file = "t.jinja" }]'
+    own, others = tmp_path / "own", [tmp_path / "other", tmp_path / "third"]
+    mod = write_mod(own, "mine", variant=uses)
+    for folder in (own, *others):
+        template(folder, folder.name)
+    library = Library(*others, own)
+
+    def text() -> bytes:
+        return library.load("mine").variants[0].templates[0].data
+
+    assert text() == b"own"
+    assert library.load("mine").variants[0].templates[0].root == str(own)
+    template(mod, "mods")
+    assert text() == b"mods"
+    for folder in (mod, own):
+        (folder / "templates/t/template.jinja").unlink()
+    with pytest.raises(ManifestError, match="two libraries have a template 't'"):
+        text()
+    (others[0] / "templates/t/template.jinja").unlink()
+    assert text() == b"third"
+
+
+def test_the_default_mods_are_bundled_ones_alone(tmp_path: Path) -> None:
+    write_mod(tmp_path, "mine", more="default = true")
+    library = Library(tmp_path)
+    marked = [name for name in Library().names() if library.load(name).default]
+    assert marked
+    assert list(library.defaults()) == marked
+
+
+def test_a_fetched_file_has_the_hash_that_is_stated(tmp_path: Path) -> None:
+    digest = sha256(b"x").hexdigest()
+    fetch = f'fetch = [{{ url = "https://x.test/x", sha256 = "{digest}", file = "fetched/x" }}]'
+    folder = write_mod(tmp_path, "mine", variant=f"{PATCHES}\n{fetch}")
+    (folder / "fetched").mkdir()
+    (folder / "fetched/x").write_bytes(b"x")
+    assert load_mod(str(folder)).variants[0].fetch[0].data == b"x"
+    (folder / "fetched/x").write_bytes(b"y")
+    other = sha256(b"y").hexdigest()
+    with pytest.raises(ManifestError) as caught:
+        load_mod(str(folder))
+    (problem,) = caught.value.problems
+    assert (
+        problem == f"variant[0].fetch[0].file: the sha256 of fetched/x is {other}, and not {digest}"
+    )
+
+
+def test_what_a_manifest_names_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_mod(tmp_path, "mine")
+    size = (folder / "x.patch").stat().st_size
+    lower(monkeypatch, "MOD_BYTES", size)
+    assert load_mod(str(folder)).name == "mine"
+    lower(monkeypatch, "MOD_BYTES", size - 1)
+    with pytest.raises(ManifestError, match="a mod has at most"):
+        load_mod(str(folder))
+
+
+def test_an_installation_without_its_mods_is_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.isdir", lambda _: False)
+    with pytest.raises(UsageError, match="the bundled mods are missing") as caught:
+        data_root()
+    assert caught.value.hint == "the installation is incomplete; install vllm-mods again"
+
+
+ELF = b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + b"\x3e\0"  # for x86_64
+
+
+@pytest.mark.parametrize(
+    ("data", "platform", "problem"),
+    [
+        (ELF, "linux/amd64", None),
+        (ELF + b"x", "linux/amd64", "variant[0].binary[0].source: the sha256 of x.so is "),
+        (ELF, "linux/arm64", "variant[0].binary[0].platform: x.so is machine code for linux/amd64"),
+        (b"no code", "linux/amd64", "x.so is no machine code that is known"),
+    ],
+)
+def test_prebuilt_code_is_the_one_that_is_stated(
+    tmp_path: Path, data: bytes, platform: str, problem: str | None
+) -> None:
+    digest = sha256(b"no code" if data == b"no code" else ELF).hexdigest()
+    rows = f'source = "x.so", path = "vllm/x.so", sha256 = "{digest}", platform = "{platform}"'
+    folder = write_mod(tmp_path, "mine", variant=f"binary = [{{ {rows} }}]")
+    (folder / "x.so").write_bytes(data)
+    if problem is None:
+        assert load_mod(str(folder)).variants[0].binary[0].data == data
+    else:
+        with pytest.raises(ManifestError) as caught:
+            load_mod(str(folder))
+        assert problem in " ".join(caught.value.problems)
+
+
+def test_a_file_for_images_that_is_not_there(tmp_path: Path) -> None:
+    folder = write_mod(tmp_path, "mine")
+    with (folder / "mod.toml").open("a") as file:
+        file.write('[[files]]\nsource = "tool.sh"\npath = "/opt/tool.sh"\n')
+    with pytest.raises(ManifestError) as caught:
+        load_mod(str(folder))
+    assert caught.value.problems == (f"files[0].source: there is no file {folder}/tool.sh",)
+
+
+def test_all_that_lies_in_a_mods_folder(tmp_path: Path) -> None:
+    folder = write_mod(tmp_path, "mine")
+    (folder / "deep").mkdir()
+    (folder / "deep/notes.txt").write_text("n")
+    library = Library(tmp_path)
+    files = library.files(library.load("mine"))
+    assert files.keys() == {"mod.toml", "x.patch", "deep/notes.txt"}
+    assert files["deep/notes.txt"] == b"n"
+    (folder / "linked").symlink_to("deep")
+    with pytest.raises(ManifestError, match="is a symbolic link"):
+        library.files(library.load("mine"))
+
+
+def test_a_pairing_is_suggested_where_a_mod_is_asked_for() -> None:
+    with pytest.raises(UsageError) as caught:
+        Library().load("qwen3.5-122b")
+    assert "did you mean `qwen3.5-122b-hybrid`?" in (caught.value.hint or "")
+
+
+PAIRING = """schema = 1
+name = "pair"
+summary = "s"
+model = "org/m"
+base = "base:1"
+mods = []
+templates = ["t"]
+command = "vllm serve org/m --chat-template t.jinja"
+"""
+
+
+def test_the_mod_that_brings_a_template_is_looked_for_beside_the_pairing_first(
+    tmp_path: Path,
+) -> None:
+    uses = 'templates = [{ name = "t", file = "t.jinja" }]'
+    write_mod(tmp_path, "t", variant=uses)
+    write_mod(tmp_path, "a", variant=uses)
+    template(tmp_path, "text")
+    (tmp_path / "pairings").mkdir()
+    (tmp_path / "pairings/pair.toml").write_text(PAIRING)
+    needed: list[bool] = []
+    library = Library(tmp_path, absent=needed.append)
+    assert library.mods_of(library.pairing("pair")) == ("t",)
+    assert True not in needed  # no other library had to be here for that
+    (tmp_path / "patches/t/mod.toml").unlink()
+    library = Library(tmp_path, absent=needed.append)
+    assert library.mods_of(library.pairing("pair")) == ("a",)
+    assert True in needed
+    (tmp_path / "patches/a/mod.toml").unlink()
+    library = Library(tmp_path)
+    with pytest.raises(UsageError, match="no mod brings the template `t` that pairing `pair`"):
+        library.mods_of(library.pairing("pair"))
+
+
+def test_templates_are_listed_and_found_by_name(tmp_path: Path) -> None:
+    template(tmp_path, "text")
+    library = Library(tmp_path)
+    assert set(library.template_names()) == {*Library().template_names(), "t"}
+    assert library.template_folder("t") == str(tmp_path / "templates/t")

@@ -9,7 +9,7 @@ from vllm_mods.making.layout import LAUNCHER, SITE
 from vllm_mods.making.watching import Watched
 
 
-def read(*steps: str, network: bool = False, exported: str = "", **files: str) -> Watched:
+def read(*steps: str, exported: str = "", **files: str) -> Watched:
     """Read steps, each ``CODE WORD WORD…``, of line 3 of run.sh."""
     rows = (step.split(" ") for step in steps)
     log = b"".join(
@@ -18,7 +18,7 @@ def read(*steps: str, network: bool = False, exported: str = "", **files: str) -
     )
     written = {f"{LAUNCHER}/asked": log, f"{LAUNCHER}/exported": exported.encode()}
     mine = {name.replace("_", "."): text.encode() for name, text in files.items()}
-    return watching.read(written, mine, {"LANG": "C.UTF-8"}, network=network)
+    return watching.read(written, mine, {"LANG": "C.UTF-8"})
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,6 @@ def test_what_was_lacked_and_what_failed(step: str, lacked: bool, failed: bool) 
         assert str(command).startswith("run.sh:3: `")
 
 
-def test_with_a_network_a_failed_download_is_an_answer() -> None:
-    assert not read("7 curl https://x.test/a", network=True).lacked
-
-
 @pytest.mark.parametrize(
     ("code", "looks"),
     [
@@ -71,7 +67,7 @@ def test_with_a_network_a_failed_download_is_an_answer() -> None:
 def test_python_that_only_looks(code: str, looks: bool) -> None:  # noqa: FBT001
     written = {f"{LAUNCHER}/asked": f"1\0\0python3\0-c\0{code}\0\n".encode()}
     files = {"edit.py": b"", "lib/x.py": b""}
-    assert bool(watching.read(written, files, {}, network=False).failed) is not looks
+    assert bool(watching.read(written, files, {}).failed) is not looks
 
 
 def test_what_is_installed_is_each_requirement_once() -> None:
@@ -106,5 +102,5 @@ def test_what_a_script_leaves_to_vllm() -> None:
 
 def test_a_log_that_a_command_wrote_itself_is_read_as_far_as_it_goes() -> None:
     log = b"\0\n\xff\0\n12\0\0\n1\0x\0patch\0\n" + b"9" * 300_000
-    seen = watching.read({f"{LAUNCHER}/asked": log}, {}, {}, network=False)
+    seen = watching.read({f"{LAUNCHER}/asked": log}, {}, {})
     assert [command.argv for command in seen.failed] == [("patch",)]

@@ -23,15 +23,21 @@ if TYPE_CHECKING:
         ),
         ("git+https://h.org/alice/mods", {"git": "https://h.org/alice/mods"}, "alice"),
         ("package:Alice.Mods", {"package": "Alice.Mods"}, "alice.mods"),
+        ("git+file:///mods", {"git": "file:///mods"}, "mods"),
+        ("git+me@h.org:Alice/mods.git", {"git": "me@h.org:Alice/mods.git"}, "mods"),
+        ("git+./folder@v1", {"git": "./folder", "rev": "v1"}, "folder"),
         ("folder", {"path": "./folder"}, "folder"),
+        ("../beside", {"path": "../beside"}, "beside"),
     ],
 )
 def test_sources_and_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, source: dict[str, str], name: str
 ) -> None:
-    (tmp_path / "folder").mkdir()
-    monkeypatch.chdir(tmp_path)
-    read, suggested = changing.parse_source(text, str(tmp_path / "vllm-mods.toml"))
+    here = tmp_path / "here"
+    for folder in (here / "folder", tmp_path / "beside"):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    read, suggested = changing.parse_source(text, str(here / "vllm-mods.toml"))
     assert suggested == name
     assert read.keys == source
 
@@ -46,6 +52,7 @@ def test_what_is_no_source_is_repeated_only_if_it_is_no_url(
     with pytest.raises(UsageError, match="this is none of them") as caught:
         changing.parse_source(text, str(tmp_path / "vllm-mods.toml"))
     assert caught.value.message.endswith(f", and there is no folder {text}") is repeated
+    assert "git+URL[@REV][#subdirectory=DIR], package:NAME or a folder" in caught.value.message
     assert "secret" not in caught.value.message
     assert "vllm-mods apply MOD puts a mod in" in (caught.value.hint or "")
 

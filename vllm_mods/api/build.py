@@ -2,10 +2,8 @@
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
-from contextlib import ExitStack
 from typing import NamedTuple
 
-from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access
 from vllm_mods.api.on_base import (
     BuiltFor,
@@ -13,9 +11,10 @@ from vllm_mods.api.on_base import (
     ReadLock,
     build_all,
     check_room,
+    demand_serving,
     in_library,
     lock_path,
-    on_base,
+    on_bases,
     parts_of,
     read_lock,
 )
@@ -75,16 +74,13 @@ def build(
     beside = () if lock is not None else in_library(library, pairing, path)
     ref = base or locked.lock.base.ref
     tag = tag or locked.tag
-    with ExitStack() as stack:
-        opened = []
-        for part in parts_of(locked.lock, ref, platform):
-            on_platform = on_base(
-                library, wanted, ref, epoch=part.epoch, locked=part, beside=beside, access=access
-            )
-            opened.append(stack.enter_context(on_platform))
-            _check_lock(locked, part, opened[-1])
-            asked = serve_command.of_pairing(library, wanted)
-            serve_command.demand(asked, opened[-1].tree, opened[-1].planned, note=access.note)
+    parts = parts_of(locked.lock, ref, platform)
+    with on_bases(
+        library, wanted, ref, parts, epoch=locked.lock.epoch, beside=beside, access=access
+    ) as opened:
+        for part, on_platform in zip(parts, opened, strict=True):
+            _check_lock(locked, part, on_platform)
+        demand_serving(library, wanted, opened, access)
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)
         check_room(locked.lock, opened, place, platform)

@@ -1,8 +1,8 @@
-"""What is in an image, whether it is what its lock makes, and how two differ."""
+"""What is in an image, and whether it is what its lock makes."""
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, open_image
@@ -11,9 +11,6 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.building import documents, inspection
 from vllm_mods.building.inspection import Inspection
-from vllm_mods.formats.pairing_lock import LockDifference
-from vllm_mods.formats.receipt import FileHash
-from vllm_mods.formats.receipt_diff import Disagreement
 from vllm_mods.images.open import entries_of, indexes_of, platforms_in
 from vllm_mods.trees.image import ImageTree
 
@@ -39,22 +36,6 @@ class ImageVerified(NamedTuple):
     def ok(self) -> bool:
         """Whether nothing is in it but what its lock makes."""
         return not self.findings and all(one.inspection.ok for one in self.images.values())
-
-
-class ImageDiff(NamedTuple):
-    """Two images: what differs of the pairing, of the mods, and of the files in ``vllm/``."""
-
-    old: ImageTree
-    new: ImageTree
-    pairing: Sequence[LockDifference]
-    mods: Sequence[Disagreement]
-    files: Sequence[FileHash]
-
-    @property
-    def ok(self) -> bool:
-        """Whether they serve the same."""
-        same = self.old.version == self.new.version
-        return same and not (self.pairing or self.mods or self.files)
 
 
 def open_reference(
@@ -122,9 +103,3 @@ def image_verify(
             wrong += inspection.index_findings(list(images.values()), entries)
         wrong += documents.of_indexes(indexes, [one.tree.base for one in images.values()])
     return ImageVerified(images, tuple(wrong), tuple(several))
-
-
-def image_diff(old: ImageTree, new: ImageTree) -> ImageDiff:
-    """Return how two images differ: pairing, model, command, environment, mods and the files of vllm/."""
-    mods, files = inspection.diff(old, new)
-    return ImageDiff(old, new, inspection.pairing_diff(old, new), mods, files)

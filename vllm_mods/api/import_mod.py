@@ -1,4 +1,4 @@
-"""A mod taken over: a diff, a mod of ours, or a launcher's folder or zip, whose script is run."""
+"""A mod taken over: a mod of ours, or a launcher's folder or zip, whose script is run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import NamedTuple
 from vllm_mods.api.access import Access, open_image, releases_in
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.new import NewMod, of_effect
-from vllm_mods.base import limits as bounds
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
-from vllm_mods.making import exporting, folder, from_diff, over_releases, recording
+from vllm_mods.making import exporting, folder, over_releases, recording
 from vllm_mods.making.compose import ModEffect, Wanted
 from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import ModSource
@@ -41,16 +40,16 @@ class ImportTerms(NamedTuple):
 
 
 def is_mod(path: str) -> bool:
-    """Return True for a folder, a zip or a diff: anything else is taken for a recipe."""
+    """Return True for a folder or a zip; anything else is taken for a recipe. Raises ``UsageError`` for a diff."""
+    if path.endswith((".patch", ".diff")):
+        raise UsageError(
+            f"{path} is a diff", hint=f"vllm-mods new NAME --from-diff {path} --tree TREE"
+        )
     is_zip = False
     if os.path.isfile(path):
         with contextlib.suppress(OSError), open(path, "rb") as file:
             is_zip = file.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
-    return is_zip or os.path.isdir(path) or _is_diff(path)
-
-
-def _is_diff(path: str) -> bool:
-    return path.endswith((".patch", ".diff"))
+    return is_zip or os.path.isdir(path)
 
 
 def import_mod(
@@ -61,14 +60,14 @@ def import_mod(
     progress: Callable[[str], None] = lambda _text: None,
     access: Access | None = None,
 ) -> NewMod:
-    """Make a mod of what a diff changes or a script does, or take one that is a mod already.
+    """Make a mod of what a folder's script does, or take one that is a mod already.
 
     It is written to ``patches/NAME`` of the folder ``library``, if one is named. ``progress`` is called with
-    what is being done. Raises ``UsageError`` where nothing says on which vLLM a diff or a script was made,
+    what is being done. Raises ``UsageError`` where nothing says on which vLLM a script is to run,
     ``Refused`` for changes that no mod can be made of.
     """
     maker = _ModImport(path, terms, access or Access(), progress)
-    new_mod = maker.from_diff() if _is_diff(path) else maker.from_source()
+    new_mod = maker.make()
     if terms.others:
         other_packages(terms.others, (new_mod.mod,))
     return new_mod if library is None else new_mod.written(library)
@@ -103,14 +102,7 @@ class _ModImport:
             return None
         return self.access.open(terms.tree, others=other_packages(terms.others))
 
-    def from_diff(self) -> NewMod:
-        if (tree := self.open_tree()) is None:
-            raise UsageError("which vLLM was the diff made on?", hint="--tree TREE")
-        stem = os.path.splitext(os.path.basename(self.path))[0]
-        effect = from_diff.changes(_read(self.path), self.path, tree)
-        return of_effect(self.wanted(stem), effect, tree)
-
-    def from_source(self) -> NewMod:
+    def make(self) -> NewMod:
         terms, source = self.terms, folder.read(self.path)
         if folder.SCRIPT not in source.files:
             return self.taken(
@@ -175,16 +167,3 @@ class _ModImport:
         )
         mod = mod_folder.load_files(wanted.name, over.files)
         return NewMod(mod, over.files, None, over.notes, over.unknown, over.rows)
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(bounds.PATCH + 1)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint=f"ls -la {path}"
-        ) from error
-    if len(data) > bounds.PATCH:
-        raise UsageError(f"{path} has more than {bounds.PATCH}", hint="split the diff")
-    return data

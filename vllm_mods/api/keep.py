@@ -9,7 +9,6 @@ from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
 from vllm_mods.keeping import run
 from vllm_mods.keeping.keeping import KeptRelease
-from vllm_mods.keeping.run import Branch
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.matrices.choose import choose_releases
 from vllm_mods.trees.history import Upstream
@@ -23,18 +22,17 @@ def keep(
     since: str | None = None,
     vllm: str | None = None,
     pre: bool = False,
-    test: str | None = None,
     history: str | None = None,
     access: Access | None = None,
-) -> Iterator[Branch]:
+) -> Iterator[KeptRelease]:
     """Bring the mods of a library in a git repository up to the releases that are new to them.
 
     ``mods`` are names, without them all that the ``folder`` has; ``message`` returns the text of a commit.
     Releases newer than ``since`` (without it, than all that ``mod.lock`` knows), or those in the range ``vllm``;
-    pre-releases with ``pre``; and the newest commit of the clone that ``access`` has for commits. ``test`` is a
-    command that is run in a copy for each branch, ``history`` a clone of vLLM's repository.
+    pre-releases with ``pre``; and the newest commit of the clone that ``access`` has for commits.
+    ``history`` is a clone of vLLM's repository.
 
-    Yields a ``Branch`` for each mod and release as it is done. Raises ``UsageError`` for a mod that the library
+    Yields a ``KeptRelease`` for each mod and release as it is done. Raises ``UsageError`` for a mod that the library
     does not have, and for a library in no repository.
     """
     access = access or Access()
@@ -53,6 +51,5 @@ def keep(
     versions += [] if build is None else [build]
     for name in mods or own:
         wanted = run.new_to(own[name], versions, since)
-        yield from run.run(
-            folder, run.Keeping(name, message, test, upstream), wanted, access.releases
-        )
+        job = run.Keeping(name, message, upstream)
+        yield from run.run(folder, job, wanted, access.releases)

@@ -5,9 +5,16 @@
 import os
 from collections.abc import Iterator, Sequence
 
-from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access
-from vllm_mods.api.on_base import ReadLock, lock_path, on_base, parts_of, read_lock
+from vllm_mods.api.on_base import (
+    ReadLock,
+    demand_serving,
+    joined_lock,
+    lock_path,
+    on_bases,
+    parts_of,
+    read_lock,
+)
 from vllm_mods.base.errors import Unreachable, UsageError, refusing
 from vllm_mods.base.output import write_whole
 from vllm_mods.checkpoints import fitting
@@ -53,21 +60,13 @@ def lock(
     wanted, path = _named(library, pairing, output)
     model = look_at_model(library, wanted, access)
     ref = base or wanted.base
-    locks = []
-    for platform in platforms or _platforms(ref, access):
-        with on_base(
-            library,
-            wanted,
-            ref,
-            epoch=source_date_epoch or 0,
-            platform=platform,
-            in_image=in_image,
-            access=access,
-        ) as opened:
-            asked = serve_command.of_pairing(library, wanted)
-            serve_command.demand(asked, opened.tree, opened.planned, note=access.note)
-            locks.append(opened.drafted.lock._replace(checkpoint=model))
-    whole = pairing_lock.joined(locks)
+    places = platforms or _platforms(ref, access)
+    epoch = source_date_epoch or 0
+    with on_bases(
+        library, wanted, ref, places, epoch=epoch, in_image=in_image, access=access
+    ) as opened:
+        demand_serving(library, wanted, opened, access)
+        whole = joined_lock(opened)._replace(checkpoint=model)
     data = pairing_lock.dump(whole)
     try:
         write_whole(path, data)
@@ -97,13 +96,10 @@ def moved_since(
     before = read_lock(library, path, pairing)
     ref = base or before.lock.base.ref
     parts = parts_of(before.lock, ref, platform)
-    epoch = source_date_epoch
-    locks = []
-    for part in parts:
-        epoch = part.epoch if epoch is None else epoch
-        with on_base(library, wanted, ref, epoch=epoch, locked=part, access=access) as opened:
-            locks.append(opened.drafted.lock._replace(checkpoint=model))
-    return tuple(pairing_lock.moved(pairing_lock.joined(parts), pairing_lock.joined(locks)))
+    epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
+    with on_bases(library, wanted, ref, parts, epoch=epoch, access=access) as opened:
+        now = joined_lock(opened)._replace(checkpoint=model)
+    return tuple(pairing_lock.moved(pairing_lock.joined(parts), now))
 
 
 def _named(library: Library, name: str, output: str | None) -> tuple[Pairing, str]:

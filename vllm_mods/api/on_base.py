@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
 
+from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Plan
+from vllm_mods.base.model import Mod, Plan
 from vllm_mods.building import building, outputs, resolving
 from vllm_mods.building.building import Drafted
 from vllm_mods.building.oci import BuiltImage
@@ -114,65 +115,80 @@ def parts_of(lock: PairingLock, ref: str, platform: str | None) -> tuple[Pairing
 
 
 @contextmanager
-def on_base(
+def on_bases(
     library: Library,
     wanted: Pairing,
     ref: str,
+    places: Iterable[PairingLock | str | None],
     *,
     epoch: int,
-    locked: PairingLock | None = None,
     beside: Sequence[str] = (),
-    platform: str | None = None,
     in_image: str | None = None,
     access: Access,
-) -> Iterator[OnBase]:
-    """Open a base and resolve a pairing on it; what a lock has of wheels and manifests is taken from there.
+) -> Iterator[list[OnBase]]:
+    """Open a base for each place, and resolve a pairing on it.
 
-    ``platform`` and ``in_image`` choose from an index and of several vLLMs; a lock has chosen.
+    A place is a platform of an index, or None for this machine's; or a lock, which has chosen the platform and which
+    vLLM of several, and of which wheels and manifests are taken. ``in_image`` chooses from several vLLMs;
     ``beside`` are files of the pairing's library that have to be trusted as it is.
     """
     trust.demand_pairing(library, wanted.name, *beside)
-    base = open_base(
-        ref,
-        progress=access.progress,
-        note=access.note,
-        platform=platform if locked is None else locked.base.platform,
+    mods = library.select(library.mods_of(wanted))
+    opened = []
+    with ExitStack() as stack:
+        for place in places:
+            locked = place if isinstance(place, PairingLock) else None
+            platform = place.base.platform if isinstance(place, PairingLock) else place
+            base = open_base(ref, progress=access.progress, note=access.note, platform=platform)
+            stack.enter_context(closing(base))
+            if platform is not None and locked is None:
+                demand_platform(base, platform)
+            named = in_image
+            if locked is not None and base.entry(f"{locked.vllm.site_root}/vllm") is not None:
+                named = f"/{locked.vllm.site_root}"
+            site_root = find_site_root(base, named)
+            tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
+            if text := pairing.advice(wanted, tree.version):
+                access.note(text)
+            opened.append(_draft(wanted, mods, tree, epoch, locked))
+        yield opened
+
+
+def _draft(
+    wanted: Pairing, mods: Sequence[Mod], tree: ImageTree, epoch: int, locked: PairingLock | None
+) -> OnBase:
+    base, site_root = tree.base, tree.site_root
+
+    def choose_wheels(texts: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
+        from vllm_mods.building import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
+
+        names = [os.path.basename(entry.path) for entry in children(base, site_root)]
+        return wheels.resolve(texts, wheels.target(site_root, platform, names))
+
+    resolved = resolving.resolve(
+        wanted, mods, base, tree, site_root, epoch=epoch, wheels=choose_wheels, locked=locked
     )
-    try:
-        if platform is not None:
-            demand_platform(base, platform)
-        if locked is not None and base.entry(f"{locked.vllm.site_root}/vllm") is not None:
-            in_image = f"/{locked.vllm.site_root}"
-        site_root = find_site_root(base, in_image)
-        tree = ImageTree(base, site_root, workspace=resolving.workspace(base))
-        if text := pairing.advice(wanted, tree.version):
-            access.note(text)
+    nodes: list[TarEntry] = []
+    for wheel in resolved.lock.wheels:
+        from vllm_mods.building import wheels  # noqa: PLC0415
 
-        def chosen(requirements: Sequence[str], platform: str) -> tuple[LockedWheel, ...]:
-            from vllm_mods.building import wheels  # noqa: PLC0415  (a tenth of a build; few mods need one)
+        data = wheels.fetch(wheel, wheels.target(site_root, resolved.lock.base.platform, ()))
+        nodes += wheels.unpack(data, wheel, site_root, epoch=epoch)
+    return OnBase(base, building.draft(base, resolved, nodes), tree, resolved.planned)
 
-            names = [os.path.basename(entry.path) for entry in children(base, site_root)]
-            return wheels.resolve(requirements, wheels.target(site_root, platform, names))
 
-        mods = library.select(library.mods_of(wanted))
-        resolved = resolving.resolve(
-            wanted, mods, base, tree, site_root, epoch=epoch, wheels=chosen, locked=locked
-        )
-        nodes: list[TarEntry] = []
-        for wheel in resolved.lock.wheels:
-            from vllm_mods.building import wheels  # noqa: PLC0415
+def demand_serving(
+    library: Library, wanted: Pairing, opened: Iterable[OnBase], access: Access
+) -> None:
+    """Raise ``Refused`` if the vLLM in one of the bases would not take the pairing's command."""
+    asked = serve_command.of_pairing(library, wanted)
+    for on_platform in opened:
+        serve_command.demand(asked, on_platform.tree, on_platform.planned, note=access.note)
 
-            target = wheels.target(site_root, resolved.lock.base.platform, ())
-            data = wheels.fetch(wheel, target)
-            nodes += wheels.unpack(data, wheel, site_root, epoch=epoch)
-        yield OnBase(
-            base=base,
-            drafted=building.draft(base, resolved, nodes),
-            tree=tree,
-            planned=resolved.planned,
-        )
-    finally:
-        base.close()
+
+def joined_lock(opened: Iterable[OnBase]) -> PairingLock:
+    """Return one lock of what was drafted for several platforms."""
+    return pairing_lock.joined([one.drafted.lock for one in opened])
 
 
 class BuiltFor(NamedTuple):

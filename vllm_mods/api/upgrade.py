@@ -2,10 +2,8 @@
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
-from contextlib import ExitStack
 from typing import NamedTuple
 
-from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_pairing
 from vllm_mods.api.lock import look_at_model
@@ -14,8 +12,10 @@ from vllm_mods.api.on_base import (
     ReadLock,
     build_all,
     check_room,
+    demand_serving,
+    joined_lock,
     lock_path,
-    on_base,
+    on_bases,
     read_lock,
 )
 from vllm_mods.base.errors import refusing
@@ -69,29 +69,20 @@ def upgrade(
     to = None if to is None else to.removeprefix("v")
     wanted = upgrading.move_to_release(library.pairing(pairing), before.lock, to, base)
     epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
-    with upgrading.naming_ports(pairing, to), ExitStack() as stack:
-        opened = [
-            stack.enter_context(
-                on_base(
-                    library,
-                    wanted,
-                    base or wanted.base,
-                    epoch=epoch,
-                    beside=(before.path,),
-                    platform=platform,
-                    access=access,
-                )
-            )
-            for platform in pairing_lock.by_platform(before.lock)
-        ]
+    ref, platforms = base or wanted.base, pairing_lock.by_platform(before.lock)
+    with (
+        upgrading.naming_ports(pairing, to),
+        on_bases(
+            library, wanted, ref, platforms, epoch=epoch, beside=(before.path,), access=access
+        ) as opened,
+    ):
         place = outputs.parse(output, opened[0].base)
         if base is not None:
             wanted = wanted._replace(base=opened[0].drafted.lock.base.ref)
         for on_platform in opened:
             upgrading.check_version(wanted, before.lock, to, on_platform.tree.version)
-            asked = serve_command.of_pairing(library, wanted)
-            serve_command.demand(asked, on_platform.tree, on_platform.planned, note=access.note)
-        lock = pairing_lock.joined([one.drafted.lock for one in opened])._replace(
+        demand_serving(library, wanted, opened, access)
+        lock = joined_lock(opened)._replace(
             checkpoint=look_at_model(library, wanted, access),
             pairing_digest=pairings.digest(wanted),
         )

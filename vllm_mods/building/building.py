@@ -45,8 +45,8 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[TarEntry] = ()) -> Dr
         written = content(
             base,
             site_root,
-            resolved.there,
-            transitions.forward(resolved.planned, resolved.there),
+            resolved.applied,
+            transitions.forward(resolved.planned, resolved.applied),
             epoch=lock.epoch,
             tool=lock.tool,
         )

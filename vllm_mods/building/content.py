@@ -39,7 +39,7 @@ class Content(NamedTuple):
 def content(
     base: Base,
     site_root: str,
-    there: Receipt | None,
+    applied: Receipt | None,
     transition: Transition,
     *,
     epoch: int,
@@ -47,18 +47,18 @@ def content(
 ) -> Content:
     """Return what a transition of the tree at ``site_root`` (resolved, no slash in front) comes to.
 
-    ``there`` is the receipt that the tree has, ``epoch`` the mtime of every file that is written, ``tool``
+    ``applied`` is the receipt that the tree has, ``epoch`` the mtime of every file that is written, ``tool``
     who the receipt says has written it.
     Absolute paths of the transition are the image's, for chat templates in a workspace.
     Raises ``Refused`` as ``apply`` does, with places as the image has them.
     """
     scratch = os.path.realpath(tempfile.mkdtemp(prefix="vllm-mods-"))
     try:
-        _Slice(base, scratch, site_root).lay(transition, there)
+        _Slice(base, scratch, site_root).lay(transition, applied)
         where = site.Site(
             root=f"{scratch}/{site_root}", workspaces=_workspaces(scratch, transition)
         )
-        drafted = draft(where, _moved_in(there, scratch), _inside(transition, scratch))
+        drafted = draft(where, _moved_in(applied, scratch), _inside(transition, scratch))
         return _LayerReading(base, scratch, site_root, epoch, tool).content(drafted)
     except Refused as error:
         # Places in the scratch folder mean nothing to anybody.

@@ -1,4 +1,4 @@
-"""Whether manifest and index say what a lock's images have, and nothing besides. Pure.
+"""Check that manifest and index say what a lock's images have, and nothing else. Pure.
 
 Nothing that engines read differently is left in them: a key of another spelling (Go reads ``Layers`` as
 ``layers``), an address for a layer, a second description of how it is unpacked.
@@ -22,7 +22,7 @@ _BLOB = ("digest", "size")
 
 
 def of_manifest(manifest: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what a manifest, whose configuration and layers could be read, says beside them and these labels."""
+    """Yield what a readable manifest says that follows from neither its configuration, its layers nor these labels."""
     known = ("config", "layers", "annotations")
     yield from _document("the manifest", manifest, known, MANIFESTS)
     yield from _descriptor("the manifest's configuration", manifest["config"], _BLOB, _CONFIGS)
@@ -33,7 +33,7 @@ def of_manifest(manifest: Mapping[str, Any], labels: Mapping[str, str]) -> Itera
 
 
 def of_indexes(indexes: Sequence[Index], images: Sequence[Base]) -> Iterator[Finding]:
-    """Yield what an index, whose entries could be read, says beside ``images``: all that are in it, or those asked for."""
+    """Yield what a readable index says that does not follow from ``images``: all that are in it, or those asked for."""
     for number, index in enumerate(indexes, 1):
         what = "the index" if len(indexes) == 1 else f"index {number} of {len(indexes)}"
         yield from _document(what, index, ("manifests", "annotations"), INDEXES)
@@ -41,9 +41,9 @@ def of_indexes(indexes: Sequence[Index], images: Sequence[Base]) -> Iterator[Fin
             yield from _descriptor(
                 f"entry {place} of {what}", entry, (*_BLOB, "platform"), MANIFESTS
             )
-    told = {one.manifest_digest: oci.platform(json.loads(one.config)) for one in images}
+    platforms = {one.manifest_digest: oci.platform(json.loads(one.config)) for one in images}
     for place, entry in enumerate(indexes[-1]["manifests"], 1):
-        wanted = {"platform": told.get(entry["digest"], entry.get("platform"))}
+        wanted = {"platform": platforms.get(entry["digest"], entry.get("platform"))}
         yield from values(f"entry {place} of the index: its", wanted, _only(entry, "platform"))
     annotations = [_table(json.loads(one.manifest or b"{}").get("annotations")) for one in images]
     actual = _table(indexes[0].get("annotations"))
@@ -53,7 +53,7 @@ def of_indexes(indexes: Sequence[Index], images: Sequence[Base]) -> Iterator[Fin
 
 
 def values(what: str, wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield the keys whose values are others than the lock makes."""
+    """Yield a finding for each key whose value is not the one that the lock makes."""
     for key in sorted(wanted.keys() | actual.keys()):
         if wanted.get(key) != actual.get(key):
             yield differs(
@@ -62,7 +62,7 @@ def values(what: str, wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> I
 
 
 def differs(message: str) -> Finding:
-    """Return the finding of an image that is another one."""
+    """Return the finding that an image is not the lock's."""
     return Finding(code=FindingCode.IMAGE_DIFFERS, message=message)
 
 

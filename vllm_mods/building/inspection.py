@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -14,11 +12,10 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.building import identity
-from vllm_mods.formats import pairing_lock, receipt, receipt_diff
-from vllm_mods.formats.pairing_lock import LockDifference, PairingLock
-from vllm_mods.formats.receipt import FileHash, Receipt
-from vllm_mods.formats.receipt_diff import Disagreement
-from vllm_mods.images.model import DIR, FILE, LINK, children, environment, resolve, settings
+from vllm_mods.formats import pairing_lock, receipt
+from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.images.model import FILE, LINK, children, resolve, settings
 from vllm_mods.images.oci import UNKNOWN, IndexEntry, platform_of
 from vllm_mods.planning import requirements
 from vllm_mods.site import undone
@@ -159,98 +156,6 @@ def entry_findings(entries: Sequence[IndexEntry]) -> Iterator[Finding]:
             yield Finding(FindingCode.IMAGE_DIFFERS, message)
         elif any(one.blob.digest == entry.blob.digest for one in before):
             yield Finding(FindingCode.IMAGE_DIFFERS, f"{name}, is there twice")
-
-
-def diff(old: ImageTree, new: ImageTree) -> tuple[tuple[Disagreement, ...], tuple[FileHash, ...]]:
-    """Return what differs in the mods of two images, and which files of ``vllm/`` do.
-
-    Bytecode is left out: it follows from the sources. What the images leave on disk counts, whatever
-    their receipts say.
-    """
-    receipts = [
-        None if (raw := tree.read(receipt.RECEIPT)) is None else receipt.parse(raw)
-        for tree in (old, new)
-    ]
-    before, after = _files(old), _files(new)
-    differing = []
-    for path in sorted(before | after):
-        first = _digest(old, path) if path in before else None
-        second = _digest(new, path) if path in after else None
-        if first != second:
-            differing.append(FileHash(path, first, second))
-    return receipt_diff.disagreements(receipts), tuple(differing)
-
-
-def pairing_diff(old: ImageTree, new: ImageTree) -> tuple[LockDifference, ...]:
-    """Return where two images serve otherwise: pairing, model, command, environment, templates, base, lock.
-
-    Command, environment and settings are those of the images, whatever their locks say.
-    """
-    before, after = _settings_of(old), _settings_of(new)
-    return tuple(
-        LockDifference(key, before.get(key), after.get(key))
-        for key in dict.fromkeys((*before, *after))
-        if before.get(key) != after.get(key)
-    )
-
-
-def _settings_of(tree: ImageTree) -> dict[str, str]:
-    given = {key: value for key, value in settings(tree.base).items() if value}
-    written = tree.read(LOCK)
-    values: dict[str, str | None] = {}
-    if written is not None:
-        lock = pairing_lock.parse(written, f"{tree.spec}: {LOCK}")
-        values = {
-            "pairing": lock.pairing,
-            "model": lock.model,
-            "revision": lock.revision,
-            "base": f"{lock.base.ref} ({lock.base.config[:19]}…)",
-            "lock": pairing_lock.digest(written),
-            **{f"template {one.path}": one.sha256 for one in lock.templates},
-        }
-    words = [*given.pop("Entrypoint", ()), *given.pop("Cmd", ())]
-    variables = environment(given)
-    values |= {
-        **_options(words),
-        **{f"env {name}": value for name, value in variables.items()},
-        **{
-            key: json.dumps(value, sort_keys=True)
-            for key, value in given.items()
-            if key not in {"Env", "Labels"}
-        },
-        "platform": "/".join(platform_of(tree.base.config).split("/")[:2]),
-    }
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def _options(words: list[str]) -> dict[str, str]:
-    """Return a command by its options, each with all that follows it."""
-    starts = [n for n, word in enumerate(words) if word.startswith("--")]
-    first = starts[0] if starts else len(words)
-    options = {"command": shlex.join(words[:first])} if words else {}
-    for start, end in zip(starts, (*starts[1:], len(words)), strict=False):
-        name, equals, value = words[start].partition("=")
-        rest = [*([value] if equals else []), *words[start + 1 : end]]
-        options[name] = shlex.join(rest) or "given"
-    return options
-
-
-def _files(tree: ImageTree) -> set[str]:
-    top = f"{tree.site_root}/"
-    return {
-        entry.path.removeprefix(top)
-        for entry in tree.base.paths(f"{top}vllm")
-        if entry.kind != DIR and "/__pycache__/" not in entry.path
-    }
-
-
-def _digest(tree: ImageTree, path: str) -> str | None:
-    place = f"{tree.site_root}/{path}"
-    data = tree.base.read(place)
-    if data is None:  # A link or a device: it is what it points to.
-        entry = tree.base.entry(place)
-        return entry and f"{entry.kind} {entry.target}".strip()
-    return sha256(data)
 
 
 class InImage:

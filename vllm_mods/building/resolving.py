@@ -32,14 +32,14 @@ from vllm_mods.planning import planner
 
 
 class Resolved(NamedTuple):
-    """A lock with the plan behind it; ``there`` is the receipt that the base has already.
+    """A lock with the plan behind it; ``applied`` is the receipt that the base has already.
 
     What the image holds is not in the lock yet.
     """
 
     lock: PairingLock
     planned: Plan
-    there: Receipt | None
+    applied: Receipt | None
     served: Served
 
 
@@ -115,13 +115,13 @@ def resolve(
             image=LockedImage({}, ()),  # until the layer is drafted
         ),
         planned=planned,
-        there=applied,
+        applied=applied,
         served=container.served(served, templates),
     )
 
 
 def base_name(base: Base, otherwise: str) -> str:
-    """Return the name of a base without where it was read; a folder has none, and is what it is taken for."""
+    """Return the name of a base without the place that it was read from; ``otherwise`` for a folder, which has none."""
     if base.where == "oci-layout":
         return otherwise
     name = names.plain(base.reference)
@@ -129,9 +129,9 @@ def base_name(base: Base, otherwise: str) -> str:
 
 
 def as_locked(mods: Sequence[Mod], lock: PairingLock) -> tuple[Mod, ...]:
-    """Return mods with the manifests that a lock has of them, where nothing else of them is another by now.
+    """Return mods with the manifests of a lock, if nothing but the manifest has changed since.
 
-    A manifest lies in the image, and a word that is changed in it later makes no other image.
+    The manifest lies in the image: a word that was changed in it later must not make another image.
     """
     locked = {one.name: one for one in lock.mods}
     return tuple(_as_locked(mod, locked.get(mod.name)) for mod in mods)

@@ -71,7 +71,7 @@ def check_version(wanted: Pairing, lock: PairingLock, to: str | None, version: s
 
 @contextmanager
 def naming_ports(name: str, to: str | None) -> Iterator[None]:
-    """Have a refusal that comes of mods that do not fit end with the commands that port them."""
+    """Add the commands that port the mods to a refusal of mods that do not fit."""
     try:
         yield
     except Refused as error:

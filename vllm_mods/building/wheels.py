@@ -30,11 +30,11 @@ from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import record, tree_names, zips
 from vllm_mods.formats.pairing_lock import LockedWheel
+from vllm_mods.trees.packages import markers
 
 _PYTHON = re.compile(r"/python(3)\.(\d+)(?:/|\Z)")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _INSTALLER = b"vllm-mods\n"
-# What a mod may bring unpacked: it is put together in memory.
 _SETTINGS = "pip config list  # index-url, proxy and cert are taken from there"
 
 
@@ -165,7 +165,8 @@ def _requirement(text: str) -> Requirement:
 
 
 def _is_missing(requirement: Requirement, wanted: WheelTarget) -> bool:
-    if requirement.marker is not None and not requirement.marker.evaluate(_environment(wanted)):
+    environment = markers(wanted.python, wanted.machine)
+    if requirement.marker is not None and not requirement.marker.evaluate(environment):
         return False
     installed = wanted.installed.get(canonicalize_name(requirement.name))
     if installed is None:
@@ -176,21 +177,6 @@ def _is_missing(requirement: Requirement, wanted: WheelTarget) -> bool:
         f"{requirement} is needed, and the base has {requirement.name} {installed}; nothing was built",
         hint=f"a base with {requirement}: `RUN pip install '{requirement}'` in its Dockerfile",
     )
-
-
-def _environment(wanted: WheelTarget) -> dict[str, str]:
-    """Return what markers ask for, as the image answers."""
-    return {
-        "python_version": wanted.python,
-        "python_full_version": f"{wanted.python}.0",
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-        "sys_platform": "linux",
-        "os_name": "posix",
-        "platform_system": "Linux",
-        "platform_machine": wanted.machine,
-        "extra": "",
-    }
 
 
 def _needs(filename: str, data: bytes) -> list[Requirement]:

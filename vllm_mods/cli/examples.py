@@ -46,7 +46,6 @@ EXAMPLES = (
     "vllm-mods template patch /models/Qwen3.6-35B-A3B",
     "vllm-mods image inspect vllm/vllm-openai:v0.21.0",
     "vllm-mods image verify oci:./layout --lock qwen.lock",
-    "vllm-mods image diff my-vllm:yesterday my-vllm:today",
     "vllm-mods doctor --target image:vllm/vllm-openai:v0.21.0",
     "vllm-mods explain conflict",
     'eval "$(vllm-mods completion bash)"                 # in ~/.bashrc; zsh: after compinit',

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.image_verify import image_diff, image_inspect, image_verify, open_reference
+from vllm_mods.api.image_verify import image_inspect, image_verify, open_reference
 from vllm_mods.cli import answers, named_files, options
 from vllm_mods.cli.manner import option
 from vllm_mods.report import image as report
@@ -18,7 +18,7 @@ _reference = click.argument("reference", metavar="REF")
 
 @click.group(name="image")
 def command() -> None:
-    """Tell what is in an image, whether it is intact, and how two differ.
+    """Tell what is in an image, and whether it is intact.
 
     REF is docker:NAME, podman:NAME, container:NAME, oci:FOLDER[:TAG],
     registry:HOST/NAME:TAG, or a bare NAME of an image in an engine here.
@@ -47,17 +47,3 @@ def verify(lock: str | None, **given: Any) -> Reply:
     """
     written = None if lock is None else named_files.read(lock)
     return report.verified(image_verify(lock=written, lock_name=lock or "", **given))
-
-
-@command.command(name="diff")
-@_reference
-@click.argument("other", metavar="REF2")
-@_chosen
-@answers.json_output
-def diff(reference: str, other: str, **given: Any) -> Reply:
-    """Tell how two images differ: pairing, model, command, environment, mods and the files of vllm/.
-
-    Exit code 1 if anything does.
-    """
-    old, new = (open_reference(one, **given) for one in (reference, other))
-    return report.diff(image_diff(old, new), (reference, other))

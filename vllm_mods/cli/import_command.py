@@ -60,11 +60,11 @@ def command(
     named: str | None,
     **of_recipes: Any,
 ) -> Reply:
-    """Make a pairing of a recipe, or a mod of a diff or of a launcher's mod folder or zip.
+    """Make a pairing of a recipe, or a mod of a launcher's mod folder or zip.
 
     Without --output and --library the pairing, or the mod's manifest, is printed. The run.sh of a mod is run: on a
     copy of --tree, in bubblewrap, or in a container of --image, apart from this machine. What it changed becomes
-    the mod, planned on that vLLM. A diff, and a mod that vllm-mods made, need no running. Exit code 1 if a recipe
+    the mod, planned on that vLLM. A mod that vllm-mods made needs no running. Exit code 1 if a recipe
     says something that the pairing does not do; 2 if it cannot be read; 3 if what a script does is no mod.
     """
     if terms.fetch and access.offline:
@@ -75,7 +75,7 @@ def command(
         if any((terms.tree, terms.image, terms.summary, terms.license, terms.vllm, terms.others)):
             raise UsageError(
                 f"{path} is no mod, and --tree, --image, --with, --summary, --license and --vllm are for mods",
-                hint="a mod is a folder or a zip with a run.sh, or a diff; of a Dockerfile's image: "
+                hint="a mod is a folder or a zip with a run.sh; of a Dockerfile's image: "
                 "vllm-mods new NAME --from-trees image:BASE image:BUILT",
             )
         return _import_recipe(path, folder, named, **of_recipes)

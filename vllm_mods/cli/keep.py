@@ -16,7 +16,6 @@ from vllm_mods.cli.manner import option
 @option("--since RELEASE", "Look at newer ones [the newest of mod.lock].")
 @option("--vllm SPEC", "Look at these releases only.")
 @option("--pre", "Pre-releases too.")
-@option("--test COMMAND", "Run it in a copy for each branch; it has VLLM_MODS_RELEASE.")
 @option("--history REPO", "A clone of vLLM's repository: its commits tell what a mod met.")
 @option("--commits REPO", "The newest commit of a clone of vLLM's repository too.")
 @option("--offline", "Use only what is cached; open no connection.")
@@ -36,9 +35,9 @@ def command(
     from vllm_mods.report import keep as report  # noqa: PLC0415
 
     access = options.open_access(offline=offline, commits=commits)
-    branches = []
-    for branch in keep(library, message=report.message, access=access, **given):
-        branches.append(branch)
+    releases = []
+    for release in keep(library, message=report.message, access=access, **given):
+        releases.append(release)
         if not as_json:
-            click.echo(report.line(branch))
-    return answers.print_reply(report.kept(library, branches), as_json=as_json)
+            click.echo(report.line(release))
+    return answers.print_reply(report.kept(library, releases), as_json=as_json)

@@ -30,7 +30,6 @@ recorded = options.grouped(
     option(
         "--env NAME=VALUE", "A variable of the container that it runs in.", "environ", multiple=True
     ),
-    option("--allow-network", "Let it use the network.", "network"),
 )
 """The options of what runs a command on a copy of a tree."""
 

@@ -82,7 +82,7 @@ class Container:
         self._listed: set[str] = set()
 
     def entry(self, path: str) -> ImageEntry | None:
-        """Return what lies at a path; the engine would follow links on the way, this does not."""
+        """Return what lies at a path. Links on the way are not followed, though the engine would."""
         if path not in self._entries:
             folder = posixpath.dirname(path)
             above = not path or (self._is_folder(folder) and not self._is_listed(folder))
@@ -112,7 +112,7 @@ class Container:
                 yield entry
 
     def _is_folder(self, path: str) -> bool:
-        """Ask for the kind only, of each folder on the way: that costs the engine a tenth."""
+        """Return True for a folder. Its kind alone is asked for: a tenth of the cost of its entry."""
         if path not in self._folders:
             known = self._entries.get(path)
             self._folders[path] = self._is_folder(posixpath.dirname(path)) and (
@@ -128,7 +128,7 @@ class Container:
         return True
 
     def _fetch(self, path: str, *, content: bool = False) -> ImageEntry | None:
-        """Ask for one path and read the first member: the rest of a folder is not waited for."""
+        """Return the entry of a path: the first member that the engine sends; the rest is not read."""
         if self._mode(path) is None:
             return None
         with self._archive(path) as archive:
@@ -210,7 +210,7 @@ class Container:
 
 
 class EngineImage(Opened):
-    """An image of the engine, or with ``container`` what a container makes of one."""
+    """An image of the engine; with ``container``, the files of a container as they are now."""
 
     def __init__(self, client: APIClient, name: str, *, reference: str, container: bool) -> None:
         self.reference = reference
@@ -260,7 +260,7 @@ class EngineImage(Opened):
     def _read_content_store(self) -> None:
         """Read manifest and configuration where containerd keeps blobs: the API hands out neither.
 
-        On another machine, or for want of rights, they stay unknown.
+        They stay unknown if the engine is on another machine, or its files may not be read.
         """
         stated = self._inspected.get("Descriptor") or {}
         top = Descriptor(
@@ -306,7 +306,7 @@ def open_image(name: str, *, reference: str, container: bool = False) -> EngineI
 
 @contextlib.contextmanager
 def asking(what: str) -> Iterator[None]:
-    """Turn an engine that does not answer, or not to the end, into ``TreeError``."""
+    """Raise ``TreeError`` where the engine does not answer, or breaks off."""
     try:
         yield
     except docker.errors.NotFound:

@@ -61,7 +61,7 @@ def call(program: str, *arguments: str, given: bytes = b"", within: Limit | None
 
 
 def failure(program: str, what: str, done: EngineOutcome) -> TreeError:
-    """Return the error that says what an engine said when it failed."""
+    """Return the error of an engine's command that failed, in the engine's words."""
     last = done.errors or f"exit code {done.code}"
     hint = f"{program} info"
     if "unshare" in last or "rootless" in last:

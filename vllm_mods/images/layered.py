@@ -18,7 +18,7 @@ _ROOT = ImageEntry(path="", kind=DIR, mode=0o755, uid=0, gid=0, mtime=0)
 class LayeredImage(Base):
     """An image whose layers can be opened. Each is read when it is needed, from the top down.
 
-    To say that a path is not there, all of them are needed.
+    That a path is absent is known only when all of them were read.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class LayeredImage(Base):
                 return  # Nothing further down can show through.
 
     def close(self) -> None:
-        """Give back nothing: nothing is held."""
+        """Do nothing: no layer stays open."""
 
     def _find(self, path: str) -> tuple[int, ImageEntry] | None:
         parents = with_ancestors(path)[:-1]

@@ -42,7 +42,7 @@ def open_layout(text: str, how: Opening) -> Base:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """Take path and tag apart: a path that is there as it stands has no tag behind it."""
+    """Split a path from its tag or digest. A path that exists as it is written has none."""
     text = os.path.expanduser(text)
     if os.path.lexists(text):
         return text, None

@@ -66,7 +66,7 @@ class Readable(Protocol):
     """The files of an image."""
 
     def entry(self, path: str) -> ImageEntry | None:
-        """Return what lies at a path, ``None`` if nothing does, a parent that is a link included."""
+        """Return what lies at a path; ``None`` for nothing, and for a path through a link."""
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a regular file, ``None`` if there is none at that very path."""
@@ -102,7 +102,7 @@ class Base(Readable, Protocol):
     blobs: tuple[Blob, ...] = ()
 
     def close(self) -> None:
-        """Give back what is held, more than once without harm."""
+        """Release what is held. A second call does nothing."""
 
 
 def settings(base: Base) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def with_ancestors(path: str) -> list[str]:
 
 
 class Opened(Base):
-    """An image that whoever ``_open`` says reads the files of, once somebody asks for one."""
+    """An image whose files are read by what ``_open`` returns, called for the first of them."""
 
     def _open(self) -> Readable:
         raise NotImplementedError

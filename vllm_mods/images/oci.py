@@ -60,9 +60,9 @@ Index = Mapping[str, Any]
 
 
 class Choice(NamedTuple):
-    """Which image of an index is meant: the one for ``platform``, without one that for this machine.
+    """Which image of an index to take: the one for ``platform``, or for this machine if that is None.
 
-    ``note`` is told which one was taken where nobody has said, ``known`` each index on the way, as it is written.
+    ``note`` is called with the choice if nobody named a platform, ``known`` with each index that is read.
     """
 
     platform: str | None = None
@@ -70,7 +70,7 @@ class Choice(NamedTuple):
     known: Callable[[Index], object] | None = None
 
     def of(self, index: Index, reference: str) -> Descriptor:
-        """Choose from an index; what is no image (an attestation) is left aside. Raises ``UsageError``."""
+        """Choose from an index; entries that are no images (attestations) are skipped. Raises ``UsageError``."""
         entries = entries_in(index, f"{reference}: its index")
         if self.known is not None:
             self.known(index)
@@ -120,7 +120,7 @@ def platform_of(config: bytes) -> str:
 
 
 class Opening(NamedTuple):
-    """How an image is opened: what it was called, where its layers are kept, who is told how far reading is."""
+    """How to open an image: its name in messages, the cache of layers, what is called with the progress."""
 
     reference: str
     cache: Cache
@@ -231,7 +231,7 @@ def document_of(store: BlobStore, blob: Descriptor, what: str) -> bytes:
 
 
 def parse(data: bytes, what: str, *, once: bool = True) -> dict[str, Any]:
-    """Read a JSON object, with a key that is there twice unless ``once``. Raises ``TreeError``."""
+    """Read a JSON object; with ``once``, no key may occur twice. Raises ``TreeError``."""
     try:
         document = json_of(data, once=once)
     except ValueError as error:

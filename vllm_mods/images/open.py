@@ -66,7 +66,7 @@ def open_base(
 
 
 def indexes_of(reference: str, *, offline: bool = False) -> tuple[Index, ...]:
-    """Return the index that a reference names, and those in it on the way to an image; an engine has one image of it.
+    """Return the index that a reference names, and the indexes in it that lead to an image; an engine has none.
 
     Raises as ``open_base``.
     """

@@ -103,7 +103,7 @@ class Client:
         wanted: Collection[int] | None = None,
         **given: Any,  # noqa: ANN401
     ) -> requests.Response:
-        """Send a request with what requests takes, and again with a login if one is wanted.
+        """Send a request, and once more with a login if the registry asks for one; keywords are those of requests.
 
         ``path`` may be a URL that the registry has given: at another host it gets no login. Raises
         ``TreeError`` for an answer whose status is none of ``wanted``.
@@ -128,7 +128,7 @@ class Client:
         return response
 
     def _log_in(self, response: requests.Response) -> bool:
-        """Take what the registry wants; False if it wants what we can't give."""
+        """Set the login that the registry asks for; return False if there is none."""
         challenge = response.headers.get("WWW-Authenticate", "")
         kind, _, rest = challenge.partition(" ")
         login = logins.login(self.name.host, self.name.repository, self._environ)

@@ -41,7 +41,7 @@ class StoredImage(Opened):
         self._give_back: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
-        """Take the mount away again."""
+        """Unmount the image."""
         if self._give_back is not None:
             self._give_back()
 
@@ -56,7 +56,7 @@ class StoredImage(Opened):
 
 
 class _Documents(NamedTuple):
-    """What the storage keeps of an image beside its layers, byte for byte, in a folder: "big data" by its key."""
+    """The documents that the storage keeps of an image beside its layers, in a folder, by key ("big data")."""
 
     folder: str
 

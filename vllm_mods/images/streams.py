@@ -24,7 +24,7 @@ class Source(Protocol):
 
 
 class CheckedStream(io.RawIOBase):
-    """A blob whose size and sha256 have to be as its descriptor says, which the end tells.
+    """A blob that raises at its end unless size and digest are those of its descriptor.
 
     ``on_read`` is called with the bytes read so far.
     """
@@ -88,7 +88,7 @@ class CheckedStream(io.RawIOBase):
 
 
 class Limited:
-    """Bytes already in hand in front of a source: what was looked at to know the compression."""
+    """A source of which the first bytes were read already, to detect the compression."""
 
     def __init__(self, head: bytes, source: Source) -> None:
         self._head = head
@@ -103,7 +103,7 @@ class Limited:
 
 
 def unpacked(source: Source) -> Source:
-    """Return a source of what a stream holds: gzip, zstd or nothing around it, by its first bytes."""
+    """Return a source of the unpacked bytes: gzip, zstd or plain, detected by the first bytes."""
     head = b""
     while len(head) < 4 and (more := source.read(4 - len(head))):
         head += more
@@ -134,7 +134,7 @@ class _Unzstd:
 
 
 class Forward(io.RawIOBase):
-    """What ``tarfile`` needs of a file, over a source that can't go back.
+    """A file for ``tarfile`` over a source that can only be read forwards.
 
     With ``hashed`` all that is read goes through it.
     """

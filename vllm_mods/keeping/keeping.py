@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from vllm_mods.trees.history import Upstream
 
 _UPPER = re.compile(r"\s*(?:<=?|==|===|~=)")
-_TEST_SECONDS = 1800
-_TAIL = 20
 
 
 class KeptRelease(NamedTuple):
@@ -37,7 +33,8 @@ class KeptRelease(NamedTuple):
     change), ``left`` (a port that a person has to finish lies in the mod's folder) or ``stuck`` (none
     could be begun), by ``run`` also ``there`` and ``waits``.
     ``before`` and ``after`` are its row of the matrix; ``told`` was decided by rule, ``left`` is for a person,
-    ``upstream`` says which commit of upstream's the mod met.
+    ``upstream`` says which commit of upstream's the mod met. ``branch`` is the name for what that needed,
+    ``commit`` None where nothing was made.
     """
 
     mod: str
@@ -48,6 +45,8 @@ class KeptRelease(NamedTuple):
     told: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     upstream: tuple[str, ...] = ()
+    branch: str = ""
+    commit: str | None = None
 
 
 class Ways(NamedTuple):
@@ -78,32 +77,6 @@ def keep(mod: Mod, tree: Tree, ways: Ways) -> KeptRelease:
     except VllmModsError as error:
         reasons = (error.message, *((f"`{error.hint}`",) if error.hint else ()))
         return kept._replace(did="stuck", left=reasons)
-
-
-def check(command: str, folder: str, kept: KeptRelease) -> KeptRelease:
-    """Run a library's own check in a scratch copy of it; what fails is left to a person."""
-    env = {**os.environ, "VLLM_MODS_LIBRARY": folder, "VLLM_MODS_RELEASE": kept.release}
-    with subprocess.Popen(
-        ["/bin/sh", "-c", command],
-        cwd=folder,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    ) as done:
-        try:
-            out, _ = done.communicate(timeout=_TEST_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(done.pid, signal.SIGKILL)  # what it started too: it holds the pipe
-            what = f"`{command}` did not end in {_TEST_SECONDS} s"
-            return kept._replace(left=(*kept.left, what))
-    if done.returncode == 0:
-        return kept._replace(told=(*kept.told, f"`{command}` passed"))
-    tail = out.decode("utf-8", "replace").splitlines()[-_TAIL:]
-    return kept._replace(
-        left=(*kept.left, "\n".join([f"`{command}` failed with {done.returncode}:", *tail]))
-    )
 
 
 def _row(planned: ModPlan) -> str:
@@ -273,18 +246,3 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
         problems += [one.message for one in outcome.new.planned.findings if one.level == "error"]
     finish = f"edit {place}, then `vllm-mods port {mod.name} --continue --library .`"
     return kept._replace(did="left", told=tuple(by_rule), left=(*problems, finish))
-
-
-def note(folder: str, line: str) -> None:
-    """Put a line below ``[Unreleased]`` of a library's CHANGELOG.md, if it has one."""
-    place = os.path.join(folder, "CHANGELOG.md")
-    if not os.path.isfile(place):
-        return
-    with open(place, "rb") as file:
-        text = file.read()
-    head = re.search(rb"^## \[?Unreleased\]?[^\n]*\n(?:\r?\n)?", text, re.MULTILINE | re.IGNORECASE)
-    if head is not None:
-        end = "\r\n" if head[0].endswith(b"\r\n") else "\n"
-        new = text[: head.end()] + f"- {line}{end}".encode() + text[head.end() :]
-        with open(place, "wb") as file:
-            file.write(new)

@@ -9,7 +9,7 @@ its library's owner in front (``alice/fast``); which one of two is meant is neve
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
@@ -21,6 +21,8 @@ from vllm_mods.library import reading
 from vllm_mods.library.mod_folder import MANIFEST, TEMPLATE, data_root, load_mod
 
 PARTS = ("patches", "templates", "pairings")
+_HOLDING = {"mod": ("patches", MANIFEST), "template": ("templates", TEMPLATE)}
+"""The part in which a library has a folder for each of a kind, and the file that makes it one."""
 
 
 class Shared(NamedTuple):
@@ -55,8 +57,8 @@ class Library:
     ) -> None:
         """Take the bundled library, ``folders`` and ``shared``. Raises ``UsageError`` for a bad one.
 
-        ``absent`` is asked where a library that is not here might matter: it raises
-        if that is needed for an answer, and tells of it if not.
+        ``absent`` is called where a library that is not on this machine might matter, with whether the
+        answer needs it: it raises then, and else tells the user.
         """
         others: dict[str, list[Shared]] = {}  # one may be there under two names
         for each in shared:
@@ -76,29 +78,25 @@ class Library:
         )
         self._owners = {data_root(): [BUNDLED]}
         self._owners |= {root: [one.owner for one in same] for root, same in others.items()}
-        self._folders = self._named("mod", "patches", MANIFEST)
+        self._folders = self._index("mod")
         self._homes: dict[str, str] = {}
         self._absent = absent
 
-    def _named(self, what: str, part: str, file: str) -> dict[str, str]:
-        """Return the folders in ``part`` of each library that hold ``file``, by their names."""
-        return self._by_name(what, lambda root: _folders(os.path.join(root, part), file))
-
-    def _by_name(self, what: str, of: Callable[[str], Iterable[tuple[str, str]]]) -> dict[str, str]:
-        """Return what each library has, by its own name if no other has that, and with its owner's in front."""
+    def _index(self, kind: str) -> dict[str, str]:
+        """Return what each library has of a kind, by its own name if no other has that, and with its owner's in front."""
         places_of: dict[str, dict[str, str]] = {}
         for root in self.roots:
-            for name, place in of(root):
+            for name, place in _members(root, kind):
                 places_of.setdefault(name, {})[root] = place
         by_name: dict[str, str] = {}
         for name, places in places_of.items():
             if len(places) == 1:
                 by_name[name] = next(iter(places.values()))
             elif not places.keys() <= self._owners.keys():
-                one, other, *_ = places.values()
+                first, second, *_ = places.values()
                 raise UsageError(
-                    f"two libraries have a {what} named `{name}`: {one} and {other}",
-                    hint=f"rename one of them: it, and `name` in its {what}.toml",
+                    f"two libraries have a {kind} named `{name}`: {first} and {second}",
+                    hint=f"rename one of them: it, and `name` in its {kind}.toml",
                 )
             by_name |= {
                 f"{owner}/{name}": place
@@ -106,6 +104,14 @@ class Library:
                 for owner in self._owners.get(root, ())
             }
         return by_name
+
+    def _place(self, kind: str, name: str) -> str:
+        """Return where something lies. Raises ``UsageError`` if there is no such thing."""
+        places = self._folders if kind == "mod" else self._index(kind)
+        if name not in places:
+            raise self._unknown(kind, name, places)
+        self._absent(False)
+        return places[name]
 
     def owner(self, path: str) -> str | None:
         """Return whose library something lies in, None for a folder that was only named."""
@@ -156,7 +162,7 @@ class Library:
 
     def has_pairing(self, name: str) -> bool:
         """Tell whether there is a pairing of this name, with its owner's in front or without."""
-        return name in self._pairing_files()
+        return name in self._index("pairing")
 
     def mods(self, *wanted: str | Pairing) -> tuple[Mod, ...]:
         """Read the named mods and whatever they require, each once, requirements first.
@@ -174,18 +180,14 @@ class Library:
         return load_mod(self._mod_folder(name), self.roots, read=self.read)
 
     def _mod_folder(self, name: str) -> str:
-        if name in self._folders:
-            self._absent(False)
-            return self._folders[name]
-        pairings = self._pairing_files()
-        if name in pairings:
+        if name not in self._folders and self.has_pairing(name):
             raise UsageError(f"{name} is a pairing, not a mod", hint=f"--pairing {name}")
-        raise self._unknown("mod", name, self._folders, pairings)
+        return self._place("mod", name)
 
     def pairing_names(self) -> tuple[str, ...]:
         """Return the names of all pairings, sorted; with their owners' where two have one name."""
         self._absent(True)
-        return _shown(self._pairing_files())
+        return _shown(self._index("pairing"))
 
     def pairing(self, name: str) -> Pairing:
         """Read one pairing.
@@ -205,13 +207,9 @@ class Library:
 
     def pairing_file(self, name: str) -> str:
         """Return the path of a pairing. Raises ``UsageError`` if there is none."""
-        files = self._pairing_files()
-        if home := name not in files and self._homes.get(name):
+        if (home := self._homes.get(name)) and not self.has_pairing(name):
             return os.path.join(home, "pairings", f"{name}.toml")  # the one that was read
-        if name not in files:
-            raise self._unknown("pairing", name, files)
-        self._absent(False)
-        return files[name]
+        return self._place("pairing", name)
 
     def mods_of(self, pairing: Pairing) -> tuple[str, ...]:
         """Return the names of a pairing's mods, then of those that bring its templates.
@@ -250,45 +248,28 @@ class Library:
     def template_names(self) -> tuple[str, ...]:
         """Return the names of all chat templates, sorted. Raises ``UsageError`` if two have one name."""
         self._absent(True)
-        return _shown(self._template_folders())
+        return _shown(self._index("template"))
 
     def template_folder(self, name: str) -> str:
         """Return the folder of a chat template. Raises ``UsageError`` if there is none."""
-        folders = self._template_folders()
-        if name not in folders:
-            raise self._unknown("template", name, folders)
-        self._absent(False)
-        return folders[name]
+        return self._place("template", name)
 
-    def _template_folders(self) -> dict[str, str]:
-        return self._named("template", "templates", TEMPLATE)
-
-    def _pairing_files(self) -> dict[str, str]:
-        def of(root: str) -> Iterable[tuple[str, str]]:
-            parent = os.path.join(root, "pairings")
-            for file in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
-                name, extension = os.path.splitext(file)
-                if extension == ".toml":
-                    yield name, os.path.join(parent, file)
-
-        return self._by_name("pairing", of)
-
-    def _unknown(self, what: str, name: str, *known: Iterable[str]) -> UsageError:
+    def _unknown(self, kind: str, name: str, known: Iterable[str]) -> UsageError:
         import difflib  # noqa: PLC0415
 
         self._absent(True)
-        names = sorted(set().union(*known))
+        names = sorted({*known, *(self._index("pairing") if kind == "mod" else ())})
         if several := [one for one in names if one.endswith(f"/{name}")]:
             return UsageError(
-                f"`{name}` is a {what} of several libraries: {', '.join(several)}",
+                f"`{name}` is a {kind} of several libraries: {', '.join(several)}",
                 hint=f"say which one: {several[0]}",
             )
         begun = [one for one in names if name and one.startswith(name)]
         near = begun or difflib.get_close_matches(name, names, 1)
-        listing = "template list" if what == "template" else "list"
+        listing = "template list" if kind == "template" else "list"
         hint = f"`vllm-mods {listing}` shows them all"
         return UsageError(
-            f"there is no {what} named `{name}` in {', '.join(self.roots)}",
+            f"there is no {kind} named `{name}` in {', '.join(self.roots)}",
             hint=f"did you mean `{near[0]}`? {hint}" if near else hint,
         )
 
@@ -381,10 +362,15 @@ def check_library(folder: str) -> None:
         raise UsageError(f"the library {folder} has no {', '.join(PARTS)}", hint=hint)
 
 
-def _folders(parent: str, file: str) -> list[tuple[str, str]]:
-    if not os.path.isdir(parent):
-        return []
-    # what begins with a dot is not finished, or somebody's own
-    names = (name for name in sorted(os.listdir(parent)) if not name.startswith("."))
-    folders = ((name, os.path.join(parent, name)) for name in names)
-    return [(name, path) for name, path in folders if os.path.lexists(os.path.join(path, file))]
+def _members(root: str, kind: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the place of what a library has of a kind, sorted by name."""
+    part, file = _HOLDING.get(kind, ("pairings", ""))
+    parent = os.path.join(root, part)
+    for entry in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
+        place = os.path.join(parent, entry)
+        name, extension = os.path.splitext(entry)
+        if kind == "pairing" and extension == ".toml":
+            yield name, place
+        # what begins with a dot is not finished, or somebody's own
+        elif file and not entry.startswith(".") and os.path.lexists(os.path.join(place, file)):
+            yield entry, place

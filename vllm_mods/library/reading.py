@@ -31,7 +31,7 @@ _KINDS = {
 
 
 def reader(*roots: str, linked: str | None = None) -> Callable[..., bytes | None]:
-    """Return ``read`` for files below the first of ``roots`` that they lie in; in ``linked`` links count.
+    """Return a ``read`` that knows which of ``roots`` a file lies in; links are followed in ``linked`` alone.
 
     What lies in none of them is read in the folder that is given with it, or as it is named.
     """

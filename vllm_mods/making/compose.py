@@ -96,7 +96,7 @@ def compose(
             hint="--vllm SPEC, such as --vllm '==0.21.0'",
         )
 
-    def made(context: int) -> Composed:
+    def compose_with(context: int) -> Composed:
         files, parts = _parts(wanted, effect, tree, context)
         text = written(wanted, [parts], f"vLLM {tree.version or tree.spec}", effect.env)
         files[mod_folder.MANIFEST] = encoded(text)
@@ -105,10 +105,10 @@ def compose(
         return Composed(mod, files, planned, tuple(unknown(wanted, tree.version)), parts)
 
     first, *others = diff_writer.CONTEXTS
-    composed = made(first)
+    composed = compose_with(first)
     for context in others:
         if composed.planned.verdict == "misplaced":
-            composed = made(context)
+            composed = compose_with(context)
     _check(composed, effect.changes)
     return composed
 

@@ -48,7 +48,7 @@ def _no_mod(path: str, files: Iterable[str]) -> UsageError:
     if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
         hint = f"{path} holds {below[0]}: pack the mod's files, and not the folder around them"
     elif patches := sorted(one for one in files if one.endswith((".patch", ".diff"))):
-        hint = f"vllm-mods import {path}/{patches[0]} --tree TREE"
+        hint = f"vllm-mods new NAME --from-diff {path}/{patches[0]} --tree TREE"
     elif "Dockerfile" in files:
         hint = "docker build; then vllm-mods new NAME --from-trees image:BASE image:BUILT"
     return UsageError(f"{path} has no {SCRIPT} at its root", hint=hint)

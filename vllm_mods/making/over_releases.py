@@ -5,7 +5,8 @@ Each variant is proven on each release that it is stated for: it makes the very 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vllm_mods.base import versions
@@ -15,7 +16,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.library import mod_folder
 from vllm_mods.making import compose
-from vllm_mods.making.compose import Composed, ModEffect, Wanted
+from vllm_mods.making.compose import Composed, ModEffect, Parts, Wanted
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 
@@ -45,8 +46,11 @@ class MadeOver(NamedTuple):
     unknown: tuple[str, ...]
 
 
-_Variants = list[tuple[Composed, list[str]]]
-"""Variants, newest first, each with the releases that it is for."""
+class _MadeVariant(NamedTuple):
+    """A variant, and the releases that it is for."""
+
+    composed: Composed
+    versions: tuple[str, ...]
 
 
 def make(
@@ -61,169 +65,155 @@ def make(
     """
     effects: dict[str, ModEffect] = {}
     why: dict[str, str] = {}
-    for number, release in enumerate(releases, 1):
-        tell(f"running on {release.version}, {number} of {len(releases)}")
+    for number, (version, tree) in enumerate(releases, 1):
+        tell(f"running on {version}, {number} of {len(releases)}")
         try:
-            effects[release.version] = run(release.tree)
+            effects[version] = run(tree)
         except VllmModsError as error:
-            why[release.version] = error.message
+            why[version] = error.message
     if not effects:
         reasons = (f"\n  {version}: {text}" for version, text in reversed(why.items()))
         raise Refused(
             f"on none of {len(why)} releases does the script make a mod:{''.join(reasons)}",
             hint="--vllm SPEC, the releases that it was written for",
         )
-    cache = SummaryCache()
-    useful = [one for one in releases if one.version in effects]
-    variants = _variants(wanted, useful, effects, tell, cache)
-    files, plans, variants = _settled(wanted, variants, effects, releases, tell, cache=cache)
-    ids = {version: one.parts.id for one, covered in variants for version in covered}
-    unmade = "no variant makes the changes of the script there"
-    rows = (
-        ReleaseRow(
-            version,
-            ids.get(version),
-            planned.verdict.value,
-            None if version in ids else why.get(version, unmade),
-        )
-        for version, planned in plans.items()
-    )
-    notes = dict.fromkeys(line for one in effects.values() for line in one.notes)
-    unknown = compose.unknown(wanted._replace(vllm=wanted.vllm or "stated"), None)
-    return MadeOver(files, tuple(rows), tuple(notes), tuple(unknown))
+    return _Maker(wanted, {one.version: one.tree for one in releases}, effects, tell).make(why)
 
 
-def _settled(
-    wanted: Wanted,
-    variants: _Variants,
-    effects: Mapping[str, ModEffect],
-    releases: Sequence[Release],
-    tell: Callable[[str], None],
-    *,
-    cache: SummaryCache,
-) -> tuple[dict[str, bytes], dict[str, ModPlan], _Variants]:
-    """Take releases out of ranges until each variant does on all of its own what the script does."""
-    env = tuple(dict.fromkeys(row for one in effects.values() for row in one.env))
-    while variants:
-        mod, files = _joined(wanted, variants, releases, env)
-        plans = {}
-        for number, release in enumerate(releases, 1):
-            tell(f"proving on {release.version}, {number} of {len(releases)}")
-            plans[release.version] = planner.plan([mod], release.tree, cache=cache).mods[0]
-        right = {version for version, one in effects.items() if _same(plans[version], one)}
-        proven = [
-            (variant, [one for one in covered if one in right]) for variant, covered in variants
+@dataclass
+class _Maker:
+    """Makes variants of the ``effects`` of a script, by the releases on which it had one."""
+
+    wanted: Wanted
+    trees: dict[str, Tree]
+    effects: dict[str, ModEffect]
+    tell: Callable[[str], None]
+    cache: SummaryCache = field(default_factory=SummaryCache)
+
+    def make(self, why: dict[str, str]) -> MadeOver:
+        """Take releases out of ranges until each variant does on all of its own what the script does."""
+        variants, proven = self.compose_variants(), None
+        while variants and proven != variants:
+            variants = proven or variants
+            mod, files = self.join(variants)
+            plans = {}
+            for number, (version, tree) in enumerate(self.trees.items(), 1):
+                self.tell(f"proving on {version}, {number} of {len(self.trees)}")
+                plans[version] = self.plan(mod, tree)
+            right = {name for name, effect in self.effects.items() if _same(plans[name], effect)}
+            proven = [
+                _MadeVariant(composed, kept)
+                for composed, covered in variants
+                if (kept := tuple(version for version in covered if version in right))
+            ]
+            variants = variants if proven else []
+        if not variants:
+            raise Refused(
+                "no variant makes the changes of the script where it was made",
+                hint="--tree TREE, one release that it was written for",
+            )
+        ids = {version: one.composed.parts.id for one in variants for version in one.versions}
+        unmade = "no variant makes the changes of the script there"
+        rows = [
+            ReleaseRow(
+                version,
+                ids.get(version),
+                planned.verdict.value,
+                None if version in ids else why.get(version, unmade),
+            )
+            for version, planned in plans.items()
         ]
-        if proven == variants:
-            return files, plans, variants
-        variants = [(variant, covered) for variant, covered in proven if covered]
-    raise Refused(
-        "no variant makes the changes of the script where it was made",
-        hint="--tree TREE, one release that it was written for",
-    )
+        notes = dict.fromkeys(line for effect in self.effects.values() for line in effect.notes)
+        unknown = compose.unknown(self.wanted._replace(vllm=self.wanted.vllm or "stated"), None)
+        return MadeOver(files, tuple(rows), tuple(notes), tuple(unknown))
 
+    def plan(self, mod: Mod, tree: Tree) -> ModPlan:
+        return planner.plan([mod], tree, cache=self.cache).mods[0]
 
-def _variants(
-    wanted: Wanted,
-    useful: Sequence[Release],
-    effects: Mapping[str, ModEffect],
-    tell: Callable[[str], None],
-    cache: SummaryCache,
-) -> _Variants:
-    """Compose a variant where none of those before makes the changes; newest release first."""
-    variants: _Variants = []
-    for version, tree in reversed(useful):
-        effect = effects[version]
-        same = (row for row in variants if _makes(row[0], tree, effect, cache))
-        if (row := next(same, None)) is not None:
-            row[1].append(version)
-            continue
-        tell(f"a variant for {version}")
-        name = ".".join(version.split(".")[:2])
-        taken = name in {composed.parts.id for composed, _ in variants}
-        stated = wanted._replace(variant=version if taken else name, vllm=f"=={version}")
-        try:
-            variants.append((compose.compose(stated, effect, tree, cache=cache), [version]))
-        except Refused as error:
-            tell(f"{version}: {error.message}")
-    return variants
+    def compose_variants(self) -> list[_MadeVariant]:
+        """Compose a variant where none of those before makes the changes; newest release first."""
+        variants: list[_MadeVariant] = []
+        for version, effect in reversed(self.effects.items()):
+            tree = self.trees[version]
+            for number, (composed, covered) in enumerate(variants):
+                if self.makes(composed, tree, effect):
+                    variants[number] = _MadeVariant(composed, (*covered, version))
+                    break
+            else:
+                self.tell(f"a variant for {version}")
+                name = ".".join(version.split(".")[:2])
+                is_taken = any(one.composed.parts.id == name for one in variants)
+                stated = self.wanted._replace(
+                    variant=version if is_taken else name, vllm=f"=={version}"
+                )
+                try:
+                    composed = compose.compose(stated, effect, tree, cache=self.cache)
+                except Refused as error:
+                    self.tell(f"{version}: {error.message}")
+                else:
+                    variants.append(_MadeVariant(composed, (version,)))
+        return variants
 
+    def makes(self, composed: Composed, tree: Tree, effect: ModEffect) -> bool:
+        """Return True if a variant makes the changes of an effect on the tree that it is of."""
+        variant = composed.mod.variants[0]
+        if variant.python != effect.python or len(variant.templates) != len(effect.templates):
+            return False
+        return _same(self.plan(composed.mod, tree), effect)
 
-def _makes(composed: Composed, tree: Tree, effect: ModEffect, cache: SummaryCache) -> bool:
-    """Return True if a variant makes the changes of an effect on the tree that it is of."""
-    variant = composed.mod.variants[0]
-    if variant.python != effect.python or len(variant.templates) != len(effect.templates):
-        return False
-    return _same(planner.plan([composed.mod], tree, cache=cache).mods[0], effect)
+    def join(self, variants: Sequence[_MadeVariant]) -> tuple[Mod, dict[str, bytes]]:
+        """Put variants, oldest first, into one mod with the ranges that they hold in."""
+        files: dict[str, bytes] = {}
+        parts = []
+        for composed, covered in reversed(variants):
+            part = self.stated_for(composed.parts, covered)
+            prefix = f"{part.id}/" if len(variants) > 1 else ""
+            moved = {
+                name: f"{prefix}{name}" if name.startswith("overlay/") else name
+                for name in composed.files
+                if name != mod_folder.MANIFEST
+            }
+            files |= {moved[name]: composed.files[name] for name in moved}
+            overlay, binary = (
+                [{**entry, "source": moved[str(entry["source"])]} for entry in entries]
+                for entries in (part.overlay, part.binary)
+            )
+            parts.append(part._replace(overlay=overlay, binary=binary))
+        env = tuple(dict.fromkeys(row for effect in self.effects.values() for row in effect.env))
+        text = compose.written(self.wanted, parts, f"vLLM {parts[-1].vllm}", env)
+        files[mod_folder.MANIFEST] = compose.encoded(text)
+        return mod_folder.load_files(self.wanted.name, files), files
+
+    def stated_for(self, part: Parts, covered: Sequence[str]) -> Parts:
+        """Return a variant with the ranges, of vLLM and of other packages, of the releases that it is for."""
+        packages = []
+        for name, _ in part.packages:
+            beside = (LayeredTree(self.trees[version]).package(name) for version in covered)
+            present = [*dict.fromkeys(filter(None, beside))]
+            packages.append((name, span(present, present)))
+        return part._replace(
+            vllm=span(covered, [*self.trees]),
+            made_on=f"# Made on vLLM {max(covered, key=versions.sort_key)}.",
+            packages=tuple(packages),
+        )
 
 
 def _same(planned: ModPlan, effect: ModEffect) -> bool:
     changes = {
-        one.path: one.after
-        for one in planned.changes
-        if not one.path.startswith(f"{planner.WORKSPACE}/")
+        change.path: change.after
+        for change in planned.changes
+        if not change.path.startswith(f"{planner.WORKSPACE}/")
     }
-    meant = {one.path: one.after for one in effect.changes}
+    meant = {change.path: change.after for change in effect.changes}
     return planned.verdict.writes and changes == meant
-
-
-def _joined(
-    wanted: Wanted,
-    variants: _Variants,
-    releases: Sequence[Release],
-    env: Sequence[tuple[str, str]],
-) -> tuple[Mod, dict[str, bytes]]:
-    """Put variants, oldest first, into one mod with the ranges that they hold in."""
-    files: dict[str, bytes] = {}
-    parts = []
-    every = [one.version for one in releases]
-    many = len(variants) > 1
-    for composed, covered in reversed(variants):
-        part = composed.parts
-        moved = {
-            name: f"{part.id}/{name}" if many and name.startswith("overlay/") else name
-            for name in composed.files
-            if name != mod_folder.MANIFEST
-        }
-        files |= {moved[name]: composed.files[name] for name in moved}
-        overlay, binary = (
-            [{**one, "source": moved[str(one["source"])]} for one in group]
-            for group in (part.overlay, part.binary)
-        )
-        part = part._replace(
-            overlay=overlay,
-            binary=binary,
-            vllm=span(covered, every),
-            made_on=f"# Made on vLLM {max(covered, key=versions.sort_key)}.",
-        )
-        trees = [one.tree for one in releases if one.version in covered]
-        parts.append(part._replace(packages=_ranges(part.packages, trees)))
-    text = compose.written(wanted, parts, f"vLLM {parts[-1].vllm}", env)
-    files[mod_folder.MANIFEST] = compose.encoded(text)
-    return mod_folder.load_files(wanted.name, files), files
-
-
-def _ranges(
-    packages: Sequence[tuple[str, str]], trees: Sequence[Tree]
-) -> tuple[tuple[str, str], ...]:
-    """Return the ranges of other packages that some releases are read with."""
-    ranges = []
-    for name, _ in packages:
-        versions_beside = {
-            version for tree in trees if (version := LayeredTree(tree).package(name))
-        }
-        ranges.append((name, span([*versions_beside], [*versions_beside])))
-    return tuple(ranges)
 
 
 def span(covered: Sequence[str], every: Sequence[str]) -> str:
     """Return the range of some releases: from the first to the last, without those between that are not of them."""
-    ordered = sorted(covered, key=versions.sort_key)
-    low, high = ordered[0], ordered[-1]
+    low, *_, high = sorted((*covered, *covered), key=versions.sort_key)
     if low == high:
         return f"=={low}"
     in_order = sorted(every, key=versions.sort_key)
     between = in_order[in_order.index(low) : in_order.index(high)]
-    return ",".join(
-        [f">={low}", f"<={high}", *(f"!={one}" for one in between if one not in covered)]
-    )
+    left_out = (f"!={version}" for version in between if version not in covered)
+    return ",".join((f">={low}", f"<={high}", *left_out))

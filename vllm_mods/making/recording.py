@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import posixpath
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,15 +20,14 @@ from vllm_mods.making.sandbox import ImageInEngine, Ran, SandboxJob
 from vllm_mods.making.watching import Watched, WatchedCommand
 from vllm_mods.trees.image import ImageTree
 
-_DIST_INFO = re.compile(r"([\w.]+)-([^-/]+)\.dist-info/METADATA\Z")
 _LINES = 15
+_FETCH_OR_KEEP = "--fetch takes URLs once; or keep a copy of what it fetches in the mod's folder"
 _EDIT_TREE = "--tree TREE, the vLLM that it was written for"
 
 
 class Limits(NamedTuple):
     """What a command may do, and for how long; ``also`` are packages that it sees beside vllm."""
 
-    network: bool = False
     seconds: float = 600
     also: tuple[str, ...] = ()
     environ: tuple[str, ...] = ()
@@ -108,11 +106,9 @@ class _RecordedRun(NamedTuple):
             places=[*places, WORKSPACE, HOME, TEMPORARY, LAUNCHER],
             programs=watching.BIN,
             seconds=self.limits.seconds,
-            network=self.limits.network,
         )
         ran = sandbox.run(job, self.container)
-        network = self.limits.network
-        seen = watching.read(ran.written, self.files, ran.environ, network=network)
+        seen = watching.read(ran.written, self.files, ran.environ)
         self._check(ran, seen)
         return self._effect(ran, seen)._replace(fetched=fetched)
 
@@ -125,7 +121,7 @@ class _RecordedRun(NamedTuple):
             files[f"{SITE}/vllm-{version}.dist-info/METADATA"] = metadata.encode()
         files |= {f"{self.home}/{path}": data for path, data in self.files.items()}
         files |= watching.programs()
-        if fetched and not self.limits.network:
+        if fetched:
             folder = f"{LAUNCHER}/{served.FOLDER}"
             index = {one.url: str(number) for number, one in enumerate(fetched)}
             files[f"{folder}/{served.INDEX}"] = json.dumps(index).encode()
@@ -140,7 +136,7 @@ class _RecordedRun(NamedTuple):
                 raise UsageError(f"--env {text} is not NAME=VALUE", hint="--env VLLM_USE_X=1")
             given[name] = value
         return {
-            **watching.environ(network=self.limits.network),
+            **watching.ENVIRON,
             "VLLM_MODS_VERSION": self.tree.version or "0",
             "HOME": HOME,
             "LANG": "C.UTF-8",
@@ -150,10 +146,9 @@ class _RecordedRun(NamedTuple):
             "VLLM_PACKAGE_DIR": f"{self.site}/vllm",
             "PYTHONPATH": f"{LAUNCHER}:{self.site}",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PIP_TARGET": self.site,
-            "PIP_NO_CACHE_DIR": "1",
-            **({} if self.limits.network else {"PIP_RETRIES": "0", "UV_OFFLINE": "1"}),
+            "PIP_RETRIES": "0",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "UV_OFFLINE": "1",
             **given,
         }
 
@@ -161,12 +156,11 @@ class _RecordedRun(NamedTuple):
         """Refuse a run that failed, lacked something, or survived the failure of a step: nobody knows the mod whole."""
         output = last_lines(ran.output)
         if ran.code:
-            alone = "it had no network; if that is why: --fetch takes URLs once, or --allow-network"
             last = f"\n  the last step: {seen.ended}" if seen.ended else ""
             raise _lacking(
                 f"the command failed with exit code {ran.code}; nothing was written{last}"
                 f"{_listed(seen.lacked)}{output}",
-                None if self.limits.network else alone,
+                f"it had no network; if that is why: {_FETCH_OR_KEEP}",
                 seen,
             )
         if rejects := [path for path in ran.written if path.endswith(".rej")]:
@@ -178,7 +172,7 @@ class _RecordedRun(NamedTuple):
             lines = _listed(seen.lacked) or "\n  something in it reached for the network"
             raise _lacking(
                 f"it was not given what it asked for, so that what it does is not known; nothing was written{lines}",
-                "--fetch, or keep a copy of what it fetches in the mod's folder; or --allow-network",
+                _FETCH_OR_KEEP,
                 seen,
             )
         if seen.failed:
@@ -198,14 +192,10 @@ class _RecordedRun(NamedTuple):
                 hint="have the command copy the file itself",
             )
         after: dict[str, bytes | None] = {path[start:]: ran.written.get(path) for path in inner}
-        written = {path: data for path, data in after.items() if data is not None}
-        python, owned = _installed(written)
-        owned |= {
-            path for path in written if path.endswith(".orig") and path[:-5] in self.source.files
-        }
         every = (
             FileChange(path=path, before=self.tree.read(path), after=after[path])
-            for path in sorted(after.keys() - owned)
+            for path in sorted(after)
+            if not (path.endswith(".orig") and path[:-5] in self.source.files)
         )
         changes = tuple(change for change in every if change.before != change.after)
         if other := [one.path for one in changes if self._laid_out_as(one.path) != one.before]:
@@ -219,14 +209,13 @@ class _RecordedRun(NamedTuple):
                 f"the command ended with 0 and changed nothing in vLLM{last_lines(ran.output)}",
                 hint="does it fail open? vllm-mods lint PATH",
             )
-        installed = tuple(dict.fromkeys((*seen.installed, *python)))
         named = (
             f"{name}={value} ends with the script: the mod brings it to a pairing, as its [env]"
             for name, value in seen.exported
         )
         notes = (*(f"it wrote {path}, which no mod can have" for path in lost), *named)
         return ModEffect(
-            changes, templates, installed, seen.exported, notes=notes, output=ran.output
+            changes, templates, seen.installed, seen.exported, notes=notes, output=ran.output
         )
 
     def _laid_out_as(self, path: str) -> bytes | None:
@@ -250,8 +239,8 @@ class _RecordedRun(NamedTuple):
         return templates, elsewhere
 
 
-def _lacking(message: str, hint: str | None, seen: Watched) -> Lacked:
-    """Return a refusal that knows the URLs that were asked for in vain."""
+def _lacking(message: str, hint: str, seen: Watched) -> Lacked:
+    """Return the refusal of a run that asked for URLs and did not get them."""
     error = Lacked(message, hint=hint)
     asked = (served.parse([*one.argv]) for one in seen.lacked if one.argv[0] in {"curl", "wget"})
     error.urls = tuple(one[0] for one in asked if one is not None)
@@ -266,19 +255,3 @@ def last_lines(output: str) -> str:
     """Return the last lines that a command printed, to stand below a message."""
     lines = [line for line in output.splitlines() if line.strip()]
     return "".join(f"\n  | {line}" for line in lines[-_LINES:])
-
-
-def _installed(written: Mapping[str, bytes]) -> tuple[tuple[str, ...], set[str]]:
-    """Return the packages that were installed, and the files that are theirs."""
-    python: list[str] = []
-    owned: set[str] = set()
-    for path in sorted(written):
-        match = _DIST_INFO.match(path)
-        if match is None:
-            continue
-        python.append(f"{match[1].replace('_', '-')}=={match[2]}")
-        folder = path.rpartition("/")[0]
-        rows = written.get(f"{folder}/RECORD", b"").decode("utf-8", "replace").splitlines()
-        owned |= {row.split(",")[0] for row in rows}
-        owned |= {one for one in written if one.startswith(f"{folder}/")}
-    return tuple(python), owned

@@ -57,7 +57,6 @@ class SandboxJob(NamedTuple):
     programs: str
     """The folder of programs that are found before all others."""
     seconds: float
-    network: bool = False
 
 
 class Ran(NamedTuple):
@@ -217,16 +216,21 @@ def _bubblewrap(job: SandboxJob) -> list[str]:
             "there is no bubblewrap (bwrap) here, and without a sandbox no command is run",
             hint="apt-get install bubblewrap; or in a container: --image REF",
         )
-    return [program, *_isolation(job), *_file_systems(job), "--", _python()]
+    return [program, *_isolation(), *_file_systems(job), "--", _python()]
 
 
 def _environ() -> dict[str, str]:
     return {"PATH": f"{_PATH}:{sys.base_prefix}/bin" if _own_python() else _PATH}
 
 
-def _isolation(job: SandboxJob) -> Iterator[str]:
-    yield from ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
-    yield from () if job.network else ("--unshare-net",)
+def _isolation() -> Iterator[str]:
+    yield from (
+        "--unshare-net",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    )
     yield from ("--die-with-parent", "--as-pid-1", "--new-session", "--cap-drop", "ALL")
     if os.getuid() == 0:  # the supervisor becomes nobody with these, and has none then
         yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
@@ -298,8 +302,7 @@ def _engine(job: SandboxJob, container: ImageInEngine) -> Iterator[str]:
     yield from (container.engine, "run", "--rm", "--interactive", "--pull", "never")
     yield from ("--log-driver", "none", "--read-only", "--user", f"{_NOBODY}:{_NOBODY}")
     yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
-    yield from () if job.network else ("--network", "none")
-    yield from ("--pids-limit", str(int(limits.RECORDED_PROCESSES)))
+    yield from ("--network", "none", "--pids-limit", str(int(limits.RECORDED_PROCESSES)))
     # what lies in its file systems in memory is counted with it
     memory = str(limits.RECORDED_MEMORY + limits.RECORDED_BYTES)
     yield from ("--memory", memory, "--memory-swap", memory)

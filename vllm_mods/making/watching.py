@@ -16,6 +16,8 @@ from vllm_mods.making.layout import LAUNCHER, SITE, WORKSPACE
 from vllm_mods.scripts.command_line import PROGRAM_VARIABLES
 
 BIN = f"{LAUNCHER}/bin"
+ENVIRON = {"VLLM_MODS_HOME": LAUNCHER, "BASH_ENV": f"{LAUNCHER}/lines.sh"}
+"""The variables that the stand-ins need."""
 _FETCH = ("curl", "wget", "aria2c", "apt", "apt-get", "hf", "huggingface-cli", "ssh", "scp")
 _GPU = ("nvidia-smi",)
 _PIP = ("pip", "pip3", "uv")
@@ -81,25 +83,17 @@ def programs() -> dict[str, bytes]:
     }
 
 
-def environ(*, network: bool) -> dict[str, str]:
-    """Return the variables that the stand-ins need."""
-    given = {"VLLM_MODS_HOME": LAUNCHER, "BASH_ENV": f"{LAUNCHER}/lines.sh"}
-    return {**given, **({"VLLM_MODS_NETWORK": "1"} if network else {})}
-
-
 def read(
     written: Mapping[str, bytes],
     files: Mapping[str, bytes],
     given: Mapping[str, str],
-    *,
-    network: bool,
 ) -> Watched:
     """Read what the stand-ins noted, among the files that were written.
 
     ``files`` are the mod's own, ``given`` the variables that the command was started with.
     """
     asked = tuple(_asked(written.get(f"{LAUNCHER}/asked", b"")[: limits.SCRIPT]))
-    lacked = tuple(dict.fromkeys(one for one in asked if _lacks(one, network=network)))
+    lacked = tuple(dict.fromkeys(one for one in asked if _lacks(one)))
     failed = (one for one in asked if one.code and one not in lacked and _changes(one.argv, files))
     installed = (word for one in asked if one.argv[0] == "pip" for word in _required(one.argv))
     ended = [one for one in asked if one.argv[0] == "exit"]
@@ -138,13 +132,13 @@ def _exported(
             yield name, value
 
 
-def _lacks(command: WatchedCommand, *, network: bool) -> bool:
+def _lacks(command: WatchedCommand) -> bool:
     name, *words = command.argv
     if name == "pip":
         return words[:1] != ["install"] or [*_named(words)] != [*_required(command.argv)]
     if name in _GPU:
         return True
-    if network or not command.code:
+    if not command.code:
         return False
     fetches = name == "git" and not _GIT_FETCHES.isdisjoint(words)
     return fetches or name == "network" or name in _FETCH

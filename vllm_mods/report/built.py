@@ -71,7 +71,7 @@ def build(result: BuildResult, again: Sequence[str], *, output: str | None) -> R
     if len(result.images) > 1:
         platforms = {one.lock.base.platform: _digests(one.built) for one in result.images}
         answer["platforms"] = platforms
-    words = "\n".join((result.written.said, *_image_lines(result.images)))
+    words = "\n".join((result.written.message, *_image_lines(result.images)))
     runs = result.output.kind == outputs.ENGINE
     return Reply(
         answer, words, next_step=shlex.join(("vllm-mods", "run", *again)) if runs else None
@@ -116,5 +116,5 @@ def upgrade(result: Upgraded) -> Reply:
     if result.written is not None:
         answer["image"] = result.images[0].built.config_digest
         answer["manifest"] = result.written.pushed
-        lines += [result.written.said, *_image_lines(result.images)]
+        lines += [result.written.message, *_image_lines(result.images)]
     return Reply(answer, "\n".join((*lines, f"stays  {result.before.tag}")))

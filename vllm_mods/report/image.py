@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from vllm_mods.api.image_verify import ImageDiff, ImageVerified, InspectedImage
+from vllm_mods.api.image_verify import ImageVerified, InspectedImage
 from vllm_mods.images import oci
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
@@ -74,23 +74,3 @@ def verified(result: ImageVerified) -> Reply:
         answer = {**answer, "ok": result.ok, "findings": findings, "platforms": by_platform}
     words = "\n".join((*filter(None, lines), *(f"  {finding}" for finding in result.findings)))
     return Reply(answer, words, result.ok)
-
-
-def diff(result: ImageDiff, names: tuple[str, str]) -> Reply:
-    """Return how two images, by ``names``, differ."""
-    lines = [
-        f"{sign} {text.tree_name(tree.version, tree.base.reference)}"
-        for sign, tree in (("-", result.old), ("+", result.new))
-    ]
-    lines += [f"  {one}" for one in (*result.pairing, *text.disagreements(result.mods, names))]
-    for file in result.files:
-        what = "only in the first" if file.after is None else "differs"
-        lines.append(f"  {file.path}: {'only in the second' if file.before is None else what}")
-    if result.ok:
-        lines.append("  they serve the same, with the same mods and the same files in vllm/")
-    answer = {
-        "ok": result.ok,
-        "images": [_head(result.old), _head(result.new)],
-        **data.fields(result, "pairing", "mods", "files"),
-    }
-    return Reply(answer, "\n".join(lines), result.ok)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vllm_mods.keeping.keeping import KeptRelease
-from vllm_mods.keeping.run import Branch
 from vllm_mods.report.reply import Reply
 
 _TITLES = {
@@ -32,34 +31,32 @@ def message(release: KeptRelease) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def kept(library: str, branches: Sequence[Branch]) -> Reply:
+def kept(library: str, releases: Sequence[KeptRelease]) -> Reply:
     """Return what became of every mod and release; a person was told of each as it was done."""
-    answer = {
-        "library": library,
-        "branches": [
-            {
-                **one.kept._asdict(),
-                "branch": one.name if one.commit else None,
-                "commit": one.commit,
-                "body": message(one.kept) if one.kept.did in _TITLES else None,
-            }
-            for one in branches
-        ],
-    }
+    branches = [
+        {
+            **release._asdict(),
+            "branch": release.branch if release.commit else None,
+            "body": message(release) if release.did in _TITLES else None,
+        }
+        for release in releases
+    ]
+    answer = {"library": library, "branches": branches}
     words = None if branches else "no release is new to any mod: nothing to do"
-    return Reply(answer, words, not any(one.kept.left for one in branches))
+    return Reply(answer, words, not any(release.left for release in releases))
 
 
-def line(branch: Branch) -> str:
+def line(release: KeptRelease) -> str:
     """Return what became of a mod on a release, in a line, and below it what is left to a person."""
-    release = branch.kept
     words = {
         "fits": f"{release.before}: nothing to do",
-        "there": f"the branch {branch.name} is there already, and left alone",
+        "there": f"the branch {release.branch} is there already, and left alone",
         "stuck": "no port could be begun",
         "waits": "nothing was done",
     }
-    outcome = words.get(release.did) or f"{release.before} -> {release.after}, branch {branch.name}"
+    outcome = (
+        words.get(release.did) or f"{release.before} -> {release.after}, branch {release.branch}"
+    )
     rows = [f"{release.mod} {release.release}: {outcome}"]
     rows += [f"  left to you: {text}" for text in release.left]
     return "\n".join(rows)

@@ -42,14 +42,6 @@ STANDING = {
 }
 """What is said behind a mod of a receipt."""
 
-_DISAGREEMENTS = {
-    "vllm": "vLLM",
-    "mod": "mod",
-    "order": "the order of the mods",
-    "file": "",
-    "original": "before any mod,",
-}
-
 
 def counted(number: int, noun: str) -> str:
     """Return how many there are of what a noun names."""
@@ -176,16 +168,6 @@ def findings(
 def located(listed: Iterable[Finding]) -> list[str]:
     """Return a line per finding of ``verify``, with the file that it is about."""
     return [f"  {one.path}: {one}" if one.path else f"  {one}" for one in listed]
-
-
-def disagreements(differences: Iterable[Disagreement], names: Sequence[str]) -> list[str]:
-    """Return, per thing in which receipts differ, a line and what each of them has."""
-    lines = []
-    for difference in differences:
-        lines.append(f"{_DISAGREEMENTS[difference.kind]} {difference.name}".strip() + ":")
-        values = (value or "not there" for value in difference.values)
-        lines += columns(zip(names, values, strict=True), "  ")
-    return lines
 
 
 def wrapped(words: str, width: int) -> list[str]:

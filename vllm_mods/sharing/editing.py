@@ -74,7 +74,7 @@ def write(
 ) -> None:
     """Write a lock, and the project's file with a change, or neither. Raises ``UsageError`` where that cannot be.
 
-    Whoever calls this is ``alone``, and has read both since.
+    The caller holds ``locked_project``, and has read both files since.
     """
     files = {locking.lock_path(project): project_lock.dump(lock.items())}
     if change is not None:

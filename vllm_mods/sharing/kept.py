@@ -67,9 +67,9 @@ def keep(locked: LockedLibrary, fetched: FetchedLibrary) -> None:
 
 
 def open_kept(locked: LockedLibrary) -> KeptLibrary | None:
-    """Return a library that is kept; None if a file of it is missing, or it is not what its commit has.
+    """Return a library from the cache; None if a file is missing, or the files are not those of its commit.
 
-    A file that was changed since is left to whoever reads it.
+    A file that was changed since is refused by whoever reads it.
     """
     place = _place(locked)
     data = _read(os.path.join(place, _LIST), place) if os.path.isdir(place) else None

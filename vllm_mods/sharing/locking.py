@@ -80,8 +80,8 @@ def open_shared(
     """Open a project's libraries: folders as they stand, all else as it is locked and kept.
 
     What is kept has to be what the lock says: the files of the commit, and signed. If ``fetching``, what is
-    not kept is fetched, and folders are held to the lock. Raises ``UsageError`` for what
-    is not there, unless ``missing`` is there to take it, and as ``resolved``.
+    not kept is fetched, and folders are held to the lock. Raises ``UsageError`` for a library that
+    is not here, unless it is appended to ``missing``, and as ``resolve``.
     """
     lock = read(project)
     libraries = []

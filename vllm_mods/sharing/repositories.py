@@ -66,21 +66,21 @@ def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: st
         rows = (line.partition("\t") for line in run("ls-remote", "--", url, *wanted).splitlines())
         refs = {name: sha for sha, _, name in rows}
         rev = next((refs[name] for name in wanted if name in refs), rev or "HEAD")
-    found = None
+    sha = None
     if COMMIT.match(rev):
         with contextlib.suppress(TreeError):  # of a server that gives no single commit
             run(*_FETCH, "--depth=1", "--", url, rev)
-            found = resolved()
-    if found is None:
+            sha = resolved()
+    if sha is None:
         run(*_FETCH, "--", url, *_EVERY)
-        found = resolved()
-    if found is None:
+        sha = resolved()
+    if sha is None:
         what = "has no commit" if commit else "has no tag, branch or commit"
         raise UsageError(
             f"{source}: the repository {what} {rev}",
             hint=f"git ls-remote {url}  # what it has; then edit `rev`, and vllm-mods update",
         )
-    return found
+    return sha
 
 
 def _library(repository: Repository, commit: str, source: LibrarySource) -> FetchedLibrary:

@@ -16,9 +16,9 @@ class Upstream:
         self.repository = Repository(folder)
 
     def build(self) -> str | None:
-        """Return the version of the newest commit, None for that of a release.
+        """Return the version of the newest commit, None if that is a release's.
 
-        That is the default branch of the repository that it was cloned from, else what is checked out. Raises
+        The newest commit is that of the remote's default branch, else HEAD. Raises
         ``UsageError`` where no tag says a version.
         """
         try:

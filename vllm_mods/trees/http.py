@@ -146,7 +146,7 @@ class Http:
         self._retried(url, once, limits.DOWNLOAD_SECONDS)
 
     def _retried(self, url: str, once: Callable[[], T], seconds: int) -> T:
-        """Ask again for what breaks off. Whether anything comes is the session's to try."""
+        """Call again if an answer breaks off; the session retries a server that does not answer."""
         why = ""
         with until(time.monotonic() + seconds):
             for attempt in range(self._settings.retries + 1):

@@ -17,7 +17,7 @@ from packaging.version import Version
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats.tree_names import canonical
-from vllm_mods.trees.packages import needs
+from vllm_mods.trees.packages import markers, needs
 
 if TYPE_CHECKING:
     from vllm_mods.base.model import Mod
@@ -25,16 +25,7 @@ if TYPE_CHECKING:
 
 # What vLLM's images have, whoever asks.
 _PYTHON = "3.12"
-_MACHINE = {
-    "python_version": _PYTHON,
-    "python_full_version": f"{_PYTHON}.0",
-    "platform_machine": "x86_64",
-    "sys_platform": "linux",
-    "platform_system": "Linux",
-    "os_name": "posix",
-    "implementation_name": "cpython",
-    "extra": "",
-}
+_MARKERS = markers(_PYTHON, "x86_64")
 # vLLM does not name its compiler: torch pins it.
 _VIA = {"triton": "torch"}
 
@@ -95,7 +86,7 @@ class OtherPackages:
         self._asked: dict[str, None] = {}
 
     def apart(self) -> Self:
-        """Return the same packages, none of them asked for: a path is then of one by the path alone."""
+        """Return a copy of which nothing was asked yet: the path alone decides which package has it."""
         twin = copy.copy(self)
         twin._asked = {}  # noqa: SLF001  (it is of this class)
         return twin
@@ -203,7 +194,7 @@ def parse_versions(texts: tuple[str, ...]) -> dict[str, str]:
 def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
     """Return what all of a METADATA's lines on a distribution allow together."""
     sets = [
-        one.specifier for one in needs(metadata or b"", _MACHINE) if canonical(one.name) == name
+        one.specifier for one in needs(metadata or b"", _MARKERS) if canonical(one.name) == name
     ]
     allowed = SpecifierSet()
     for specifier in sets:

@@ -16,6 +16,18 @@ from vllm_mods.formats.tree_names import canonical
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 
 
+def markers(python: str, machine: str) -> dict[str, str]:
+    """Return what markers ask for (PEP 508), as Linux answers: ``python`` as ``3.12``, ``machine`` as ``uname -m`` says it."""
+    return {
+        **_LINUX,
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "platform_machine": machine,
+    }
+
+
 class Packages(NamedTuple):
     """By canonical name: versions ``installed`` in the site root, what vLLM's METADATA ``needs`` and what it ``pins``."""
 

@@ -50,7 +50,7 @@ def parse(text: str | None, base: Base) -> Output:
 class Written(NamedTuple):
     """What was done, in words, and the digest of the manifest that a registry has now."""
 
-    said: str
+    message: str
     pushed: str | None = None
 
 

@@ -122,8 +122,8 @@ class Pusher(Client):
         except (KeyError, TypeError, ValueError):
             return []
         ids = []
-        for one in below or [top]:
-            config = self._document(one).get("config")
+        for manifest in below or [top]:
+            config = self._document(manifest).get("config")
             ids.append(config.get("digest") if isinstance(config, dict) else None)
         return ids
 

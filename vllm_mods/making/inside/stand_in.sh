@@ -4,10 +4,7 @@ name=${0##*/}
 python=$(PATH=$VLLM_MODS_PATH; command -v python3)
 real=$(PATH=$VLLM_MODS_PATH; command -v "$name" || { [ "$name" = python ] && echo "$python"; })
 case $name in
-    pip | pip3 | uv)
-        if [ -z "${VLLM_MODS_NETWORK-}" ] || [ ! -x "$real" ]; then
-            exec "$python" "$VLLM_MODS_HOME/pip_stand_in.py" "$name" "$@"
-        fi ;;
+    pip | pip3 | uv) exec "$python" "$VLLM_MODS_HOME/pip_stand_in.py" "$name" "$@" ;;
     curl | wget)
         if [ -f "$VLLM_MODS_HOME/fetched/index.json" ]; then
             exec "$python" -I "$VLLM_MODS_HOME/served.py" "$name" "$@"

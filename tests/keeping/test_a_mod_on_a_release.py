@@ -1,0 +1,217 @@
+"""What a release asks of a mod: a wider range, an end of it, a port, or a person. In memory, but for the mod's folder."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING
+
+import pytest
+from command_line import FILES, LOADER
+from memory_tree import MemoryTree
+from mod_making import diff_of, write_mod
+
+from vllm_mods.base.errors import TreeError
+from vllm_mods.keeping import keeping
+from vllm_mods.keeping.keeping import KeptRelease, Ways
+from vllm_mods.library.catalog import Library
+from vllm_mods.planning import lock_entries, planner
+from vllm_mods.trees.index import ReleaseFile
+from vllm_mods.trees.release import Releases
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vllm_mods.base.model import Mod
+
+MOVED = "import sys\n" + LOADER
+LANDED = LOADER.replace('"weights"', '"fast"', 1)
+CLASHING = LOADER.replace('"weights"', '"heavy"', 1)
+PORTED = MOVED.replace("class Loader:", "class Loader(object):")
+
+
+class InMemory(Releases):
+    """Releases that differ in one file; ``opened`` says which were looked at."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self.texts = texts
+        self.opened: list[str] = []
+
+    def files(self) -> tuple[ReleaseFile, ...]:
+        return tuple(
+            ReleaseFile(
+                filename=f"vllm-{version}.tar.gz",
+                url="https://x.test",
+                version=version,
+                kind="sdist",
+            )
+            for version in self.texts
+        )
+
+    def open(self, name: str, **_: object) -> MemoryTree:  # type: ignore[override]
+        if name not in self.texts:
+            raise TreeError(f"{name} cannot be read")
+        self.opened.append(name)
+        files = {path: data for path, data in FILES.items() if path.startswith("vllm/")}
+        files["vllm/loader.py"] = self.texts[name].encode()
+        return MemoryTree(files, version=name, spec=f"pypi:{name}", pristine=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a mod's folder with a variant for 0.19.0."""
+    place = write_mod(tmp_path, "mine", diff_of("vllm/loader.py", LOADER, LANDED))
+    set_range(place, "==0.19.0")
+    return place
+
+
+def set_range(place: Path, spec: str) -> None:
+    manifest = place / "mod.toml"
+    stated = tomllib.loads(manifest.read_text())["variant"][0]["vllm"]
+    manifest.write_text(manifest.read_text().replace(f'"{stated}"', f'"{spec}"'))
+
+
+def load(place: Path) -> Mod:
+    return Library(place.parents[1]).load("mine")
+
+
+def lock(place: Path) -> None:
+    """Record the release that the mod was made on."""
+    tree = InMemory({"0.19.0": LOADER}).open("0.19.0")
+    mod = load(place)
+    data = lock_entries.first(mod, planner.plan_alone(mod, tree), tree)
+    assert data is not None
+    (place / "mod.lock").write_bytes(data)
+
+
+def keep(place: Path, releases: InMemory, version: str) -> KeptRelease:
+    ways = Ways(releases, Library(place.parents[1]).roots)
+    return keeping.keep(load(place), releases.open(version), ways)
+
+
+def ranges(place: Path) -> dict[str, str]:
+    variants = tomllib.loads((place / "mod.toml").read_text())["variant"]
+    return {variant["id"]: variant["vllm"] for variant in variants}
+
+
+def test_a_release_that_takes_the_variant_is_in_its_range(folder: Path) -> None:
+    releases = InMemory({"0.19.0": LOADER, "0.20.0": MOVED})
+    kept = keep(folder, releases, "0.20.0")
+    (name,) = ranges(folder)
+    assert kept == KeptRelease(
+        "mine",
+        "0.20.0",
+        "widened",
+        before=f"moved (variant {name})",
+        after=f"moved (variant {name})",
+        told=("no line of it changes",),
+    )
+    assert ranges(folder) == {name: ">=0.19.0,<=0.20.0"}
+    assert not (folder / "mod.lock").exists()
+
+
+def test_what_is_recorded_already_needs_nothing(folder: Path) -> None:
+    lock(folder)
+    set_range(folder, ">=0.19.0,<=0.20.0")
+    lock(folder)
+    releases = InMemory({"0.19.0": LOADER, "0.20.0": MOVED})
+    before = (folder / "mod.toml").read_bytes()
+    kept = keep(folder, releases, "0.20.0")
+    assert (kept.did, kept.left) == ("recorded", ())
+    assert (folder / "mod.toml").read_bytes() == before
+    assert '"0.20.0"' in (folder / "mod.lock").read_text()
+    assert keep(folder, releases, "0.20.0").did == "fits"
+
+
+@pytest.mark.parametrize(
+    ("stated", "wide"),
+    [
+        ("==0.19.0", ">=0.19.0,<=0.22.0"),
+        (">=0.19", ">=0.19"),
+        (">=0.19,<0.20", ">=0.19,<=0.22.0"),
+        (">=0.18,<=0.19.0,!=0.18.1", ">=0.18,!=0.18.1,<=0.22.0"),
+        ("~=0.19.0", ">=0.19.0,<=0.22.0"),
+    ],
+)
+def test_a_range_ends_with_the_new_release(folder: Path, stated: str, wide: str) -> None:
+    set_range(folder, stated)
+    releases = InMemory({"0.18.1": CLASHING, "0.19.0": LOADER, "0.22.0": LOADER})
+    kept = keep(folder, releases, "0.22.0")
+    assert [*ranges(folder).values()] == [wide]
+    assert kept.did == ("fits" if stated == wide else "widened")
+
+
+def test_releases_between_are_looked_at_and_left_out_if_the_variant_does_not_go_in(
+    folder: Path,
+) -> None:
+    texts = {"0.19.0": LOADER, "0.19.1": MOVED, "0.20.0rc1": CLASHING, "0.20.0": CLASHING}
+    releases = InMemory({**texts, "0.21.0": LANDED, "0.22.0": LOADER, "0.23.0": CLASHING})
+    kept = keep(folder, releases, "0.22.0")
+    assert [*ranges(folder).values()] == [">=0.19.0,<=0.22.0,!=0.20.0"]
+    assert kept.told[1:] == (
+        "vLLM 0.20.0 is left out of the range: the variant does not go in there",
+    )
+    assert releases.opened == ["0.22.0", "0.19.1", "0.20.0", "0.21.0"]
+
+
+def test_an_older_release_is_where_the_range_begins(folder: Path) -> None:
+    releases = InMemory({"0.17.0": LOADER, "0.18.0": CLASHING, "0.19.0": LOADER})
+    keep(folder, releases, "0.17.0")
+    assert [*ranges(folder).values()] == [">=0.17.0,<=0.19.0,!=0.18.0"]
+
+
+def test_a_release_that_carries_the_change_ends_the_range(folder: Path) -> None:
+    set_range(folder, ">=0.19,<=0.25")
+    releases = InMemory({"0.19.0": LOADER, "0.20.0": LANDED})
+    kept = keep(folder, releases, "0.20.0")
+    assert (kept.did, kept.before, kept.after) == ("ended", kept.before, "upstream")
+    assert kept.told == ("vLLM 0.20.0 has every change itself: the range ends before it",)
+    assert kept.left == kept.upstream == ()
+    assert [*ranges(folder).values()] == [">=0.19,<0.20.0"]
+
+
+def test_a_range_that_would_name_no_release_stays_and_the_variant_can_go(folder: Path) -> None:
+    set_range(folder, ">=0.20")
+    (name,) = ranges(folder)
+    kept = keep(folder, InMemory({"0.19.0": LOADER, "0.20.0": LANDED}), "0.20.0")
+    assert kept.did == "fits"
+    assert kept.left == (
+        f"variant `{name}` (>=0.20) is for no release that lacks the change: it can go",
+    )
+    assert ranges(folder) == {name: ">=0.20"}
+
+
+def test_a_release_that_takes_none_gets_a_variant(folder: Path) -> None:
+    lock(folder)
+    releases = InMemory({"0.19.0": LOADER, "0.21.0": PORTED})
+    kept = keep(folder, releases, "0.21.0")
+    assert (kept.did, kept.left) == ("ported", ())
+    assert kept.before.startswith("unsupported")
+    assert kept.after == "applies (variant 0.21)"
+    assert ranges(folder)["0.21"] == "==0.21.0"
+    assert any(line.startswith("vllm/loader.py: merged, proof `") for line in kept.told)
+    assert '"0.21.0"' in (folder / "mod.lock").read_text()
+    planned = planner.plan_alone(load(folder), releases.open("0.21.0"))
+    assert planned.verdict.writes
+    assert planned.variant is not None
+    assert planned.variant.id == "0.21"
+
+
+def test_what_the_release_changed_too_is_left_to_a_person(folder: Path) -> None:
+    lock(folder)
+    releases = InMemory({"0.19.0": LOADER, "0.21.0": CLASHING})
+    kept = keep(folder, releases, "0.21.0")
+    assert kept.did == "left"
+    assert kept.left[0].startswith("`Loader.load` of vllm/loader.py: ")
+    assert kept.left[-1] == (
+        "edit patches/mine/.port-0.21, then `vllm-mods port mine --continue --library .`"
+    )
+    assert "<<<<<<< " in (folder / ".port-0.21/files/vllm/loader.py").read_text()
+    assert "0.21" not in ranges(folder)
+
+
+def test_a_port_that_cannot_be_begun_is_stuck_with_the_reason(folder: Path) -> None:
+    set_range(folder, "==0.18.0")  # of which nobody has the release
+    kept = keep(folder, InMemory({"0.21.0": CLASHING}), "0.21.0")
+    assert kept.did == "stuck"
+    assert kept.left
+    assert ranges(folder) == dict.fromkeys(ranges(folder), "==0.18.0")

@@ -1,0 +1,164 @@
+"""Files put into a library: all of them, or what was there before."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from git_host import mod, write
+
+from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.library import checksums, writing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD = mod("fast")
+NEW = {
+    **dict.fromkeys(OLD, b"new\n"),
+    "patches/fast/deep/er/y.py": b"y\n",
+    "templates/t/template.jinja": b"t\n",
+}
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    return write(tmp_path / "library", OLD)
+
+
+def test_all_are_put_in(library: Path) -> None:
+    writing.replace(str(library), NEW)
+    assert files(library) == {path: data.decode() for path, data in NEW.items()}
+    assert not [name for name in os.listdir(library) if name.startswith(".")]
+
+
+@pytest.mark.parametrize("moves", range(len(NEW)))
+def test_a_move_that_fails_leaves_what_was_there(
+    library: Path, monkeypatch: pytest.MonkeyPatch, moves: int
+) -> None:
+    real, done = os.replace, []
+
+    def replace(source: str, target: str) -> None:
+        if len(done) == moves and f"/{writing.READY}/" in source:
+            done.append(target)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done.append(target)
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(Refused, match="No space left on device; nothing was changed"):
+        writing.replace(str(library), NEW)
+    assert files(library) == OLD
+    assert sorted(os.listdir(library)) == ["patches"]
+    assert (
+        os.listdir(library / "patches/fast") == ["mod.toml", "x.py"]
+        or not (library / "patches/fast/deep").exists()
+    )
+
+
+def test_the_manifest_comes_last(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, order = os.replace, []
+
+    def replace(source: str, target: str) -> None:
+        order.append(os.path.relpath(target, library))
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    writing.replace(str(library), {**NEW, "patches/fast/mod.lock": b"{}"})
+    assert order[-2:] == ["patches/fast/mod.lock", "patches/fast/mod.toml"]
+
+
+def test_what_is_new_may_not_be_there_and_nothing_leads_out(library: Path) -> None:
+    with pytest.raises(Refused, match=r"x\.py is there already: nothing was written"):
+        writing.replace(str(library), NEW, new={"patches/fast/x.py"})
+    with pytest.raises(Refused, match="leads out of"):
+        writing.replace(str(library), {"../x": b""})
+    assert files(library) == OLD
+
+
+def test_another_run_that_writes_is_waited_for_by_nobody(library: Path) -> None:
+    with (
+        writing._alone(str(library)),
+        pytest.raises(Refused, match="another vllm-mods writes into"),
+    ):
+        writing.replace(str(library), NEW)
+    assert files(library) == OLD
+
+
+SUMS = f"{'0' * 64}  patches/fast/x.py\n".encode()
+
+
+def test_a_library_is_pinned_by_the_hash_of_its_list(library: Path, tmp_path: Path) -> None:
+    (library / checksums.SUMS).write_bytes(SUMS)
+    pin = f"sha256:{checksums.sha256(SUMS)}"
+    assert checksums.sums(str(library), [pin], None) == {"patches/fast/x.py": "0" * 64}
+    with pytest.raises(Refused, match="is not the list that is required"):
+        checksums.sums(str(library), [f"sha256:{'1' * 64}"], None)
+    # with a list from elsewhere too, what both say is what counts
+    elsewhere = tmp_path / "list"
+    elsewhere.write_text(f"{'0' * 64}  patches/other\n")
+    assert checksums.sums(str(library), [str(elsewhere)], None) == {"patches/other": "0" * 64}
+    assert checksums.sums(str(library), [str(elsewhere), pin], None) == {}
+
+
+@pytest.mark.parametrize(
+    ("listed", "data", "says"),
+    [
+        ({}, b"x", "is in no list of hashes"),
+        ({"x": "0" * 64}, None, "is gone, and the list of hashes has it"),
+        ({"x": "0" * 64}, b"x", f"and the list says {'0' * 64}"),
+    ],
+)
+def test_a_file_is_as_it_is_listed(
+    tmp_path: Path, listed: dict[str, str], data: bytes | None, says: str
+) -> None:
+    with pytest.raises(Refused, match=says) as caught:
+        checksums.check(str(tmp_path), str(tmp_path / "x"), data, listed)
+    assert caught.value.hint == (
+        f"(cd {tmp_path} && sha256sum --check {checksums.SUMS})  # or take the library anew from where it came"
+    )
+    checksums.check(str(tmp_path), str(tmp_path / "x"), None, {})
+
+
+@pytest.mark.parametrize("line", ["nonsense", f"{'0' * 63}  x", f"{'0' * 64} x"])
+def test_a_line_that_is_none(line: str) -> None:
+    with pytest.raises(UsageError, match=r"SUMS:2: .* is no line of a list of hashes"):
+        checksums.parse(f"{'0' * 64}  a\n{line}\n".encode(), "SUMS")
+
+
+def test_a_path_with_two_hashes() -> None:
+    with pytest.raises(UsageError, match="SUMS:2: a is listed with two hashes"):
+        checksums.parse(f"{'0' * 64}  a\n{'1' * 64} *./a\n".encode(), "SUMS")
+
+
+def test_a_list_that_nobody_of_the_signers_signed(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, signers = str(library / checksums.SUMS), tmp_path / "signers"
+    (library / checksums.SUMS).write_bytes(SUMS)
+    with pytest.raises(UsageError, match=r"SUMS\.sig: No such file or directory"):
+        checksums.sums(str(library), [], str(signers))
+    (library / f"{checksums.SUMS}.sig").write_text("signature")
+    with pytest.raises(UsageError, match="signers: No such file or directory"):
+        checksums.sums(str(library), [], str(signers))
+    signers.write_text("somebody")
+    monkeypatch.setattr(checksums.ssh_signatures, "why_not", lambda *_: "no principal")
+    with pytest.raises(Refused, match=f"by anybody in {signers}: no principal") as caught:
+        checksums.sums(str(library), [], str(signers))
+    assert caught.value.hint == (
+        f"ssh-keygen -Y check-novalidate -n vllm-mods -s {place}.sig < {place}  # whose it is"
+    )
+    asked: list[object] = []
+    monkeypatch.setattr(checksums.ssh_signatures, "why_not", lambda *given: asked.extend(given))
+    assert checksums.sums(str(library), [], str(signers)) == {"patches/fast/x.py": "0" * 64}
+    assert asked == [SUMS, f"{place}.sig", str(signers), checksums.NAMESPACE]
