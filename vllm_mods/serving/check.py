@@ -48,10 +48,9 @@ class Serving(NamedTuple):
 
 
 class ServeAnswer(NamedTuple):
-    """What was found. ``names`` are all flags of the tree, ``used`` how many the command has."""
+    """What is wrong with a command, and how many flags it ``used``."""
 
     faults: tuple[ServeFault, ...]
-    names: frozenset[str]
     used: int
 
     @property
@@ -69,11 +68,7 @@ def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
     faults = tuple(checker.faults())
     if all(fault.level is Level.NOTE for fault in faults):
         faults += tuple(refusals.faults(known, checker.parsed, checker.filled_in))
-    return ServeAnswer(
-        faults=tuple(dict.fromkeys(faults)),
-        names=known.names(),
-        used=len(checker.parsed.uses),
-    )
+    return ServeAnswer(tuple(dict.fromkeys(faults)), len(checker.parsed.uses))
 
 
 class _Checker:

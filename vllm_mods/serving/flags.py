@@ -29,8 +29,8 @@ from vllm_mods.serving.source import (
 
 _ENTRY = "make_arg_parser"
 # Where the files are that make the flags.
-FOLDER = "vllm/entrypoints"
-FILE = "/cli_args.py"
+_FOLDER = "vllm/entrypoints"
+_FILE = "/cli_args.py"
 ENGINE = "vllm/engine/arg_utils.py"
 
 
@@ -119,13 +119,13 @@ def read(sources: ModuleSources) -> Flags:
 
 def _entry(sources: ModuleSources) -> FunctionPlace:
     """Find ``make_arg_parser``: its file has moved twice."""
-    named = [path for path in sources.tree.paths(FOLDER) if path.endswith(FILE)]
+    named = [path for path in sources.tree.paths(_FOLDER) if path.endswith(_FILE)]
     for path in sorted(named, key=lambda path: (path.count("/"), path)):
         entry = sources.find(path, _ENTRY)
         if entry is not None and isinstance(entry.node, ast.FunctionDef):
             return SourcePlace(entry.path, entry.node)
     raise TreeError(
-        f"{sources.tree.spec}: no cli_args.py below {FOLDER} has a function {_ENTRY}, so its flags "
+        f"{sources.tree.spec}: no cli_args.py below {_FOLDER} has a function {_ENTRY}, so its flags "
         "cannot be read",
         hint="serve-check reads vLLM 0.9 and newer",
     )
