@@ -17,7 +17,6 @@ class FindingCode(StrEnum):
     BOTH_WAYS = "both-ways"
     BROKEN_MOD = "broken-mod"
     CACHE_LOST = "cache-lost"
-    CALLS_DIFFER = "calls-differ"
     CALLS_UNREAD = "calls-unread"
     CARRIED = "carried"
     CHANGED_SINCE = "changed-since"

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
-from vllm_mods.templates import calls, reading_back, rendering, replay
+from vllm_mods.templates import reading_back, rendering, replay
 from vllm_mods.templates.about import About
-from vllm_mods.templates.conversation import Conversation, Expected, ToolCall
-from vllm_mods.templates.parser_process import ReleaseParsers, as_text
+from vllm_mods.templates.conversation import Conversation, Expected
+from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.reading_back import ParserPair, ReadBack, only_notes
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
 from vllm_mods.templates.replay import Replayed
@@ -95,7 +95,7 @@ def check(
         message = f"kwargs.{name}: {case.kwargs[name]!r} is not its default: {why}"
         findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(
-        CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, template)))
+        CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered)))
         for one, rendered in zip(conversations, plain, strict=True)
     )
 
@@ -182,9 +182,9 @@ def _own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
             yield Finding(FindingCode.KWARG_UNREAD, message)
 
 
-def _findings(expect: Expected, rendered: Rendered, template: Template) -> Iterator[Finding]:
+def _findings(expect: Expected, rendered: Rendered) -> Iterator[Finding]:
     if rendered.prompt is not None:
-        yield from _of_prompt(expect, rendered.prompt, template)
+        yield from _of_prompt(expect, rendered.prompt)
         return
     error = rendered.error or ""
     if expect.error is None or expect.error not in error:
@@ -192,7 +192,7 @@ def _findings(expect: Expected, rendered: Rendered, template: Template) -> Itera
         yield Finding(FindingCode.NOT_RENDERED, f"{error}{wanted}", line=rendered.line)
 
 
-def _of_prompt(expect: Expected, prompt: str, template: Template) -> Iterator[Finding]:
+def _of_prompt(expect: Expected, prompt: str) -> Iterator[Finding]:
     if expect.error is not None:
         yield Finding(
             FindingCode.RENDERED, f"there is a prompt, and not the error {expect.error!r}"
@@ -205,29 +205,6 @@ def _of_prompt(expect: Expected, prompt: str, template: Template) -> Iterator[Fi
     for text in expect.absent:
         if text in prompt:
             yield Finding(FindingCode.TEXT_PRESENT, f"{_cut(repr(text))} is in the prompt")
-    if expect.tool_calls is not None:
-        yield from _calls(prompt, expect.tool_calls, template)
-
-
-def _calls(prompt: str, expected: tuple[ToolCall, ...], template: Template) -> Iterator[Finding]:
-    """Read the calls back, if they are written in the one format that can be read here."""
-    parser = template.about.tool_call_parser if template.about else None
-    if parser not in calls.PARSERS and (parser or b"<function=" not in template.data):
-        reads = repr(parser) if parser else "the parser of its model"
-        message = f"its calls are not read back: nothing here reads what {reads} does"
-        yield Finding(FindingCode.CALLS_UNREAD, message, level=Level.NOTE)
-        return
-    try:
-        read = calls.read(prompt, expected)
-    except ValueError as error:
-        yield Finding(FindingCode.CALLS_DIFFER, f"its calls cannot be read back: {error}")
-        return
-    actual, wanted = as_text(read), as_text(expected)
-    if actual != wanted:
-        actual, wanted = _cut(actual), _cut(wanted)
-        yield Finding(
-            FindingCode.CALLS_DIFFER, f"its calls read back as {actual}, and not as {wanted}"
-        )
 
 
 def _cut(text: str) -> str:

@@ -4,7 +4,7 @@ A conversation beside a template is a JSON object::
 
     {"title": "…", "failure_mode": 5, "messages": […], "tools": […], "kwargs": {…},
      "add_generation_prompt": true,
-     "expect": {"rendered": "…", "contains": […], "absent": […], "error": "…", "tool_calls": […]}}
+     "expect": {"rendered": "…", "contains": […], "absent": […], "error": "…"}}
 
 ``messages`` and ``tools`` are what the template gets, ``kwargs`` the chat template arguments. The
 body of a request to ``/v1/chat/completions`` has the first two as well, and is read too.
@@ -21,13 +21,6 @@ from vllm_mods.formats.schema import Table, in_words
 Message = dict[str, Any]
 
 
-class ToolCall(NamedTuple):
-    """One call of a tool; ``arguments`` by name."""
-
-    name: str
-    arguments: dict[str, Any]
-
-
 class Expected(NamedTuple):
     """What a prompt has to be; what is ``None`` or empty is not asked for."""
 
@@ -35,7 +28,6 @@ class Expected(NamedTuple):
     contains: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     error: str | None = None
-    tool_calls: tuple[ToolCall, ...] | None = None
 
 
 class Conversation(NamedTuple):
@@ -67,7 +59,6 @@ def parse(data: bytes, where: str, name: str) -> Conversation:
             contains=expect.strings("contains"),
             absent=expect.strings("absent"),
             error=expect.get("error", str),
-            tool_calls=_calls(expect),
         ),
     )
     if conversation.expect == Expected() and "expect" not in top.bad:
@@ -117,16 +108,6 @@ def _tools(top: Table) -> tuple[Any, ...] | None:
 
 def _prompted(top: Table) -> bool:
     return top.get("add_generation_prompt", bool) is not False
-
-
-def _calls(expect: Table) -> tuple[ToolCall, ...] | None:
-    if "tool_calls" not in expect.raw:
-        return None
-    return expect.rows("tool_calls", _call)
-
-
-def _call(table: Table) -> ToolCall:
-    return ToolCall(table.text("name", required=True), dict(table.table("arguments").raw))
 
 
 def _with_objects(message: Message) -> Message:

@@ -24,7 +24,6 @@ _WEIGHTS: Mapping[str, Weight] = MappingProxyType(
         "template-unreadable": Weight.REFUSED,
         "content-lost": Weight.CONTENT,
         "text-missing": Weight.CONTENT,
-        "calls-differ": Weight.CONTENT,
         "cache-lost": Weight.CACHE,
     }
 )
