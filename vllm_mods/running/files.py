@@ -1,4 +1,4 @@
-"""A pairing's container, as its image starts, as a file that people keep: compose, quadlet, Kubernetes. Pure."""
+"""A pairing's container, as its image starts, as a file that people keep: compose, quadlet. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import yaml
 
-from vllm_mods.base.errors import UsageError
-from vllm_mods.running.service import PAIRING_LABEL, RAY_PORT, Service, head, worker
+from vllm_mods.running.service import PAIRING_LABEL, Service, head, worker
 
-FORMATS = ("compose", "quadlet", "k8s")
+FORMATS = ("compose", "quadlet")
 _START_SECONDS = 1800
 _HEAD = "${HEAD_IP:?the address of the head}"
 _PLAIN = re.compile(r"[A-Za-z][\w./-]*\Z", re.ASCII)
@@ -27,12 +26,10 @@ def write(planned: Service, form: str) -> dict[str, str]:
             f"{planned.name}-head.container": _quadlet(planned, head(planned)),
             f"{planned.name}-worker.container": _quadlet(planned, worker(_HEAD)),
         }
-    documents = _kubernetes(planned) if form == "k8s" else [_compose(planned)]
-    name = "compose.yaml" if form == "compose" else f"{planned.name}.yaml"
-    text = yaml.dump_all(
-        documents, Dumper=_Yaml, sort_keys=False, allow_unicode=True, width=float("inf")
+    text = yaml.dump(
+        _compose(planned), Dumper=_Yaml, sort_keys=False, allow_unicode=True, width=float("inf")
     )
-    return {name: text}
+    return {"compose.yaml": text}
 
 
 def _compose(planned: Service) -> dict[str, Any]:
@@ -106,83 +103,8 @@ def _quadlet(planned: Service, script: str | None) -> str:
     return "\n".join([*lines, "", "[Install]", "WantedBy=default.target", ""])
 
 
-def _kubernetes(planned: Service) -> list[dict[str, Any]]:
-    if planned.restart not in {"always", "unless-stopped"}:
-        raise UsageError(
-            f"--restart {planned.restart}: a Deployment starts its containers again whenever they end",
-            hint="leave --restart out",
-        )
-    if planned.gpus[0].isdigit():
-        raise UsageError(
-            f"--gpus {planned.gpus}: Kubernetes chooses them itself; the command needs {planned.per_node}",
-            hint="--gpus all, or none",
-        )
-    # A service's name is one of DNS: no dot, and a letter first.
-    plain = re.sub(r"[^a-z0-9-]", "-", planned.name.lower()).strip("-")
-    planned = planned._replace(name=plain if plain[:1].isalpha() else f"vllm-{plain}")
-    serving = f"{planned.name}-head" if planned.cluster else planned.name
-    resources = [_deployment(planned, serving, head(planned) if planned.cluster else None)]
-    ports = [{"name": "http", "port": planned.port, "targetPort": planned.inside}]
-    spec: dict[str, Any] = {"selector": {"app": serving}, "ports": ports}
-    if planned.cluster:
-        resources.append(_deployment(planned, f"{planned.name}-worker", worker(serving)))
-        ports.append({"name": "ray", "port": RAY_PORT, "targetPort": RAY_PORT})
-        spec["clusterIP"] = "None"  # Ray opens more ports than these: the name is the pod's address
-        spec["publishNotReadyAddresses"] = True
-    return [
-        *resources,
-        {"apiVersion": "v1", "kind": "Service", **_named(planned, serving), "spec": spec},
-    ]
-
-
-def _deployment(planned: Service, name: str, script: str | None) -> dict[str, Any]:
-    volumes: list[dict[str, Any]] = []
-    mounts: list[dict[str, Any]] = []
-    for n, mount in enumerate(planned.mounts):
-        volumes.append({"name": f"models-{n}", "hostPath": {"path": mount.source}})
-        path = {"mountPath": mount.target, "readOnly": mount.read_only}
-        mounts.append({"name": f"models-{n}", **path})
-    memory = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _size(planned.shm)}}
-    container: dict[str, Any] = {"name": "vllm", "image": planned.image}
-    if script is not None:
-        own = {"fieldRef": {"fieldPath": "status.podIP"}}
-        container["command"] = ["/bin/bash", "-c", _dollars(script)]
-        container["env"] = [
-            {"name": key, "value": _dollars(planned.env[key])} for key in planned.env
-        ]
-        container["env"].append({"name": "VLLM_HOST_IP", "valueFrom": own})
-    if script is None or script == head(planned):
-        probe = {"httpGet": {"path": "/health", "port": planned.inside}, "periodSeconds": 10}
-        container["ports"] = [{"containerPort": planned.inside}]
-        container["startupProbe"] = {**probe, "failureThreshold": _START_SECONDS // 10}
-        container["readinessProbe"] = probe
-    if planned.gpus != "none":
-        container["resources"] = {"limits": {"nvidia.com/gpu": planned.per_node}}
-    container["volumeMounts"] = [*mounts, {"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108
-    pod = {"containers": [container], "volumes": [*volumes, memory]}
-    template = {"metadata": {"labels": {"app": name, PAIRING_LABEL: planned.pairing}}, "spec": pod}
-    spec = {
-        "replicas": 1,
-        "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": {"app": name}},
-        "template": template,
-    }
-    return {"apiVersion": "apps/v1", "kind": "Deployment", **_named(planned, name), "spec": spec}
-
-
-def _named(planned: Service, name: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "labels": {PAIRING_LABEL: planned.pairing}}}
-
-
-def _size(shm: str) -> str:
-    """Return a size of docker's as Kubernetes writes it: ``16g`` is ``16Gi``."""
-    number = shm.rstrip("bBiIkKmMgGtT")
-    unit = shm[len(number) :][:1].upper().strip("B")
-    return f"{number}{unit}i" if unit else number
-
-
 def _dollars(text: str) -> str:
-    """Return what compose, systemd and Kubernetes read as a text: all of them take ``$$`` for a dollar."""
+    """Return what compose and systemd read as a text: both take ``$$`` for a dollar."""
     return text.replace("$", "$$")
 
 
