@@ -1,4 +1,4 @@
-"""``template``: check, render, patch."""
+"""``template``: list, check, render, diff, patch."""
 
 from __future__ import annotations
 
@@ -43,8 +43,36 @@ def small(library: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("small")
+def test_list_names_those_of_all_libraries(call: Call) -> None:
+    answer = call("template", "list")
+    assert answer.code == 0
+    assert "small             1  A small one\n                  for tiny\n" in answer.out
+    assert "qwen3.5-enhanced" in answer.out
+    found = {one["name"]: one for one in call("template", "list", "--json").json["templates"]}
+    assert found["small"]["kwargs"]["loud"]["default"] is False
+    assert found["small"]["conversations"] == ["hello"]
+
+
+def test_list_names_what_is_faulty_and_lists_the_rest(call: Call, small: Path) -> None:
+    (small / "template.toml").write_text("schema = 1")
+    answer = call("template", "list", "--json")
+    assert answer.code == 2
+    assert [one["name"] for one in answer.json["templates"]] == [
+        "qwen3.5-enhanced",
+        "qwen3.6-enhanced",
+        "qwen3.8-enhanced",
+    ]
+    (fault,) = answer.json["faulty"]
+    assert "name: is required" in fault["problems"]
+    assert "template.toml: 5 problems" in answer.err
+
+
 def test_a_template_alone_is_enough(call: Call, small: Path) -> None:
     (small / "template.toml").unlink()
+    answer = call("template", "list")
+    assert answer.code == 0
+    assert "small             (it has no template.toml)\n" in answer.out
     answer = call("template", "check", "small")
     assert (answer.code, answer.out.splitlines()[0]) == (0, "small")
     assert call("template", "render", "small", "hello").out == "hi\n"
@@ -132,14 +160,36 @@ def test_a_template_that_fails_is_named_with_its_line(call: Call, small: Path) -
     assert answer.err.startswith(f"error: {small}/template.jinja:2: no\n")
 
 
+def test_diff_shows_how_prompts_differ(call: Call, small: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new.jinja"
+    new.write_text(TEXT)
+    answer = call("template", "diff", "small", str(new))
+    assert answer.code == 0
+    assert answer.out.endswith("1 conversation: the same prompts\n")
+    new.write_text("{{ messages[0].content }} there")
+    answer = call("template", "diff", "small", str(new))
+    assert answer.code == 1
+    assert (
+        f"--- small: hello\n+++ {new}: hello\n@@ -1 +1 @@\n-hi\n+hi there (no newline)\n"
+        in answer.out
+    )
+    assert "1 of 1 conversation differ" in answer.out
+    (row,) = call("template", "diff", "small", str(new), "--json").json["conversations"]
+    assert row["same"] is False
+    assert row["before"] == {"prompt": "hi\n", "error": None}
+    new.write_text("{{ raise_exception('no') }}")
+    assert "+error: no" in call("template", "diff", str(small / "template.jinja"), str(new), "--conversations", "small").out  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
         (("render", "smal", "hello"), "there is no template named `smal`", "did you mean `small`"),
         (("render", "small", "nothing"), "nothing cannot be read: No such file or directory and no conv", "FILE"),
-        (("render", "./gone.jinja", "-"), "./gone.jinja: there is no such file", "template check"),
+        (("render", "./gone.jinja", "-"), "./gone.jinja: there is no such file", "template list"),
         (("render", "small", "hello", "--chat-template-kwargs", "{"), "not JSON", "enable_think"),
         (("render", "small", "hello", "--chat-template-kwargs", "1"), "expected an obj", "enable"),
+        (("diff", "./a.jinja", "./a.jinja"), "no such file", "template list"),
         (("check", "small", "--conversations", "/dev/fd"), "there are no conversations", "NAME.json"),
     ],
 )  # fmt: skip
@@ -180,6 +230,36 @@ def test_a_template_in_an_image_is_checked_and_its_special_tokens_are_known(
         assert (answer.code, answer.err, answer.out.split("\n")[0]) == (0, "", named)
         assert "nothing is refused or lost\n" in answer.out
         assert "tokens-unknown" not in answer.out
+
+
+def test_diff_says_what_each_template_keeps_and_loses(call: Call, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.jinja", tmp_path / "new.jinja"
+    old.write_text(TEXT.replace("{% for", "{{ messages|length }}{% for", 1))
+    new.write_text(TEXT.replace("messages %}", "messages if m.role != 'system' %}"))
+    answer = call("template", "diff", str(old), str(new))
+    assert answer.code == 1
+    table = {line.split("  ")[0]: line.split() for line in answer.out.splitlines() if "  " in line}
+    assert table["chat"][1:4] == ["0", "of", "2"]
+    assert answer.out.count(", content lost\n") == 2
+    assert table["content lost"] == ["content", "lost", "0", "2"]
+    assert table["cache lost"] == ["cache", "lost", "4", "0"]
+    assert answer.out.endswith("4 of 4 conversations differ\n")
+    found = call("template", "diff", str(old), str(new), "--json").json
+    assert found["replays"][0]["before"]["bytes_kept"] == 0
+    assert found["replays"][0]["after"]["turns_kept"] == 2
+    assert [one["weights"]["content lost"] for one in found["templates"]] == [0, 2]
+
+
+def test_diff_tells_what_only_one_of_two_is_asked(call: Call, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.jinja", tmp_path / "new.jinja"
+    old.write_text(TEXT)
+    new.write_text("{{ tools }}{{ raise_exception('no') if tools }}" + TEXT)
+    answer = call("template", "diff", str(old), str(new))
+    (row,) = [line.split("  ") for line in answer.out.splitlines() if line.startswith("agent ")]
+    assert [cell.strip() for cell in row if cell] == ["agent", "not asked", "refused"]
+    new.write_text("{% if %}")
+    answer = call("template", "diff", str(old), str(new))
+    assert (answer.code, "new.jinja:1: Expected an expression" in answer.err) == (1, True)
 
 
 def test_what_lies_beside_a_template_is_checked(call: Call, small: Path) -> None:
@@ -282,7 +362,7 @@ def test_patch_refuses_a_text_that_it_was_not_written_for(call: Call, model: Pat
     answer = call("template", "patch", str(model))
     assert (answer.code, answer.out) == (3, "")
     assert "1 of 1 hunks: hunk 1 (its line 3): " in answer.err
-    assert "hint: vllm-mods template check " in answer.err
+    assert "hint: vllm-mods template diff " in answer.err
 
 
 def test_patch_refuses_a_text_with_two_places_for_it(call: Call, model: Path) -> None:

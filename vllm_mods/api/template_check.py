@@ -1,4 +1,4 @@
-"""Chat templates: whether they make the prompts that they should, and what they make."""
+"""Chat templates: whether they make the prompts that they should, what they make, and how two differ."""
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.api.access import Access
-from vllm_mods.base.errors import NotRendered, UsageError
+from vllm_mods.api.listing import load_readable
+from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import check as checking
 from vllm_mods.templates import rendering
 from vllm_mods.templates.check import TemplateChecked
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import open_release
+from vllm_mods.templates.rendering import Rendered
 from vllm_mods.templates.source import Template, conversations, open_in_tree, open_template
 
 _IN_TREE = "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE"
@@ -61,6 +63,14 @@ def template_check(
     )
 
 
+def list_templates(library: Library) -> tuple[tuple[Template, ...], tuple[ManifestError, ...]]:
+    """Return the chat templates of a library, and why others cannot be read."""
+    templates, faults = load_readable(
+        library.template_names(), lambda name: open_template(library, name)
+    )
+    return tuple(templates.values()), tuple(faults)
+
+
 def _open_inside(place: str, name: str, access: Access) -> Template:
     """Read a template in a tree; an absolute path is one of an image."""
     folder = os.path.dirname(name.rstrip("/"))
@@ -95,3 +105,33 @@ def render_template(
     if rendered.prompt is None:
         raise NotRendered(f"{rendering.place(template.path, rendered.line)}: {rendered.error}")
     return Prompt(rendered.prompt, tuple(sorted(asked.kwargs.keys() - set(answer.variables))))
+
+
+class TemplateComparison(NamedTuple):
+    """Two templates, and of each conversation its name and what they make of it."""
+
+    old: TemplateChecked
+    new: TemplateChecked
+    rows: tuple[tuple[str, Rendered, Rendered], ...]
+
+
+def compare_templates(
+    library: Library, old: str, new: str, conversations_of: str | None = None
+) -> TemplateComparison:
+    """Render the same conversations with two templates: those beside either, or of ``conversations_of``.
+
+    Raises ``NotRendered`` for a template that cannot be read.
+    """
+    sides = open_template(library, old), open_template(library, new)
+    if conversations_of is not None:
+        cases = conversations(library, conversations_of)
+    else:
+        beside = {one.name: one for side in sides for one in side.conversations}
+        cases = tuple(beside[name] for name in sorted(beside))
+    first, second = (checking.check(side, cases) for side in sides)
+    for checked in (first, second):
+        if checked.answer is None:
+            raise NotRendered(checked.findings[0].message)
+    before, after = first.prompts, second.prompts
+    rows = tuple((name, before[name], after[name]) for name in before if name in after)
+    return TemplateComparison(first, second, rows)

@@ -7,7 +7,12 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.template_check import render_template, template_check
+from vllm_mods.api.template_check import (
+    compare_templates,
+    list_templates,
+    render_template,
+    template_check,
+)
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.cli import answers, named_files, options
@@ -41,6 +46,14 @@ def command() -> None:
     TEMPLATE is the name of one in a library, or a file. It is rendered as vLLM does, by
     Jinja's sandbox, in a process that can open no file and has 20 seconds and 1 GiB.
     """
+
+
+@command.command(name="list")
+@options.library
+@answers.json_output
+def list_(library: Library) -> Reply:
+    """List the chat templates, bundled ones and those of --library."""
+    return report.listed(*list_templates(library))
 
 
 @command.command(name="check")
@@ -116,6 +129,21 @@ def render(
         add_generation_prompt=not no_generation_prompt,
     )
     return report.rendered(opened, prompt)
+
+
+@command.command(name="diff")
+@_argument("old")
+@_argument("new")
+@_conversations
+@options.library
+@answers.json_output
+def diff(old: str, new: str, **given: Any) -> Reply:
+    """Show how the prompts of two templates differ, and what each keeps of the cache.
+
+    For the conversations beside either of them, or those of --conversations; without any, for
+    those that `template check` asks of every template. Exit code 1 if any differs.
+    """
+    return report.diff(compare_templates(old=old, new=new, **given), (old, new))
 
 
 @command.command(name="patch")

@@ -285,7 +285,7 @@ class Library:
             )
         begun = [one for one in names if name and one.startswith(name)]
         near = begun or difflib.get_close_matches(name, names, 1)
-        listing = "template check" if what == "template" else "list"
+        listing = "template list" if what == "template" else "list"
         hint = f"`vllm-mods {listing}` shows them all"
         return UsageError(
             f"there is no {what} named `{name}` in {', '.join(self.roots)}",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from vllm_mods.api.template_check import Prompt
+from vllm_mods.api.template_check import Prompt, TemplateComparison
+from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
+from vllm_mods.report.columns import columns
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.templates.check import CaseOutcome, TemplateChecked
 from vllm_mods.templates.official import Patched
@@ -19,6 +22,35 @@ from vllm_mods.templates.weights import Weight, weighed, weight
 
 # What every template gets; the rest are chat template arguments.
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})
+_SAID = (
+    "version",
+    "summary",
+    "license",
+    "content_format",
+    "families",
+    "tool_call_parser",
+    "reasoning_parser",
+)
+
+
+def listed(templates: Sequence[Template], faults: Sequence[ManifestError]) -> Reply:
+    """Return what templates say of themselves in two lines each: what it is, what it goes with; and which are faulty."""
+    rows: list[tuple[str, str]] = []
+    for template in templates:
+        about = template.about
+        if about is None:
+            rows.append((template.name, "(it has no template.toml)"))
+            continue
+        flags = (
+            ("--tool-call-parser", about.tool_call_parser),
+            ("--reasoning-parser", about.reasoning_parser),
+        )
+        needs = " ".join(f"{flag} {value}" for flag, value in flags if value)
+        goes = filter(None, (", ".join(about.families), needs))
+        rows.append((template.name, f"{about.version}  {about.summary}"))
+        rows.append(("", f"for {'; '.join(goes)}"))
+    words = "\n".join(columns(rows)) or "there are no templates"
+    return data.with_faults(Reply({"templates": list(map(_about, templates))}, words), faults)
 
 
 def checked(results: Sequence[TemplateChecked]) -> Reply:
@@ -62,6 +94,83 @@ def patched(template: Template, result: Patched) -> Reply:
     whole = result.data.decode("utf-8", "surrogateescape")
     answer = {"template": template.name, **data.fields(result, "patch", "was_in"), "text": whole}
     return Reply(answer, whole, stderr=stderr, is_file=True)
+
+
+def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
+    """Return how the prompts of two templates differ, and what each keeps of the cache."""
+    first, second, rows = result
+    different = _differences(names, rows)
+    count = text.counted(len(rows), "conversation")
+    end = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
+    answer = {
+        "ok": not different,
+        "templates": [
+            {**_head(one.template), "weights": weighed(one.every)} for one in (first, second)
+        ],
+        "replays": [
+            {"name": name, "before": before and _replay(before), "after": after and _replay(after)}
+            for name, before, after in _beside(first, second)
+        ],
+        "conversations": [
+            {
+                "name": name,
+                "same": _same(before, after),
+                "before": _rendered(before),
+                "after": _rendered(after),
+            }
+            for name, before, after in rows
+        ],
+    }
+    return Reply(answer, "\n".join((*different, _compared(first, second), end)), not different)
+
+
+def _differences(
+    names: tuple[str, str], rows: Sequence[tuple[str, Rendered, Rendered]]
+) -> tuple[str, ...]:
+    """Return, for each conversation whose prompts differ, a unified diff of them."""
+    return tuple(
+        "\n".join(
+            difflib.unified_diff(
+                _lines(before),
+                _lines(after),
+                f"{names[0]}: {conversation}",
+                f"{names[1]}: {conversation}",
+                lineterm="",
+            )
+        )
+        for conversation, before, after in rows
+        if not _same(before, after)
+    )
+
+
+def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
+    """Return a table: what two templates keep of the cache in each conversation, and what they lose."""
+    rows = [("", first.template.name, second.template.name)]
+    rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
+    before, after = weighed(first.every), weighed(second.every)
+    rows += [(name, str(before[name]), str(after[name])) for name in Weight]
+    return "\n".join(columns(rows))
+
+
+def _beside(
+    first: TemplateChecked, second: TemplateChecked
+) -> list[tuple[str, Replayed | None, Replayed | None]]:
+    sides = [{one.conversation.name: one for one in side.replays} for side in (first, second)]
+    return [(name, sides[0].get(name), sides[1].get(name)) for name in sides[0] | sides[1]]
+
+
+def _kept(replay: Replayed | None) -> str:
+    if replay is None:
+        return "not asked"
+    codes = [finding.code for finding in replay.findings]
+    if "not-rendered" in codes:
+        return "refused"
+    lost = ", content lost" * ("content-lost" in codes)
+    return f"{replay.turns_kept} of {replay.turns} turns, {replay.kept:,} of {replay.bytes:,} bytes{lost}"
+
+
+def _same(before: Rendered, after: Rendered) -> bool:
+    return _shown(before) == _shown(after)
 
 
 def _checked_lines(result: TemplateChecked) -> list[str]:
@@ -111,6 +220,23 @@ def _formats(formats: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name} from vLLM {since} on" for since, name in formats)
 
 
+def _about(template: Template) -> dict[str, Any]:
+    about = template.about
+    return {
+        **_head(template),
+        **(
+            {**dict.fromkeys(_SAID), "families": ()}
+            if about is None
+            else data.fields(about, *_SAID)
+        ),
+        "kwargs": {
+            kwarg.name: data.fields(kwarg, "type", "default", "summary")
+            for kwarg in (about.kwargs if about else ())
+        },
+        "conversations": [conversation.name for conversation in template.conversations],
+    }
+
+
 def _head(template: Template) -> dict[str, Any]:
     return data.fields(template, "name", "path")
 
@@ -139,6 +265,15 @@ def _findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
 
 def _rendered(rendered: Rendered) -> dict[str, Any]:
     return data.fields(rendered, "prompt", "error")
+
+
+def _shown(rendered: Rendered) -> str:
+    return f"error: {rendered.error}" if rendered.prompt is None else rendered.prompt
+
+
+def _lines(rendered: Rendered) -> list[str]:
+    lines = _shown(rendered).split("\n")
+    return lines[:-1] if lines[-1] == "" else [*lines[:-1], f"{lines[-1]} (no newline)"]
 
 
 # --- what the parsers of a release read

@@ -55,6 +55,13 @@ class TemplateChecked(NamedTuple):
         of_outcomes = (found for one in self.outcomes for found in one.findings)
         return (*self.findings, *of_outcomes, *(f for one in self.replays for f in one.findings))
 
+    @property
+    def prompts(self) -> dict[str, Rendered]:
+        """What was made of each conversation beside it; without any, of those for any template."""
+        if self.outcomes:
+            return {one.conversation.name: one.rendered for one in self.outcomes}
+        return {one.conversation.name: one.whole for one in self.replays}
+
 
 def check(
     template: Template,

@@ -49,7 +49,7 @@ def patched(library: Library, template: Template) -> Patched:
     why = "; ".join(lost) or "no library has any"
     raise Refused(
         f"{template.path}: no patch was written for this text: {why}",
-        hint=f"vllm-mods template check {template.path} qwen3.5-enhanced shows what each loses",
+        hint=f"vllm-mods template diff {template.path} qwen3.5-enhanced shows the rewritten one",
     )
 
 

@@ -57,7 +57,7 @@ def open_template(library: Library, named: str) -> Template:
     if os.path.isdir(named) and not os.path.isdir(os.path.join(named, CONVERSATIONS)):
         return _of_model(_on_disk, named, named)
     if "/" in named or named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
-        return _of_file(_on_disk, named, "`vllm-mods template check` has those of the libraries")
+        return _of_file(_on_disk, named, "`vllm-mods template list` has the names")
     folder = library.template_folder(named)
     path, about_path = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
     raw = library.read(about_path)
