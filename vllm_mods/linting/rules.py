@@ -34,7 +34,6 @@ _FETCHES = {"curl", "wget"}
 _READERS = {"patch", "git", "bash", "sh", "python3"}
 _AND_OR = {"&&", "||"}
 _PULL = re.compile(r"github\.com/[\w.-]+/[\w.-]+/pull/\d+|patch-diff\.githubusercontent\.com")
-_WORD = re.compile(r"[^\s\"']+")
 _IN_PLACE = re.compile(r"\s-\w*i|--in-place")
 _NEAR = 200  # commands before one that are looked at
 
@@ -43,12 +42,8 @@ def check(commands: Sequence[Command], text: str, *, strict: bool = False) -> tu
     """Return what is wrong with a script, by line; ``strict`` if it was started with ``-e``."""
     flaws = [*_goes_on(commands, strict=strict), *_lost_exports(commands, text)]
     for i, command in enumerate(commands):
-        for rule in (_fails_open, _in_place):
+        for rule in (_fails_open, _in_place, _piped, _network, _python_edit, _fuzz):
             flaws += (Flaw(code, command.line, why) for code, why in rule(commands, i))
-        for check_command in (_network, _python_edit, _fuzz):
-            flaws += (Flaw(code, command.line, why) for code, why in check_command(command))
-        if command.before == "|" and command.name in _READERS:
-            flaws += (Flaw(code, command.line, why) for code, why in _piped(commands, i))
     return tuple(sorted(dict.fromkeys(flaws), key=lambda flaw: (flaw.line, flaw.code)))
 
 
@@ -131,6 +126,8 @@ def _ends(commands: Sequence[Command], i: int) -> bool:
 
 
 def _piped(commands: Sequence[Command], i: int) -> _Flaws:
+    if commands[i].before != "|" or commands[i].name not in _READERS:
+        return
     for before in reversed(commands[max(0, i - _NEAR) : i]):
         if before.name in _FETCHES:
             why = "gets is whatever the server sends at that moment: keep it in the mod"
@@ -139,7 +136,8 @@ def _piped(commands: Sequence[Command], i: int) -> _Flaws:
             return
 
 
-def _network(command: Command) -> _Flaws:
+def _network(commands: Sequence[Command], i: int) -> _Flaws:
+    command = commands[i]
     if command.name not in _FETCHES:
         return
     if _PULL.search(command.text):
@@ -204,7 +202,8 @@ def _plain(pattern: str) -> str:
     return re.sub(r"\\(.)", r"\1", pattern)
 
 
-def _python_edit(command: Command) -> _Flaws:
+def _python_edit(commands: Sequence[Command], i: int) -> _Flaws:
+    command = commands[i]
     if command.name != "python3":
         return
     code = f"{command.text}\n{command.document}"
@@ -214,7 +213,8 @@ def _python_edit(command: Command) -> _Flaws:
         yield FindingCode.EDIT_UNCHECKED, why
 
 
-def _fuzz(command: Command) -> _Flaws:
+def _fuzz(commands: Sequence[Command], i: int) -> _Flaws:
+    command = commands[i]
     exact = any(re.match(r"--fuzz=0|-F0?$|-\w*F0", word) for word in command.words)
     if command.name == "patch" and not exact:
         why = "leaves out context lines to find a place, and may take another function: `-F0`"
