@@ -55,11 +55,11 @@ def _lint_path(path: str, named: str) -> Iterator[Linted]:
     if not os.path.lexists(path):
         raise UsageError(f"there is no {path}", hint="ls")
     if os.path.isfile(path):
-        yield _zipped(path) if zipfile.is_zipfile(path) else _script_file(path)
+        yield _lint_zip(path) if zipfile.is_zipfile(path) else _lint_file(path)
     elif os.path.lexists(os.path.join(path, mod_folder.MANIFEST)):
-        yield _mod(path, named)
+        yield _lint_mod(path, named)
     elif os.path.lexists(place := os.path.join(path, SCRIPT)):
-        yield Linted(place, script(_text(place, named)))
+        yield Linted(place, script(_read_text(place, named)))
     else:
         for folder in _below(path):
             yield from _lint_path(folder, named)
@@ -81,7 +81,7 @@ def _below(path: str) -> Iterator[str]:
             yield folder
 
 
-def _mod(folder: str, named: str) -> Linted:
+def _lint_mod(folder: str, named: str) -> Linted:
     """Read a mod of ours with all its patches."""
     place = os.path.join(folder, mod_folder.MANIFEST)
     try:
@@ -97,12 +97,12 @@ def _mod(folder: str, named: str) -> Linted:
     if licence.is_stated(mod.license):
         return Linted(place, ())
     why = "does not say under which terms it may be passed on: name them by SPDX, such as Apache-2.0, your own as LicenseRef-NAME"
-    rows = enumerate(_text(place, named).splitlines(), 1)
+    rows = enumerate(_read_text(place, named).splitlines(), 1)
     line = next((at for at, row in rows if row.lstrip().startswith("license")), 1)
     return Linted(place, (Flaw(FindingCode.LICENSE_UNSTATED, line, f"`{mod.license}` {why}"),))
 
 
-def _zipped(path: str) -> Linted:
+def _lint_zip(path: str) -> Linted:
     place = f"{path}:{SCRIPT}"
     try:
         with zips.opened(path) as archive:
@@ -117,8 +117,8 @@ def _zipped(path: str) -> Linted:
     return Linted(place, script(data.decode("utf-8", "surrogateescape")))
 
 
-def _script_file(path: str) -> Linted:
-    text = _text(path, None)
+def _lint_file(path: str) -> Linted:
+    text = _read_text(path, None)
     if _DOCKERFILE.match(text):
         raise UsageError(
             f"{path} is a Dockerfile, and scripts are read", hint="RUN vllm-mods apply MOD"
@@ -126,7 +126,7 @@ def _script_file(path: str) -> Linted:
     return Linted(path, script(text))
 
 
-def _text(path: str, named: str | None) -> str:
+def _read_text(path: str, named: str | None) -> str:
     data = reading.read(path, named) or b""
     if len(data) > limits.SCRIPT:
         raise UsageError(f"{path} is larger than a script", hint=f"ls -l {path}")

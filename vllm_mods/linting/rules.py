@@ -171,12 +171,12 @@ def _lost_exports(commands: Sequence[Command], text: str) -> Iterator[Flaw]:
 def _in_place(commands: Sequence[Command], i: int) -> _Flaws:
     command = commands[i]
     edits = command.name in {"sed", "perl"} and _IN_PLACE.search(command.text)
-    if edits and not _guarded(commands, i):
+    if edits and not _is_guarded(commands, i):
         why = f"`{command.name}` succeeds also where its pattern matches nothing"
         yield FindingCode.EDIT_UNCHECKED, why
 
 
-def _guarded(commands: Sequence[Command], i: int) -> bool:
+def _is_guarded(commands: Sequence[Command], i: int) -> bool:
     """Return True if a ``grep`` that decides has looked for what a command edits."""
     edits = (re.match(r"s(\W)(.+?)(?<!\\)\1", word) for word in commands[i].words[1:])
     wanted = next((_plain(match[2]) for match in edits if match), "")

@@ -38,7 +38,7 @@ def _compose(planned: Service) -> dict[str, Any]:
         "labels": {PAIRING_LABEL: planned.pairing},
         "restart": planned.restart,
         "volumes": [
-            f"{_dollars(mount.source)}:{_dollars(mount.target)}{':ro' if mount.read_only else ''}"
+            f"{_double_dollars(mount.source)}:{_double_dollars(mount.target)}{':ro' if mount.read_only else ''}"
             for mount in planned.mounts
         ],
     }
@@ -53,7 +53,7 @@ def _compose(planned: Service) -> dict[str, Any]:
         return {"services": {planned.name: {"container_name": planned.name, **common, **ports}}}
     # Two hosts: `docker compose --profile head up` on one, `--profile worker` on the other.
     host = {"VLLM_HOST_IP": "${VLLM_HOST_IP:?the address of this node}"}
-    env = {name: _dollars(value) for name, value in planned.env.items()}
+    env = {name: _double_dollars(value) for name, value in planned.env.items()}
     nodes = {}
     for part, script in (("head", head(planned)), ("worker", worker(_HEAD))):
         # not `:?`: compose wants the variables of the other node too
@@ -66,7 +66,7 @@ def _compose(planned: Service) -> dict[str, Any]:
             "ipc": "host",
             "init": True,
             "environment": {**env, **host, **first},
-            "entrypoint": ["/bin/bash", "-c", _dollars(script)],
+            "entrypoint": ["/bin/bash", "-c", _double_dollars(script)],
         }
     return {"services": nodes}
 
@@ -77,15 +77,17 @@ def _quadlet(planned: Service, script: str | None) -> str:
     part = "" if script is None else "-head" if script == head(planned) else "-worker"
     lines = [
         "[Unit]",
-        f"Description=vLLM: {_unit(planned.pairing)}{part}",
+        f"Description=vLLM: {_double_percents(planned.pairing)}{part}",
         *("Wants=network-online.target", "After=network-online.target", "", "[Container]"),
         f"ContainerName={planned.name}{part}",
-        f"Image={_unit(image)}",
+        f"Image={_double_percents(image)}",
         f"Label={PAIRING_LABEL}={planned.pairing}",
     ]
     for mount in planned.mounts:
         end = ":ro" if mount.read_only else ""
-        lines.append(f"Volume={_unit(_dollars(f'{mount.source}:{mount.target}'))}{end}")
+        lines.append(
+            f"Volume={_double_percents(_double_dollars(f'{mount.source}:{mount.target}'))}{end}"
+        )
     if planned.gpus != "none":
         lines += [f"AddDevice=nvidia.com/gpu={each}" for each in planned.gpus.split(",")]
     if script is None:
@@ -93,28 +95,28 @@ def _quadlet(planned: Service, script: str | None) -> str:
     else:
         lines += ["Network=host", "PodmanArgs=--ipc=host --init"]
         # what is written here comes into the line that systemd expands
-        env = [f"{key}={_dollars(value)}" for key, value in planned.env.items()]
+        env = [f"{key}={_double_dollars(value)}" for key, value in planned.env.items()]
         lines += [f"Environment={_word(each)}" for each in env]
         # VLLM_HOST_IP, and on the worker HEAD_IP, are this node's own
         lines += ["EnvironmentFile=/etc/vllm-mods/node.env", 'Entrypoint=["/bin/bash", "-c"]']
-        lines.append(f"Exec={_dollars(_word(script))}")
+        lines.append(f"Exec={_double_dollars(_word(script))}")
     again = planned.restart.partition(":")[0].replace("unless-stopped", "always")
     lines += ["", "[Service]", f"Restart={again}", f"TimeoutStartSec={_START_SECONDS}"]
     return "\n".join([*lines, "", "[Install]", "WantedBy=default.target", ""])
 
 
-def _dollars(text: str) -> str:
+def _double_dollars(text: str) -> str:
     """Return what compose and systemd read as a text: both take ``$$`` for a dollar."""
     return text.replace("$", "$$")
 
 
-def _unit(text: str) -> str:
+def _double_percents(text: str) -> str:
     return text.replace("%", "%%")
 
 
 def _word(text: str) -> str:
     """Return a word as systemd reads it: quoted, on one line."""
-    return _unit(json.dumps(text, ensure_ascii=False))
+    return _double_percents(json.dumps(text, ensure_ascii=False))
 
 
 class _Yaml(yaml.SafeDumper):

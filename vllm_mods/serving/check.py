@@ -172,7 +172,7 @@ class _Checker:
                 FindingCode.VALUE_MISSING, use.typed, "takes a value, and none follows it"
             )
         elif shape.config is not None and not self.filled_in(use.values[0]):
-            wrong = values.object_problems(self.sources, shape.config, command.nested(use))
+            wrong = values.object_problems(self.sources, shape.config, command.as_object(use))
             yield from of(use.typed, wrong)
 
     def value(self, use: Use, flag: Flag, shape: FlagShape, value: str) -> Iterator[ServeFault]:
@@ -200,7 +200,7 @@ class _Checker:
         if not why and re.search(r"[A-Za-z_]\w*\.[A-Za-z_]|[/:]", value):
             why = "it names code or a file of one's own"
         shown = list(dict.fromkeys(name for name in names.names if name))
-        (fault,) = of(use.typed, values.chosen(value, shown, why))
+        (fault,) = of(use.typed, values.choice_problems(value, shown, why))
         may_be = "" if fault.level is Level.NOTE else " (unless a plugin adds it)"
         return fault._replace(message=fault.message + may_be)
 
@@ -285,9 +285,9 @@ class _Checker:
             match node.test:
                 case ast.BoolOp(
                     op=ast.And(),
-                    values=[ast.Attribute() as one, ast.UnaryOp(op=ast.Not(), operand=other)],
+                    values=[ast.Attribute() as flag, ast.UnaryOp(op=ast.Not(), operand=other)],
                 ):
-                    first, second = _flag_of(one), _flag_of(other)
+                    first, second = _flag_of(flag), _flag_of(other)
                     if first and second and self.given(first) and not self.given(second):
                         yield ServeFault(
                             FindingCode.FLAG_ALONE, first, f"needs {second}, which is not given"

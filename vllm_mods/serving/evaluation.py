@@ -125,14 +125,14 @@ class Evaluator:
                 value = self.value(operand, frame)
                 return -value if isinstance(value, (int, float)) else UNKNOWN
             case ast.BoolOp(op=op, values=operands):
-                return self._chosen(isinstance(op, ast.Or), operands, frame)
+                return self._choose(isinstance(op, ast.Or), operands, frame)
             case ast.UnaryOp(op=ast.Not()):
                 answer = self.holds(node, frame)
                 return UNKNOWN if answer is None else answer
             case ast.BinOp(left=left, op=op, right=right):
-                return self._operated(op, self.value(left, frame), self.value(right, frame))
+                return self._apply(op, self.value(left, frame), self.value(right, frame))
             case ast.Compare():
-                return self._compared(node, frame)
+                return self._compare(node, frame)
             case ast.IfExp(test=test, body=body, orelse=other):
                 answer = self.holds(test, frame)
                 return UNKNOWN if answer is None else self.value(body if answer else other, frame)
@@ -140,7 +140,7 @@ class Evaluator:
                 frame.names[target.id] = self.value(inner, frame)
                 return frame.names[target.id]
             case ast.Call():
-                return self._called(node, frame)
+                return self._call_builtin(node, frame)
             case _:
                 return UNKNOWN
 
@@ -159,7 +159,7 @@ class Evaluator:
             return None if None in answers else not decides
         return _truth(self.value(test, frame))
 
-    def _chosen(self, decides: bool, operands: Sequence[ast.expr], frame: Frame) -> Any:  # noqa: FBT001
+    def _choose(self, decides: bool, operands: Sequence[ast.expr], frame: Frame) -> Any:  # noqa: FBT001
         """Return what ``or`` (it decides where True) or ``and`` comes to."""
         value: Any = UNKNOWN
         for operand in operands:
@@ -177,19 +177,19 @@ class Evaluator:
         except ValueError:
             return UNKNOWN
 
-    def _compared(self, node: ast.Compare, frame: Frame) -> Any:
+    def _compare(self, node: ast.Compare, frame: Frame) -> Any:
         left = self.value(node.left, frame)
         answer: Any = True
         for op, right in zip(node.ops, node.comparators, strict=True):
             value = self.value(right, frame)
-            result = self._operated(op, left, value)
+            result = self._apply(op, left, value)
             if result is False:
                 return False
             answer = answer if result is True else UNKNOWN
             left = value
         return answer
 
-    def _operated(self, op: ast.AST, left: Any, right: Any) -> Any:
+    def _apply(self, op: ast.AST, left: Any, right: Any) -> Any:
         is_in = isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, list) and is_known(left)
         if is_in and any(is_known(one) and one == left for one in right):
             return isinstance(op, ast.In)
@@ -206,11 +206,11 @@ class Evaluator:
         except (ArithmeticError, TypeError, ValueError):
             return UNKNOWN
 
-    def _called(self, node: ast.Call, frame: Frame) -> Any:
+    def _call_builtin(self, node: ast.Call, frame: Frame) -> Any:
         match node:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _BUILTINS:
                 given = [self.value(one, frame) for one in args]
-                return _computed(_BUILTINS[name], given)
+                return _compute(_BUILTINS[name], given)
             case ast.Call(func=ast.Name(id="isinstance"), args=[argument, ast.Name(id=kind)]):
                 value = self.value(argument, frame)
                 fits = kind in _TYPES and is_known(value)
@@ -223,12 +223,12 @@ class Evaluator:
                 name in _READS and is_known(value := self.value(on, frame)) and hasattr(value, name)
             ):
                 given = [self.value(one, frame) for one in args]
-                return _computed(getattr(value, name), given)
+                return _compute(getattr(value, name), given)
             case _:
                 return self.call(node, frame)
 
 
-def _computed(function: Callable[..., Any], given: Sequence[Any]) -> Any:
+def _compute(function: Callable[..., Any], given: Sequence[Any]) -> Any:
     """Return what a function of Python's own comes to."""
     if not all(map(is_known, given)):
         return UNKNOWN

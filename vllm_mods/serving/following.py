@@ -71,7 +71,7 @@ class Follower(Evaluator):
         fields = configs.fields(self.sources, cls)
         for name, value in given.items():
             if name in fields:
-                config.attributes[name] = self._validated(cls, fields[name], value)
+                config.attributes[name] = self._set_field(cls, fields[name], value)
             elif configs.takes_any_key(self.sources, cls) is None:
                 raise RefusedError(f"{config!r} has no {name!r}", (name,))
         if post := self.sources.method(cls, "__post_init__"):
@@ -81,31 +81,31 @@ class Follower(Evaluator):
                 self.run(validator.at, config, {})
         return config
 
-    def _validated(self, cls: ClassPlace, field: ConfigField, value: Any) -> Any:
+    def _set_field(self, cls: ClassPlace, field: ConfigField, value: Any) -> Any:
         """Return what a field holds. Raises ``RefusedError``."""
         late = []
         for validator in configs.validators(self.sources, cls, field.name):
             if validator.whole or (validator.mode == "wrap" and validator.lets_none_through):
                 continue
             if validator.mode == "before":
-                value = self._passed(validator.at, value)
+                value = self._run_validator(validator.at, value)
             elif validator.early:
                 return UNKNOWN
             else:
                 late.append(validator.at)
-        value = self._converted(field, value)
+        value = self._convert(field, value)
         for at in late:
-            value = self._passed(at, value)
+            value = self._run_validator(at, value)
         return value
 
-    def _passed(self, at: FunctionPlace, value: Any) -> Any:
+    def _run_validator(self, at: FunctionPlace, value: Any) -> Any:
         """Return what a validator makes of a value. Raises ``RefusedError``."""
         parameters = [arg.arg for arg in at.node.args.args]
         if not is_known(value) or len(parameters) != 2:
             return UNKNOWN
         return self._follow(at, Frame(at.path, {parameters[1]: value}))
 
-    def _converted(self, field: ConfigField, value: Any) -> Any:
+    def _convert(self, field: ConfigField, value: Any) -> Any:
         """Return what pydantic makes of a value, where that is the value itself. Raises ``RefusedError``."""
         if value is None or not is_known(value) or values.is_unchecked(field):
             return value
@@ -267,7 +267,7 @@ class Follower(Evaluator):
 
     def _forget_nodes(self, part: ast.AST, frame: Frame, seen: frozenset[str]) -> None:
         leaves = False
-        if isinstance(part, ast.Assign) and self._stays(part, frame):
+        if isinstance(part, ast.Assign) and self._changes_nothing(part, frame):
             return
         for node in ast.walk(part):
             leaves |= isinstance(node, _LEAVES)
@@ -284,7 +284,7 @@ class Follower(Evaluator):
         if leaves and not seen:
             raise _Leave
 
-    def _stays(self, node: ast.Assign, frame: Frame) -> bool:
+    def _changes_nothing(self, node: ast.Assign, frame: Frame) -> bool:
         """Return True if an assignment sets what is so already."""
         plain = isinstance(node.value, ast.Constant) and isinstance(node.targets[0], ast.Attribute)
         return plain and self.value(node.targets[0], frame) == self.value(node.value, frame)

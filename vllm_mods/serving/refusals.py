@@ -85,7 +85,7 @@ def _value(
     if use.keys:
         data: Any = {}
         for keyed in uses:
-            data = _merged(data, command.nested(keyed))
+            data = _merge(data, command.as_object(keyed))
     elif not shape.takes_value:
         return not use.negated
     elif shape.append or "action" in use.flag.given or not use.values:
@@ -98,9 +98,9 @@ def _value(
     return data
 
 
-def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def _merge(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     both = {**first, **second}
     for key in first.keys() & second.keys():
         if isinstance(first[key], dict) and isinstance(second[key], dict):
-            both[key] = _merged(first[key], second[key])
+            both[key] = _merge(first[key], second[key])
     return both

@@ -53,7 +53,7 @@ def parse(data: bytes, where: str, name: str) -> Conversation:
         messages=_messages(top),
         tools=_tools(top),
         kwargs=top.table("kwargs").raw,  # type: ignore[arg-type]
-        add_generation_prompt=_prompted(top),
+        add_generation_prompt=_adds_generation_prompt(top),
         expect=Expected(
             rendered=expect.get("rendered", str),
             contains=expect.strings("contains"),
@@ -83,10 +83,10 @@ def request(data: bytes, where: str) -> Conversation:
         given["continue_final_message"] = top.raw["continue_final_message"]
     conversation = Conversation(
         name=where,
-        messages=tuple(_with_objects(message) for message in _messages(top)),
+        messages=tuple(_parse_calls(message) for message in _messages(top)),
         tools=_tools(top),
         kwargs=given,
-        add_generation_prompt=_prompted(top),
+        add_generation_prompt=_adds_generation_prompt(top),
     )
     if top.problems:
         raise ManifestError(where, tuple(top.problems))
@@ -106,18 +106,18 @@ def _tools(top: Table) -> tuple[Any, ...] | None:
     return tuple(tool.raw for tool in top.tables("tools")) or None
 
 
-def _prompted(top: Table) -> bool:
+def _adds_generation_prompt(top: Table) -> bool:
     return top.get("add_generation_prompt", bool) is not False
 
 
-def _with_objects(message: Message) -> Message:
+def _parse_calls(message: Message) -> Message:
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return message
-    return message | {"tool_calls": [_with_object(call) for call in calls]}
+    return message | {"tool_calls": [_parse_call(call) for call in calls]}
 
 
-def _with_object(call: Any) -> Any:
+def _parse_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, dict) else None
     text = function.get("arguments") if isinstance(function, dict) else None
     if not isinstance(function, dict) or not isinstance(text, str):

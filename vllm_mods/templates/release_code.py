@@ -88,7 +88,7 @@ class _Quiet:
 
 
 @functools.cache
-def _made() -> dict[str, Any]:
+def _replacements() -> dict[str, Any]:
     numbers = iter(range(1_000_000))
     return {
         "init_logger": lambda *_, **__: _Quiet(),
@@ -118,7 +118,7 @@ class _Stood(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        stand_in = _made()[name] if name in _made() else _stand_in(name)
+        stand_in = _replacements()[name] if name in _replacements() else _stand_in(name)
         setattr(self, name, stand_in)
         return stand_in
 
