@@ -8,12 +8,21 @@ from typing import NamedTuple
 from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.serve_command import ServeArguments
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.library.catalog import Library
-from vllm_mods.serving import releases
-from vllm_mods.serving.releases import ServeCell
+from vllm_mods.serving.check import ServeAnswer
+from vllm_mods.serving.faults import ServeFault
 
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
+
+
+class ServeCell(NamedTuple):
+    """The answer for one tree: ``version`` is vLLM's, ``tree`` the spec it was opened by."""
+
+    version: str
+    tree: str
+    answer: ServeAnswer
 
 
 class ServeChecked(NamedTuple):
@@ -65,15 +74,28 @@ def serve_check(
         asked = serve_command.of_pairing(library, library.pairing(pairing))
     else:
         raise UsageError("name a pairing or give --command, one of them", hint=_CALL)
-    ask = serve_command.question(asked)
     if vllm is not None and target is not None:
         raise UsageError("--vllm and --target both say which vLLM is meant", hint="give one")
     if vllm is not None:
-        cells = releases.cells(releases_in(access, vllm, "--vllm"), access.open, ask)
+        specs = releases_in(access, vllm, "--vllm")
+        cells = tuple(_ask_release(asked, spec, access) for spec in specs)
         return ServeChecked(asked.argv, asked.name, cells, over_releases=True)
-    tree = access.open(target or _default_target(asked, access))
-    cell = ServeCell(tree.version or "", tree.spec, ask(tree))
+    cell = _ask(asked, target or _default_target(asked, access), access)
     return ServeChecked(asked.argv, asked.name, (cell,), over_releases=False)
+
+
+def _ask(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
+    tree = access.open(spec)
+    return ServeCell(tree.version or "", tree.spec, serve_command.ask(asked, tree))
+
+
+def _ask_release(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
+    """Hold the command against one of several releases; one that cannot be read fails its own cell only."""
+    try:
+        return _ask(asked, spec, access)
+    except TreeError as error:
+        fault = ServeFault(FindingCode.UNREADABLE, spec, error.message)
+        return ServeCell(spec.removeprefix("pypi:"), spec, ServeAnswer((fault,), used=0))
 
 
 def _default_target(asked: ServeArguments, access: Access) -> str:

@@ -178,16 +178,9 @@ class Evaluator:
             return UNKNOWN
 
     def _compare(self, node: ast.Compare, frame: Frame) -> Any:
-        left = self.value(node.left, frame)
-        answer: Any = True
-        for op, right in zip(node.ops, node.comparators, strict=True):
-            value = self.value(right, frame)
-            result = self._apply(op, left, value)
-            if result is False:
-                return False
-            answer = answer if result is True else UNKNOWN
-            left = value
-        return answer
+        values = [self.value(side, frame) for side in (node.left, *node.comparators)]
+        results = [*map(self._apply, node.ops, values, values[1:])]
+        return all(results) if is_known(results) else False if False in results else UNKNOWN
 
     def _apply(self, op: ast.AST, left: Any, right: Any) -> Any:
         is_in = isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, list) and is_known(left)

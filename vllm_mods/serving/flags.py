@@ -226,15 +226,13 @@ class _FlagReader:
         order = [*self.sources.bases(cls)] if cls else []
         if upwards and scope.inside is not None:
             order = order[order.index(scope.inside) + 1 :] if scope.inside in order else []
-        followed, owner = next(
-            (
-                (SourcePlace(one.path, member), one)
-                for one in order
-                for member in one.node.body
-                if isinstance(member, ast.FunctionDef) and member.name == func.attr
-            ),
-            (None, None),
+        methods = (
+            (owner, SourcePlace(owner.path, member))
+            for owner in order
+            for member in owner.node.body
+            if isinstance(member, ast.FunctionDef) and member.name == func.attr
         )
+        owner, followed = next(methods, (None, None))
         if followed is None or followed in self.followed:
             return None
         self.followed.add(followed)
