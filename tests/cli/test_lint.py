@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vllm_mods.base import limits
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -129,6 +131,19 @@ def test_a_zip_and_a_collection_of_folders(call: Call, tmp_path: Path) -> None:
     assert answer.code == 1
     assert len(answer.out.splitlines()) == 3
     assert f"{packed}:run.sh:3: " in answer.out
+
+
+def test_a_zip_is_read_up_to_the_size_of_a_script(call: Call, tmp_path: Path) -> None:
+    packed = tmp_path / "mod.zip"
+    last = b"cp a b || true # \xff\n"
+    for more, code in ((0, 1), (1, 2)):
+        with zipfile.ZipFile(packed, "w") as archive:
+            head = f"{TOP}#".encode()
+            fill = b"x" * (limits.SCRIPT - len(head) - len(last) - 1 + more)
+            archive.writestr("run.sh", head + fill + b"\n" + last)
+        answer = call("lint", packed)
+        assert answer.code == code
+    assert f"{packed}:run.sh is larger than a script" in answer.err
 
 
 def test_a_library_is_read_with_its_patches(call: Call, library: Path) -> None:
