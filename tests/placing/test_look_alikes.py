@@ -189,6 +189,42 @@ def test_a_change_that_is_in_does_not_go_in_once_more_at_a_place_like_it() -> No
     assert not one(mine, tree(there)).verdict.writes
 
 
+def indented(*rows: str) -> str:
+    return "".join(f"    {row}\n" for row in rows)
+
+
+def test_an_insertion_of_which_upstream_rewrote_half_since_does_not_go_in_beside_it() -> None:
+    head = "def run(job, fast):\n    check(job)\n\n"
+    tail = "    return start(job, mode)\n"
+    why = ("# the kernel wants both halves in turn", "# for weights that were shuffled", "# above")
+    block = indented(
+        *why,
+        'mode = ""',
+        "if job.is_small:",
+        "    try:",
+        "        from kernels.common import Mode",
+        "        mode = Mode.IN_TURN.value",
+        "    except ImportError:",
+        "        pass",
+    )
+    mine = mod(
+        variant(diff_of(PATH, head + tail, f"{head}{block}\n{tail}", context=1, section="def run("))
+    )
+    rewritten = indented(
+        *why,
+        "from kernels.common import Mode",
+        "",
+        'mode = ""',
+        "if job.is_small:",
+        "    mode = Mode.IN_TURN.value",
+        "elif fast is not None:",
+        "    mode = (Mode.IN_TURN if fast else Mode.APART).value",
+    )
+    newer = f"import os\n\n{head}{rewritten}\n{tail}"
+    assert not one(mine, tree(newer)).verdict.ok
+    assert one(mine, tree(f"import os\n\n{head}{tail}")).verdict is Verdict.MOVED
+
+
 def call(name: str, *, changed: bool = False) -> str:
     ending = ".copy()" if changed else ""
     rows = [f"{row}{ending}" for row in ("view", "[int(bid) * size for bid in job.ids]")]

@@ -147,16 +147,16 @@ class _Placing:
                     Located(line, scope_of(hunk, target, line), "file")
                     for hunk, line in zip(self.hunks, known, strict=True)
                 )
-        self.places = [self.fits(i, hunk) for i, hunk in enumerate(self.hunks)]
+        self.places = [self.fitting_lines(i, hunk) for i, hunk in enumerate(self.hunks)]
         left = in_order(self.places, self.hunks, self.lost)
-        proven = self.prove(left)
+        proven = self.prove_hunks(left)
         stated = not self.lost and self.hold_stated(proven)
         return tuple(
             self.lost.get(i) or self.answer(i, proven.get(i), left[i], stated=stated)
             for i in range(len(self.hunks))
         )
 
-    def fits(self, i: int, hunk: Hunk) -> tuple[int, ...]:
+    def fitting_lines(self, i: int, hunk: Hunk) -> tuple[int, ...]:
         """Return the lines at which a hunk's text stands where it may have been written; else say why not."""
         lines = candidates(hunk, self.target)
         if isinstance(lines, Lost):
@@ -180,7 +180,7 @@ class _Placing:
     def chains(self, hunk: Hunk, line: int) -> tuple[str, ...]:
         return enclosure.texts(enclosure.chains_at(hunk, self.target, line))
 
-    def prove(self, left: Sequence[tuple[int, ...]]) -> dict[int, Located]:
+    def prove_hunks(self, left: Sequence[tuple[int, ...]]) -> dict[int, Located]:
         """Prove hunks one by one; each that has its place leaves the others less room."""
         proven: dict[int, Located] = {}
         before = -1
