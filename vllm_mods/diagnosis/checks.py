@@ -1,7 +1,7 @@
 """What is wrong with this installation and with a tree. Reads only, imports no vLLM.
 
-None of it is a second opinion: whether a mod fits says the plan, whether it could be written says the
-draft of the transaction, whether it is still in says ``verify``.
+It repeats no check: the plan says whether a mod fits, the transaction's draft whether it could be
+written, and ``verify`` whether it is still in.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def examine(
 
 @contextmanager
 def _collect_errors(issues: list[Trouble]) -> Iterator[None]:
-    """Make a trouble of what cannot be read, and go on."""
+    """Turn an error into a trouble, and go on."""
     try:
         yield
     except VllmModsError as error:
@@ -314,7 +314,7 @@ def _mods(
 
 
 def _around(root: str) -> Iterator[Trouble]:
-    """Say what around a folder keeps its mods from going in, or from being the code that runs."""
+    """Yield what keeps mods from going into a folder, or its code from being what runs."""
     disk = os.statvfs(root)
     free = disk.f_bavail * disk.f_frsize
     if free < _ENOUGH or (disk.f_files > 0 and disk.f_favail == 0):

@@ -1,4 +1,4 @@
-"""Rules over a mod's ``run.sh``, command by command: what fails open, what the network decides, what ends with the process.
+"""Rules for a mod's ``run.sh``: failures that count as success, network content, settings that end with the process.
 
 A launcher runs the script in a process of its own, in each container, and goes on if it exits with 0.
 So whatever fails without ending the script is a mod that is not in, and nobody is told. Each rule is

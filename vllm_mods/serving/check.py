@@ -30,12 +30,12 @@ _DEPRECATED = re.compile(r"\b(?:is|are|was|been) deprecated\b|^\W*deprecated\b",
 
 
 class Serving(NamedTuple):
-    """What is to be served.
+    """A serve command to be checked.
 
-    ``argv`` follows ``vllm serve``; ``unknown`` are the pieces of it that a shell fills in. ``mods``
-    are the plans of the mods that are to be in, on the tree as it was before them. ``container`` is
-    None where the tree is not in an image. ``missing`` are the names of mods that nobody has here;
-    ``other_engine`` tells what is wrong with a template, by its name, where minijinja renders it.
+    ``argv`` is what follows ``vllm serve``; ``unknown`` are the parts of it that a shell fills in. ``mods``
+    are plans on the tree without the mods. ``container`` is None unless the tree is an image. ``missing``
+    names mods that no library has. ``other_engine(name, data)`` says what minijinja renders differently of a
+    template, ``""`` if nothing.
     """
 
     argv: tuple[str, ...]
@@ -278,7 +278,7 @@ class _Checker:
         return any(u.name == name and not u.negated for u in self.parsed.uses)
 
     def requirements(self) -> Iterator[ServeFault]:
-        """Find flags that vLLM refuses without another one: ``if args.a and not args.b: raise``."""
+        """Find flags that need another one: vLLM says ``if args.a and not args.b: raise``."""
         for node in self.sources.nodes(self.flags.entry.path):
             if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
                 continue

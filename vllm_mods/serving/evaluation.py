@@ -56,14 +56,14 @@ class RefusedError(Exception):
 
 @dataclass(eq=False, slots=True)
 class ConfigObject:
-    """An object of a class of the tree, with the attributes that are known; ``fixed`` if they are what was asked for."""
+    """A config object of the tree and its known attributes; ``fixed`` ones stay known wherever the object is passed."""
 
     cls: ClassPlace
     attributes: dict[str, Any]
     fixed: bool = False
 
     def lose(self) -> None:
-        """Forget the attributes: something unknown was handed the object."""
+        """Forget the attributes: the object was passed to code that is not followed."""
         if not self.fixed:
             self.attributes.clear()
 
@@ -72,7 +72,7 @@ class ConfigObject:
 
 
 class Frame(NamedTuple):
-    """A call: the file that it is in, its names, and the object that it is called on."""
+    """A call that is followed: its file, its local names, and the object that it is called on."""
 
     path: str
     names: dict[str, Any]
@@ -95,17 +95,17 @@ def _truth(value: Any) -> bool | None:
 
 
 class Evaluator:
-    """Evaluates expressions. What a call comes to says ``call``."""
+    """Evaluates expressions; subclasses follow calls in ``call``."""
 
     def __init__(self, sources: ModuleSources) -> None:
         self.sources = sources
 
     def call(self, node: ast.Call, frame: Frame) -> Any:
-        """Return what a call comes to that is none of Python's own."""
+        """Return the value of a call of the tree's own code."""
         raise NotImplementedError
 
     def value(self, node: ast.expr | None, frame: Frame) -> Any:  # noqa: C901, PLR0911, PLR0912  (a kind each)
-        """Return what an expression comes to. Raises ``RefusedError`` where the tree raises."""
+        """Return the value of an expression. Raises ``RefusedError`` where the tree raises."""
         match node:
             case ast.Constant(value=value):
                 return value
@@ -145,7 +145,7 @@ class Evaluator:
                 return UNKNOWN
 
     def holds(self, test: ast.expr, frame: Frame) -> bool | None:
-        """Return whether a test is true, None if that is not known."""
+        """Return whether a test is true, None if unknown."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             answer = self.holds(test.operand, frame)
             return None if answer is None else not answer
@@ -160,7 +160,7 @@ class Evaluator:
         return _truth(self.value(test, frame))
 
     def _choose(self, decides: bool, operands: Sequence[ast.expr], frame: Frame) -> Any:  # noqa: FBT001
-        """Return what ``or`` (it decides where True) or ``and`` comes to."""
+        """Return the value of ``or`` (True decides it) or of ``and`` (False decides it)."""
         value: Any = UNKNOWN
         for operand in operands:
             value = self.value(operand, frame)
@@ -222,7 +222,7 @@ class Evaluator:
 
 
 def _compute(function: Callable[..., Any], given: Sequence[Any]) -> Any:
-    """Return what a function of Python's own comes to."""
+    """Return the result of one of Python's own functions."""
     if not all(map(is_known, given)):
         return UNKNOWN
     try:
@@ -241,5 +241,5 @@ def names_in(node: ast.AST) -> tuple[str, ...]:
 
 
 def is_quiet(node: ast.Call) -> bool:
-    """Return True for a call that only says something."""
+    """Return True for a call that only logs or warns."""
     return (dotted(node.func) or "").partition(".")[0] in {"logger", "warnings", "logging"}

@@ -102,8 +102,8 @@ def named(
 def keys_read(shape: FlagShape) -> tuple[str, ...]:
     """Return the keys that vLLM takes out of a free JSON object, where one list has them all.
 
-    Such as ``override_generation_config``: a method of its class goes through a list of names, and
-    what is not in it is left lying.
+    Such as ``override_generation_config``: a method of its class goes through a list of names and
+    ignores every other key.
     """
     if shape.kind != "json" or shape.config or shape.cls is None or shape.field is None:
         return ()

@@ -59,7 +59,7 @@ def engine_faults(
     mods: Sequence[ModPlan],
     differs: Callable[[str, bytes], str] | None,
 ) -> Iterator[ServeFault]:
-    """Yield what minijinja, by which the Rust frontend renders, makes otherwise of a mod's template."""
+    """Yield mods' templates that the Rust frontend's engine, minijinja, renders differently."""
     used = {value.rpartition("/")[2] for use in uses for value in use.values}
     files = [file for _, file in _templates_of(mods) if file.file in used]
     for file in files:
@@ -74,7 +74,7 @@ def engine_faults(
 
 
 def _templates_of(mods: Sequence[ModPlan]) -> Iterator[tuple[str, TemplateFile]]:
-    """Yield the templates of mods that go in, each with the name of its mod."""
+    """Yield the templates of mods that fit, each with the name of its mod."""
     for mod in mods:
         for file in mod.variant.templates if mod.verdict.ok and mod.variant else ():
             yield mod.mod.name, file

@@ -129,7 +129,7 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _sanitize(answer: Any, why: str) -> dict[str, Any]:
-    """Take an answer for what it should be: the process runs code that may say anything."""
+    """Return an answer in its expected shape: the process may write anything."""
     if not isinstance(answer, dict):
         return {"error": why}
     if "error" in answer:

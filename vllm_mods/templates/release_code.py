@@ -29,7 +29,7 @@ STANDARD = (
     "tokenize", "traceback", "types", "typing", "unicodedata", "urllib.parse", "uuid", "warnings",
     "weakref", "xml.etree.ElementTree", "xml.parsers.expat", "xml.sax.saxutils",
 )  # fmt: skip
-"""What may be imported of the standard library: it has to be there before the fence is."""
+"""What may be imported of the standard library; it is imported before the process is locked."""
 
 
 _OWN = ("vllm.parser", "vllm.reasoning", "vllm.tool_parsers")

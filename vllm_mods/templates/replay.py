@@ -1,4 +1,4 @@
-"""Conversations that any template can be held against: what it loses of them, and of the KV cache.
+"""Conversations for every template: what it loses of them, and of the KV cache.
 
 vLLM finds the keys and values of a prompt again as far as it begins as an earlier one did, with what was
 generated behind it. What a model generates is what the template itself writes of the assistant's
@@ -217,7 +217,7 @@ def judge_scenes(asked: Sequence[Conversation], render: Render) -> tuple[Replaye
 def why_no_chat(
     text: bytes, content_format: str, replays: Sequence[Replayed], render: Render
 ) -> str | None:
-    """Say what a template is for instead of chats, which it has to show; None if it is for them.
+    """Say what else than chats a template is for, judged by its prompts; None for a chat template.
 
     One that begins an answer is for chats. ``replays`` are all that it made of conversations.
     """
