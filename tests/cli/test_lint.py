@@ -135,14 +135,17 @@ def test_a_zip_and_a_collection_of_folders(call: Call, tmp_path: Path) -> None:
 
 def test_a_zip_is_read_up_to_the_size_of_a_script(call: Call, tmp_path: Path) -> None:
     packed = tmp_path / "mod.zip"
-    last = b"cp a b || true # \xff\n"
-    for more, code in ((0, 1), (1, 2)):
+
+    def lint(more: int) -> Answer:
+        head, last = f"{TOP}#".encode(), b"cp a b || true # \xff\n"
+        fill = b"x" * (limits.SCRIPT - len(head) - len(last) - 1 + more)
         with zipfile.ZipFile(packed, "w") as archive:
-            head = f"{TOP}#".encode()
-            fill = b"x" * (limits.SCRIPT - len(head) - len(last) - 1 + more)
             archive.writestr("run.sh", head + fill + b"\n" + last)
-        answer = call("lint", packed)
-        assert answer.code == code
+        return call("lint", packed)
+
+    assert lint(0).code == 1
+    answer = lint(1)
+    assert answer.code == 2
     assert f"{packed}:run.sh is larger than a script" in answer.err
 
 
