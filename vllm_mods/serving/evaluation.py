@@ -178,9 +178,16 @@ class Evaluator:
             return UNKNOWN
 
     def _compare(self, node: ast.Compare, frame: Frame) -> Any:
-        values = [self.value(side, frame) for side in (node.left, *node.comparators)]
-        results = [*map(self._apply, node.ops, values, values[1:])]
-        return all(results) if is_known(results) else False if False in results else UNKNOWN
+        left = self.value(node.left, frame)
+        answer: Any = True
+        for op, side in zip(node.ops, node.comparators, strict=True):
+            right = self.value(side, frame)
+            result = self._apply(op, left, right)
+            if result is False:
+                return False  # what stands behind is not evaluated
+            answer = answer if result is True else UNKNOWN
+            left = right
+        return answer
 
     def _apply(self, op: ast.AST, left: Any, right: Any) -> Any:
         is_in = isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, list) and is_known(left)
