@@ -70,7 +70,7 @@ def test_what_is_not_here_is_not_started_and_an_export_says_so(
 ) -> None:
     name(call, tmp_path / "gone")
     assert f"{tmp_path}/gone: there is no such folder" in started(call, code=2)
-    said = call("export", NAME, "--format", "compose")
+    said = call("export", NAME, "--format", "k8s")
     assert f"note: {tmp_path}/gone is not here: nobody looked whether it is a model" in said.err
 
 
@@ -99,7 +99,7 @@ def test_a_path_that_says_more_than_a_path_is_refused(
     place.write_text(text)
     for command in (
         ("run", "--print"),
-        *(("export", "--format", form) for form in ("compose", "quadlet")),
+        *(("export", "--format", form) for form in ("compose", "quadlet", "k8s")),
     ):
         said = call(command[0], NAME, *command[1:], code=2)
         assert "cannot be mounted" in said.err

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -185,6 +187,49 @@ def test_an_image_of_this_machine_is_not_looked_for_in_registries() -> None:
         assert unit(text)["Container"]["Image"] == image
 
 
+def test_kubernetes_takes_the_names_and_waits_for_health() -> None:
+    (text,) = files.write(made(), "k8s").values()
+    deployment, serving = yaml.safe_load_all(text)
+    assert deployment["metadata"]["name"] == serving["metadata"]["name"] == "qwen3-5-x"
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert not {"args", "command"} & set(container)
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+    assert container["startupProbe"]["httpGet"] == {"path": "/health", "port": 9000}
+    assert serving["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"]
+    (text,) = files.write(CLUSTER, "k8s").values()
+    first, second, ray = yaml.safe_load_all(text)
+    assert ray["spec"]["clusterIP"] == "None"
+    assert (
+        "qwen3-5-x-head:6379" in second["spec"]["template"]["spec"]["containers"][0]["command"][2]
+    )
+    assert expanded(first["spec"]["template"]["spec"]["containers"][0]["command"][2]) == head(
+        CLUSTER
+    )
+
+
+def expanded(text: str) -> str:
+    """Read a text as Kubernetes does where no variable has the name: ``$$`` is a dollar, ``$(X)`` is looked up."""
+    return re.sub(r"\$(\$|\([^)]*\))", lambda found: "$" if found[1] == "$" else "(expanded)", text)
+
+
+def test_kubernetes_leaves_dollars_to_the_shell() -> None:
+    one = CLUSTER._replace(command="echo $$ $(id) $HOME $((1+1))", env={"E": "a$$b $(HOME)"})
+    (text,) = files.write(one, "k8s").values()
+    container = next(yaml.safe_load_all(text))["spec"]["template"]["spec"]["containers"][0]
+    assert expanded(container["command"][2]) == head(one)
+    assert expanded(container["env"][0]["value"]) == "a$$b $(HOME)"
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [("16g", "16Gi"), ("1GiB", "1Gi"), ("512mb", "512Mi"), ("64b", "64"), ("9", "9")],
+)
+def test_the_shared_memory_is_the_same_in_kubernetes(given: str, size: str) -> None:
+    (text,) = files.write(made(shm_size=given), "k8s").values()
+    pod = next(yaml.safe_load_all(text))["spec"]["template"]["spec"]
+    assert pod["volumes"][-1]["emptyDir"]["sizeLimit"] == size
+
+
 @pytest.mark.parametrize(
     ("given", "quadlet"),
     [("unless-stopped", "always"), ("no", "no"), ("on-failure:3", "on-failure")],
@@ -195,12 +240,32 @@ def test_a_quadlet_starts_again_when_it_was_told_to(given: str, quadlet: str) ->
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "said"),
     [
+        ({"restart": "no"}, "a Deployment starts its containers again"),
+        ({"gpus": "0,1,2,3,4,5,6,7"}, "Kubernetes chooses them itself; the command needs 8"),
         ({"shm_size": "lots"}, "--shm-size lots: no size"),
         ({"restart": "sometimes"}, "no policy of an engine"),
     ],
 )
-def test_what_no_engine_would_take_is_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        made(**given)
+def test_what_a_deployment_cannot_do_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        files.write(made(**given), "k8s")
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_kubectl_reads_it(cluster: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed")
+    (text,) = files.write(CLUSTER if cluster else made(), "k8s").values()
+    place = tmp_path / "x.yaml"
+    place.write_text(text)
+    done = subprocess.run(
+        ["kubectl", "label", "--local", "-f", place, "x=1", "-o", "name"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("deployment.apps/qwen3-5-x") == 1 + cluster
