@@ -48,7 +48,7 @@ def column(template: Template) -> Column:
     jobs = [mode.conversation for mode in MODES]
     answer = rendering.render(template.data, template.path, jobs)
     rust = render(jobs, rust=True)
-    kept = replay.replayed([mode.conversation for mode in MODES if mode.cached], render)
+    kept = replay.judge_scenes([mode.conversation for mode in MODES if mode.cached], render)
     losses = {one.conversation.name: one for one in kept}
     marks = {
         mode.name: mark(mode, one, losses.get(mode.name), ours=template.about is not None)
@@ -60,7 +60,7 @@ def column(template: Template) -> Column:
     marks["rust-frontend"] = "." if alike else "x"
     marks["content-format"] = "." if len(answer.formats) == 1 else "x"
     scenes = replay.scenes(answer.variables, answer.formats[-1][1], template.data)
-    replays = {one.conversation.name: one for one in replay.replayed(scenes, render)}
+    replays = {one.conversation.name: one for one in replay.judge_scenes(scenes, render)}
     return Column(template, marks, replays)
 
 

@@ -11,8 +11,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vllm_mods.templates import calls
-from vllm_mods.templates.conversation import Conversation, Message, ToolCall
+import qwen_calls as calls
+from qwen_calls import ToolCall
+
+from vllm_mods.templates.conversation import Conversation, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -62,7 +62,7 @@ KINDS: dict[str, Kind] = {
             TOP + f"cat fix.patch | patch -p0 -F0 -d {SITE}/vllm\n",
             fix_patch=INNER,
         ),
-        [(3, "hard-coded-root")],
+        [],
         LOADED,
     ),
     "patch of one named file": Kind(
@@ -140,7 +140,7 @@ KINDS: dict[str, Kind] = {
     ),
     "a file from a here-document": Kind(
         script(TOP + f"cat > {SITE}/vllm/added.py <<'PY'\nADDED = '$1'\nPY\n"),
-        [(3, "hard-coded-root")],
+        [],
         {"vllm/added.py": "ADDED = '$1'\n"},
     ),
     "a patch from a here-document": Kind(
@@ -167,7 +167,7 @@ KINDS: dict[str, Kind] = {
             fix_patch=FIX,
         )
         | {"mine.jinja": "{{ messages }}\n"},
-        [(9, "fail-open"), (12, "unpinned-install"), (13, "lost-export")],
+        [(9, "fail-open"), (13, "lost-export")],
         LOADED,
     ),
     "in functions": Kind(

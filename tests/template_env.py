@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import jinja2
 import jinja2.meta
 import jinja2.nodes
+import qwen_calls
 
 from vllm_mods.library.mod_folder import data_root
-from vllm_mods.templates import calls
-from vllm_mods.templates.conversation import ToolCall
 from vllm_mods.templates.sandbox import environment, rust_environment
 
 if TYPE_CHECKING:
@@ -51,6 +50,14 @@ def conversations(name: str) -> dict[str, dict[str, Any]]:
         with open(os.path.join(folder, file_name), encoding="utf-8") as file:
             found[file_name.removesuffix(".json")] = json.load(file)
     return found
+
+
+def expected_calls(name: str, slug: str) -> list[dict[str, Any]]:
+    """Return the calls that a conversation of a bundled template has to read back as."""
+    place = os.path.join(os.path.dirname(__file__), "templates", "expected_calls.json")
+    with open(place, encoding="utf-8") as file:
+        calls: list[dict[str, Any]] = json.load(file).get(name, {}).get(slug, [])
+    return calls
 
 
 @cache
@@ -90,8 +97,8 @@ def undeclared(text: str) -> set[str]:
 
 def calls_like(prompt: str, expected: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return all calls of a prompt's assistant turns, typed by the ``expected`` arguments."""
-    like = [ToolCall(one["name"], one["arguments"]) for one in expected]
-    return [call._asdict() for call in calls.read(prompt, like)]
+    like = [qwen_calls.ToolCall(one["name"], one["arguments"]) for one in expected]
+    return [call._asdict() for call in qwen_calls.read(prompt, like)]
 
 
 def detector(renderer: bytes, *, loud: bool = True) -> Callable[[str], str]:

@@ -442,9 +442,6 @@ def test_what_the_rules_find_is_what_they_found() -> None:
     def codes(text: str) -> set[str]:
         return {flaw.code for flaw in places.script(f"set -euo pipefail\n{text}\n")}
 
-    assert "hard-coded-root" in codes("cp x /usr/lib/python3.12/site-packages/vllm")
-    assert "hard-coded-root" not in codes("cp x ${R:-/usr/lib/python3.12/site-packages}/vllm")
-    assert "hard-coded-root" not in codes("cp x $R/python3/site-packages")
     assert "live-diff" in codes("curl -O https://github.com/a/b/pull/1.diff")
     assert "live-diff" not in codes("curl -O https://github.com/a/b/pull/x.diff")
     assert "lost-export" in codes("export A=1")

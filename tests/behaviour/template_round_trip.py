@@ -19,7 +19,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from vllm_mods.templates.answers import AnswerReader, reader, streamed
+from vllm_mods.templates.answers import AnswerReader, read_streamed, reader
 
 Message = dict[str, Any]
 # Reasoning is kept until the next question; a result is none.
@@ -227,7 +227,7 @@ def _turn(
 
         answers = {"whole": new().whole(written, ids, prompt_ids)}
         for size in sizes:
-            answers[str(size)] = streamed(new(), vllm.tokenizer, ids, prompt_ids, size)
+            answers[str(size)] = read_streamed(new(), vllm.tokenizer, ids, prompt_ids, size)
         for answer in answers.values():
             try:
                 again = history(_message(answer))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from template_env import conversations, manifest, source
+from template_env import conversations, expected_calls, manifest, source
 
 from vllm_mods.trees.open import open_tree
 
@@ -169,7 +169,7 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             "parsers": PARSERS,
             "pieces": PIECES,
             "conversations": {
-                slug: one | {"reader_tools": _tools(one["expect"].get("tool_calls", []))}
+                slug: one | {"reader_tools": _tools(expected_calls(name, slug))}
                 for slug, one in CONVERSATIONS[name].items()
             },
         }
@@ -271,7 +271,7 @@ def _turns(release: Release, name: str, slug: str) -> list[dict[str, Any]]:
 @READ
 def test_calls_come_back_as_they_were(release: Release, name: str, slug: str) -> None:
     turns = _turns(release, name, slug)
-    expect = CONVERSATIONS[name][slug]["expect"].get("tool_calls", []) if turns else []
+    expect = expected_calls(name, slug) if turns else []
     for parser, way in itertools.product(PARSERS, WAYS):
         answers = [turn["read"][parser][way] for turn in turns]
         read = [call for answer in answers for call in answer["calls"]]

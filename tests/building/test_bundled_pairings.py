@@ -15,7 +15,7 @@ import pytest
 from making_images import Image
 from making_images import layer as tar_of
 
-from vllm_mods.api.serve_command import of_pairing, question
+from vllm_mods.api.serve_command import ask, of_pairing
 from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.cli import run
 from vllm_mods.library.catalog import Library
@@ -64,7 +64,7 @@ def test_it_locks_on_the_release_that_it_names(
     found = library.pairing(name)
     version = found.base.rpartition(":v")[2]
     tree = Recorded(Releases().open(version))
-    answer = question(of_pairing(library, found))(tree)
+    answer = ask(of_pairing(library, found), tree)
     assert answer.ok, answer.faults
     info = f"vllm-{version}.dist-info"
     metadata = tree.read(f"{info}/METADATA")

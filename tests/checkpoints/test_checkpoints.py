@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hybrid_checkpoints import Tensors, bf16, fp8, int4, write_checkpoint
+from lowering import lower
 from package_server import settings_of_none
 from web_site import Site, site
 
@@ -55,6 +56,7 @@ def test_a_folder_says_what_its_layers_are(tmp_path: Path) -> None:
     )
     assert said.packed.patterns == (("model.layers.*.mlp.up_proj", 2),)
     assert said.block_fp8.patterns == (("model.layers.*.self_attn.q_proj", 2),)
+    assert said.gdn.patterns == (("model.layers.*.linear_attn", 1),)
     assert (said.gdn.total, said.context) == (1, 262144)
 
 
@@ -136,6 +138,66 @@ def test_a_model_on_the_hub_is_read_in_parts_at_one_commit(
     ]
     assert asked[0] == "bytes=0-7"
     assert len(asked) == 2
+
+
+CONFIG_BYTES = b'{"model_type": "llama"}'
+
+
+def config_of(answer: Callable[[Site], None], *names: str) -> dict[str, Callable[[Site], None]]:
+    """A Hub whose model has a config.json, and files that it does not send."""
+    siblings = [{"rfilename": name} for name in ("config.json", *names)]
+    page = json.dumps({"sha": COMMIT, "siblings": siblings}).encode()
+    return {
+        "/api/models/org/model/revision/main": lambda asked: asked.say(200, page),
+        f"/org/model/resolve/{COMMIT}/config.json": answer,
+        **{
+            f"/org/model/resolve/{COMMIT}/{name}": lambda asked: asked.say(200, bytes(64))
+            for name in names
+        },
+    }
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_configuration_is_read_up_to_its_limit_with_ranges_and_without(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ranges: bool,  # noqa: FBT001
+) -> None:
+    settings_of_none(tmp_path, monkeypatch)
+
+    def answer(asked: Site) -> None:
+        if ranges:
+            whole(CONFIG_BYTES)(asked)
+        else:
+            asked.say(200, CONFIG_BYTES)
+
+    with site(config_of(answer)) as (url, _):
+        lower(monkeypatch, "CHECKPOINT_CONFIG", len(CONFIG_BYTES))
+        read = open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
+        assert (read.config["model_type"], read.tensors) == ("llama", {})
+        lower(monkeypatch, "CHECKPOINT_CONFIG", len(CONFIG_BYTES) - 1)
+        with pytest.raises(TreeError, match=f"config.json has {len(CONFIG_BYTES)} bytes, and"):
+            open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
+
+
+def test_headers_are_not_read_of_a_server_without_ranges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings_of_none(tmp_path, monkeypatch)
+    answers = config_of(lambda asked: asked.say(200, CONFIG_BYTES), "model.safetensors")
+    with site(answers) as (url, _), pytest.raises(TreeError, match="no 8 bytes in it, or the"):
+        open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
+
+
+def test_a_folders_configuration_is_read_up_to_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.json").write_bytes(CONFIG_BYTES)
+    lower(monkeypatch, "CHECKPOINT_CONFIG", len(CONFIG_BYTES))
+    assert open_checkpoint(str(tmp_path)).config["model_type"] == "llama"
+    lower(monkeypatch, "CHECKPOINT_CONFIG", len(CONFIG_BYTES) - 1)
+    with pytest.raises(TreeError, match=r"is the most that is read of the config\.json"):
+        open_checkpoint(str(tmp_path))
 
 
 def test_what_the_hub_does_not_have_is_said(

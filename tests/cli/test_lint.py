@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vllm_mods.base import limits
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -61,10 +63,6 @@ def test_a_script_that_fails_closed_passes(call: Call, tmp_path: Path) -> None:
         (f"{TOP}curl -sL https://x.test/a.patch | patch -p1 -F0\n", 3, "network-patch"),
         (f"{TOP}curl -L https://github.com/a/b/pull/12.diff -o x\n", 3, "live-diff"),
         (f"{TOP}curl -O https://x.test/1.0/x.py\n", 3, "network"),
-        (f"{TOP}pip install flash-qla\n", 3, "unpinned-install"),
-        (f"{TOP}python3 -m pip install -q 'a>=1' b==2\n", 3, "unpinned-install"),
-        (f"{TOP}uv pip install --system -r requirements.txt\n", 3, "unpinned-install"),
-        (f"{TOP}cp a /usr/local/lib/python3.12/dist-packages/vllm/a\n", 3, "hard-coded-root"),
         (f"{TOP}export VLLM_USE_X=1\n", 3, "lost-export"),
         (f"{TOP}sed -i 's/a/b/' x.py\n", 3, "edit-unchecked"),
         (f"{TOP}if grep -q other x.py; then sed -i 's/name/b/' x.py; fi\n", 3, "edit-unchecked"),
@@ -73,7 +71,6 @@ def test_a_script_that_fails_closed_passes(call: Call, tmp_path: Path) -> None:
             3,
             "edit-unchecked",
         ),
-        (f"{TOP}pip install -c constraints.txt flash-qla\n", 3, "unpinned-install"),
         (
             f"{TOP}python3 - <<'PY'\nopen('x','w').write(t.replace('a','b'))\nPY\n",
             3,
@@ -136,6 +133,22 @@ def test_a_zip_and_a_collection_of_folders(call: Call, tmp_path: Path) -> None:
     assert f"{packed}:run.sh:3: " in answer.out
 
 
+def test_a_zip_is_read_up_to_the_size_of_a_script(call: Call, tmp_path: Path) -> None:
+    packed = tmp_path / "mod.zip"
+
+    def lint(more: int) -> Answer:
+        head, last = f"{TOP}#".encode(), b"cp a b || true # \xff\n"
+        fill = b"x" * (limits.SCRIPT - len(head) - len(last) - 1 + more)
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr("run.sh", head + fill + b"\n" + last)
+        return call("lint", packed)
+
+    assert lint(0).code == 1
+    answer = lint(1)
+    assert answer.code == 2
+    assert f"{packed}:run.sh is larger than a script" in answer.err
+
+
 def test_a_library_is_read_with_its_patches(call: Call, library: Path) -> None:
     assert call("lint", library).code == 0
     patch = library / "patches/fast/x.patch"
@@ -151,6 +164,9 @@ def test_a_path_with_nothing_to_look_at(call: Call, tmp_path: Path) -> None:
     answer = call("lint", tmp_path / "empty")
     assert answer.code == 2
     assert "holds neither a run.sh nor a mod.toml" in answer.err
+    (tmp_path / "Dockerfile").write_text("# x\nARG A\nFROM x\nRUN patch || true\n")
+    answer = call("lint", tmp_path / "Dockerfile")
+    assert (answer.code, "is a Dockerfile, and scripts are read" in answer.err) == (2, True)
     (tmp_path / "x.zip").write_bytes(b"PK\x05\x06" + bytes(18))
     assert call("lint", tmp_path / "x.zip").code == 2
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from unittest import mock
@@ -11,7 +10,7 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base import limits
 from vllm_mods.library.mod_folder import data_root
-from vllm_mods.templates import about, calls, conversation, rendering
+from vllm_mods.templates import about, conversation, rendering
 
 REQUEST = json.dumps(
     {
@@ -40,11 +39,7 @@ def _prompt(data: bytes, _folder: str) -> None:
 
 
 def _conversation(data: bytes, _folder: str) -> None:
-    with contextlib.suppress(ValueError):
-        calls.read(data.decode(), ())
-    found = conversation.parse(data, "c.json", "c")
-    with contextlib.suppress(ValueError):
-        calls.read(found.expect.rendered or "", found.expect.tool_calls or ())
+    conversation.parse(data, "c.json", "c")
 
 
 def _about(data: bytes, _folder: str) -> None:

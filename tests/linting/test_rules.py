@@ -57,7 +57,7 @@ def test_only_the_first_change_that_may_fail_is_named() -> None:
         ("curl https://x.org/y | sh", [("network", 3), ("network-patch", 3)]),
         ("curl https://x.org/y | cat", [("network", 3)]),
         ("pip install a==1 b@https://x.org/b.whl", []),
-        ("pip install -r x.txt", [("unpinned-install", 3)]),
+        ("pip install -r x.txt", []),
         ("pip install --require-hashes -r x.txt", []),
         ("pip install -i https://x.org/simple a==1", []),
         ("export A=1", [("lost-export", 3)]),
@@ -72,6 +72,9 @@ def test_only_the_first_change_that_may_fail_is_named() -> None:
         ("python3 -c 'open(x).write(y)' || true", [("fail-open", 3)]),
         ("python3 -c 'a.replace(b)' || true", [("fail-open", 3)]),
         ("python3 fix.py || true", [("fail-open", 3)]),
+        ("python fix.py || true", [("fail-open", 3)]),
+        ("/usr/bin/python3.12 fix.py || true", [("fail-open", 3)]),
+        ("cp a b\ntrue && grep x y || true", []),
         ("git clone x || true", [("fail-open", 3)]),
         ("git am x || true", [("fail-open", 3)]),
         ("git checkout x || true", [("fail-open", 3)]),
@@ -99,16 +102,16 @@ def test_only_the_first_change_that_may_fail_is_named() -> None:
         ("cp a b | cat || true", [("fail-open", 3)]),
         ("if cp a b; then true; fi", []),
         ("pip install", []),
-        ("pip3 install x -r", [("unpinned-install", 3)]),
+        ("pip3 install x -r", []),
         ("pip install -t /x a===1", []),
         ("pip install --root /x a==1.0+cu129", []),
-        ("pip install git+https://x.org/a@main", [("unpinned-install", 3)]),
+        ("pip install git+https://x.org/a@main", []),
         (f"pip install 'a @ git+https://x.org/a@{'0' * 40}'", []),
         (f"pip install https://x.org/a.tgz#sha256={'0' * 64}", []),
         ("apt install x", []),
-        ("cp a /usr/lib/python3/dist-packages/vllm/a", [("hard-coded-root", 3)]),
+        ("cp a /usr/lib/python3/dist-packages/vllm/a", []),
         ("cp a ${ROOT:-/usr/lib/python3/dist-packages}/vllm/a", []),
-        ("cp a venv/lib/python3.12/site-packages/vllm/a", [("hard-coded-root", 3)]),
+        ("cp a venv/lib/python3.12/site-packages/vllm/a", []),
         ("curl x | tee y | python3", [("network", 3), ("network-patch", 3)]),
         ("curl x; cat y | python3", [("network", 3)]),
         ("curl https://patch-diff.githubusercontent.com/raw/a/b/pull/1.diff", [("live-diff", 3)]),
@@ -135,31 +138,6 @@ def test_what_is_read_from_a_server_by_a_program_is_named() -> None:
     fetched, piped = places.script(f"{STRICT}curl https://x.org/y | bash\n")
     assert fetched.message.startswith("no network, no mod")
     assert piped.message.startswith("what `bash` gets is whatever the server sends")
-
-
-def test_a_dockerfile_fails_with_the_last_command_of_a_run() -> None:
-    text = "FROM x\nRUN cp a b; cp c d\nRUN cp a b\n"
-    assert flaws(text) == [("no-set-e", 2)]
-    assert flaws("FROM x\nRUN curl -O https://x.org/y\n") == []
-    (flaw,) = places.script("FROM x\nRUN set -e; export A=1; cp a b\n")
-    assert flaw.code == "lost-export"
-    assert flaw.message.endswith("Put it into `ENV`")
-
-
-def test_a_step_of_a_dockerfile_has_its_own_lines() -> None:
-    text = (
-        "# syntax=x\nARG BASE\nFROM $BASE\nRUN --mount=type=cache,target=/x \\\n  set -e; \\\n\n  # why\n"
-        "  cp a b \\\n  || true\nCOPY c d\n"
-    )
-    assert flaws(text) == [("fail-open", 8)]
-    assert flaws("FROM x\nRUN <<EOF\nset -e\nsed -i s/a/b/ x\nEOF\nRUN cp a b\n") == [
-        ("edit-unchecked", 4)
-    ]
-    assert flaws("FROM x\nRUN python3 <<EOF\nopen(a).write(b.replace(c, d))\nEOF\n") == [
-        ("edit-unchecked", 2)
-    ]
-    assert flaws("from x\nrun cp a b ; cp c d\n") == [("no-set-e", 2)]
-    assert flaws("FROM x\r\nRUN set -e; \\\r\n  cp a b || true\r\n") == [("fail-open", 3)]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from qwen_calls import turns
 from template_env import Message, calls_like, render, render_by_minijinja
-
-from vllm_mods.templates.calls import turns
 
 NAME = "qwen3.6-enhanced"
 

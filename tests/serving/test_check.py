@@ -12,13 +12,11 @@ from mod_making import mod, variant
 from serve_tree import FILES, LATER
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, TemplateFile, Verdict
 from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.known import KnownFlags
-from vllm_mods.serving.releases import date_flags
 from vllm_mods.serving.template import ContainerSettings
 
 if TYPE_CHECKING:
@@ -281,22 +279,6 @@ def test_one_of_several_values_may_be_none() -> None:
     files = {**FILES, "vllm/config/model.py": FILES["vllm/config/model.py"].replace(*names)}
     assert ask("--names None 1", files=files).faults == ()
     assert only(ask("--names None x", files=files)).code == "value-type"
-
-
-def test_a_flag_is_told_when_it_came_or_went() -> None:
-    known = {
-        "0.18.0": frozenset({"--a"}),
-        "0.19.1": frozenset({"--a", "--b"}),
-        "0.20.0": frozenset({"--b"}),
-    }
-
-    def when(flag: str, version: str) -> str:
-        answer = ServeAnswer((ServeFault(FindingCode.FLAG_UNKNOWN, flag, "no"),), frozenset(), 0)
-        return only(date_flags(answer, version, known)).message
-
-    assert when("--a", "0.20.0") == "no; --a went after 0.19.1"
-    assert when("--no-b.key", "0.18.0") == "no; --b came with 0.19.1 (0.18.0 has it not)"
-    assert when("--c", "0.18.0") == "no"
 
 
 def test_only_the_files_that_the_command_needs_are_read() -> None:

@@ -108,6 +108,7 @@ def test_what_is_raised_on_every_way_is_a_fault_of_the_flags_it_looks_at(body: s
         f"if 'x %d' % self.nodes == 'y': {RAISE}",
         f"yield\n        {RAISE}",
         f"if self.mode.any(): {RAISE}",
+        "if 5 < self.nodes < 8 // (self.nodes - 3): pass",
         f"if self.cast(int): {RAISE}",
     ],
 )

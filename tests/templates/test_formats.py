@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from template_env import detector
 
-from vllm_mods.templates.formats import RULES, content_format, detected
+from vllm_mods.templates.formats import RULES, content_format, detect_formats
 from vllm_mods.templates.sandbox import environment
 from vllm_mods.trees.open import open_tree
 
@@ -50,7 +50,7 @@ def test_shapes(text: str) -> None:
 
 def test_releases_that_agree_are_one_row() -> None:
     tree = environment().parse("{% for c in content %}{% endfor %}")
-    assert detected(tree) == (("0.15", "string"), ("0.22", "openai"))
+    assert detect_formats(tree) == (("0.15", "string"), ("0.22", "openai"))
 
 
 # ---- the same by vLLM's own functions ----------------------------------------------------------

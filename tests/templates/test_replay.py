@@ -12,9 +12,9 @@ from vllm_mods.base.model import Finding
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates.check import TemplateChecked, check
 from vllm_mods.templates.rendering import Rendered
-from vllm_mods.templates.replay import SCENES, Replayed, replayed
+from vllm_mods.templates.replay import SCENES, Replayed, judge_scenes
 from vllm_mods.templates.source import Template, open_template
-from vllm_mods.templates.weights import Weight, weighed, weight
+from vllm_mods.templates.weights import Weight, count_weights, weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +139,7 @@ def test_each_prompt_of_a_conversation_is_rendered_once() -> None:
         asked.extend(jobs)
         return [Rendered("".join(one["content"] for one in job.messages)) for job in jobs]
 
-    replayed(SCENES, render)
+    judge_scenes(SCENES, render)
     seen = [(job.name, len(job.messages), job.add_generation_prompt) for job in asked]
     assert len(seen) == len(set(seen))
     assert {("chat", 5, True), ("chat", 1, True), ("chat", 1, False)} <= set(seen)
@@ -221,7 +221,7 @@ def test_what_is_lost_is_called_by_what_it_is() -> None:
 
 def test_findings_weigh_what_they_cost() -> None:
     found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role != 'system' }}"))
-    assert weighed(found.every) == {
+    assert count_weights(found.every) == {
         Weight.REFUSED: 0,
         Weight.CONTENT: 2,
         Weight.CACHE: 0,

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.base.model import Level
 from vllm_mods.templates import about
 from vllm_mods.templates.check import TemplateChecked, check
-from vllm_mods.templates.conversation import Conversation, Expected, ToolCall
+from vllm_mods.templates.conversation import Conversation, Expected
 from vllm_mods.templates.source import Template
 
 TOML = """\
@@ -96,34 +95,6 @@ def test_what_is_no_template_is_a_finding() -> None:
     found = _check("{% if %}")
     assert [one.code for one in found.findings] == ["template-unreadable"]
     assert not found.ok
-
-
-CALLS = (ToolCall("f", {"a": 1}),)
-WRITTEN = (
-    "{{ '<|im_start|>assistant\\n<tool_call>\\n<function=f>\\n<parameter=a>\\n' }}"
-    "{{ VALUE }}{{ '\\n</parameter>\\n</function>\\n</tool_call><|im_end|>\\n' }}"
-)
-
-
-@pytest.mark.parametrize("toml", [None, TOML.replace("hermes", "qwen3_xml")])
-@pytest.mark.parametrize(
-    ("value", "codes"), [("1", []), ("2", ["calls-differ"]), ("true", ["calls-differ"])]
-)
-def test_calls_are_read_back(toml: str | None, value: str, codes: list[str]) -> None:
-    text = WRITTEN.replace("VALUE", value) + "{{ '' if loud }}"
-    assert _codes(_check(text, toml, tool_calls=CALLS)) == codes
-
-
-def test_calls_that_cannot_be_read_back_differ() -> None:
-    found = _check(WRITTEN.replace("</function>", ""), None, tool_calls=CALLS)
-    assert _codes(found) == ["calls-differ"]
-
-
-def test_calls_of_a_parser_that_nothing_here_knows_are_a_note() -> None:
-    found = _check(tool_calls=CALLS)
-    ((finding,),) = [one.findings for one in found.outcomes]
-    assert (finding.code, finding.level) == ("calls-unread", Level.NOTE)
-    assert found.ok
 
 
 # ---- template.toml -------------------------------------------------------------------------------

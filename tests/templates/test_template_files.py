@@ -12,11 +12,13 @@ from typing import Any
 
 import jinja2
 import pytest
+from qwen_calls import turns
 from template_env import (
     Message,
     calls_like,
     conversations,
     detector,
+    expected_calls,
     manifest,
     render,
     render_by_minijinja,
@@ -26,7 +28,6 @@ from template_env import (
 
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import data_root
-from vllm_mods.templates.calls import turns
 from vllm_mods.trees.open import open_tree
 
 QWEN35, QWEN36 = NAMES = ("qwen3.5-enhanced", "qwen3.6-enhanced")
@@ -152,7 +153,7 @@ def test_tools_are_told_in_the_words_of_the_models_own_template(name: str, diges
 
 @EACH
 def test_conversation_expects_only_known_things(name: str, slug: str) -> None:
-    known = {"rendered", "contains", "absent", "error", "tool_calls"}
+    known = {"rendered", "contains", "absent", "error"}
     expect = CONVERSATIONS[name][slug]["expect"]
     assert expect
     assert set(expect) <= known
@@ -174,7 +175,8 @@ def test_conversation(name: str, slug: str) -> None:
         assert text in prompt
     for text in expect.get("absent", ()):
         assert text not in prompt
-    assert calls_like(prompt, expect.get("tool_calls", ())) == expect.get("tool_calls", [])
+    expected = expected_calls(name, slug)
+    assert calls_like(prompt, expected) == expected
 
 
 @EACH

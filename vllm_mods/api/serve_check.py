@@ -3,22 +3,26 @@
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.serve_command import ServeArguments
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.library.catalog import Library
-from vllm_mods.matrices.choose import choose_releases
-from vllm_mods.serving import releases
 from vllm_mods.serving.check import ServeAnswer
-from vllm_mods.serving.known import names_among
-from vllm_mods.serving.releases import ServeCell
+from vllm_mods.serving.faults import ServeFault
 
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
+
+
+class ServeCell(NamedTuple):
+    """The answer for one tree: ``version`` is vLLM's, ``tree`` the spec it was opened by."""
+
+    version: str
+    tree: str
+    answer: ServeAnswer
 
 
 class ServeChecked(NamedTuple):
@@ -51,11 +55,11 @@ def serve_check(
     """Hold the command of a pairing, or a ``command`` line, against a vLLM's source, which is not imported.
 
     ``pairing`` is the name of one of the ``library``, with its environment, templates and mods. ``target`` is
-    what ``open_tree`` takes; without it, all releases in the range ``vllm``, or without that one too the newest
-    release that the pairing is for.
+    what ``open_tree`` takes, ``vllm`` a range of releases; without both, the newest release that the pairing is for
+    is asked.
 
     Returns ``ServeChecked``. Raises ``UsageError`` for a command that bash does not read, and where nothing says
-    which vLLM is meant.
+    which vLLM is meant, or both do.
 
     >>> vm.serve_check(command="vllm serve m 'unended", target="site-packages")
     Traceback (most recent call last):
@@ -70,24 +74,28 @@ def serve_check(
         asked = serve_command.of_pairing(library, library.pairing(pairing))
     else:
         raise UsageError("name a pairing or give --command, one of them", hint=_CALL)
-    ask = serve_command.question(asked)
-    if vllm is not None and target is None:
-        cells = releases.cells(releases_in(access, vllm, "--vllm"), access.open, ask)
+    if vllm is not None and target is not None:
+        raise UsageError("--vllm and --target both say which vLLM is meant", hint="give one")
+    if vllm is not None:
+        specs = releases_in(access, vllm, "--vllm")
+        cells = tuple(_ask_release(asked, spec, access) for spec in specs)
         return ServeChecked(asked.argv, asked.name, cells, over_releases=True)
-    tree = access.open(target or _default_target(asked, access))
-    cell = ServeCell(tree.version or "", tree.spec, _ask(ask, tree, vllm, access))
+    cell = _ask(asked, target or _default_target(asked, access), access)
     return ServeChecked(asked.argv, asked.name, (cell,), over_releases=False)
 
 
-def _ask(
-    ask: Callable[[Tree], ServeAnswer], tree: Tree, vllm: str | None, access: Access
-) -> ServeAnswer:
-    """Hold the command against one tree; of a flag that it does not have, find the releases that do."""
-    answer = ask(tree)
-    if unknown := releases.unknown(answer.faults):
-        known = {**_known_flags(unknown, vllm, access), tree.version or tree.spec: answer.names}
-        answer = releases.date_flags(answer, tree.version, known)
-    return answer
+def _ask(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
+    tree = access.open(spec)
+    return ServeCell(tree.version or "", tree.spec, serve_command.ask(asked, tree))
+
+
+def _ask_release(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
+    """Hold the command against one of several releases; one that cannot be read fails its own cell only."""
+    try:
+        return _ask(asked, spec, access)
+    except TreeError as error:
+        fault = ServeFault(FindingCode.UNREADABLE, spec, error.message)
+        return ServeCell(spec.removeprefix("pypi:"), spec, ServeAnswer((fault,), used=0))
 
 
 def _default_target(asked: ServeArguments, access: Access) -> str:
@@ -98,22 +106,3 @@ def _default_target(asked: ServeArguments, access: Access) -> str:
     if re.fullmatch(r"\d[\w.+]*", asked.vllm):
         return f"pypi:{asked.vllm}"
     return releases_in(access, asked.vllm, "--vllm", plain=True)[-1]
-
-
-def _known_flags(
-    wanted: frozenset[str], spec: str | None, access: Access
-) -> dict[str, frozenset[str]]:
-    """Return which releases in ``spec``, else of those in the cache, have flags; by version."""
-    index = Access(offline=access.offline or spec is None).releases
-    known: dict[str, frozenset[str]] = {}
-    try:
-        specs = choose_releases((), index.files(), spec or ">=0.9")
-    except TreeError:
-        return known  # it only adds to what is found already
-    for release in specs:
-        try:
-            tree = index.open(release.removeprefix("pypi:"))
-            known[tree.version or release] = names_among(tree, wanted)
-        except TreeError:
-            continue  # not in the cache
-    return known

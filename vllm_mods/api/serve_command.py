@@ -96,14 +96,10 @@ def of_script(text: str, what: str, hint: str) -> ServeArguments:
     return ServeArguments(words(first.argv), env, tuple(one.text for one in script.unknown))
 
 
-def question(asked: ServeArguments) -> Callable[[Tree], ServeAnswer]:
-    """Return the question for one tree: the command on it, with the mods in."""
-
-    def ask(tree: Tree) -> ServeAnswer:
-        planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree)) if asked.mods else None
-        return answer(asked, tree, planned)
-
-    return ask
+def ask(asked: ServeArguments, tree: Tree) -> ServeAnswer:
+    """Hold a command against a tree with its mods in. Raises ``TreeError``."""
+    planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree)) if asked.mods else None
+    return answer(asked, tree, planned)
 
 
 def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnswer:

@@ -18,7 +18,7 @@ _CONTEXT = "max_position_embeddings"
 
 
 class LayerKinds(NamedTuple):
-    """LayerKinds of one kind: their names with ``*`` for each number, and how many have each."""
+    """Layers of one kind: how many, and how many match each pattern (``*`` for each number in a name)."""
 
     total: int
     patterns: tuple[tuple[str, int], ...]

@@ -71,7 +71,7 @@ def run_command(
     if only_print:
         planned = plan_service(library, pairing, start, arguments, note=answers.note).service
         check_single(pairing, planned)
-        program = program or next(iter(engine.found()), engine_command.PROGRAMS[0])
+        program = program or next(iter(engine.engines_here()), engine_command.PROGRAMS[0])
         click.echo(shlex.join(service.line(program, planned, env_files=env_files)))
         return EXIT_OK
     started = run(library, pairing, arguments, start, program=program, env_files=env_files, **given)

@@ -29,6 +29,6 @@ def command(**given: Any) -> Reply:
 
     PAIRING's command, environment, templates and mods, or --command alone. Flags, values,
     keys of JSON and variables are read from the tree's source; vLLM is not imported. With
-    --vllm and no --target, a matrix over releases. Exit code 0 if nothing is wrong.
+    --vllm, a matrix over releases. Exit code 0 if nothing is wrong.
     """
     return report.checked(serve_check(**given))

@@ -157,7 +157,7 @@ def patch(template: str, library: Library) -> Reply:
     changed, each exactly where it stands, or nothing is. TEMPLATE is the model's folder or its file.
     """
     opened = open_template(library, template)
-    return report.patched(opened, official.patched(library, opened))
+    return report.patched(opened, official.patch_template(library, opened))
 
 
 def _conversation(template: Template, messages: str) -> Conversation:

@@ -1,7 +1,7 @@
 """What is wrong with this installation and with a tree. Reads only, imports no vLLM.
 
-None of it is a second opinion: whether a mod fits says the plan, whether it could be written says the
-draft of the transaction, whether it is still in says ``verify``.
+It repeats no check: the plan says whether a mod fits, the transaction's draft whether it could be
+written, and ``verify`` whether it is still in.
 """
 
 from __future__ import annotations
@@ -78,21 +78,21 @@ def examine(
     tree = opener(spec)
     library = Library()
     names = library.names()
-    with _telling(issues):
+    with _collect_errors(issues):
         theirs = opened()
         library, names = theirs, theirs.names()
     mods = []
     for name in names:
-        with _telling(issues):
+        with _collect_errors(issues):
             mods.append(library.load(name))
     target = _look(tree, library, mods, workspace, issues)
-    issues.sort(key=lambda one: one.level is Level.NOTE)
+    issues.sort(key=lambda issue: issue.level is Level.NOTE)
     return Diagnosis(mine, target, (), tuple(issues))
 
 
 @contextmanager
-def _telling(issues: list[Trouble]) -> Iterator[None]:
-    """Make a trouble of what cannot be read, and go on."""
+def _collect_errors(issues: list[Trouble]) -> Iterator[None]:
+    """Turn an error into a trouble, and go on."""
     try:
         yield
     except VllmModsError as error:
@@ -107,20 +107,20 @@ def _look(
     files: Listed | None = None
     held: Compared | None = None
     findings: tuple[Finding, ...] = ()
-    with _telling(issues):  # a damaged receipt, say: the rest can still be told
+    with _collect_errors(issues):  # a damaged receipt, say: the rest can still be told
         current, findings = _state(tree)
-    with _telling(issues):
+    with _collect_errors(issues):
         version = tree.version
     again = reinstalling(tree, version)
-    issues += _changed(tree, current, findings, again)
+    issues += _receipt_troubles(tree, current, findings, again)
     if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
-        with _telling(issues):
+        with _collect_errors(issues):
             issues += _distributions(tree)
             files = listed(tree)
             held = None if files is None else compare(tree, files)
             issues += _files(tree, files, held, current, again)
     fits = tuple(_fits(tree, library, mods, current, workspace))
-    issues += _refused(fits)
+    issues += _refusals(fits)
     issues += _mods(tree, fits, current, again, listed=files is not None)
     if tree.root is not None:
         issues += _around(tree.root)
@@ -159,7 +159,7 @@ def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
     return (None if raw is None else receipt.parse(raw)), ()
 
 
-def _changed(
+def _receipt_troubles(
     tree: Tree, current: Receipt | None, findings: Sequence[Finding], again: str
 ) -> Iterator[Trouble]:
     """Say what is not as the receipt says, and what puts it right."""
@@ -202,7 +202,7 @@ def _files(
     if listed is None and not tree.remote:
         lost = unresolved(tree)
         if lost:
-            message = f"{_some(lost)}: imported by several files of vllm/, and not there"
+            message = f"{_name_few(lost)}: imported by several files of vllm/, and not there"
             yield Trouble(FindingCode.LOST, message, again)
         yield Trouble(
             FindingCode.NO_LIST,
@@ -234,7 +234,7 @@ def _files(
         if some:
             level = Level.NOTE if code is FindingCode.UNLISTED else Level.ERROR
             hint = None if code is FindingCode.UNLISTED else again
-            yield Trouble(code, f"{_some(some)}: {what}", hint, level)
+            yield Trouble(code, f"{_name_few(some)}: {what}", hint, level)
 
 
 def _fits(
@@ -273,7 +273,7 @@ def _fits(
             yield ModOnTree(name, mine, Refusal(str(error), f"ls -la {tree.spec}"))
 
 
-def _refused(fits: Iterable[ModOnTree]) -> Iterator[Trouble]:
+def _refusals(fits: Iterable[ModOnTree]) -> Iterator[Trouble]:
     refused: dict[tuple[FindingCode, Refusal], list[str]] = {}
     for fit in fits:
         if fit.refusal is not None:
@@ -314,7 +314,7 @@ def _mods(
 
 
 def _around(root: str) -> Iterator[Trouble]:
-    """Say what around a folder keeps its mods from going in, or from being the code that runs."""
+    """Yield what keeps mods from going into a folder, or its code from being what runs."""
     disk = os.statvfs(root)
     free = disk.f_bavail * disk.f_frsize
     if free < _ENOUGH or (disk.f_files > 0 and disk.f_favail == 0):
@@ -339,7 +339,7 @@ def _around(root: str) -> Iterator[Trouble]:
         )
 
 
-def _some(paths: Sequence[str]) -> str:
+def _name_few(paths: Sequence[str]) -> str:
     """Name the first few of many."""
     more = len(paths) - _SHOWN
     return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

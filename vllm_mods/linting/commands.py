@@ -132,7 +132,7 @@ class _Splitter:
                 draft.end = self.at
             elif kind == "word":
                 if redirect in {"<<", "<<-"}:
-                    draft.delimiters.append(_unquoted(token))
+                    draft.delimiters.append(_unquote(token))
                 elif not redirect:
                     self._word(draft, token, start, line)
                 redirect = ""
@@ -149,7 +149,7 @@ class _Splitter:
         if not (draft.words or draft.keywords):
             draft.start, draft.line = start, line
         if draft.words or token not in _KEYWORDS:
-            draft.words.append(_unquoted(token))
+            draft.words.append(_unquote(token))
         else:
             draft.keywords.append(token)
             self.depth = max(0, self.depth + (token in _OPENING) - (token in _CLOSING))
@@ -170,5 +170,5 @@ class _Splitter:
         raise ScriptError(first - 1, f"<<{delimiter} has no end")
 
 
-def _unquoted(token: str) -> str:
+def _unquote(token: str) -> str:
     return _QUOTED.sub(lambda match: next(filter(None, match.groups()), ""), token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,11 +13,11 @@ from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.formats import diff, zips
 from vllm_mods.library import mod_folder, reading
-from vllm_mods.linting import commands, dockerfile, licence, rules
+from vllm_mods.linting import commands, licence, rules
 from vllm_mods.linting.rules import Flaw
 
 SCRIPT = "run.sh"
-DOCKERFILE = "Dockerfile"
+_DOCKERFILE = re.compile(r"\s*(?:#[^\n]*\s+)*(?:FROM|ARG)[ \t]+\S", re.IGNORECASE)
 
 
 class Linted(NamedTuple):
@@ -41,13 +42,10 @@ def lint(path: str) -> tuple[Linted, ...]:
 
 
 def script(text: str) -> tuple[Flaw, ...]:
-    """Look at the text of a script, or at each ``RUN`` of a Dockerfile."""
+    """Look at the text of a script."""
     try:
-        if not dockerfile.is_dockerfile(text):
-            strict = rules.is_strict(text.partition("\n")[0])
-            return rules.check(commands.split(text), text, strict=strict)
-        steps = dockerfile.run_steps(text)
-        return tuple(flaw for step in steps for flaw in rules.check_run(step.commands, step.text))
+        strict = rules.is_strict(text.partition("\n")[0])
+        return rules.check(commands.split(text), text, strict=strict)
     except commands.ScriptError as error:
         return (Flaw(FindingCode.NOT_BASH, error.line, error.why),)
 
@@ -57,14 +55,11 @@ def _lint_path(path: str, named: str) -> Iterator[Linted]:
     if not os.path.lexists(path):
         raise UsageError(f"there is no {path}", hint="ls")
     if os.path.isfile(path):
-        yield _zipped(path) if zipfile.is_zipfile(path) else Linted(path, script(_text(path, None)))
+        yield _lint_zip(path) if zipfile.is_zipfile(path) else _lint_file(path)
     elif os.path.lexists(os.path.join(path, mod_folder.MANIFEST)):
-        yield _mod(path, named)
-    elif names := [
-        name for name in (SCRIPT, DOCKERFILE) if os.path.lexists(os.path.join(path, name))
-    ]:
-        place = os.path.join(path, names[0])
-        yield Linted(place, script(_text(place, named)))
+        yield _lint_mod(path, named)
+    elif os.path.lexists(place := os.path.join(path, SCRIPT)):
+        yield Linted(place, script(_read_text(place, named)))
     else:
         for folder in _below(path):
             yield from _lint_path(folder, named)
@@ -82,12 +77,11 @@ def _below(path: str) -> Iterator[str]:
         ) from error
     for name in names:
         folder = os.path.join(parent, name)
-        marks = (SCRIPT, mod_folder.MANIFEST, DOCKERFILE)
-        if any(os.path.lexists(os.path.join(folder, one)) for one in marks):
+        if any(os.path.lexists(f"{folder}/{mark}") for mark in (SCRIPT, mod_folder.MANIFEST)):
             yield folder
 
 
-def _mod(folder: str, named: str) -> Linted:
+def _lint_mod(folder: str, named: str) -> Linted:
     """Read a mod of ours with all its patches."""
     place = os.path.join(folder, mod_folder.MANIFEST)
     try:
@@ -103,12 +97,12 @@ def _mod(folder: str, named: str) -> Linted:
     if licence.is_stated(mod.license):
         return Linted(place, ())
     why = "does not say under which terms it may be passed on: name them by SPDX, such as Apache-2.0, your own as LicenseRef-NAME"
-    rows = enumerate(_text(place, named).splitlines(), 1)
+    rows = enumerate(_read_text(place, named).splitlines(), 1)
     line = next((at for at, row in rows if row.lstrip().startswith("license")), 1)
     return Linted(place, (Flaw(FindingCode.LICENSE_UNSTATED, line, f"`{mod.license}` {why}"),))
 
 
-def _zipped(path: str) -> Linted:
+def _lint_zip(path: str) -> Linted:
     place = f"{path}:{SCRIPT}"
     try:
         with zips.opened(path) as archive:
@@ -123,7 +117,16 @@ def _zipped(path: str) -> Linted:
     return Linted(place, script(data.decode("utf-8", "surrogateescape")))
 
 
-def _text(path: str, named: str | None) -> str:
+def _lint_file(path: str) -> Linted:
+    text = _read_text(path, None)
+    if _DOCKERFILE.match(text):
+        raise UsageError(
+            f"{path} is a Dockerfile, and scripts are read", hint="RUN vllm-mods apply MOD"
+        )
+    return Linted(path, script(text))
+
+
+def _read_text(path: str, named: str | None) -> str:
     data = reading.read(path, named) or b""
     if len(data) > limits.SCRIPT:
         raise UsageError(f"{path} is larger than a script", hint=f"ls -l {path}")

@@ -1,4 +1,4 @@
-"""Rules over a mod's ``run.sh``, command by command: what fails open, what the network decides, what ends with the process.
+"""Rules for a mod's ``run.sh``: failures that count as success, network content, settings that end with the process.
 
 A launcher runs the script in a process of its own, in each container, and goes on if it exits with 0.
 So whatever fails without ending the script is a mod that is not in, and nobody is told. Each rule is
@@ -8,7 +8,6 @@ here for mods that were found to fail so.
 from __future__ import annotations
 
 import re
-import string
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -34,50 +33,18 @@ _SAYS = {"true", ":", "echo", "printf"}
 _FETCHES = {"curl", "wget"}
 _READERS = {"patch", "git", "bash", "sh", "python3"}
 _AND_OR = {"&&", "||"}
-_PACKAGES = re.compile(r"/python3(?:\.\d+)?/(?:dist|site)-packages")
-_PATH_LETTERS = f"{string.ascii_letters}{string.digits}_./-"
-_DEFAULT = re.compile(r"\$\{\w+:?-[^}]{0,2000}\}")
 _PULL = re.compile(r"github\.com/[\w.-]+/[\w.-]+/pull/\d+|patch-diff\.githubusercontent\.com")
-_WORD = re.compile(r"[^\s\"']+")
-_EXACT = re.compile(r"===?[\w.+!-]+$|@\s*\S+@[0-9a-f]{40}|#sha256=[0-9a-f]{64}|\.whl$")
 _IN_PLACE = re.compile(r"\s-\w*i|--in-place")
-_LONGEST_PATH = 4096
 _NEAR = 200  # commands before one that are looked at
-_TAKES_VALUE = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t", "--target"}
-_TAKES_VALUE |= {
-    "-c",
-    "--constraint",
-    "--prefix",
-    "--root",
-    "--python",
-    "-p",
-    "--platform",
-    "--python-version",
-}
 
 
 def check(commands: Sequence[Command], text: str, *, strict: bool = False) -> tuple[Flaw, ...]:
     """Return what is wrong with a script, by line; ``strict`` if it was started with ``-e``."""
     flaws = [*_goes_on(commands, strict=strict), *_lost_exports(commands, text)]
     for i, command in enumerate(commands):
-        for rule in (_fails_open, _in_place):
+        for rule in (_fails_open, _in_place, _piped, _network, _python_edit, _fuzz):
             flaws += (Flaw(code, command.line, why) for code, why in rule(commands, i))
-        for check_command in (_network, _unpinned, _hard_coded, _python_edit, _fuzz):
-            flaws += (Flaw(code, command.line, why) for code, why in check_command(command))
-        if command.before == "|" and command.name in _READERS:
-            flaws += (Flaw(code, command.line, why) for code, why in _piped(commands, i))
     return tuple(sorted(dict.fromkeys(flaws), key=lambda flaw: (flaw.line, flaw.code)))
-
-
-def check_run(commands: Sequence[Command], text: str) -> tuple[Flaw, ...]:
-    """Return what is wrong with a ``RUN``: it is built into one image, and fails with its last command."""
-    elsewhere = {FindingCode.HARD_CODED_ROOT, FindingCode.NETWORK, FindingCode.NO_SET_E}
-    flaws = [flaw for flaw in check(commands, text) if flaw.code not in elsewhere]
-    last = next((i for i in range(len(commands) - 1, -1, -1) if _begins_list(commands[i])), 0)
-    flaws += _goes_on(commands[:last], strict=False)
-    return tuple(
-        flaw._replace(message=flaw.message.replace("the recipe's `env`", "`ENV`")) for flaw in flaws
-    )
 
 
 # --- does a failure end the script
@@ -159,6 +126,8 @@ def _ends(commands: Sequence[Command], i: int) -> bool:
 
 
 def _piped(commands: Sequence[Command], i: int) -> _Flaws:
+    if commands[i].before != "|" or commands[i].name not in _READERS:
+        return
     for before in reversed(commands[max(0, i - _NEAR) : i]):
         if before.name in _FETCHES:
             why = "gets is whatever the server sends at that moment: keep it in the mod"
@@ -167,7 +136,8 @@ def _piped(commands: Sequence[Command], i: int) -> _Flaws:
             return
 
 
-def _network(command: Command) -> _Flaws:
+def _network(commands: Sequence[Command], i: int) -> _Flaws:
+    command = commands[i]
     if command.name not in _FETCHES:
         return
     if _PULL.search(command.text):
@@ -177,44 +147,7 @@ def _network(command: Command) -> _Flaws:
         yield FindingCode.NETWORK, "no network, no mod; and nothing says what the server will send"
 
 
-def _unpinned(command: Command) -> _Flaws:
-    words = [*command.words]
-    at = words.index("install") if "install" in words else 0
-    program, rest = words[:at], words[at + 1 :]
-    is_pip = any(word.rpartition("/")[2] in {"pip", "pip3", "uv"} for word in program)
-    if not is_pip or "--require-hashes" in rest:
-        return
-    loose = []
-    while rest:
-        word = rest.pop(0)
-        if word in {"-r", "--requirement"}:
-            loose.append(f"{word} {rest.pop(0) if rest else ''}".strip())
-        elif word in _TAKES_VALUE:
-            del rest[:1]
-        elif not word.startswith("-") and not _EXACT.search(word):
-            loose.append(word)
-    if loose:
-        why = "comes in depends on the day: name the version (`==`) or a wheel"
-        yield FindingCode.UNPINNED_INSTALL, f"which {', '.join(loose)} {why}"
-
-
 # --- what holds here only
-
-
-def _hard_coded(command: Command) -> _Flaws:
-    if root := _root_in(_DEFAULT.sub("", command.text)):
-        why = "is where vLLM lies in some images: take it from a variable, or ask Python"
-        yield FindingCode.HARD_CODED_ROOT, f"{root} {why}"
-
-
-def _root_in(text: str) -> str:
-    """Return the first absolute path to a site root in a text; empty without one."""
-    for match in _PACKAGES.finditer(text):
-        before = text[: match.start()][-_LONGEST_PATH:]
-        path = before[len(before.rstrip(_PATH_LETTERS)) :]
-        if "/" in path:
-            return path[path.index("/") :] + match[0]
-    return ""
 
 
 def _lost_exports(commands: Sequence[Command], text: str) -> Iterator[Flaw]:
@@ -238,12 +171,12 @@ def _lost_exports(commands: Sequence[Command], text: str) -> Iterator[Flaw]:
 def _in_place(commands: Sequence[Command], i: int) -> _Flaws:
     command = commands[i]
     edits = command.name in {"sed", "perl"} and _IN_PLACE.search(command.text)
-    if edits and not _guarded(commands, i):
+    if edits and not _is_guarded(commands, i):
         why = f"`{command.name}` succeeds also where its pattern matches nothing"
         yield FindingCode.EDIT_UNCHECKED, why
 
 
-def _guarded(commands: Sequence[Command], i: int) -> bool:
+def _is_guarded(commands: Sequence[Command], i: int) -> bool:
     """Return True if a ``grep`` that decides has looked for what a command edits."""
     edits = (re.match(r"s(\W)(.+?)(?<!\\)\1", word) for word in commands[i].words[1:])
     wanted = next((_plain(match[2]) for match in edits if match), "")
@@ -269,7 +202,8 @@ def _plain(pattern: str) -> str:
     return re.sub(r"\\(.)", r"\1", pattern)
 
 
-def _python_edit(command: Command) -> _Flaws:
+def _python_edit(commands: Sequence[Command], i: int) -> _Flaws:
+    command = commands[i]
     if command.name != "python3":
         return
     code = f"{command.text}\n{command.document}"
@@ -279,7 +213,8 @@ def _python_edit(command: Command) -> _Flaws:
         yield FindingCode.EDIT_UNCHECKED, why
 
 
-def _fuzz(command: Command) -> _Flaws:
+def _fuzz(commands: Sequence[Command], i: int) -> _Flaws:
+    command = commands[i]
     exact = any(re.match(r"--fuzz=0|-F0?$|-\w*F0", word) for word in command.words)
     if command.name == "patch" and not exact:
         why = "leaves out context lines to find a place, and may take another function: `-F0`"

@@ -1,4 +1,4 @@
-"""Problems and findings of a recipe, and those of its command as a launcher and then a shell would read it."""
+"""What is wrong with a recipe and with its command, read as a launcher and then a shell would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TYPOGRAPHIC = re.compile(r"(?<!\S)[\u2010-\u2015\u2212]+(?=\w)|[\u2018\u2019\u2
 
 
 class RecipeFindings:
-    """The problems that a recipe makes no pairing for, and the findings about the pairing, each with its key path and line."""
+    """Problems, which keep a recipe from becoming a pairing, and findings about the pairing; each has its key path and line."""
 
     def __init__(self, document: Document, where: str) -> None:
         self.document = document

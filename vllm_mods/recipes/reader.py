@@ -157,7 +157,7 @@ class _RecipeReader(command.RecipeFindings):
     def mods(self, templates: Collection[str]) -> tuple[tuple[str, ...], dict[str, str]]:
         names: list[str] = []
         paths: dict[str, str] = {}
-        for i, path in enumerate(self._filled("mods", list, "list") or ()):
+        for i, path in enumerate(self._collection("mods", list, "list") or ()):
             at = f"mods[{i}]"
             if not isinstance(path, str) or not path.strip("/ "):
                 self.problem(at, f"expected the path of a mod, found {path!r}")
@@ -187,9 +187,9 @@ class _RecipeReader(command.RecipeFindings):
         return name
 
     def _mapping(self, key: str) -> Mapping[str, Any]:
-        return self._filled(key, dict, "mapping") or {}
+        return self._collection(key, dict, "mapping") or {}
 
-    def _filled(self, key: str, kind: type[_T], word: str) -> _T | None:
+    def _collection(self, key: str, kind: type[_T], word: str) -> _T | None:
         """Return a list or a mapping, None where it is empty or none."""
         value = self.raw.get(key)
         if isinstance(value, kind):

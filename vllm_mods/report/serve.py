@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vllm_mods.api.serve_check import ServeChecked
+from vllm_mods.api.serve_check import ServeCell, ServeChecked
 from vllm_mods.base.model import Level
 from vllm_mods.report import data, text
 from vllm_mods.report.columns import columns
@@ -13,7 +13,6 @@ from vllm_mods.report.reply import Reply
 from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, ServerEvidence
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
-from vllm_mods.serving.releases import ServeCell
 
 _MEANING = {
     RAN: "its code ran: {}",

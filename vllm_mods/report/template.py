@@ -18,7 +18,7 @@ from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import Replayed
 from vllm_mods.templates.source import SPECIAL, Template
-from vllm_mods.templates.weights import Weight, weighed, weight
+from vllm_mods.templates.weights import Weight, count_weights, weight
 
 # What every template gets; the rest are chat template arguments.
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})
@@ -65,7 +65,7 @@ def _checked_data(result: TemplateChecked) -> dict[str, Any]:
     return {
         **_head(result.template),
         "ok": result.ok,
-        "weights": weighed(result.every),
+        "weights": count_weights(result.every),
         "content_format": [
             {"since": since, "format": name} for since, name in (answer.formats if answer else ())
         ],
@@ -105,7 +105,7 @@ def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
     answer = {
         "ok": not different,
         "templates": [
-            {**_head(one.template), "weights": weighed(one.every)} for one in (first, second)
+            {**_head(one.template), "weights": count_weights(one.every)} for one in (first, second)
         ],
         "replays": [
             {"name": name, "before": before and _replay(before), "after": after and _replay(after)}
@@ -147,7 +147,7 @@ def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
     """Return a table: what two templates keep of the cache in each conversation, and what they lose."""
     rows = [("", first.template.name, second.template.name)]
     rows += [(name, _kept(one), _kept(other)) for name, one, other in _beside(first, second)]
-    before, after = weighed(first.every), weighed(second.every)
+    before, after = count_weights(first.every), count_weights(second.every)
     rows += [(name, str(before[name]), str(after[name])) for name in Weight]
     return "\n".join(columns(rows))
 
@@ -208,7 +208,7 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
 
 
 def _weights(result: TemplateChecked) -> str:
-    weights = weighed(result.every)
+    weights = count_weights(result.every)
     heavy = [f"{name} {count}" for name, count in weights.items() if count and name != Weight.STYLE]
     light = [f"style {weights[Weight.STYLE]}"] if weights[Weight.STYLE] else []
     return ", ".join((heavy or ["nothing is refused or lost"]) + light)

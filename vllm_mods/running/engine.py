@@ -31,14 +31,14 @@ class EngineContainer(NamedTuple):
     started: str
 
 
-def found() -> tuple[str, ...]:
+def engines_here() -> tuple[str, ...]:
     """Return the engines that are here."""
     return tuple(one for one in PROGRAMS if shutil.which(one))
 
 
 def installed(wanted: str | None = None) -> tuple[str, ...]:
     """Return the engines that are here, or the one that is wanted. Raises ``UsageError`` if there is none."""
-    usable = tuple(one for one in found() if wanted in {None, one})
+    usable = tuple(one for one in engines_here() if wanted in {None, one})
     if not usable:
         raise UsageError(
             f"{wanted or ' and '.join(PROGRAMS)}: not installed here", hint="apt install podman"

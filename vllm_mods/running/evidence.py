@@ -1,7 +1,6 @@
 """Whether a mod's code ran: its ``[evidence]`` against what a server said.
 
-A pattern may take time without end, and a log is anybody's words: another process matches, and is ended when its
-time is over.
+A pattern may run forever and a log may hold anything, so matching happens in a process of its own with a time limit.
 """
 
 from __future__ import annotations

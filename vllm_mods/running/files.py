@@ -80,15 +80,17 @@ def _quadlet(planned: Service, script: str | None) -> str:
     part = "" if script is None else "-head" if script == head(planned) else "-worker"
     lines = [
         "[Unit]",
-        f"Description=vLLM: {_unit(planned.pairing)}{part}",
+        f"Description=vLLM: {_double_percents(planned.pairing)}{part}",
         *("Wants=network-online.target", "After=network-online.target", "", "[Container]"),
         f"ContainerName={planned.name}{part}",
-        f"Image={_unit(image)}",
+        f"Image={_double_percents(image)}",
         f"Label={PAIRING_LABEL}={planned.pairing}",
     ]
     for mount in planned.mounts:
         end = ":ro" if mount.read_only else ""
-        lines.append(f"Volume={_unit(_dollars(f'{mount.source}:{mount.target}'))}{end}")
+        lines.append(
+            f"Volume={_double_percents(_dollars(f'{mount.source}:{mount.target}'))}{end}"
+        )
     if planned.gpus != "none":
         lines += [f"AddDevice=nvidia.com/gpu={each}" for each in planned.gpus.split(",")]
     if script is None:
@@ -186,13 +188,13 @@ def _dollars(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _unit(text: str) -> str:
+def _double_percents(text: str) -> str:
     return text.replace("%", "%%")
 
 
 def _word(text: str) -> str:
     """Return a word as systemd reads it: quoted, on one line."""
-    return _unit(json.dumps(text, ensure_ascii=False))
+    return _double_percents(json.dumps(text, ensure_ascii=False))
 
 
 class _Yaml(yaml.SafeDumper):

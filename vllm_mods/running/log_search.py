@@ -1,4 +1,4 @@
-"""Look for patterns in lines of a log. Runs in a process of its own: a pattern may take time without end."""
+"""Look for patterns in lines of a log, in a process of its own: a pattern may run forever."""
 
 from __future__ import annotations
 

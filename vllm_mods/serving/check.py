@@ -30,12 +30,12 @@ _DEPRECATED = re.compile(r"\b(?:is|are|was|been) deprecated\b|^\W*deprecated\b",
 
 
 class Serving(NamedTuple):
-    """What is to be served.
+    """A serve command to be checked.
 
-    ``argv`` follows ``vllm serve``; ``unknown`` are the pieces of it that a shell fills in. ``mods``
-    are the plans of the mods that are to be in, on the tree as it was before them. ``container`` is
-    None where the tree is not in an image. ``missing`` are the names of mods that nobody has here;
-    ``other_engine`` tells what is wrong with a template, by its name, where minijinja renders it.
+    ``argv`` is what follows ``vllm serve``; ``unknown`` are the parts of it that a shell fills in. ``mods``
+    are plans on the tree without the mods. ``container`` is None unless the tree is an image. ``missing``
+    names mods that no library has. ``other_engine(name, data)`` says what minijinja renders differently of a
+    template, ``""`` if nothing.
     """
 
     argv: tuple[str, ...]
@@ -48,10 +48,9 @@ class Serving(NamedTuple):
 
 
 class ServeAnswer(NamedTuple):
-    """What was found. ``names`` are all flags of the tree, ``used`` how many the command has."""
+    """What is wrong with a command, and how many flags it ``used``."""
 
     faults: tuple[ServeFault, ...]
-    names: frozenset[str]
     used: int
 
     @property
@@ -69,11 +68,7 @@ def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
     faults = tuple(checker.faults())
     if all(fault.level is Level.NOTE for fault in faults):
         faults += tuple(refusals.faults(known, checker.parsed, checker.filled_in))
-    return ServeAnswer(
-        faults=tuple(dict.fromkeys(faults)),
-        names=known.names(),
-        used=len(checker.parsed.uses),
-    )
+    return ServeAnswer(tuple(dict.fromkeys(faults)), len(checker.parsed.uses))
 
 
 class _Checker:
@@ -177,7 +172,7 @@ class _Checker:
                 FindingCode.VALUE_MISSING, use.typed, "takes a value, and none follows it"
             )
         elif shape.config is not None and not self.filled_in(use.values[0]):
-            wrong = values.object_problems(self.sources, shape.config, command.nested(use))
+            wrong = values.object_problems(self.sources, shape.config, command.as_object(use))
             yield from of(use.typed, wrong)
 
     def value(self, use: Use, flag: Flag, shape: FlagShape, value: str) -> Iterator[ServeFault]:
@@ -205,7 +200,7 @@ class _Checker:
         if not why and re.search(r"[A-Za-z_]\w*\.[A-Za-z_]|[/:]", value):
             why = "it names code or a file of one's own"
         shown = list(dict.fromkeys(name for name in names.names if name))
-        (fault,) = of(use.typed, values.chosen(value, shown, why))
+        (fault,) = of(use.typed, values.choice_problems(value, shown, why))
         may_be = "" if fault.level is Level.NOTE else " (unless a plugin adds it)"
         return fault._replace(message=fault.message + may_be)
 
@@ -283,16 +278,16 @@ class _Checker:
         return any(u.name == name and not u.negated for u in self.parsed.uses)
 
     def requirements(self) -> Iterator[ServeFault]:
-        """Find flags that vLLM refuses without another one: ``if args.a and not args.b: raise``."""
+        """Find flags that need another one: vLLM says ``if args.a and not args.b: raise``."""
         for node in self.sources.nodes(self.flags.entry.path):
             if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
                 continue
             match node.test:
                 case ast.BoolOp(
                     op=ast.And(),
-                    values=[ast.Attribute() as one, ast.UnaryOp(op=ast.Not(), operand=other)],
+                    values=[ast.Attribute() as flag, ast.UnaryOp(op=ast.Not(), operand=other)],
                 ):
-                    first, second = _flag_of(one), _flag_of(other)
+                    first, second = _flag_of(flag), _flag_of(other)
                     if first and second and self.given(first) and not self.given(second):
                         yield ServeFault(
                             FindingCode.FLAG_ALONE, first, f"needs {second}, which is not given"

@@ -85,10 +85,10 @@ def words(argv: Sequence[str]) -> tuple[str, ...]:
 
 def parse(argv: Sequence[str], known: KnownFlags) -> Parsed:
     """Take apart what follows ``vllm serve``."""
-    return _Parser(known).parse([_plain(word) for word in _optimized(argv)])
+    return _Parser(known).parse([_with_dashes(word) for word in _expand_optimization(argv)])
 
 
-def nested(use: Use) -> dict[str, Any]:
+def as_object(use: Use) -> dict[str, Any]:
     """Return the JSON object that one ``--flag.key value`` stands for; a value that is no JSON is text."""
     value: Any = use.values[0] if use.values else ""
     if use.keys[-1].endswith("+"):
@@ -134,7 +134,7 @@ class _Parser:
             elif only_words or not self.is_flag(word):
                 loose.append(Loose(word, uses[-1] if uses else None))
             elif word.partition("=")[0] not in _HELP:
-                following = itertools.takewhile(lambda one: not self.is_flag(one), argv[i:])
+                following = itertools.takewhile(lambda after: not self.is_flag(after), argv[i:])
                 use, taken = self.use(word, list(following))
                 uses.append(use)
                 i += taken
@@ -200,7 +200,7 @@ class _Parser:
         return not option.negated or self.shape_of(option.flag).kind == "switch"
 
 
-def _plain(word: str) -> str:
+def _with_dashes(word: str) -> str:
     """Write the name of a long flag with dashes; its keys and value stay as they are."""
     if not word.startswith("--"):
         return word
@@ -209,7 +209,7 @@ def _plain(word: str) -> str:
     return f"{name.replace('_', '-')}{dot}{keys}{equals}{value}"
 
 
-def _optimized(argv: Sequence[str]) -> Iterator[str]:
+def _expand_optimization(argv: Sequence[str]) -> Iterator[str]:
     """Write ``-O3``, ``-O=3`` and ``-O 3`` as the flag that they stand for."""
     for i, word in enumerate(argv):
         if word == "-O" and list(argv[i + 1 : i + 2]) in (["0"], ["1"], ["2"], ["3"]):

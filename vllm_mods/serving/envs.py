@@ -46,7 +46,7 @@ def faults(
         return
     for name, value in named.items():
         if name not in table:
-            yield _no_variable(sources, name, table, mods)
+            yield _unknown_variable(sources, name, table, mods)
         elif not filled_in(value):
             yield from of(name, _variable_problems(table[name], value))
 
@@ -58,14 +58,14 @@ def renders_with_minijinja(sources: ModuleSources, env: Mapping[str, str]) -> bo
     return _RUST in (variables(sources) or {})
 
 
-def _no_variable(
+def _unknown_variable(
     sources: ModuleSources,
     name: str,
     table: Mapping[str, EnvVariable],
     mods: Sequence[ModPlan],
 ) -> ServeFault:
     changed = frozenset(change.path for mod in mods for change in mod.changes)
-    reader = _mentioning(sources, name, changed)
+    reader = _find_mention(sources, name, changed)
     if reader is not None:
         return note(FindingCode.ENV_ELSEWHERE, name, f"is not in {_PATH}, but {reader} mentions it")
     near = values.nearest(name, table)
@@ -79,7 +79,7 @@ def _variable_problems(variable: EnvVariable, value: str) -> Iterator[ServeFault
         offered = variable.choices
         if variable.any_case:
             value, offered = value.lower(), tuple(one.lower() for one in offered)
-        for fault in values.chosen(value, offered):
+        for fault in values.choice_problems(value, offered):
             yield fault._replace(code=FindingCode.ENV_VALUE)
     elif variable.number:
         try:
@@ -103,7 +103,7 @@ def variables(sources: ModuleSources) -> Mapping[str, EnvVariable] | None:
     return table
 
 
-def _mentioning(sources: ModuleSources, name: str, changed: frozenset[str]) -> str | None:
+def _find_mention(sources: ModuleSources, name: str, changed: frozenset[str]) -> str | None:
     """Return a file of Python that mentions a name: what mods change; of a local tree, any file."""
     tree = sources.tree
     paths = sorted(changed if tree.remote else changed | set(tree.paths()))

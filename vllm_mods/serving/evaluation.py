@@ -56,14 +56,14 @@ class RefusedError(Exception):
 
 @dataclass(eq=False, slots=True)
 class ConfigObject:
-    """An object of a class of the tree, with the attributes that are known; ``fixed`` if they are what was asked for."""
+    """A config object of the tree and its known attributes; ``fixed`` ones stay known wherever the object is passed."""
 
     cls: ClassPlace
     attributes: dict[str, Any]
     fixed: bool = False
 
     def lose(self) -> None:
-        """Forget the attributes: something unknown was handed the object."""
+        """Forget the attributes: the object was passed to code that is not followed."""
         if not self.fixed:
             self.attributes.clear()
 
@@ -72,7 +72,7 @@ class ConfigObject:
 
 
 class Frame(NamedTuple):
-    """A call: the file that it is in, its names, and the object that it is called on."""
+    """A call that is followed: its file, its local names, and the object that it is called on."""
 
     path: str
     names: dict[str, Any]
@@ -95,17 +95,17 @@ def _truth(value: Any) -> bool | None:
 
 
 class Evaluator:
-    """Evaluates expressions. What a call comes to says ``call``."""
+    """Evaluates expressions; subclasses follow calls in ``call``."""
 
     def __init__(self, sources: ModuleSources) -> None:
         self.sources = sources
 
     def call(self, node: ast.Call, frame: Frame) -> Any:
-        """Return what a call comes to that is none of Python's own."""
+        """Return the value of a call of the tree's own code."""
         raise NotImplementedError
 
     def value(self, node: ast.expr | None, frame: Frame) -> Any:  # noqa: C901, PLR0911, PLR0912  (a kind each)
-        """Return what an expression comes to. Raises ``RefusedError`` where the tree raises."""
+        """Return the value of an expression. Raises ``RefusedError`` where the tree raises."""
         match node:
             case ast.Constant(value=value):
                 return value
@@ -125,14 +125,14 @@ class Evaluator:
                 value = self.value(operand, frame)
                 return -value if isinstance(value, (int, float)) else UNKNOWN
             case ast.BoolOp(op=op, values=operands):
-                return self._chosen(isinstance(op, ast.Or), operands, frame)
+                return self._choose(isinstance(op, ast.Or), operands, frame)
             case ast.UnaryOp(op=ast.Not()):
                 answer = self.holds(node, frame)
                 return UNKNOWN if answer is None else answer
             case ast.BinOp(left=left, op=op, right=right):
-                return self._operated(op, self.value(left, frame), self.value(right, frame))
+                return self._apply(op, self.value(left, frame), self.value(right, frame))
             case ast.Compare():
-                return self._compared(node, frame)
+                return self._compare(node, frame)
             case ast.IfExp(test=test, body=body, orelse=other):
                 answer = self.holds(test, frame)
                 return UNKNOWN if answer is None else self.value(body if answer else other, frame)
@@ -140,12 +140,12 @@ class Evaluator:
                 frame.names[target.id] = self.value(inner, frame)
                 return frame.names[target.id]
             case ast.Call():
-                return self._called(node, frame)
+                return self._call_builtin(node, frame)
             case _:
                 return UNKNOWN
 
     def holds(self, test: ast.expr, frame: Frame) -> bool | None:
-        """Return whether a test is true, None if that is not known."""
+        """Return whether a test is true, None if unknown."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             answer = self.holds(test.operand, frame)
             return None if answer is None else not answer
@@ -159,8 +159,8 @@ class Evaluator:
             return None if None in answers else not decides
         return _truth(self.value(test, frame))
 
-    def _chosen(self, decides: bool, operands: Sequence[ast.expr], frame: Frame) -> Any:  # noqa: FBT001
-        """Return what ``or`` (it decides where True) or ``and`` comes to."""
+    def _choose(self, decides: bool, operands: Sequence[ast.expr], frame: Frame) -> Any:  # noqa: FBT001
+        """Return the value of ``or`` (True decides it) or of ``and`` (False decides it)."""
         value: Any = UNKNOWN
         for operand in operands:
             value = self.value(operand, frame)
@@ -177,19 +177,19 @@ class Evaluator:
         except ValueError:
             return UNKNOWN
 
-    def _compared(self, node: ast.Compare, frame: Frame) -> Any:
+    def _compare(self, node: ast.Compare, frame: Frame) -> Any:
         left = self.value(node.left, frame)
         answer: Any = True
-        for op, right in zip(node.ops, node.comparators, strict=True):
-            value = self.value(right, frame)
-            result = self._operated(op, left, value)
+        for op, side in zip(node.ops, node.comparators, strict=True):
+            right = self.value(side, frame)
+            result = self._apply(op, left, right)
             if result is False:
-                return False
+                return False  # what stands behind is not evaluated
             answer = answer if result is True else UNKNOWN
-            left = value
+            left = right
         return answer
 
-    def _operated(self, op: ast.AST, left: Any, right: Any) -> Any:
+    def _apply(self, op: ast.AST, left: Any, right: Any) -> Any:
         is_in = isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, list) and is_known(left)
         if is_in and any(is_known(one) and one == left for one in right):
             return isinstance(op, ast.In)
@@ -206,11 +206,11 @@ class Evaluator:
         except (ArithmeticError, TypeError, ValueError):
             return UNKNOWN
 
-    def _called(self, node: ast.Call, frame: Frame) -> Any:
+    def _call_builtin(self, node: ast.Call, frame: Frame) -> Any:
         match node:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _BUILTINS:
                 given = [self.value(one, frame) for one in args]
-                return _computed(_BUILTINS[name], given)
+                return _compute(_BUILTINS[name], given)
             case ast.Call(func=ast.Name(id="isinstance"), args=[argument, ast.Name(id=kind)]):
                 value = self.value(argument, frame)
                 fits = kind in _TYPES and is_known(value)
@@ -223,13 +223,13 @@ class Evaluator:
                 name in _READS and is_known(value := self.value(on, frame)) and hasattr(value, name)
             ):
                 given = [self.value(one, frame) for one in args]
-                return _computed(getattr(value, name), given)
+                return _compute(getattr(value, name), given)
             case _:
                 return self.call(node, frame)
 
 
-def _computed(function: Callable[..., Any], given: Sequence[Any]) -> Any:
-    """Return what a function of Python's own comes to."""
+def _compute(function: Callable[..., Any], given: Sequence[Any]) -> Any:
+    """Return the result of one of Python's own functions."""
     if not all(map(is_known, given)):
         return UNKNOWN
     try:
@@ -248,5 +248,5 @@ def names_in(node: ast.AST) -> tuple[str, ...]:
 
 
 def is_quiet(node: ast.Call) -> bool:
-    """Return True for a call that only says something."""
+    """Return True for a call that only logs or warns."""
     return (dotted(node.func) or "").partition(".")[0] in {"logger", "warnings", "logging"}

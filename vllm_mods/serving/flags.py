@@ -29,8 +29,8 @@ from vllm_mods.serving.source import (
 
 _ENTRY = "make_arg_parser"
 # Where the files are that make the flags.
-FOLDER = "vllm/entrypoints"
-FILE = "/cli_args.py"
+_FOLDER = "vllm/entrypoints"
+_FILE = "/cli_args.py"
 ENGINE = "vllm/engine/arg_utils.py"
 
 
@@ -119,13 +119,13 @@ def read(sources: ModuleSources) -> Flags:
 
 def _entry(sources: ModuleSources) -> FunctionPlace:
     """Find ``make_arg_parser``: its file has moved twice."""
-    named = [path for path in sources.tree.paths(FOLDER) if path.endswith(FILE)]
+    named = [path for path in sources.tree.paths(_FOLDER) if path.endswith(_FILE)]
     for path in sorted(named, key=lambda path: (path.count("/"), path)):
         entry = sources.find(path, _ENTRY)
         if entry is not None and isinstance(entry.node, ast.FunctionDef):
             return SourcePlace(entry.path, entry.node)
     raise TreeError(
-        f"{sources.tree.spec}: no cli_args.py below {FOLDER} has a function {_ENTRY}, so its flags "
+        f"{sources.tree.spec}: no cli_args.py below {_FOLDER} has a function {_ENTRY}, so its flags "
         "cannot be read",
         hint="serve-check reads vLLM 0.9 and newer",
     )
@@ -226,15 +226,13 @@ class _FlagReader:
         order = [*self.sources.bases(cls)] if cls else []
         if upwards and scope.inside is not None:
             order = order[order.index(scope.inside) + 1 :] if scope.inside in order else []
-        followed, owner = next(
-            (
-                (SourcePlace(one.path, member), one)
-                for one in order
-                for member in one.node.body
-                if isinstance(member, ast.FunctionDef) and member.name == func.attr
-            ),
-            (None, None),
+        methods = (
+            (owner, SourcePlace(owner.path, member))
+            for owner in order
+            for member in owner.node.body
+            if isinstance(member, ast.FunctionDef) and member.name == func.attr
         )
+        owner, followed = next(methods, (None, None))
         if followed is None or followed in self.followed:
             return None
         self.followed.add(followed)

@@ -1,7 +1,7 @@
-"""Methods of a tree's arguments and config classes, followed on values as far as they are known.
+"""Follows methods of a tree's arguments and config classes on known values.
 
-Straight code only: a branch whose test is not known is passed over, and what it sets is not known behind it. So what is
-raised is raised whatever the model, the machine and the environment are.
+A branch whose test is unknown is skipped, and what it may set is unknown from then on. So whatever is still raised
+does not depend on the model, the machine or the environment.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LEAVES = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom)
 
 
 class _Leave(Exception):
-    """A function is left here with a value, or may be left."""
+    """A function returns here, or may return."""
 
     def __init__(self, value: Any = UNKNOWN) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Follower(Evaluator):
         fields = configs.fields(self.sources, cls)
         for name, value in given.items():
             if name in fields:
-                config.attributes[name] = self._validated(cls, fields[name], value)
+                config.attributes[name] = self._set_field(cls, fields[name], value)
             elif configs.takes_any_key(self.sources, cls) is None:
                 raise RefusedError(f"{config!r} has no {name!r}", (name,))
         if post := self.sources.method(cls, "__post_init__"):
@@ -81,32 +81,32 @@ class Follower(Evaluator):
                 self.run(validator.at, config, {})
         return config
 
-    def _validated(self, cls: ClassPlace, field: ConfigField, value: Any) -> Any:
+    def _set_field(self, cls: ClassPlace, field: ConfigField, value: Any) -> Any:
         """Return what a field holds. Raises ``RefusedError``."""
         late = []
         for validator in configs.validators(self.sources, cls, field.name):
             if validator.whole or (validator.mode == "wrap" and validator.lets_none_through):
                 continue
             if validator.mode == "before":
-                value = self._passed(validator.at, value)
+                value = self._run_validator(validator.at, value)
             elif validator.early:
                 return UNKNOWN
             else:
                 late.append(validator.at)
-        value = self._converted(field, value)
+        value = self._convert(field, value)
         for at in late:
-            value = self._passed(at, value)
+            value = self._run_validator(at, value)
         return value
 
-    def _passed(self, at: FunctionPlace, value: Any) -> Any:
+    def _run_validator(self, at: FunctionPlace, value: Any) -> Any:
         """Return what a validator makes of a value. Raises ``RefusedError``."""
         parameters = [arg.arg for arg in at.node.args.args]
         if not is_known(value) or len(parameters) != 2:
             return UNKNOWN
         return self._follow(at, Frame(at.path, {parameters[1]: value}))
 
-    def _converted(self, field: ConfigField, value: Any) -> Any:
-        """Return what pydantic makes of a value, where that is the value itself. Raises ``RefusedError``."""
+    def _convert(self, field: ConfigField, value: Any) -> Any:
+        """Return a value that pydantic keeps as it is, else ``UNKNOWN``. Raises ``RefusedError``."""
         if value is None or not is_known(value) or values.is_unchecked(field):
             return value
         kinds = hints.hints(self.sources, field.annotation)
@@ -125,7 +125,7 @@ class Follower(Evaluator):
     # --- calls
 
     def call(self, node: ast.Call, frame: Frame) -> Any:
-        """Follow a call of a method of the object, or of a config class; lose what else is handed something."""
+        """Follow a method of the object or a config class; objects that are passed to anything else become unknown."""
         if is_quiet(node):
             return None
         name = dotted(node.func) or ""
@@ -149,7 +149,7 @@ class Follower(Evaluator):
         return UNKNOWN
 
     def _keywords(self, node: ast.Call, frame: Frame) -> dict[str, Any] | None:
-        """Return what a call hands over by name, None where that is not known."""
+        """Return the named arguments of a call, None if they are unknown."""
         named: dict[str, Any] = {}
         for keyword in node.keywords:
             value = self.value(keyword.value, frame)
@@ -163,14 +163,14 @@ class Follower(Evaluator):
         return own is None and configs.is_dataclass(self.sources, cls)
 
     def _model(self, args: ConfigObject) -> Any:
-        """Return the model's configuration: of it the length is known that is asked for."""
+        """Return the model's configuration, of which only the requested length is known."""
         cls = self.sources.find_class("vllm/config/__init__.py", "ModelConfig")
         length = args.attributes.get("max_model_len", UNKNOWN)
         asked = {"max_model_len": length} if type(length) is int and length > 0 else {}
         return UNKNOWN if cls is None else ConfigObject(cls, asked, fixed=True)
 
     def run(self, method: FunctionPlace, owner: ConfigObject, given: Mapping[str, Any]) -> Any:
-        """Return what a method of an object returns. Raises ``RefusedError`` where it raises on every way."""
+        """Return what a method returns. Raises ``RefusedError`` if every path of it raises."""
         spec = method.node.args
         if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(method.node)):
             return UNKNOWN  # nothing of it is run yet
@@ -254,7 +254,7 @@ class Follower(Evaluator):
     def _forget(
         self, body: Sequence[ast.stmt], frame: Frame, seen: frozenset[str] = frozenset()
     ) -> None:
-        """Take as unknown what statements may set that are perhaps run. Raises ``_Leave`` where they may end the function."""
+        """Mark as unknown what statements that may run could set. Raises ``_Leave`` if they could return."""
         for part in body:
             if not isinstance(part, ast.If):
                 self._forget_nodes(part, frame, seen)
@@ -267,7 +267,7 @@ class Follower(Evaluator):
 
     def _forget_nodes(self, part: ast.AST, frame: Frame, seen: frozenset[str]) -> None:
         leaves = False
-        if isinstance(part, ast.Assign) and self._stays(part, frame):
+        if isinstance(part, ast.Assign) and self._changes_nothing(part, frame):
             return
         for node in ast.walk(part):
             leaves |= isinstance(node, _LEAVES)
@@ -284,13 +284,13 @@ class Follower(Evaluator):
         if leaves and not seen:
             raise _Leave
 
-    def _stays(self, node: ast.Assign, frame: Frame) -> bool:
-        """Return True if an assignment sets what is so already."""
+    def _changes_nothing(self, node: ast.Assign, frame: Frame) -> bool:
+        """Return True if an assignment changes nothing."""
         plain = isinstance(node.value, ast.Constant) and isinstance(node.targets[0], ast.Attribute)
         return plain and self.value(node.targets[0], frame) == self.value(node.value, frame)
 
     def _forget_call(self, node: ast.Call, frame: Frame, seen: frozenset[str]) -> None:
-        """Take as unknown what a call may set that is perhaps config."""
+        """Mark as unknown what a call could set, if it runs."""
         for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
             owner = frame.names.get(argument.id) if isinstance(argument, ast.Name) else None
             if isinstance(owner, ConfigObject):

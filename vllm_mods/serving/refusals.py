@@ -1,4 +1,4 @@
-"""What the config classes of a tree refuse of a command: their own code, followed on its values."""
+"""What the config classes of a tree refuse: their own code is followed on the command's values."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def faults(
 
 
 def _count(name: str, value: object) -> None:
-    """Refuse numbers for which no bound is stated everywhere, and with which nothing starts."""
+    """Refuse numbers with which nothing starts, though not every release states a bound."""
     if type(value) is int and value < _LEAST.get(name, value):
         raise RefusedError(f"{value} is out of range: it has to be >= {_LEAST[name]}")
     if name == "max_model_len" and value == 0:
@@ -66,7 +66,7 @@ def _count(name: str, value: object) -> None:
 
 
 def _by_flag(uses: tuple[Use, ...]) -> dict[str, list[Use]]:
-    """Return the uses of each flag that count, by its attribute: all by key, else the last one."""
+    """Return the uses of each flag that count, by attribute: every ``--flag.key``, else the last use."""
     grouped: dict[str, list[Use]] = {}
     for use in uses:
         name = use.name.removeprefix("--").replace("-", "_")
@@ -85,7 +85,7 @@ def _value(
     if use.keys:
         data: Any = {}
         for keyed in uses:
-            data = _merged(data, command.nested(keyed))
+            data = _merge(data, command.as_object(keyed))
     elif not shape.takes_value:
         return not use.negated
     elif shape.append or "action" in use.flag.given or not use.values:
@@ -98,9 +98,9 @@ def _value(
     return data
 
 
-def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def _merge(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     both = {**first, **second}
     for key in first.keys() & second.keys():
         if isinstance(first[key], dict) and isinstance(second[key], dict):
-            both[key] = _merged(first[key], second[key])
+            both[key] = _merge(first[key], second[key])
     return both

@@ -67,7 +67,7 @@ def offered(sources: ModuleSources, flag: Flag, shape: FlagShape) -> Offered | N
         if table is None:
             return names._replace(open=f"no table {variable} is in {' or '.join(files)}")
         return names._replace(names=(*table.names, *names.names), open=table.open)
-    return names if list(_typed(sources, shape.field)) else None
+    return names if list(_annotated_names(sources, shape.field)) else None
 
 
 def named(
@@ -93,7 +93,7 @@ def named(
     ]
     code = " ".join(ast.unparse(function) for function in functions)
     return Offered(
-        names=tuple(dict.fromkeys([*_typed(sources, field), *compared])),
+        names=tuple(dict.fromkeys([*_annotated_names(sources, field), *compared])),
         any_case=".lower()" in code or ".upper()" in code,
         any_dash=".replace('-', '_')" in code,
     )
@@ -102,8 +102,8 @@ def named(
 def keys_read(shape: FlagShape) -> tuple[str, ...]:
     """Return the keys that vLLM takes out of a free JSON object, where one list has them all.
 
-    Such as ``override_generation_config``: a method of its class goes through a list of names, and
-    what is not in it is left lying.
+    Such as ``override_generation_config``: a method of its class goes through a list of names and
+    ignores every other key.
     """
     if shape.kind != "json" or shape.config or shape.cls is None or shape.field is None:
         return ()
@@ -124,7 +124,7 @@ def request_keys(sources: ModuleSources) -> frozenset[str]:
     return frozenset() if cls is None else frozenset(configs.fields(sources, cls))
 
 
-def _typed(sources: ModuleSources, field: ConfigField | None) -> Iterator[str]:
+def _annotated_names(sources: ModuleSources, field: ConfigField | None) -> Iterator[str]:
     """Yield what the annotation lists: the members of an enumeration, the values of a Literal."""
     if field is None:
         return

@@ -103,7 +103,7 @@ class ModuleSources:
             if isinstance(place, str):
                 place = self._look_up(place, part, typing=typing)
             elif place is not None and isinstance(place.node, ast.ClassDef):
-                inner = next((one for one in place.node.body if part in _bound(one)), None)
+                inner = next((one for one in place.node.body if part in _bound_names(one)), None)
                 place = None if inner is None else SourcePlace(place.path, inner)
             else:
                 return None
@@ -121,10 +121,10 @@ class ModuleSources:
     def bases(self, cls: ClassPlace) -> tuple[ClassPlace, ...]:
         """Return a class and the classes of the tree that it inherits from, in search order."""
         if cls not in self._bases:
-            self._bases[cls] = tuple(self._inherited(cls))
+            self._bases[cls] = tuple(self._walk_bases(cls))
         return self._bases[cls]
 
-    def _inherited(self, cls: ClassPlace) -> Iterator[ClassPlace]:
+    def _walk_bases(self, cls: ClassPlace) -> Iterator[ClassPlace]:
         seen: list[ClassPlace] = []
         pending = [cls]
         while pending and len(seen) < _DEPTH:
@@ -232,10 +232,10 @@ def _collect(
                 name = alias.asname or alias.name.partition(".")[0]
                 into[name] = _ImportedName(alias.name if alias.asname else name, None)
         else:
-            into.update((name, node) for name in _bound(node))
+            into.update((name, node) for name in _bound_names(node))
 
 
-def _bound(node: ast.stmt) -> tuple[str, ...]:
+def _bound_names(node: ast.stmt) -> tuple[str, ...]:
     """Return the names that one statement, other than an import, binds."""
     if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
         return (node.name,)

@@ -42,14 +42,16 @@ def faults(
 
     ``filled_in`` tells of a value that a shell knows first. Raises ``TreeError``.
     """
-    brought = sorted(file.file for _, file in _brought(mods))
-    for mod, file in () if uses else _brought(mods):
+    brought = sorted(file.file for _, file in _templates_of(mods))
+    for mod, file in () if uses else _templates_of(mods):
         message = f"brings {file.file}, and no --chat-template uses it"
         yield ServeFault(FindingCode.TEMPLATE_UNUSED, mod, message, f"--chat-template {file.file}")
     for use in uses:
         for value in use.values:
             if not filled_in(value):
-                yield from _at(tree, use, value, brought, has_mods=bool(mods), container=container)
+                yield from _check_path(
+                    tree, use, value, brought, has_mods=bool(mods), container=container
+                )
 
 
 def engine_faults(
@@ -57,9 +59,9 @@ def engine_faults(
     mods: Sequence[ModPlan],
     differs: Callable[[str, bytes], str] | None,
 ) -> Iterator[ServeFault]:
-    """Yield what minijinja, by which the Rust frontend renders, makes otherwise of a mod's template."""
+    """Yield mods' templates that the Rust frontend's engine, minijinja, renders differently."""
     used = {value.rpartition("/")[2] for use in uses for value in use.values}
-    files = [file for _, file in _brought(mods) if file.file in used]
+    files = [file for _, file in _templates_of(mods) if file.file in used]
     for file in files:
         why = differs(file.file, file.data) if differs is not None else ""
         if why:
@@ -71,14 +73,14 @@ def engine_faults(
         yield note(FindingCode.TEMPLATE_ENGINE_UNCLEAR, "--chat-template", message)
 
 
-def _brought(mods: Sequence[ModPlan]) -> Iterator[tuple[str, TemplateFile]]:
-    """Yield the templates of mods that go in, each with the name of its mod."""
+def _templates_of(mods: Sequence[ModPlan]) -> Iterator[tuple[str, TemplateFile]]:
+    """Yield the templates of mods that fit, each with the name of its mod."""
     for mod in mods:
         for file in mod.variant.templates if mod.verdict.ok and mod.variant else ():
             yield mod.mod.name, file
 
 
-def _at(
+def _check_path(
     tree: Tree,
     use: Use,
     value: str,

@@ -62,12 +62,14 @@ def problems(sources: ModuleSources, shape: FlagShape, text: str) -> Iterator[Se
             yield ServeFault(FindingCode.JSON_VALUE, "", message)
         return
     if shape.choices is not None or shape.open:
-        yield from chosen(value, shape.choices or (), shape.open)
+        yield from choice_problems(value, shape.choices or (), shape.open)
     if isinstance(value, (int, float)) and shape.cls and shape.field:
         yield from _in_bounds(sources, shape.cls, shape.field, value)
 
 
-def chosen(value: object, choices: Iterable[object], open_: str = "") -> Iterator[ServeFault]:
+def choice_problems(
+    value: object, choices: Iterable[object], open_: str = ""
+) -> Iterator[ServeFault]:
     """Yield a problem if a value is none of the choices; ``open_`` is why there may be others."""
     offered = [str(one) for one in choices]
     if str(value) in offered:
@@ -79,7 +81,7 @@ def chosen(value: object, choices: Iterable[object], open_: str = "") -> Iterato
         return
     near = nearest(str(value), offered)
     yield ServeFault(
-        FindingCode.VALUE_CHOICE, "", f"{value!r} is not offered: {listed(offered, near)}", near
+        FindingCode.VALUE_CHOICE, "", f"{value!r} is not offered: {list_names(offered, near)}", near
     )
 
 
@@ -92,7 +94,7 @@ def nearest(word: str, names: Iterable[str]) -> str:
     return plain[close[0]] if close else ""
 
 
-def listed(offered: list[str], near: str) -> str:
+def list_names(offered: list[str], near: str) -> str:
     """Say what there is; of many only the one that was probably meant."""
     every = f"there is {', '.join(offered)}"
     if not near:
@@ -251,7 +253,7 @@ def type_problems(
         yield ServeFault(
             FindingCode.JSON_VALUE,
             "",
-            f"{at!r}: {json.dumps(value)} is not offered: {listed(wrong, near)}",
+            f"{at!r}: {json.dumps(value)} is not offered: {list_names(wrong, near)}",
             near,
         )
 
@@ -268,7 +270,7 @@ def _early_problems(
     )
     names = registry.named(sources, cls, field) if plain and isinstance(value, str) else None
     if names is not None and not names.has(str(value)):
-        for fault in chosen(value, names.names):
+        for fault in choice_problems(value, names.names):
             yield fault._replace(code=FindingCode.JSON_VALUE, message=f"{at!r}: {fault.message}")
 
 

@@ -24,8 +24,8 @@ class Decoder(Protocol):
 
 def names() -> tuple[list[str], list[str]]:
     """Return the names of all tool parsers and reasoning parsers of the release."""
-    tools = _of("vllm.tool_parsers", "ToolParserManager")
-    reasoners = _of("vllm.reasoning", "ReasoningParserManager")
+    tools = _import_name("vllm.tool_parsers", "ToolParserManager")
+    reasoners = _import_name("vllm.reasoning", "ReasoningParserManager")
     return (
         sorted({*tools.lazy_parsers, *tools.tool_parsers}),
         sorted({*reasoners.lazy_parsers, *reasoners.reasoning_parsers}),
@@ -55,7 +55,7 @@ def reader(
     )
     both: Any = None
     with contextlib.suppress(ModuleNotFoundError):  # up to 0.15
-        manager = _of("vllm.parser", "ParserManager")
+        manager = _import_name("vllm.parser", "ParserManager")
         taken = inspect.signature(manager.get_parser).parameters
         asked: dict[str, Any] = {"tool_parser_name": tool, "reasoning_parser_name": reasoning}
         if "is_harmony" in taken and is_harmony(tool, reasoning):
@@ -66,10 +66,12 @@ def reader(
         return _Both(parser.adjust_request(request), parser)
     thinker = caller = None
     if reasoning is not None:
-        kind = _of("vllm.reasoning", "ReasoningParserManager").get_reasoning_parser(reasoning)
+        kind = _import_name("vllm.reasoning", "ReasoningParserManager").get_reasoning_parser(
+            reasoning
+        )
         thinker = kind(tokenizer, chat_template_kwargs=kwargs)
     if tool is not None:
-        kind = _of("vllm.tool_parsers", "ToolParserManager").get_tool_parser(tool)
+        kind = _import_name("vllm.tool_parsers", "ToolParserManager").get_tool_parser(tool)
         try:
             caller = kind(tokenizer, request.tools)
         except TypeError:  # up to 0.17 the tools come with each call only
@@ -78,7 +80,7 @@ def reader(
     return _Apart(request, thinker, caller)
 
 
-def _of(module: str, name: str) -> Any:
+def _import_name(module: str, name: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
@@ -167,11 +169,13 @@ def answer(reasoning: str | None, content: str | None, calls: Sequence[Any]) -> 
     return {
         "reasoning": reasoning or "",
         "content": content or "",
-        "calls": [{"name": call.name, "arguments": _json(call.arguments)} for call in calls],
+        "calls": [
+            {"name": call.name, "arguments": _parse_arguments(call.arguments)} for call in calls
+        ],
     }
 
 
-def _json(arguments: str | None) -> Any:
+def _parse_arguments(arguments: str | None) -> Any:
     try:
         return json.loads(arguments or "{}")
     except ValueError:
@@ -188,7 +192,7 @@ def _pieces(tokenizer: Decoder, ids: list[int], size: int) -> Iterator[tuple[str
         given = len(text)
 
 
-def streamed(
+def read_streamed(
     reader: AnswerReader, tokenizer: Decoder, ids: list[int], prompt: list[int], size: int
 ) -> dict[str, Any]:
     """Read an answer in pieces of ``size`` tokens, and put together what a client would."""

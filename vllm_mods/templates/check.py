@@ -9,10 +9,10 @@ from typing import NamedTuple
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
-from vllm_mods.templates import calls, reading_back, rendering, replay
+from vllm_mods.templates import reading_back, rendering, replay
 from vllm_mods.templates.about import About
-from vllm_mods.templates.conversation import Conversation, Expected, ToolCall
-from vllm_mods.templates.parser_process import ReleaseParsers, as_text
+from vllm_mods.templates.conversation import Conversation, Expected
+from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.reading_back import ParserPair, ReadBack, only_notes
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
 from vllm_mods.templates.replay import Replayed
@@ -92,7 +92,10 @@ def check(
         )
     count = len(conversations)
     plain, again = answer.rendered[:count], answer.rendered[count:]
-    findings = [*_unknown_tokens(template, answer), *(_own_words(about, answer) if about else ())]
+    findings = [
+        *_note_unknown_tokens(template, answer),
+        *(_check_own_words(about, answer) if about else ()),
+    ]
     wrong: set[str] = set()
     for (name, i, case), rendered in zip(defaults, again, strict=True):
         if plain[i].prompt in {None, rendered.prompt} or name in wrong:
@@ -102,7 +105,7 @@ def check(
         message = f"kwargs.{name}: {case.kwargs[name]!r} is not its default: {why}"
         findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(
-        CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered, template)))
+        CaseOutcome(one, rendered, tuple(_findings(one.expect, rendered)))
         for one, rendered in zip(conversations, plain, strict=True)
     )
 
@@ -111,7 +114,7 @@ def check(
 
     content_format = answer.formats[-1][1]
     scenes = replay.scenes(answer.variables, content_format, template.data)
-    replays = replay.replayed(scenes, render)
+    replays = replay.judge_scenes(scenes, render)
     if no_chat := replay.why_no_chat(template.data, content_format, replays, render):
         findings.append(Finding(FindingCode.NO_CHAT, no_chat, level=Level.NOTE))
         replays = ()
@@ -121,7 +124,7 @@ def check(
     )
     pairs = [pair for pair in cases if pair[1].prompt is not None]
     rust = _render(template, [job for job, _ in pairs], tokens, rust=True).rendered
-    findings += _other_engine(pairs, rust)
+    findings += _compare_engines(pairs, rust)
     back = release and reading_back.read_back(
         release,
         render,
@@ -148,7 +151,7 @@ def _render(
     )
 
 
-def _unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Finding]:
+def _note_unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Finding]:
     """Note which special tokens have stand-ins: only what a template reads makes a difference."""
     given = dict(template.tokens)
     missing = [name for name in SPECIAL if name in answer.variables and name not in given]
@@ -160,7 +163,7 @@ def _unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Findin
         yield Finding(FindingCode.TOKENS_UNKNOWN, message, level=Level.NOTE)
 
 
-def _other_engine(
+def _compare_engines(
     pairs: Sequence[tuple[Conversation, Rendered]], rusts: Sequence[Rendered]
 ) -> Iterator[Finding]:
     """Tell whether vLLM's Rust frontend, which renders with minijinja, makes the same prompts."""
@@ -178,7 +181,7 @@ def _other_engine(
         yield Finding(FindingCode.RUST_FRONTEND, message, line=first.line, level=Level.NOTE)
 
 
-def _own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
+def _check_own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
     for since, detected in answer.formats:
         if detected != about.content_format:
             message = f"content_format: vLLM takes it for {detected!r} from {since} on, and not for {about.content_format!r}"
@@ -189,9 +192,9 @@ def _own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
             yield Finding(FindingCode.KWARG_UNREAD, message)
 
 
-def _findings(expect: Expected, rendered: Rendered, template: Template) -> Iterator[Finding]:
+def _findings(expect: Expected, rendered: Rendered) -> Iterator[Finding]:
     if rendered.prompt is not None:
-        yield from _of_prompt(expect, rendered.prompt, template)
+        yield from _prompt_findings(expect, rendered.prompt)
         return
     error = rendered.error or ""
     if expect.error is None or expect.error not in error:
@@ -199,7 +202,7 @@ def _findings(expect: Expected, rendered: Rendered, template: Template) -> Itera
         yield Finding(FindingCode.NOT_RENDERED, f"{error}{wanted}", line=rendered.line)
 
 
-def _of_prompt(expect: Expected, prompt: str, template: Template) -> Iterator[Finding]:
+def _prompt_findings(expect: Expected, prompt: str) -> Iterator[Finding]:
     if expect.error is not None:
         yield Finding(
             FindingCode.RENDERED, f"there is a prompt, and not the error {expect.error!r}"
@@ -208,36 +211,13 @@ def _of_prompt(expect: Expected, prompt: str, template: Template) -> Iterator[Fi
         yield Finding(FindingCode.PROMPT_DIFFERS, _first_difference(expect.rendered, prompt))
     for text in expect.contains:
         if text not in prompt:
-            yield Finding(FindingCode.TEXT_MISSING, f"{_cut(repr(text))} is not in the prompt")
+            yield Finding(FindingCode.TEXT_MISSING, f"{_shorten(repr(text))} is not in the prompt")
     for text in expect.absent:
         if text in prompt:
-            yield Finding(FindingCode.TEXT_PRESENT, f"{_cut(repr(text))} is in the prompt")
-    if expect.tool_calls is not None:
-        yield from _calls(prompt, expect.tool_calls, template)
+            yield Finding(FindingCode.TEXT_PRESENT, f"{_shorten(repr(text))} is in the prompt")
 
 
-def _calls(prompt: str, expected: tuple[ToolCall, ...], template: Template) -> Iterator[Finding]:
-    """Read the calls back, if they are written in the one format that can be read here."""
-    parser = template.about.tool_call_parser if template.about else None
-    if parser not in calls.PARSERS and (parser or b"<function=" not in template.data):
-        reads = repr(parser) if parser else "the parser of its model"
-        message = f"its calls are not read back: nothing here reads what {reads} does"
-        yield Finding(FindingCode.CALLS_UNREAD, message, level=Level.NOTE)
-        return
-    try:
-        read = calls.read(prompt, expected)
-    except ValueError as error:
-        yield Finding(FindingCode.CALLS_DIFFER, f"its calls cannot be read back: {error}")
-        return
-    actual, wanted = as_text(read), as_text(expected)
-    if actual != wanted:
-        actual, wanted = _cut(actual), _cut(wanted)
-        yield Finding(
-            FindingCode.CALLS_DIFFER, f"its calls read back as {actual}, and not as {wanted}"
-        )
-
-
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
 
 
@@ -245,5 +225,7 @@ def _first_difference(expected: str, prompt: str) -> str:
     """Say where a prompt leaves what was expected."""
     sides = [text.split("\n") for text in (expected, prompt)]
     same = len(os.path.commonprefix(sides))  # noqa: RUF071  (lines are meant)
-    first, second = (_cut(repr(lines[same])) if same < len(lines) else "its end" for lines in sides)
+    first, second = (
+        _shorten(repr(lines[same])) if same < len(lines) else "its end" for lines in sides
+    )
     return f"line {same + 1} of the prompt is {second}, and not {first}"

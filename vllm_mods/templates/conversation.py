@@ -4,7 +4,7 @@ A conversation beside a template is a JSON object::
 
     {"title": "…", "failure_mode": 5, "messages": […], "tools": […], "kwargs": {…},
      "add_generation_prompt": true,
-     "expect": {"rendered": "…", "contains": […], "absent": […], "error": "…", "tool_calls": […]}}
+     "expect": {"rendered": "…", "contains": […], "absent": […], "error": "…"}}
 
 ``messages`` and ``tools`` are what the template gets, ``kwargs`` the chat template arguments. The
 body of a request to ``/v1/chat/completions`` has the first two as well, and is read too.
@@ -21,13 +21,6 @@ from vllm_mods.formats.schema import Table, in_words
 Message = dict[str, Any]
 
 
-class ToolCall(NamedTuple):
-    """One call of a tool; ``arguments`` by name."""
-
-    name: str
-    arguments: dict[str, Any]
-
-
 class Expected(NamedTuple):
     """What a prompt has to be; what is ``None`` or empty is not asked for."""
 
@@ -35,7 +28,6 @@ class Expected(NamedTuple):
     contains: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     error: str | None = None
-    tool_calls: tuple[ToolCall, ...] | None = None
 
 
 class Conversation(NamedTuple):
@@ -61,13 +53,12 @@ def parse(data: bytes, where: str, name: str) -> Conversation:
         messages=_messages(top),
         tools=_tools(top),
         kwargs=top.table("kwargs").raw,  # type: ignore[arg-type]
-        add_generation_prompt=_prompted(top),
+        add_generation_prompt=_adds_generation_prompt(top),
         expect=Expected(
             rendered=expect.get("rendered", str),
             contains=expect.strings("contains"),
             absent=expect.strings("absent"),
             error=expect.get("error", str),
-            tool_calls=_calls(expect),
         ),
     )
     if conversation.expect == Expected() and "expect" not in top.bad:
@@ -92,10 +83,10 @@ def request(data: bytes, where: str) -> Conversation:
         given["continue_final_message"] = top.raw["continue_final_message"]
     conversation = Conversation(
         name=where,
-        messages=tuple(_with_objects(message) for message in _messages(top)),
+        messages=tuple(_parse_calls(message) for message in _messages(top)),
         tools=_tools(top),
         kwargs=given,
-        add_generation_prompt=_prompted(top),
+        add_generation_prompt=_adds_generation_prompt(top),
     )
     if top.problems:
         raise ManifestError(where, tuple(top.problems))
@@ -115,28 +106,18 @@ def _tools(top: Table) -> tuple[Any, ...] | None:
     return tuple(tool.raw for tool in top.tables("tools")) or None
 
 
-def _prompted(top: Table) -> bool:
+def _adds_generation_prompt(top: Table) -> bool:
     return top.get("add_generation_prompt", bool) is not False
 
 
-def _calls(expect: Table) -> tuple[ToolCall, ...] | None:
-    if "tool_calls" not in expect.raw:
-        return None
-    return expect.rows("tool_calls", _call)
-
-
-def _call(table: Table) -> ToolCall:
-    return ToolCall(table.text("name", required=True), dict(table.table("arguments").raw))
-
-
-def _with_objects(message: Message) -> Message:
+def _parse_calls(message: Message) -> Message:
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return message
-    return message | {"tool_calls": [_with_object(call) for call in calls]}
+    return message | {"tool_calls": [_parse_call(call) for call in calls]}
 
 
-def _with_object(call: Any) -> Any:
+def _parse_call(call: Any) -> Any:
     function = call.get("function") if isinstance(call, dict) else None
     text = function.get("arguments") if isinstance(function, dict) else None
     if not isinstance(function, dict) or not isinstance(text, str):

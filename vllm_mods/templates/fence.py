@@ -1,4 +1,4 @@
-"""What a process that runs somebody else's code may no more: the kernel says no, whatever the code does."""
+"""A filter of system calls for a process that runs somebody else's code."""
 
 from __future__ import annotations
 

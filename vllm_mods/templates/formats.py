@@ -36,8 +36,8 @@ RULES = (
 )
 
 
-def detected(tree: nodes.Template) -> tuple[tuple[str, str], ...]:
-    """Return what is detected, ``(release, format)`` for each release from which on it is another."""
+def detect_formats(tree: nodes.Template) -> tuple[tuple[str, str], ...]:
+    """Return what is detect_formats, ``(release, format)`` for each release from which on it is another."""
     changes: list[tuple[str, str]] = []
     for rules in RULES:
         now = content_format(tree, rules)
@@ -62,10 +62,10 @@ class _TooMuchError(Exception):
 def _loops_over_content(tree: nodes.Template, rules: FormatRules) -> Iterator[nodes.For]:
     messages = _names_of_messages(tree, rules)
     loops = list(tree.find_all(nodes.For))
-    items = {_target(loop) for loop in loops if _path(_bare(loop.iter), rules) in messages}
+    items = {_loop_variable(loop) for loop in loops if _path(_unwrap(loop.iter), rules) in messages}
 
     def is_content(node: nodes.Node) -> bool:
-        inner = _bare(node)
+        inner = _unwrap(node)
         if isinstance(inner, nodes.Getitem) and isinstance(inner.arg, nodes.Const):
             key = inner.arg.value
         elif isinstance(inner, nodes.Getattr):
@@ -76,18 +76,18 @@ def _loops_over_content(tree: nodes.Template, rules: FormatRules) -> Iterator[no
 
     in_macros: dict[int, set[str]] = {}
     for macro in tree.find_all(nodes.Macro) if rules.macros else ():
-        filled = _filled(tree, macro, is_content)
+        filled = _content_parameters(tree, macro, is_content)
         for loop in macro.find_all(nodes.For):
             in_macros[id(loop)] = filled or in_macros.get(id(loop), set())
     for loop in loops:
         name = loop.iter.name if isinstance(loop.iter, nodes.Name) else None
         by_name = rules.by_name and id(loop) not in in_macros and name == "content"
         if is_content(loop.iter) or name in in_macros.get(id(loop), ()) or by_name:
-            _target(loop)
+            _loop_variable(loop)
             yield loop
 
 
-def _filled(
+def _content_parameters(
     tree: nodes.Template, macro: nodes.Macro, is_content: Callable[[nodes.Node], bool]
 ) -> set[str]:
     """Return the parameters of a macro that a call fills with a message's content."""
@@ -117,7 +117,7 @@ def _names_of_messages(tree: nodes.Template, rules: FormatRules) -> set[str]:
 def _aliases(assign: nodes.Assign, name: str, rules: FormatRules) -> Iterator[str]:
     """Return what an assignment gives the value of ``name`` to."""
     target, value = assign.target, assign.node
-    if _path(_bare(value), rules) == name:
+    if _path(_unwrap(value), rules) == name:
         if isinstance(target, nodes.Name):
             yield target.name
         elif not rules.namespaces:
@@ -132,22 +132,22 @@ def _aliases(assign: nodes.Assign, name: str, rules: FormatRules) -> Iterator[st
         and value.node.name == "namespace"
     ):
         for keyword in value.kwargs:
-            if _path(_bare(keyword.value), rules) == name:
+            if _path(_unwrap(keyword.value), rules) == name:
                 yield f"{target.name}.{keyword.key}"
 
 
-def _target(loop: nodes.For) -> str:
+def _loop_variable(loop: nodes.For) -> str:
     if not isinstance(loop.target, nodes.Name):
         raise _TooMuchError
     return loop.target.name
 
 
-def _bare(node: nodes.Node) -> nodes.Node:
+def _unwrap(node: nodes.Node) -> nodes.Node:
     """Take off filters, tests and slices: what is left are the same elements."""
     is_slice = isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
     inner = getattr(node, "node", None)
     if inner is not None and (is_slice or isinstance(node, nodes.Filter | nodes.Test)):
-        return _bare(inner)
+        return _unwrap(inner)
     return node
 
 

@@ -24,7 +24,7 @@ class Patched(NamedTuple):
     was_in: bool
 
 
-def patched(library: Library, template: Template) -> Patched:
+def patch_template(library: Library, template: Template) -> Patched:
     """Put in the patch that was written for a template's text, every hunk where it stands, or none.
 
     Raises ``Refused`` if there is none that fits.
@@ -35,10 +35,10 @@ def patched(library: Library, template: Template) -> Patched:
         path = os.path.join(library.template_folder(name), PATCH)
         data = library.read(path)
         for file in diff.parse(data, path) if data is not None else ():
-            after = _placed(file, target)
+            after = _place_all(file, target)
             if after is not None:
                 return Patched(path, after, was_in=False)
-            if _placed(file.reversed(), target) is not None:
+            if _place_all(file.reversed(), target) is not None:
                 return Patched(path, template.data, was_in=True)
             missing = [
                 f"hunk {hunk.number} (its line {hunk.patch_line}): its text stands {times} times"
@@ -53,7 +53,7 @@ def patched(library: Library, template: Template) -> Patched:
     )
 
 
-def _placed(file: diff.FileDiff, target: Target) -> bytes | None:
+def _place_all(file: diff.FileDiff, target: Target) -> bytes | None:
     """Return the text with all hunks, each where its text stands alone, in their order; None where one does not.
 
     A template has no functions that could tell one place from another: that all of them stand so is what tells.

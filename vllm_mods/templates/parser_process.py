@@ -11,7 +11,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.tree import Tree
 from vllm_mods.templates import answers
-from vllm_mods.templates.rendering import OUT_OF_TIME, death, run_apart
+from vllm_mods.templates.rendering import OUT_OF_TIME, name_signal, run_apart
 
 _PACKAGES = (
     "vllm/entrypoints/openai/parser",
@@ -89,7 +89,7 @@ class ReleaseParsers(NamedTuple):
         for i, job in enumerate(jobs):
             answer = answers[i] if i < len(answers) else {}
             why = end if i == len(answers) else "not tried any more"
-            read.append({way: _sound(answer.get(way), why) for way in job.ways})
+            read.append({way: _sanitize(answer.get(way), why) for way in job.ways})
         return read
 
 
@@ -128,8 +128,8 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
-def _sound(answer: Any, why: str) -> dict[str, Any]:
-    """Take an answer for what it should be: the process runs code that may say anything."""
+def _sanitize(answer: Any, why: str) -> dict[str, Any]:
+    """Return an answer in its expected shape: the process may write anything."""
     if not isinstance(answer, dict):
         return {"error": why}
     if "error" in answer:
@@ -154,5 +154,5 @@ def _run(
         return done.lines, f"they compute for more than {limits.PARSER_SECONDS}"
     if done.code == -signal.SIGXFSZ:
         return done.lines, f"they say more than {limits.PARSER_OUTPUT}"
-    end = death(done.code) if done.code < 0 else "ended too early"
+    end = name_signal(done.code) if done.code < 0 else "ended too early"
     return done.lines, f"the process that ran them {end}"

@@ -144,25 +144,27 @@ _harmony = functools.cache(_Harmony)
 def main() -> None:
     """Answer the case on stdin."""
     case = json.load(sys.stdin)
-    _say(missing=_made_ready())
-    signal.signal(signal.SIGVTALRM, _too_long)
+    _write_line(missing=_import_all())
+    signal.signal(signal.SIGVTALRM, _stop_answer)
     try:
         fence.lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
-        _say(error=f"they are run behind a fence of the kernel only, and there is none: {error}")
+        _write_line(
+            error=f"they are run behind a fence of the kernel only, and there is none: {error}"
+        )
         return
     release_code.ReleaseModules(case["sources"]).install()
     try:
         tools, reasoners = answers.names()
     except BaseException as error:  # noqa: BLE001  (whatever it is, the release has it)
-        _say(error=_words(error))
+        _write_line(error=_describe(error))
         return
-    _say(tools=tools, reasoners=reasoners)
+    _write_line(tools=tools, reasoners=reasoners)
     for job in case["jobs"]:
-        _say(**_read(job))
+        _write_line(**_read(job))
 
 
-def _made_ready() -> list[str]:
+def _import_all() -> list[str]:
     """Import all that may be imported, and return what is not installed: behind the fence it is too late."""
     warnings.simplefilter("ignore")
     missing = []
@@ -198,19 +200,21 @@ def _read(job: Mapping[str, Any]) -> dict[str, Any]:
             if way == "whole":
                 answers_by_way[way] = reader.whole(job["text"], ids, prompt)
             else:
-                answers_by_way[way] = answers.streamed(reader, tokenizer, ids, prompt, int(way))
+                answers_by_way[way] = answers.read_streamed(
+                    reader, tokenizer, ids, prompt, int(way)
+                )
         except BaseException as error:  # noqa: BLE001  (a parser may even exit)
-            answers_by_way[way] = {"error": _words(error)}
+            answers_by_way[way] = {"error": _describe(error)}
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return answers_by_way
 
 
-def _too_long(number: int, frame: FrameType | None) -> NoReturn:
+def _stop_answer(number: int, frame: FrameType | None) -> NoReturn:
     del number, frame
     raise TimeoutError(f"more than {_SECONDS} seconds for one answer")
 
 
-def _words(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     causes: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(causes) < 3:
@@ -219,6 +223,6 @@ def _words(error: BaseException) -> str:
     return " from ".join(causes)[:_MOST]
 
 
-def _say(**answer: Any) -> None:
+def _write_line(**answer: Any) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()

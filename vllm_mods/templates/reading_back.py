@@ -36,29 +36,29 @@ TOOLS = (
 )  # fmt: skip
 
 
-def _said(
+def _assistant(
     content: str, *calls: tuple[str, dict[str, Any]], reasoning: str | None = None
 ) -> Message:
-    tool_calls = (replay.called(i, name, given) for i, (name, given) in enumerate(calls))
-    return replay.answered(content, reasoning, *tool_calls)
+    tool_calls = (replay.tool_call(i, name, given) for i, (name, given) in enumerate(calls))
+    return replay.assistant_message(content, reasoning, *tool_calls)
 
 
 ANSWERS = {
-    "an answer": _said("It is an abacus."),
-    "reasoning and an answer": _said("It is an abacus.", reasoning="It is a basalt matter."),
-    "a call": _said("", ("look_up", {"word": "citadel"})),
-    "a call behind an answer": _said("I look it up.", ("look_up", {"word": "citadel"})),
-    "a call behind reasoning": _said("", ("look_up", {"word": "citadel"}), reasoning="So be it."),
-    "two calls": _said("", ("look_up", {"word": "flint"}), ("look_up", {"word": "a granite"})),
-    "a call without arguments": _said("", ("nothing", {})),
-    "numbers, lists and objects": _said(
+    "an answer": _assistant("It is an abacus."),
+    "reasoning and an answer": _assistant("It is an abacus.", reasoning="It is a basalt matter."),
+    "a call": _assistant("", ("look_up", {"word": "citadel"})),
+    "a call behind an answer": _assistant("I look it up.", ("look_up", {"word": "citadel"})),
+    "a call behind reasoning": _assistant("", ("look_up", {"word": "citadel"}), reasoning="So be it."),
+    "two calls": _assistant("", ("look_up", {"word": "flint"}), ("look_up", {"word": "a granite"})),
+    "a call without arguments": _assistant("", ("nothing", {})),
+    "numbers, lists and objects": _assistant(
         "",
         ("write", {"count": 3, "share": 0.5, "wide": True, "tags": ["a", 'b "c"'], "more": {"d": {"e": [1]}}}),
     ),
-    "letters of any kind": _said("", ("write", {"text": "Öl, 水 & <b> \"it's\" \\n {x} [y] 100%"})),
-    "lines, with blanks at their edges": _said("", ("write", {"text": "  if x:\n\n    pass\n"})),
-    "text that looks like something else": _said("", ("look_up", {"word": "5"}), ("look_up", {"word": "true"})),
-    "null within objects and lists": _said("", ("write", {"more": {"d": None}, "tags": [None, {"e": None}]})),
+    "letters of any kind": _assistant("", ("write", {"text": "Öl, 水 & <b> \"it's\" \\n {x} [y] 100%"})),
+    "lines, with blanks at their edges": _assistant("", ("write", {"text": "  if x:\n\n    pass\n"})),
+    "text that looks like something else": _assistant("", ("look_up", {"word": "5"}), ("look_up", {"word": "true"})),
+    "null within objects and lists": _assistant("", ("write", {"more": {"d": None}, "tags": [None, {"e": None}]})),
 }  # fmt: skip
 """What an assistant may say: each is rendered into a history, and has to be read as just that."""
 _FIRST = "a call"
@@ -135,7 +135,7 @@ def read_back(
     written, findings = answers_of(render, content_format, with_tools=with_tools)
     release.require(*named)
     pairs = [named] if any(named) else _pairs(release, written)
-    read = _judged(release, written, pairs, named=any(named))
+    read = _judge(release, written, pairs, named=any(named))
     if (
         not any(named)
         and not any(tool for tool, _ in pairs)
@@ -157,7 +157,7 @@ def answers_of(
     question: Message = {"role": "user", "content": "Well?"}
     jobs = []
     for message in asked.values():
-        turns = [replay.handed_over(one, content_format) for one in (question, message)]
+        turns = [replay.with_content_as(one, content_format) for one in (question, message)]
         tools = TOOLS if with_tools else None
         jobs.append(Conversation("asked", tuple(turns[:1]), tools))
         jobs.append(Conversation("told", tuple(turns), tools, add_generation_prompt=False))
@@ -215,7 +215,7 @@ def _job(written: WrittenAnswer, pair: ParserPair, ways: Sequence[str]) -> Readi
     )
 
 
-def _judged(
+def _judge(
     release: ReleaseParsers,
     written: Sequence[WrittenAnswer],
     pairs: Sequence[ParserPair],
@@ -238,7 +238,7 @@ def _judged(
                 counts[way] += way not in wrong
             if wrong:
                 lost.setdefault(wrong, []).append(f"{answer.name}: {whys[wrong[0]]}")
-        findings = tuple(_lost(lost, len(some), named=named))
+        findings = tuple(_loss_findings(lost, len(some), named=named))
         results.append(PairRead(*pair, len(some), tuple(counts.values()), findings))
     return tuple(results)
 
@@ -249,7 +249,7 @@ def _concerns(written: WrittenAnswer, pair: ParserPair) -> bool:
     return "reasoning" in written.message
 
 
-def _lost(
+def _loss_findings(
     lost: Mapping[tuple[str, ...], Sequence[str]], asked: int, *, named: bool
 ) -> Iterator[Finding]:
     for ways, whys in lost.items():
@@ -287,10 +287,10 @@ def _difference(
         sides.append(("content", read["content"].strip(), message["content"]))
     for what, actual, wanted in sides:
         if as_text(actual) != as_text(wanted):
-            return f"{what} {_cut(actual)}, and not {_cut(wanted)}"
+            return f"{what} {_shorten(actual)}, and not {_shorten(wanted)}"
     return ""
 
 
-def _cut(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = as_text(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -29,7 +29,7 @@ STANDARD = (
     "tokenize", "traceback", "types", "typing", "unicodedata", "urllib.parse", "uuid", "warnings",
     "weakref", "xml.etree.ElementTree", "xml.parsers.expat", "xml.sax.saxutils",
 )  # fmt: skip
-"""What may be imported of the standard library: it has to be there before the fence is."""
+"""What may be imported of the standard library; it is imported before the process is locked."""
 
 
 _OWN = ("vllm.parser", "vllm.reasoning", "vllm.tool_parsers")
@@ -88,7 +88,7 @@ class _Quiet:
 
 
 @functools.cache
-def _made() -> dict[str, Any]:
+def _replacements() -> dict[str, Any]:
     numbers = iter(range(1_000_000))
     return {
         "init_logger": lambda *_, **__: _Quiet(),
@@ -118,7 +118,7 @@ class _Stood(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        stand_in = _made()[name] if name in _made() else _stand_in(name)
+        stand_in = _replacements()[name] if name in _replacements() else _stand_in(name)
         setattr(self, name, stand_in)
         return stand_in
 

@@ -48,7 +48,7 @@ def place(where: str, line: int | None) -> str:
 
 
 class RenderAnswer(NamedTuple):
-    """What a template reads, what vLLM takes it for (``formats.detected``), and its prompts.
+    """What a template reads, what vLLM takes it for (``formats.detect_formats``), and its prompts.
 
     vLLM passes on all ``variables``; ``arguments`` are those that the template does not set itself.
     """
@@ -132,7 +132,7 @@ def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     if done.code in OUT_OF_TIME:
         return done.lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
     if done.code < 0:
-        return done.lines, f"the process that rendered it {death(done.code)}"
+        return done.lines, f"the process that rendered it {name_signal(done.code)}"
     if "MemoryError" in done.errors:
         return done.lines, f"it needs more than {limits.TEMPLATE_MEMORY >> 20} MiB of memory"
     if done.code:
@@ -180,6 +180,6 @@ def run_apart(
         return ApartOutcome(lines, code, errors.read(limits.SCRIPT).decode("utf-8", "replace"))
 
 
-def death(code: int) -> str:
+def name_signal(code: int) -> str:
     """Say which signal ended a process."""
     return f"died of {signal.Signals(-code).name}"

@@ -1,4 +1,4 @@
-"""Conversations that any template can be held against: what it loses of them, and of the KV cache.
+"""Conversations for every template: what it loses of them, and of the KV cache.
 
 vLLM finds the keys and values of a prompt again as far as it begins as an earlier one did, with what was
 generated behind it. What a model generates is what the template itself writes of the assistant's
@@ -46,7 +46,7 @@ def _user(text: str) -> Message:
     return {"role": "user", "content": text}
 
 
-def answered(text: str, reasoning: str | None = None, *calls: Message) -> Message:
+def assistant_message(text: str, reasoning: str | None = None, *calls: Message) -> Message:
     """Return an assistant's message as vLLM hands it over."""
     message: Message = {"role": "assistant", "content": text}
     if reasoning is not None:  # vLLM hands it over by both names
@@ -54,14 +54,14 @@ def answered(text: str, reasoning: str | None = None, *calls: Message) -> Messag
     return message | {"tool_calls": list(calls)} if calls else message
 
 
-def called(number: int, name: str, arguments: dict[str, Any]) -> Message:
+def tool_call(number: int, name: str, arguments: dict[str, Any]) -> Message:
     """Return a call as vLLM hands it over, by an id that every family takes."""
     function = {"name": name, "arguments": arguments}
     return {"id": f"call{number:05}", "type": "function", "function": function}
 
 
 def _call(number: int, word: str) -> Message:
-    return called(number, "look_up", {"word": word})
+    return tool_call(number, "look_up", {"word": word})
 
 
 def _result(number: int, text: str) -> Message:
@@ -75,15 +75,15 @@ def _agent(*, reasoning: bool) -> tuple[Message, ...]:
 
     return (
         _user("What is an abacus?"),
-        answered("", thought("It is a basalt matter."), _call(1, "citadel")),
+        assistant_message("", thought("It is a basalt matter."), _call(1, "citadel")),
         _result(1, "a device of dolomite"),
-        answered("", thought("So an eclipse it is."), _call(2, "flint")),
+        assistant_message("", thought("So an eclipse it is."), _call(2, "flint")),
         _result(2, "see granite"),
-        answered("An harbour of beads.", thought("That is the island.")),
+        assistant_message("An harbour of beads.", thought("That is the island.")),
         _user("And a juniper?"),
-        answered("", thought("Once more a kestrel."), _call(3, "lantern")),
+        assistant_message("", thought("Once more a kestrel."), _call(3, "lantern")),
         _result(3, "a tree of marble"),
-        answered("A nettle of trees.", thought("Now it is the obsidian.")),
+        assistant_message("A nettle of trees.", thought("Now it is the obsidian.")),
         _user("Thanks, no pelican?"),
     )
 
@@ -98,9 +98,9 @@ _WORDS = {
 }
 _CHAT = (
     _user("First the raven."),
-    answered("Then the saffron."),
+    assistant_message("Then the saffron."),
     _user("And the thistle?"),
-    answered("Next the umber."),
+    assistant_message("Next the umber."),
     _user("Last the violet."),
 )
 SCENES = (
@@ -112,27 +112,27 @@ SCENES = (
         "parallel-calls",
         (
             _user("Two words: walnut."),
-            answered("", None, _call(1, "xenon"), _call(2, "yarrow")),
+            assistant_message("", None, _call(1, "xenon"), _call(2, "yarrow")),
             _result(1, "a gas of zinc"),
             _result(2, "a herb of amber"),
-            answered("Both are bronze."),
+            assistant_message("Both are bronze."),
             _user("And cobalt?"),
         ),
         _TOOLS,
     ),
     Conversation(
         "thinking-off",
-        (_user("Is it dahlia?"), answered("It is ebony."), _user("Is it fennel?")),
+        (_user("Is it dahlia?"), assistant_message("It is ebony."), _user("Is it fennel?")),
         kwargs={"enable_thinking": False},
     ),
     Conversation(
         _RARE,
         (
             _user("Is it garnet?"),
-            answered("It is hazel."),
+            assistant_message("It is hazel."),
             {"role": "system", "content": "From now on be indigo."},
             _user("Is it jasmine?"),
-            answered("It is kelp."),
+            assistant_message("It is kelp."),
             _user("Is it lilac?"),
         ),
     ),
@@ -142,10 +142,13 @@ SCENES = (
             *(
                 message
                 for number in range(12)
-                for message in (_user(f"Is it mimosa {number}?"), answered(f"It is {number}."))
+                for message in (
+                    _user(f"Is it mimosa {number}?"),
+                    assistant_message(f"It is {number}."),
+                )
             ),
             _user("if (a < b && c > 'd') {\n\n    \"é 漢 🙂\" % {{e}}\n}"),
-            answered("def f():\n    return '<b>&amp;</b>'"),
+            assistant_message("def f():\n    return '<b>&amp;</b>'"),
             _user(
                 "".join(f"Line {number} of nigella.\n" for number in range(400))
                 + "And one of many words, " * 50
@@ -195,12 +198,12 @@ def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[
         if reasons and b"reasoning" not in text:
             continue
         on = dict.fromkeys(read.intersection(_SWITCHES), True) if reasons else {}
-        messages = tuple(handed_over(message, content_format) for message in scene.messages)
+        messages = tuple(with_content_as(message, content_format) for message in scene.messages)
         asked.append(scene._replace(messages=messages, kwargs={**scene.kwargs, **on}))
     return tuple(asked)
 
 
-def replayed(asked: Sequence[Conversation], render: Render) -> tuple[Replayed, ...]:
+def judge_scenes(asked: Sequence[Conversation], render: Render) -> tuple[Replayed, ...]:
     """Render all that conversations need with one call, and judge each."""
     parts = [
         one._replace(messages=one.messages[:end], add_generation_prompt=prompted)
@@ -208,13 +211,13 @@ def replayed(asked: Sequence[Conversation], render: Render) -> tuple[Replayed, .
         for end, prompted in _cuts(one)
     ]
     prompts = iter(render(parts))
-    return tuple(_judged(one, {cut: next(prompts) for cut in _cuts(one)}) for one in asked)
+    return tuple(_judge(one, {cut: next(prompts) for cut in _cuts(one)}) for one in asked)
 
 
 def why_no_chat(
     text: bytes, content_format: str, replays: Sequence[Replayed], render: Render
 ) -> str | None:
-    """Say what a template is for instead of chats, which it has to show; None if it is for them.
+    """Say what else than chats a template is for, judged by its prompts; None for a chat template.
 
     One that begins an answer is for chats. ``replays`` are all that it made of conversations.
     """
@@ -228,20 +231,18 @@ def why_no_chat(
         for replay in replays
         for message in replay.conversation.messages
         if message["role"] == "user"
-        for _, said in _strings(message)
+        for _, said in _texts(message)
     )
     ranks = _RANKS.search(text) is not None and not any(heard)
     refuses = all(one.whole.refused for one in replays)
     if not ranks and not refuses:
         return None
     asked = [
-        Conversation("", tuple(handed_over(one, content_format) for one in messages))
+        Conversation("", tuple(with_content_as(one, content_format) for one in messages))
         for messages in (_PAIR, _SINGLE)
     ]
     pair, single = (
-        all(
-            said in (one.prompt or "") for message in case.messages for _, said in _strings(message)
-        )
+        all(said in (one.prompt or "") for message in case.messages for _, said in _texts(message))
         for case, one in zip(asked, render(asked), strict=True)
     )
     if ranks and pair:
@@ -282,7 +283,7 @@ def _cuts(conversation: Conversation) -> tuple[Cut, ...]:
     return (*(cut for cut in cuts if cut != whole), whole)
 
 
-def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Replayed:
+def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Replayed:
     """Hold the prompts of a conversation, one for each of ``_cuts``, against each other."""
     whole = rendered[len(conversation.messages), True]
     failed = next((one for one in rendered.values() if one.prompt is None), None)
@@ -295,7 +296,7 @@ def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Rep
         )
         return Replayed(conversation, whole, 0, 0, 0, 0, (refused,))
     prompts = {cut: one.prompt or "" for cut, one in rendered.items()}
-    lost = [said for said in _said(conversation) if said[1] not in (whole.prompt or "")]
+    lost = [said for said in _required_texts(conversation) if said[1] not in (whole.prompt or "")]
     findings: list[Finding] = []
     if lost:
         what = f"{lost[0][0]} {lost[0][1]!r:.{_LONGEST}}"
@@ -303,11 +304,11 @@ def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Rep
         findings.append(Finding(FindingCode.CONTENT_LOST, f"{what}{more} not in the prompt"))
     turns = kept_turns = total = kept = 0
     for at, after in _steps(conversation):
-        wanted = _findable(
+        wanted = _reusable_prefix(
             conversation.messages[at], prompts[at, True], prompts[at, False], prompts[at + 1, False]
         )
         then = prompts[after, True]
-        same = len(_common(wanted, then))
+        same = len(_common_prefix(wanted, then))
         if same < len(wanted) and turns == kept_turns:
             message = (
                 f"turn {turns + 1}: of {len(wanted):,} letters {len(wanted) - same:,} are not found again: "
@@ -320,40 +321,40 @@ def _judged(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Rep
     return Replayed(conversation, whole, turns, kept_turns, total, kept, tuple(findings))
 
 
-def _findable(message: Message, prompt: str, without: str, history: str) -> str:
+def _reusable_prefix(message: Message, prompt: str, without: str, history: str) -> str:
     """Return what the next prompt can begin with: to the end of what the answer says.
 
     Where the model was to reason and none came back, or the template makes up that it did not, the
     client has not sent back what it got: then only what was before the answer counts.
     """
-    begun = len(_common(prompt, without))
+    begun = len(_common_prefix(prompt, without))
     reasoned = "reasoning" in message
     if not reasoned and _OPENED.search(prompt, begun):
         return prompt[:begun]
     if not history.startswith(prompt):
         return prompt
-    places = [(history.rfind(text), text) for _, text in _strings(message) if text in history]
+    places = [(history.rfind(text), text) for _, text in _texts(message) if text in history]
     made_up = history[len(prompt) : min((at for at, _ in places), default=None)]
     if not reasoned and _REASONING.search(made_up):
         return prompt[:begun]
     return history[: max([len(prompt), *(at + len(text) for at, text in places)])]
 
 
-def _common(first: str, other: str) -> str:
+def _common_prefix(first: str, other: str) -> str:
     return os.path.commonprefix([first, other])  # noqa: RUF071  (letters are meant)
 
 
-def _said(conversation: Conversation) -> Iterator[tuple[str, str]]:
+def _required_texts(conversation: Conversation) -> Iterator[tuple[str, str]]:
     """Yield all that must not be lost, and what it is: of reasoning, only what belongs to the last question."""
     messages = conversation.messages
     question = max(i for i, one in enumerate(messages) if one["role"] == "user")
     for i, message in enumerate(messages):
-        for what, text in _strings(message):
+        for what, text in _texts(message):
             if what != "reasoning" or i > question:
                 yield _WORDS.get(what, _WORDS[message["role"]]), text
 
 
-def _strings(message: Message) -> Iterator[tuple[str, str]]:
+def _texts(message: Message) -> Iterator[tuple[str, str]]:
     content: Any = message["content"]
     for text in [content] if isinstance(content, str) else [part["text"] for part in content]:
         if text:
@@ -365,7 +366,7 @@ def _strings(message: Message) -> Iterator[tuple[str, str]]:
         yield "call", call["function"]["arguments"]["word"]
 
 
-def handed_over(message: Message, content_format: str) -> Message:
+def with_content_as(message: Message, content_format: str) -> Message:
     """Return a message with its content as vLLM hands it to templates of a format."""
     content = message["content"]
     if content_format != OPENAI or not content:

@@ -132,18 +132,18 @@ def main() -> None:
         fence.lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
         why = "it is rendered behind a fence of the kernel only, and there is none"
-        _say(error=f"{why}: {error}", line=None)
+        _write_line(error=f"{why}: {error}", line=None)
         return
     try:
         tree = env.parse(case["template"])
         template = env.from_string(case["template"])
-        _say(
+        _write_line(
             variables=sorted(jinja2.meta.find_undeclared_variables(tree)),
-            own=sorted(_own(tree)),
-            formats=formats.detected(tree),
+            own=sorted(_own_variables(tree)),
+            formats=formats.detect_formats(tree),
         )
     except Exception as error:  # noqa: BLE001  (whatever it is, the template has it)
-        _say(**_fault(error))
+        _write_line(**_describe(error))
         return
     left = case["letters"]
     for job in case["jobs"]:
@@ -151,18 +151,18 @@ def main() -> None:
             clock.moment = noon + _TURN * len(job["messages"])
         try:
             engine = rust_environment(case["template"], clock) if case["rust"] else template
-            prompt = _prompt(engine, job)
+            prompt = _render(engine, job)
             if len(prompt) > left:
                 raise jinja2.TemplateRuntimeError(  # noqa: TRY301  (one of its faults like others)
                     f"its prompts have more than {case['letters']:,} letters"
                 )
             left -= len(prompt)
-            _say(prompt=prompt)
+            _write_line(prompt=prompt)
         except BaseException as error:  # noqa: BLE001  (a panic of minijinja is no Exception)
-            _say(**_fault(error))
+            _write_line(**_describe(error))
 
 
-def _own(tree: jinja2.nodes.Template) -> set[str]:
+def _own_variables(tree: jinja2.nodes.Template) -> set[str]:
     """Return the variables that a template sets and never asks whether they were given."""
     parameters = {
         id(one)
@@ -181,7 +181,7 @@ def _own(tree: jinja2.nodes.Template) -> set[str]:
     return {one.name for one in names if one.ctx == "store"} - asked
 
 
-def _prompt(engine: jinja2.Template | minijinja.Environment, job: Mapping[str, Any]) -> str:
+def _render(engine: jinja2.Template | minijinja.Environment, job: Mapping[str, Any]) -> str:
     given = {
         "messages": job["messages"],
         "tools": job["tools"],
@@ -198,7 +198,7 @@ def _prompt(engine: jinja2.Template | minijinja.Environment, job: Mapping[str, A
     return prompt
 
 
-def _fault(error: BaseException) -> dict[str, Any]:
+def _describe(error: BaseException) -> dict[str, Any]:
     """Return what went wrong, and the innermost line of the template it was in."""
     if isinstance(error, minijinja.TemplateError):
         return {"error": error.message.split("\n")[0][:_MOST_OF_ERROR], "line": error.line}
@@ -214,6 +214,6 @@ def _fault(error: BaseException) -> dict[str, Any]:
     return {"error": whole, "line": line, "refused": type(error) is jinja2.TemplateError}
 
 
-def _say(**answer: Any) -> None:
+def _write_line(**answer: Any) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()

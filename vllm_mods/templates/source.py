@@ -55,9 +55,9 @@ def open_template(library: Library, named: str) -> Template:
     Raises ``UsageError`` if there is none, ``ManifestError`` for what is wrong beside it.
     """
     if os.path.isdir(named) and not os.path.isdir(os.path.join(named, CONVERSATIONS)):
-        return _of_model(_on_disk, named, named)
+        return _open_model(_read_disk, named, named)
     if "/" in named or named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
-        return _of_file(_on_disk, named, "`vllm-mods template list` has the names")
+        return _open_file(_read_disk, named, "`vllm-mods template list` has the names")
     folder = library.template_folder(named)
     path, about_path = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
     raw = library.read(about_path)
@@ -65,25 +65,25 @@ def open_template(library: Library, named: str) -> Template:
     if read is not None and read.name != named:
         why = f"name: {read.name!r} is not the name of its folder, {named!r}"
         raise ManifestError(about_path, (why,))
-    cases = _conversations(library, _beside(folder))
+    cases = _read_conversations(library, _conversations_folder(folder))
     return Template(named, path, library.read(path) or b"", read, cases)
 
 
 def open_in_tree(tree: Tree, named: str) -> Template:
     """Read a template's file, or that of a model's folder, in a tree. Raises as ``open_template`` does."""
     if named.endswith(_FILES) or os.path.basename(named) == TOKENIZER:
-        return _of_file(tree.read, named, f"the name is looked up in {tree.spec}")
-    return _of_model(tree.read, named.rstrip("/"), named)
+        return _open_file(tree.read, named, f"the name is looked up in {tree.spec}")
+    return _open_model(tree.read, named.rstrip("/"), named)
 
 
-def _on_disk(path: str) -> bytes | None:
+def _read_disk(path: str) -> bytes | None:
     return reading.read(path, None)
 
 
-def _of_file(read: Read, named: str, hint: str) -> Template:
+def _open_file(read: Read, named: str, hint: str) -> Template:
     folder = os.path.dirname(named)
     if os.path.basename(named) == TOKENIZER:
-        return _of_model(read, folder, named)
+        return _open_model(read, folder, named)
     data = read(named)
     if data is None:
         raise UsageError(f"{named}: there is no such file", hint=hint)
@@ -92,7 +92,7 @@ def _of_file(read: Read, named: str, hint: str) -> Template:
     )
 
 
-def _of_model(read: Read, folder: str, named: str) -> Template:
+def _open_model(read: Read, folder: str, named: str) -> Template:
     """Read the template of a model's folder: its file, or the text in its tokenizer's configuration."""
     config = _tokenizer(read, os.path.join(folder, TOKENIZER))
     path = os.path.join(folder, MODELS_TEMPLATE)
@@ -130,8 +130,10 @@ def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
 
     Raises ``UsageError`` if there are none, ``ManifestError`` for one that is faulty.
     """
-    folder = named if os.path.isdir(named) else _beside(library.template_folder(named))
-    cases = _conversations(library, folder)
+    folder = (
+        named if os.path.isdir(named) else _conversations_folder(library.template_folder(named))
+    )
+    cases = _read_conversations(library, folder)
     if not cases:
         raise UsageError(
             f"{folder}: there are no conversations",
@@ -140,11 +142,11 @@ def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
     return cases
 
 
-def _beside(folder: str) -> str:
+def _conversations_folder(folder: str) -> str:
     return os.path.join(folder, CONVERSATIONS)
 
 
-def _conversations(library: Library, folder: str) -> tuple[Conversation, ...]:
+def _read_conversations(library: Library, folder: str) -> tuple[Conversation, ...]:
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
     return tuple(
         conversation.parse(library.read(path, folder) or b"", path, name.removesuffix(".json"))

@@ -24,7 +24,6 @@ _WEIGHTS: Mapping[str, Weight] = MappingProxyType(
         "template-unreadable": Weight.REFUSED,
         "content-lost": Weight.CONTENT,
         "text-missing": Weight.CONTENT,
-        "calls-differ": Weight.CONTENT,
         "cache-lost": Weight.CACHE,
     }
 )
@@ -35,7 +34,7 @@ def weight(finding: Finding) -> Weight:
     return _WEIGHTS.get(finding.code, Weight.STYLE)
 
 
-def weighed(findings: Iterable[Finding]) -> dict[Weight, int]:
+def count_weights(findings: Iterable[Finding]) -> dict[Weight, int]:
     """Count findings by weight."""
     counts = dict.fromkeys(Weight, 0)
     for finding in findings:

@@ -21,14 +21,18 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from vllm_mods.templates.conversation import ToolCall
-
-PARSERS = frozenset({"qwen3_coder", "qwen3_xml"})
 _TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(<\|im_end\|>\n|\Z)", re.DOTALL)
 _TAG = re.compile(r"</?(tool_call|function|parameter)\b[=>]")
 _CALL = re.compile(r"^<tool_call>\n(.*?)\n</tool_call>$", re.DOTALL | re.MULTILINE)
 _FUNCTION = re.compile(r"<function=([^>\n]+)>\n(.*)</function>", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n(.*?)\n</parameter>\n", re.DOTALL)
+
+
+class ToolCall(NamedTuple):
+    """One call of a tool; ``arguments`` by name."""
+
+    name: str
+    arguments: dict[str, Any]
 
 
 class Turn(NamedTuple):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from vllm_mods.templates import calls
-from vllm_mods.templates.conversation import ToolCall
+import qwen_calls as calls
+from qwen_calls import ToolCall
 
 CALL = """\
 <tool_call>
