@@ -6,14 +6,10 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
 from vllm_mods.report.columns import columns
-
-if TYPE_CHECKING:
-    from vllm_mods.formats.receipt_diff import Disagreement
 
 Paint = Callable[..., str]
 """Colours as a verdict is coloured: its word, or words that are given behind it."""

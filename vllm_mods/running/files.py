@@ -88,9 +88,7 @@ def _quadlet(planned: Service, script: str | None) -> str:
     ]
     for mount in planned.mounts:
         end = ":ro" if mount.read_only else ""
-        lines.append(
-            f"Volume={_double_percents(_dollars(f'{mount.source}:{mount.target}'))}{end}"
-        )
+        lines.append(f"Volume={_double_percents(_dollars(f'{mount.source}:{mount.target}'))}{end}")
     if planned.gpus != "none":
         lines += [f"AddDevice=nvidia.com/gpu={each}" for each in planned.gpus.split(",")]
     if script is None:
