@@ -12,7 +12,7 @@ import pytest
 from sampling import few
 
 from vllm_mods.base.errors import Refused, VllmModsError
-from vllm_mods.keeping import branches, keeping
+from vllm_mods.keeping import branches
 
 NAME = "vllm-mods/fast/0.20.0"
 MOD = "patches/fast/mod.toml"
@@ -164,13 +164,6 @@ def test_worktrees_detached_heads_and_shallow_clones(library: Path, tmp_path: Pa
 def test_a_message_longer_than_an_argument_can_be(library: Path) -> None:
     made(library, message="first\n\n" + "x" * 300_000)
     assert len(git(library, "log", "-1", "--format=%B", NAME)) > 300_000
-
-
-def test_a_changelog_keeps_its_line_ends_and_its_bytes(tmp_path: Path) -> None:
-    log = tmp_path / "CHANGELOG.md"
-    log.write_bytes(b"# Log \xe9\r\n\r\n## [Unreleased]\r\n\r\n- older\r\n")
-    keeping.note(str(tmp_path), "newer")
-    assert log.read_bytes() == b"# Log \xe9\r\n\r\n## [Unreleased]\r\n\r\n- newer\r\n- older\r\n"
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ class InMemory(Releases):
             for version in self.texts
         )
 
-    def open(self, name: str, **_: object) -> MemoryTree:  # type: ignore[override]
+    def open(self, name: str, **_: object) -> MemoryTree:
         if name not in self.texts:
             raise TreeError(f"{name} cannot be read")
         self.opened.append(name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 from git_host import mod, write
 
+from vllm_mods.base import ssh_signatures
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.library import checksums, writing
 
@@ -46,7 +48,8 @@ def test_all_are_put_in(library: Path) -> None:
 def test_a_move_that_fails_leaves_what_was_there(
     library: Path, monkeypatch: pytest.MonkeyPatch, moves: int
 ) -> None:
-    real, done = os.replace, []
+    real = os.replace
+    done: list[str] = []
 
     def replace(source: str, target: str) -> None:
         if len(done) == moves and f"/{writing.READY}/" in source:
@@ -100,7 +103,7 @@ SUMS = f"{'0' * 64}  patches/fast/x.py\n".encode()
 
 def test_a_library_is_pinned_by_the_hash_of_its_list(library: Path, tmp_path: Path) -> None:
     (library / checksums.SUMS).write_bytes(SUMS)
-    pin = f"sha256:{checksums.sha256(SUMS)}"
+    pin = f"sha256:{hashlib.sha256(SUMS).hexdigest()}"
     assert checksums.sums(str(library), [pin], None) == {"patches/fast/x.py": "0" * 64}
     with pytest.raises(Refused, match="is not the list that is required"):
         checksums.sums(str(library), [f"sha256:{'1' * 64}"], None)
@@ -152,13 +155,13 @@ def test_a_list_that_nobody_of_the_signers_signed(
     with pytest.raises(UsageError, match="signers: No such file or directory"):
         checksums.sums(str(library), [], str(signers))
     signers.write_text("somebody")
-    monkeypatch.setattr(checksums.ssh_signatures, "why_not", lambda *_: "no principal")
+    monkeypatch.setattr(ssh_signatures, "why_not", lambda *_: "no principal")
     with pytest.raises(Refused, match=f"by anybody in {signers}: no principal") as caught:
         checksums.sums(str(library), [], str(signers))
     assert caught.value.hint == (
         f"ssh-keygen -Y check-novalidate -n vllm-mods -s {place}.sig < {place}  # whose it is"
     )
     asked: list[object] = []
-    monkeypatch.setattr(checksums.ssh_signatures, "why_not", lambda *given: asked.extend(given))
+    monkeypatch.setattr(ssh_signatures, "why_not", lambda *given: asked.extend(given))
     assert checksums.sums(str(library), [], str(signers)) == {"patches/fast/x.py": "0" * 64}
     assert asked == [SUMS, f"{place}.sig", str(signers), checksums.NAMESPACE]

@@ -93,10 +93,11 @@ class _Maker:
     def make(self, why: dict[str, str]) -> MadeOver:
         """Take releases out of ranges until each variant does on all of its own what the script does."""
         variants, proven = self.compose_variants(), None
+        plans: dict[str, ModPlan] = {}
+        files: dict[str, bytes] = {}
         while variants and proven != variants:
             variants = proven or variants
             mod, files = self.join(variants)
-            plans = {}
             for number, (version, tree) in enumerate(self.trees.items(), 1):
                 self.tell(f"proving on {version}, {number} of {len(self.trees)}")
                 plans[version] = self.plan(mod, tree)
