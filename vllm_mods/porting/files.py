@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import FileChange
+from vllm_mods.base.model import FileChange, Finding
 from vllm_mods.base.tree import Tree
 from vllm_mods.porting import follow, outline, structure, text
 from vllm_mods.porting.follow import Followed
-from vllm_mods.porting.structure import MergeProblem
 from vllm_mods.porting.text import Ported
 
 
@@ -47,12 +46,13 @@ def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
     if data is not None:
         done = _port(change, data, path)
         problems = done.ported.problems
-        gone = {one.scope.split(".")[0] for one in problems if one.code == FindingCode.GONE}
+        lost = (one.scope or "" for one in problems if one.code == FindingCode.GONE)
+        gone = {scope.split(".")[0] for scope in lost}
         if not gone or names - gone:
             return done  # whole, or partly in the file that it was in
     else:
         message = f"the target has no {path}, and nothing says what became of it"
-        problem = MergeProblem(FindingCode.FILE_GONE, "", message)
+        problem = Finding(FindingCode.FILE_GONE, message, scope="")
         done = FilePort(path, path, None, Ported(None, [], (problem,)))
     home = follow.home(tree, path, change.before, sorted(names), base) if names else None
     if home is None:
@@ -79,7 +79,7 @@ def _whole(change: FileChange, data: bytes | None) -> FilePort:
         code = FindingCode.BOTH_ADD if change.before is None else FindingCode.REMOVED
         what = "makes" if change.before is None else "removes"
         message = f"the mod {what} {path}, and the target has it with other bytes"
-        ported = Ported(None, [], (MergeProblem(code, "", message),))
+        ported = Ported(None, [], (Finding(code, message, scope=""),))
     return FilePort(path, path, data, ported)
 
 

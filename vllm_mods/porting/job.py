@@ -13,7 +13,7 @@ from vllm_mods.formats import diff_writer
 from vllm_mods.library import mod_folder
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.porting import files, imports, repair, text, variant
+from vllm_mods.porting import files, imports, repair, structure, text, variant
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.variant import NewVariant
@@ -98,7 +98,7 @@ class PortOutcome(NamedTuple):
     def left_places(self) -> tuple[int, int, int]:
         """How much is left: places that no marker can show, places with a marker, errors of the plan."""
         problems = [problem for one in self.files for problem in one.ported.problems]
-        marked = sum(problem.marked for problem in problems)
+        marked = sum(problem.code in structure.MARKED for problem in problems)
         findings = () if self.new is None else self.new.planned.findings
         errors = sum(one.level is Level.ERROR for one in findings)
         return len(problems) - marked, marked, errors

@@ -13,38 +13,22 @@ from typing import NamedTuple
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding
 from vllm_mods.porting import outline
 from vllm_mods.porting.outline import Outline
 
 Merge = Callable[[Sequence[bytes], Sequence[bytes], Sequence[bytes]], list[Lines | Clash]]
 
 
-class MergeProblem(NamedTuple):
-    """Why a place could not be merged.
-
-    ``code`` is ``clash`` (both sides changed the same lines), ``gone`` (the target has not got the
-    definition that the mod changes), ``ambiguous`` (it has several of that name), ``removed`` (the
-    mod removes what the target changed), ``both-add``, ``twice`` (the target has what the mod adds,
-    at another place), ``skips`` (the mod leaves a function before what the target makes there since),
-    ``disagree`` or ``file-gone``. ``scope`` is the dotted chain that the mod was
-    written in.
-    """
-
-    code: FindingCode
-    scope: str
-    message: str
-
-    @property
-    def marked(self) -> bool:
-        """Whether a conflict marker shows it."""
-        return self.code in {FindingCode.CLASH, FindingCode.DISAGREE, FindingCode.BOTH_ADD}
+MARKED = frozenset({FindingCode.CLASH, FindingCode.DISAGREE, FindingCode.BOTH_ADD})
+"""Codes of the problems that a conflict marker shows."""
 
 
 class Merged(NamedTuple):
-    """A merged outline as stretches, what stands in the way, and the scopes that the mod changes."""
+    """A merged outline as stretches, what stands in the way (by the ``scope`` that the mod was written in), and the scopes that the mod changes."""
 
     stretches: list[Lines | Clash]
-    problems: tuple[MergeProblem, ...]
+    problems: tuple[Finding, ...]
     touched: tuple[str, ...]
 
     @property
@@ -81,7 +65,7 @@ class _Sides(NamedTuple):
 class _Merger:
     def __init__(self, merge_lines: Merge) -> None:
         self.merge_lines = merge_lines
-        self.problems: list[MergeProblem] = []
+        self.problems: list[Finding] = []
         self.touched: list[str] = []
 
     def outline(
@@ -165,7 +149,7 @@ class _Merger:
         return False
 
     def problem(self, code: FindingCode, scope: str, message: str) -> None:
-        self.problems.append(MergeProblem(code, scope, message))
+        self.problems.append(Finding(code, message, scope=scope))
 
 
 def _same(old: Outline, new: Outline) -> bool:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding
 from vllm_mods.porting import follow, independence, outline, statements, structure, textual
 from vllm_mods.porting.follow import Followed
 from vllm_mods.porting.outline import Outline
-from vllm_mods.porting.structure import MergeProblem
 
 
 class Ported(NamedTuple):
@@ -26,7 +26,7 @@ class Ported(NamedTuple):
 
     text: bytes | None
     stretches: list[Lines | Clash]
-    problems: tuple[MergeProblem, ...] = ()
+    problems: tuple[Finding, ...] = ()
     touched: tuple[str, ...] = ()
     proof: str | None = None
     followed: tuple[Followed, ...] = ()
@@ -43,10 +43,10 @@ def port(base: bytes, ours: bytes, theirs: bytes, *, python: bool) -> Ported:
     if done.text is None or done.proof == "statements":
         return done
     problems = tuple(
-        MergeProblem(
+        Finding(
             FindingCode.SKIPS,
-            one.scope,
             f"line {one.line}, the mod's, leaves before what the target does there since: {', '.join(one.names)}",
+            scope=one.scope,
         )
         for one in independence.skipped(*sides, done.text)
     )
@@ -86,7 +86,7 @@ def _by_scopes(sides: Sequence[bytes], outlines: Sequence[Outline]) -> Ported:
             return done._replace(text=by_statement, proof="statements")
         return done._replace(stretches=worst.stretches, problems=worst.problems)
     message = "a merge of the whole file and one by scopes do not give the same bytes"
-    problem = MergeProblem(FindingCode.DISAGREE, ", ".join(merges[0].touched), message)
+    problem = Finding(FindingCode.DISAGREE, message, scope=", ".join(merges[0].touched))
     first, second = by_scope
     both = _both(first or b"", (second if by_text is None else by_text) or b"")
     return done._replace(stretches=both, problems=(problem,))
@@ -117,4 +117,4 @@ def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:
             FindingCode.DISAGREE,
             f"{why}two ways to merge it do not give the same bytes",
         )
-    return Ported(None, whole, (MergeProblem(code, "", message),))
+    return Ported(None, whole, (Finding(code, message, scope=""),))

@@ -17,7 +17,7 @@ from vllm_mods.formats import diff_writer
 from vllm_mods.formats.schema import decode
 from vllm_mods.library import catalog, mod_folder, reading
 from vllm_mods.library import writing as library_writing
-from vllm_mods.porting import follow, outline
+from vllm_mods.porting import follow, outline, structure
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.job import PortOutcome
 
@@ -142,14 +142,14 @@ def lay_out(outcome: PortOutcome) -> Unfinished | None:
 
 def _unmarked(port: FilePort, change: FileChange, text: bytes) -> dict[str, bytes]:
     """Return, for each problem of a file that no conflict marker shows, a patch of what the mod changes in that scope."""
-    problems = [one for one in port.ported.problems if not one.marked]
+    problems = [one for one in port.ported.problems if one.code not in structure.MARKED]
     if not any(line.startswith(_MARKERS) for line in line_diff.split(text)):
         problems = [*port.ported.problems]
     stem = os.path.basename(port.path)
     sides = [outline.read(side or b"") for side in (change.before, change.after)]
     patches = {}
     for problem in problems:
-        nodes = [side and follow.definition(side, problem.scope) for side in sides]
+        nodes = [side and follow.definition(side, problem.scope or "") for side in sides]
         texts = [one.text() if one else b"" for one in nodes]
         if not any(texts):
             texts = [change.before or b"", change.after or b""]
