@@ -46,7 +46,7 @@ class NodeReceipt(NamedTuple):
 
 
 def node_of(target: Folder) -> NodeReceipt:
-    """Return a tree's receipt, and the versions of the packages beside it that its vLLM and its mods name."""
+    """Return a tree's receipt, and the installed versions of the packages that its vLLM and its mods require."""
     from vllm_mods.trees import packages  # noqa: PLC0415  (packaging: only a comparison asks)
 
     tree, state = open_tree(target, None, recovering=None)

@@ -174,7 +174,7 @@ class Cache:
 
 
 def _sweep(folder: str, days: int = 1) -> None:
-    """Remove what is older than that, such as what downloads that were killed have left."""
+    """Remove files older than that, such as leftovers of killed downloads."""
     oldest = time.time() - days * _DAY
     for entry in os.scandir(folder):
         with contextlib.suppress(FileNotFoundError):  # Others sweep too.

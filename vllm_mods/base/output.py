@@ -88,7 +88,7 @@ def write_folder(place: str, files: Mapping[str, bytes]) -> None:
 
 
 def fill_folder(staged: str, files: Mapping[str, bytes], place: str) -> None:
-    """Lay files out in a folder, and give it its name when it is whole; it is removed if that fails. Raises ``OSError``."""
+    """Write files into a ``staged`` folder, then rename it to ``place``; remove it if that fails. Raises ``OSError``."""
     try:
         for name, data in files.items():
             write_below(staged, name, data)

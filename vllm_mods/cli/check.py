@@ -34,7 +34,7 @@ def check_command(*, explain: bool, **given: Any) -> Reply:
     """Tell whether mods fit a vLLM tree; change nothing.
 
     Without MOD and --pairing, all bundled mods that are marked as default.
-    Exit code 0 if and only if every mod would end up in the tree, and with --model is for that one.
+    Exits 0 if every mod goes in (with --model: and is meant for it).
     """
     return report.check(_check(**given), answers.paint, explain=explain)
 

@@ -14,7 +14,7 @@ from vllm_mods.report.reply import Reply
 
 
 def output(function: Callable[..., Reply]) -> Callable[..., int]:
-    """Declare ``--format`` and ``--json``, and print what a command answers, or what it ``judged`` as a CI reads it."""
+    """Declare ``--format`` and ``--json``, and print a command's reply, or its ``judged`` results as CI annotations."""
 
     @functools.wraps(function)
     def command(*, form: str, as_json: bool, **given: Any) -> int:

@@ -35,6 +35,6 @@ def show(name: str, library: Library) -> Reply:
 def list_(library: Library) -> Reply:
     """List the mods that can be applied and the pairings, bundled ones and those of --library.
 
-    All of them is read, patches too. Exit code 2 if anything cannot be, and what that is.
+    Everything is read, patches too. Exit code 2 if anything cannot be read; it is named.
     """
     return report.listed(list_library(library), library)

@@ -69,7 +69,7 @@ class LibraryArguments(NamedTuple):
 def completer(
     *kinds: Callable[[Library], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Return what tells a shell the names, of these kinds, that begin with what was typed."""
+    """Return a completer for names of these kinds."""
 
     def complete(context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
         try:
@@ -149,7 +149,7 @@ own_library = grouped("library", lambda folders: LibraryArguments(folders).open_
 
 
 def open_access(*, offline: bool = False, commits: str | None = None) -> Access:
-    """Return how this command gets at trees; those that it opens are closed when it ends, however it ends."""
+    """Return the ``Access`` of this command; the trees that it opens are closed when the command ends."""
     access = Access(offline=offline, commits=commits, note=note, progress=progress())
     click.get_current_context().call_on_close(access.close)
     return access

@@ -89,7 +89,7 @@ def steer(sequence: str) -> None:
 
 
 def file(text: str) -> None:
-    """Print what is a file of its own: as it is, unless a terminal would obey it."""
+    """Print a file's content unchanged, or escaped if stdout is a terminal."""
     stream = sys.stdout if sys.stdout.isatty() else getattr(sys.stdout, "exact", sys.stdout)
     stream.write(text)
     stream.flush()

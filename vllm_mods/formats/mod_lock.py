@@ -54,7 +54,7 @@ class LockedTree(NamedTuple):
 
 
 class WrittenFile(NamedTuple):
-    """A file as a patch found it and left it in the tree it was written for: the ids of the two blobs in full, as git has them."""
+    """One file in the tree that a patch was written for: git's blob ids, in full, before and after the patch."""
 
     patch: str
     path: str
@@ -72,9 +72,9 @@ class WrittenHunk(NamedTuple):
 
 
 class WrittenFor(NamedTuple):
-    """The tree that a variant's patches were written for, ``base`` its version or what it was called.
+    """The tree that a variant's patches were written for; ``base`` is its version, or the name it was given.
 
-    ``patches`` is a digest of the patches: of others it says nothing.
+    ``patches`` is the digest of these patches; the record does not hold for others.
     """
 
     variant: str
@@ -142,7 +142,7 @@ def manifest_of(data: bytes, sha256: str) -> Mapping[str, Any] | None:
 
 @lru_cache(maxsize=1)
 def _loads(data: bytes) -> Any:  # noqa: ANN401  (as ``json.loads`` has it)
-    """Parse once what is read for its manifest first and for its trees later. Nobody changes it."""
+    """Parse a lock once: it is read for its manifest first, and for its trees later. Callers must not change it."""
     return json_of(data)
 
 

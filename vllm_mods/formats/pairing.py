@@ -222,7 +222,7 @@ def specifier(vllm: str) -> str:
 
 
 def advice(pairing: Pairing, version: str | None) -> str | None:
-    """Say it of a tree that is not of the version that a pairing names: the mods decide."""
+    """Return a note if a tree is not of the version that a pairing names. It is advice: the mods decide."""
     if pairing.vllm is None or in_range(version, specifier(pairing.vllm)):
         return None
     return f"pairing {pairing.name} is for vLLM {pairing.vllm}; this tree is {version or 'of unknown version'}"

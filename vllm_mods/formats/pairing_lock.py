@@ -88,7 +88,7 @@ class LockedWheel(NamedTuple):
 
 
 class LockedModel(NamedTuple):
-    """The model as it was when it was looked at: its commit on the Hub, the sha256 of its config and index."""
+    """The model when it was locked: its commit on the Hub, the sha256 of its config and index."""
 
     commit: str | None
     config_sha256: Sha256

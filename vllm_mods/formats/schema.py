@@ -174,7 +174,7 @@ class Table:
         return text
 
     def check_range(self, key: str, specifier: str) -> None:
-        """Note what only looks like a specifier: packaging reads it, where there is more to it than numbers."""
+        """Note a text that looks like a specifier and is none, by the standards of ``packaging``."""
         try:
             in_range("0", specifier)
         except ValueError as error:

@@ -128,7 +128,7 @@ def hash_agrees(recorded: str, data: bytes) -> bool | None:
 
 
 def is_recorded(rows: bytes, path: str, data: bytes) -> bool | None:
-    """Compare ``data`` with what a ``RECORD`` has of ``path``; ``None`` where it has no hash that we know."""
+    """Return whether ``data`` has the hash that a ``RECORD`` states for ``path``; ``None`` if it states no known hash."""
     recorded = recorded_hash(rows, path)
     return None if recorded is None else hash_agrees(recorded, data)
 

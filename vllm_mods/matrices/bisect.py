@@ -242,7 +242,7 @@ class _TreeLine:
 
 
 def _mark(good: ModPlan, bad: ModPlan) -> Callable[[ModPlan], object] | None:
-    """Return that in which the ends differ, by which every tree between them is judged."""
+    """Return the property in which the two ends differ: the search is for the place where it changes."""
     marks: tuple[Callable[[ModPlan], object], ...] = (
         lambda planned: (planned.verdict.ok, planned.verdict.writes),
         lambda planned: planned.verdict,

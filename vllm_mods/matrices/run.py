@@ -107,7 +107,7 @@ def cells(mods: Sequence[Mod], computed: Iterable[Computed]) -> tuple[Cell, ...]
             one.answers[mod.name],
             version=version,
             tree=one.spec,
-            # of a tree that nobody could read, and whose name says nothing, too much is better
+            # If the tree is unreadable and its version unknown, keep the cell: reporting too much is safer.
             meant=is_meant(mod, version) or (one.version is None and version == "unknown"),
         )
         for one in computed

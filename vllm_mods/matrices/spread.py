@@ -90,7 +90,7 @@ def over_lanes(
 
 
 class _Lanes:
-    """A queue of tasks and a process for each: when it dies, it is known what it was at."""
+    """Queues of tasks, each with a process of its own: if one dies, its current task is known."""
 
     def __init__(self, queues: list[deque[Task]], new_lane: Callable[[], Lane], died: str) -> None:
         self.running: dict[Future[TaskOutcome], tuple[int, Task]] = {}

@@ -179,7 +179,7 @@ def _bracket(base: _Bracket, ours: _Bracket, theirs: _Bracket, pair: _Pair) -> I
 
 
 def _check_places(base: _Bracket, ours: _Bracket, theirs: _Bracket) -> None:
-    """Raise ``BothChangedError`` where both sides change what is told by its place alone, unless it is one place."""
+    """Raise ``BothChangedError`` if both sides change positional elements, unless both change the same one."""
     sides = [
         {k: one.dump for k, one in side.items() if k.isdigit()} for side in (base, ours, theirs)
     ]

@@ -47,7 +47,7 @@ class Skipped(NamedTuple):
 
 
 def holds(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
-    """Tell whether the first may go before the second, of which nothing knew it.
+    """Return True if the first statements may go before the second, which were written without them.
 
     Neither binds, nor changes by a call made for that, what the other reads; both bind one thing only
     where the first leaves the function after that; the second cannot leave it.
@@ -63,17 +63,17 @@ def holds(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
 def lacks(
     gone: Sequence[ast.stmt], instead: Sequence[ast.stmt], new: ast.stmt, old: ast.stmt | None
 ) -> bool:
-    """Tell whether a statement has come to read what went with some, and which those made since do not bind."""
+    """Return True if ``new`` reads, and ``old`` did not, a name that the ``gone`` statements bound and ``instead`` do not."""
     lost = set(_bound(_walk(gone))) - set(_bound(_walk(instead)))
     reads = set(_read([new])) - set(_read([old] if old is not None else []))
     return any(_meet(one, other) for one in lost for other in reads)
 
 
 def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[Skipped]:
-    """Yield where what the mod adds to the target leaves a function before what this makes there since the base.
+    """Yield where the mod's early exit leaves a function before code that the target has added since the base.
 
-    That is an attribute, an element, a global or a call made for its effect, which others may count on
-    by now; of a loop it is a name too. Other names end with the function.
+    Only effects that outlive the function count: an attribute, an element, a global, a call made for its effect;
+    in a loop, a name too.
     """
     scopes = list(_exits_of(theirs, merged))
     meant = dict(_exits_of(base, ours)) if scopes else {}
@@ -175,7 +175,7 @@ def _meet(place: Place, other: Place) -> bool:
 
 
 def _place(node: ast.AST) -> Place:
-    """Return the place that an expression names, by its text where it is that of no name."""
+    """Return the place that an expression names; its text, if it names none."""
     if isinstance(node, ast.Name):
         return (node.id,)
     if isinstance(node, ast.Attribute):

@@ -120,9 +120,9 @@ class PortOutcome(NamedTuple):
 
 
 def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
-    """Port a variant; where that leaves something to a person, over the trees ``between``, in their order.
+    """Port a variant; if that leaves something to a person, try again release by release over the trees ``between``.
 
-    Where that leaves something too, it is what is left from the last tree that took all, if that is less.
+    If the steps leave something too, the outcome is whichever of the two leaves less.
 
     Raises ``Refused`` for a base that is not the one it was written for, ``TreeError`` for a tree that
     cannot be read.
@@ -151,10 +151,10 @@ def run(job: Job, between: Callable[[], Iterable[Tree]] = tuple) -> PortOutcome:
 
 
 def _through(change: FileChange, port: FilePort) -> FileChange | None:
-    """Return a change as a release between makes it, None where it clashes there.
+    """Return the change as it is in a release between, None where it clashes there.
 
-    What that release has already is a part of it: a later one may have taken it back. So ``before`` is not the release's
-    file but what is left if the change is taken out of what came out.
+    The release may have a part of the change already, and a later one may have taken that back. So ``before`` is not
+    the release's file: it is the result with the whole change taken out.
     """
     after = port.ported.text
     if after is None:
@@ -190,7 +190,7 @@ def _port(
 
 
 def _repair(outcome: PortOutcome) -> PortOutcome:
-    """Put right what fit finds wrong, where there is one way only; what would not work even so stays as it was."""
+    """Repair what fit finds wrong, if there is only one way to; keep the outcome as it was if that does not make it fit."""
     job, base = outcome.job, outcome.job.base
     current = outcome
     for _ in range(_ROUNDS):

@@ -28,7 +28,7 @@ _MARKERS = (b"<<<<<<< ", b"||||||| ", b">>>>>>> ")
 
 
 class Unfinished(NamedTuple):
-    """A port that a person has to finish: what it is from (``base`` is a version) and to, and where it lies.
+    """A port that a person has to finish: its origin (``base`` is a version), its ``target`` and its ``folder``.
 
     ``files`` are pairs of the path in the target and whether the target has that file, ``patches`` the names of patches
     to do away with, ``gone`` the files of the target that the mod removes; ``homes`` are the paths that these files had in the base, ``others``

@@ -87,7 +87,7 @@ def _heads(of: view.Grid, result: MatrixResult) -> Iterator[tuple[str, str, str]
 
 
 def _row(row: view.GridRow) -> tuple[view.GridRow, str, list[tuple[Cell | None, str]]]:
-    """Return a mod, in how many of the trees that it is meant for it goes in, and each cell with the variant that begins there."""
+    """Return a mod's row, its share of good cells, and each cell with the variant that begins there."""
     meant = [cell for cell in row.known if cell.meant]
     good = sum(not view.is_wrong(cell) for cell in meant)
     variants = ["" if cell is None else view.variant(cell) for cell in row.cells]

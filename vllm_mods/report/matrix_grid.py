@@ -177,7 +177,7 @@ def change(of: Grid, cell: CellChange) -> str:
 
 
 def details(run: Iterable[Cell]) -> str:
-    """Say which variant it is, how far its hunks are from their stated lines, and what lies beside vLLM."""
+    """Return the variant, the offsets of its hunks, and the packages beside vLLM, in words."""
     cells = tuple(run)
     offsets = [offset for cell in cells for offset in cell.offsets]
     parts = []

@@ -70,7 +70,7 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that has no markup in it as it is, such as that of releases."""
+    """Return a text unchanged if it contains no markup, as names of releases do; as a code span otherwise."""
     return text if re.fullmatch(r"[A-Za-z0-9.,+ -]*", text) else _code(text)
 
 

@@ -29,7 +29,7 @@ NEXT = {
 
 
 class Explained(NamedTuple):
-    """A word or number that a command ends with: what kind it is of, what it means, what follows, what to do."""
+    """A verdict, exit code, error or finding: its ``kind``, ``meaning`` and consequence, and the ``next`` step."""
 
     word: str
     kind: str
@@ -60,7 +60,7 @@ def endings() -> Iterator[Explained]:
 
 
 class CodeGroup(NamedTuple):
-    """The codes that the same ``commands`` print, each with its meaning and its next step, and the docs' ``page`` of them.
+    """The codes of findings of some ``commands``, with their meanings and next steps; ``page`` documents them.
 
     ``head`` stands above their meanings.
     """
