@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from command_line import FILES, LOADER
+from git_host import commit, git
 from memory_tree import MemoryTree
 from mod_making import diff_of, write_mod
 
-from vllm_mods.base.errors import TreeError
-from vllm_mods.keeping import keeping
+from vllm_mods.base.errors import Refused, TreeError, UsageError
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.keeping import keeping, run
 from vllm_mods.keeping.keeping import KeptRelease, Ways
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries, planner
+from vllm_mods.trees.git import Commit
 from vllm_mods.trees.index import ReleaseFile
 from vllm_mods.trees.release import Releases
 
@@ -215,3 +220,134 @@ def test_a_port_that_cannot_be_begun_is_stuck_with_the_reason(folder: Path) -> N
     assert kept.did == "stuck"
     assert kept.left
     assert ranges(folder) == dict.fromkeys(ranges(folder), "==0.18.0")
+
+
+class Clone(NamedTuple):
+    """What ``keep`` asks of a clone of upstream's repository."""
+
+    repository: str = "the repository"
+
+    def known(self, *_: object) -> None:
+        """Return no history: a port is made without it."""
+
+    def release(self, version: str) -> str:
+        return f"commit of {version}"
+
+    def commit(self, tree: MemoryTree) -> str:
+        return f"commit of {tree.version}"
+
+
+class Met(NamedTuple):
+    """What a search through upstream's commits found."""
+
+    before: object
+    after: object
+    findings: tuple[Finding, ...] = ()
+
+
+def point(verdict: str, commit: Commit | None = None) -> SimpleNamespace:
+    return SimpleNamespace(
+        planned=SimpleNamespace(verdict=verdict), point=SimpleNamespace(commit=commit)
+    )
+
+
+COMMIT = Commit("1" * 40, (), "2026-01-02T03:04:05+00:00", "Rename it (#12)", frozenset())
+FINDING = Finding(FindingCode.NO_VARIANT, "no variant fits")
+NOTE = Finding(FindingCode.NO_VARIANT, "only told", level=Level.NOTE)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [
+        (
+            Met(point("applies"), point("conflict", COMMIT), (FINDING, NOTE)),
+            (
+                "`111111111111: Rename it (#12)` of 2026-01-02, pull request 12: applies before, conflict since",
+                "no variant fits",
+            ),
+        ),
+        (
+            Met(point("applies"), point("conflict", COMMIT._replace(subject="Rename it"))),
+            ("`111111111111: Rename it` of 2026-01-02: applies before, conflict since",),
+        ),
+        (Met(None, point("conflict", COMMIT)), ()),
+        (Met(point("applies"), None), ()),
+        (Met(point("applies"), point("conflict")), ()),
+        (TreeError("cannot walk"), ("which commit it met is not known: cannot walk",)),
+    ],
+)
+def test_the_commit_that_a_mod_met_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: object, says: tuple[str, ...]
+) -> None:
+    lock(folder)
+    asked: list[object] = []
+
+    def over_commits(_mods: object, *ends: object) -> object:
+        asked.extend(ends)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(keeping.bisect, "over_commits", over_commits)
+    releases = InMemory({"0.19.0": LOADER, "0.21.0": CLASHING})
+    ways = Ways(releases, Library(folder.parents[1]).roots, Clone())  # type: ignore[arg-type]
+    kept = keeping.keep(load(folder), releases.open("0.21.0"), ways)
+    assert kept.upstream == says
+    assert asked == ["the repository", "commit of 0.19.0", "commit of 0.21.0"]
+
+
+@pytest.fixture
+def repository(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "An Author")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "author@example.org")
+    set_range(folder, ">=0.19,<=0.19.1")
+    commit(folder.parents[1], {"README": "mine\n"})
+    return folder.parents[1]
+
+
+def run_all(library: Path, texts: dict[str, str], *names: str) -> list[KeptRelease]:
+    wanted = run.Keeping("mine", lambda kept: f"{kept.did}\n")
+    return list(run.run(str(library), wanted, names, InMemory(texts)))
+
+
+def test_a_branch_begins_where_the_last_one_that_was_made_ends(repository: Path) -> None:
+    texts = {"0.19.1": LOADER, "0.20.0": MOVED, "0.21.0": MOVED}
+    fits, first, second = run_all(repository, texts, "0.21.0", "0.19.1", "0.20.0")
+    assert (fits.did, fits.commit) == ("fits", None)
+    assert (first.did, second.did) == ("widened", "widened")
+    assert git(repository, "rev-parse", f"{first.branch}^") == git(repository, "rev-parse", "HEAD")
+    assert git(repository, "rev-parse", f"{second.branch}^") == first.commit
+    assert git(repository, "log", "-1", "--format=%s", first.branch) == "widened"
+
+
+def test_a_port_that_is_left_ends_the_row(repository: Path) -> None:
+    lock(repository / "patches/mine")
+    commit(repository, {"README": "locked\n"})
+    texts = {"0.19.0": LOADER, "0.20.0": CLASHING, "0.21.0": MOVED}
+    (left,) = run_all(repository, texts, "0.20.0", "0.21.0")
+    assert (left.did, left.branch) == ("left", "vllm-mods/mine/0.20.0")
+    assert left.commit == git(repository, "rev-parse", left.branch)
+
+
+def test_what_is_new_follows_the_newest_of_the_lock_by_version(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees = [SimpleNamespace(vllm=("0.10.0", "0.8.0")), SimpleNamespace(vllm=("0.9.0",))]
+    monkeypatch.setattr(run.lock_entries, "current", lambda _: SimpleNamespace(trees=trees))
+    assert run.new_to(load(folder), ("0.9.1", "0.10.0", "0.11.0"), None) == ("0.11.0",)
+
+
+def test_a_file_that_goes_through_a_filter_is_not_kept_up(repository: Path) -> None:
+    commit(repository, {".gitattributes": "patches/** filter=lfs\n"})
+    (repository / ".gitattributes").unlink()  # what the commit says counts
+    with pytest.raises(Refused, match="goes through the filter 'lfs' of git") as caught:
+        run_all(repository, {"0.20.0": MOVED}, "0.20.0")
+    assert caught.value.hint == "exclude it in .gitattributes: patches/** -filter"
+
+
+def test_a_library_in_no_repository_names_the_way(folder: Path) -> None:
+    library = folder.parents[1]
+    with pytest.raises(UsageError, match="is in no git repository") as caught:
+        run_all(library, {"0.20.0": MOVED}, "0.20.0")
+    assert (caught.value.hint or "").startswith(f"git init {library} && git -C {library} add -A")
