@@ -18,6 +18,7 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.keeping import keeping, run
 from vllm_mods.keeping.keeping import KeptRelease, Ways
 from vllm_mods.library.catalog import Library
+from vllm_mods.matrices import bisect
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.trees.git import Commit
 from vllm_mods.trees.index import ReleaseFile
@@ -288,7 +289,7 @@ def test_the_commit_that_a_mod_met_is_named(
             raise outcome
         return outcome
 
-    monkeypatch.setattr(keeping.bisect, "over_commits", over_commits)
+    monkeypatch.setattr(bisect, "over_commits", over_commits)
     releases = InMemory({"0.19.0": LOADER, "0.21.0": CLASHING})
     ways = Ways(releases, Library(folder.parents[1]).roots, Clone())  # type: ignore[arg-type]
     kept = keeping.keep(load(folder), releases.open("0.21.0"), ways)
@@ -334,7 +335,7 @@ def test_what_is_new_follows_the_newest_of_the_lock_by_version(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trees = [SimpleNamespace(vllm=("0.10.0", "0.8.0")), SimpleNamespace(vllm=("0.9.0",))]
-    monkeypatch.setattr(run.lock_entries, "current", lambda _: SimpleNamespace(trees=trees))
+    monkeypatch.setattr(lock_entries, "current", lambda _: SimpleNamespace(trees=trees))
     assert run.new_to(load(folder), ("0.9.1", "0.10.0", "0.11.0"), None) == ("0.11.0",)
 
 
