@@ -94,6 +94,7 @@ def test_compose_starts_the_image() -> None:
     assert "command" not in one
     assert one["ports"] == ["9000:9000"]
     assert one["labels"] == {"vllm-mods.run": "qwen3.5_x"}
+    assert one["volumes"] == ["/cache:/root/.cache/huggingface"]
     assert one["deploy"]["resources"]["reservations"]["devices"][0]["count"] == "all"
 
 
@@ -113,6 +114,15 @@ def test_a_cluster_is_a_head_that_serves_and_a_worker_that_waits() -> None:
     assert scripts["qwen3.5_x-worker"] == worker("${HEAD_IP:?the address of the head}")
     assert all(one["network_mode"] == "host" and one["ipc"] == "host" for one in nodes.values())
     assert all(one["environment"]["B"] == "$$x" for one in nodes.values())
+    asked = [one["environment"].get("HEAD_IP") for one in nodes.values()]
+    assert asked == [None, "${HEAD_IP:-}"]
+
+
+def test_compose_does_not_write_to_a_model_that_is_a_path() -> None:
+    at_path = made(WANTED._replace(model="/models/m"), model_folder="/data/m")
+    (text,) = files.write(at_path, "compose").values()
+    (one,) = yaml.safe_load(text)["services"].values()
+    assert one["volumes"] == ["/data/m:/models/m:ro"]
 
 
 def test_compose_says_texts_as_they_are() -> None:
@@ -174,9 +184,10 @@ def test_a_quadlet_says_what_systemd_shall_read_behind_podmans_generator() -> No
     there = made(WANTED._replace(model="/models/$m"), model_folder="/data/${x} 5%")
     (text,) = files.write(there, "quadlet").values()
     assert unit(text)["Container"]["Volume"] == "/data/$${x} 5%%:/models/$$m:ro"
-    odd = CLUSTER._replace(env={"E": "${x} $$ %h", "EMPTY": ""})
+    odd = CLUSTER._replace(env={"E": "${x} $$ %h", "EMPTY": "", "LETTERS": "Öl"})
     for text in files.write(odd, "quadlet").values():
         assert 'Environment="E=$${x} $$$$ %%h"\nEnvironment="EMPTY="\n' in text
+        assert 'Environment="LETTERS=Öl"\n' in text
 
 
 def test_an_image_of_this_machine_is_not_looked_for_in_registries() -> None:
