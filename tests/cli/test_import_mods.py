@@ -106,11 +106,10 @@ def test_installs_templates_and_exports_are_stated(call: Call, tmp_path: Path, s
 # --- what needs no running
 
 
-def test_a_diff_and_a_zip_name_the_way(call: Call, tmp_path: Path) -> None:
+def test_a_diff_names_the_way(call: Call, tmp_path: Path) -> None:
     for path, hint in {
         "mods/fix.patch": "vllm-mods new NAME --from-diff mods/fix.patch --tree TREE",
         "fix.diff": "vllm-mods new NAME --from-diff fix.diff --tree TREE",
-        "mods/mine.zip": "unzip mods/mine.zip -d FOLDER; vllm-mods import FOLDER",
     }.items():
         answer = call("import", path)
         assert (answer.code, f"hint: {hint}" in answer.err) == (2, True), answer.err

@@ -1,7 +1,7 @@
 """Print what becomes of the corpus: ``python -m corpus`` in ``tests``.
 
 ``--library DIR`` writes the mods that the scripts become, and the releases as wheels. The map of it:
-``vllm-mods matrix --library DIR --tree DIR/wheels --format html --output map.html``.
+``vllm-mods matrix --library DIR --tree wheel:DIR/wheels/FILE … --format html --output map.html``.
 """
 
 from __future__ import annotations

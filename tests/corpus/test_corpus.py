@@ -47,7 +47,9 @@ def test_the_mods_of_the_corpus_make_a_map(
 ) -> None:
     chosen = {name: SCRIPTS[name] for name in ("patch -p1", "sed", "a chat template")}
     mods = tuple(write(chosen, tmp_path))
-    given = ("matrix", *mods, "--library", str(tmp_path), "--tree", str(tmp_path / "wheels"))
+    wheels = sorted(map(str, (tmp_path / "wheels").iterdir()))
+    trees = [word for wheel in wheels for word in ("--tree", f"wheel:{wheel}")]
+    given = ("matrix", *mods, "--library", str(tmp_path), *trees)
     page = tmp_path / "map.html"
     assert run([*given, "--jobs", "1", "--format", "html", "--output", str(page)]) == 0
     assert "Every mod goes in wherever it is meant to: 9 of 9 cells" in capsys.readouterr().out

@@ -131,7 +131,7 @@ def fill(here: Path, commits: dict[str, str]) -> dict[str, dict[str, str]]:
             project.write_text(
                 f'schema = 1\nlibraries.x.git = "../{owner}"\nlibraries.x.rev = "{tag}"\n'
             )
-            assert run(["--quiet", "update"]) == 0
+            assert run(["update"]) == 0
             entry = project_lock.parse(lock.read_bytes(), "")["x"]
             known[f"{owner} {tag}"] = {
                 "git": f"../{owner}",
@@ -141,7 +141,7 @@ def fill(here: Path, commits: dict[str, str]) -> dict[str, dict[str, str]]:
         git(here / owner, "update-ref", "refs/heads/main", commits[f"{owner} v1"])
     lock.unlink()
     project.write_text(PROJECT)
-    assert run(["--quiet", "update"]) == 0
+    assert run(["update"]) == 0
     return known
 
 
