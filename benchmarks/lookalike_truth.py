@@ -154,7 +154,7 @@ class Truth(NamedTuple):
         here = near(target, index)
         for old, around in self.chains.items():
             gone = old not in target.spans
-            if wraps(old, chain) or wraps(chain, old) or (gone and renames(old, chain)):
+            if wraps(old, chain) or wraps(chain, old) or (gone and renames(*apart(old, chain))):
                 return True
             own = (
                 line
@@ -199,6 +199,13 @@ def wraps(inner: Chain, outer: Chain) -> bool:
     labels = iter(outer)
     within = all(label in labels for label in inner)
     return within and inner[-1:] == outer[-1:] and home(inner) == home(outer)
+
+
+def apart(old: Chain, new: Chain) -> tuple[Chain, Chain]:
+    """Leave out what two chains end with alike: a statement stays the one that it was under a condition in other words."""
+    while len(old) > 1 and len(new) > 1 and old[-1] == new[-1] and old != new:
+        old, new = old[:-1], new[:-1]
+    return old, new
 
 
 def renames(old: Chain, new: Chain) -> bool:
