@@ -1,4 +1,4 @@
-"""Whether what code imports, or reads from an imported module, is there."""
+"""Whether what code imports is there."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site
+from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.shapes import Import, words
 from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.walk import CodeSite
@@ -21,21 +20,19 @@ _LOUD = words("this antigravity idlelib tkinter turtle turtledemo __main__ test 
 
 
 def import_problems(
-    inference: Inference, sites: Iterable[CodeSite], lines: frozenset[int]
+    world: World, path: str, sites: Iterable[CodeSite], lines: frozenset[int]
 ) -> Iterator[Problem | Doubt]:
-    """Judge every import among some sites, and every attribute read from a module."""
+    """Judge every import of a file among some sites."""
     for site in sites:
         node = site.node
         if isinstance(node, ast.Import | ast.ImportFrom):
             for _, alias in imports_of(node):
                 if lines & {alias.line, node.lineno}:
-                    yield from _import(inference, site, alias)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            yield from _module_attribute(inference, site, node)
+                    yield from _import(world, path, site, alias)
 
 
-def _import(inference: Inference, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
-    world, path, scope = inference.world, inference.path, site.scope
+def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
+    scope = site.scope
     module, name = world.target(path, alias), alias.name
     answer, why = _exists(world, module, name)
     if answer is False and scope.instead_of:
@@ -144,25 +141,3 @@ def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return False, f"Python {version} has no {what}"
     return True, ""
-
-
-def _module_attribute(
-    inference: Inference, site: CodeSite, node: ast.Attribute
-) -> Iterator[Problem | Doubt]:
-    """Judge ``module.name`` where ``module`` is one of the tree."""
-    if site.scope.tolerant or site.scope.typing_only:
-        return
-    value: ast.expr = node.value
-    while isinstance(value, ast.Attribute):
-        value = value.value
-    if not isinstance(value, ast.Name) or value.id in {"self", "cls"}:
-        return
-    things = inference.infer(node.value, site.scope)
-    if len(things) != 1 or things[0].kind != "module":
-        return
-    where = things[0].symbol.module or ""
-    answer = inference.world.member(things[0].symbol, node.attr)
-    if answer.exists is False:
-        text = f"{ast.unparse(node)} is read, and {where} does not define {node.attr}"
-        misuse = Misuse(text, node.attr)
-        yield at_site(inference.path, site, FindingCode.FIT_IMPORT, misuse, where, node.attr)

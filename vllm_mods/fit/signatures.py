@@ -261,6 +261,11 @@ def is_property(function: Function) -> bool:
     return not function.marks.isdisjoint(PROPERTIES)
 
 
+def transparent(decorator: str) -> bool:
+    """Tell whether a decorator, by its name, leaves a method a method with its parameters."""
+    return decorator.rpartition(".")[2] in TRANSPARENT | PROPERTIES
+
+
 def opaque_decorator(function: Function) -> str | None:
     """Return the first decorator that may change the signature, ``None`` if none may."""
     for decorator in function.decorators:
