@@ -10,41 +10,27 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
+from vllm_mods.fit.asked import COROUTINE, FUNCTION, MEMBER, SELF, TYPE, Asked, Site
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.problems import nearest
 from vllm_mods.fit.search import classes_named, files_mentioning, subclasses
 from vllm_mods.fit.shapes import words
-from vllm_mods.fit.signatures import DefNode, decorator_name, dotted, every, transparent
-from vllm_mods.fit.summary import target_names
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.walk import CodeScope, walk
+from vllm_mods.fit.unset import sometimes_unset, unset
 from vllm_mods.fit.world import World
-from vllm_mods.formats import syntax_tree
 
-_TYPE = r"`((?:[^`]|`[^`]*`(?=\W*`))*)`"
-_MEMBER = re.compile(
-    rf"(?:Object of type|Class|Module) {_TYPE} has no (?:attribute|member) `(\w+)`"
-)
-_OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {_TYPE}(?: and {_TYPE})?")
-_SUBJECT = re.compile(rf"^(?:Operator `\S+` .*|.*?){_TYPE}")
+_OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")
+_SUBJECT = re.compile(rf"^(?:Operator `\S+` .*|.*?){TYPE}")
 _CALLED = re.compile(r"(?:function|method|constructor|to|of) `([\w.]+)`")
 _ARGUMENT = re.compile(r"Expected `(.+?)`, found `(.+)`$")
 _QUOTED = re.compile(r"`(\w+)`")
 _SCALARS = re.compile(r"(?:int|str|float|bool|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
 _CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
-_FUNCTION = re.compile(r"(?:bound method |def )")
-_COROUTINE = "CoroutineType["
-_CLASS = re.compile(r"(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:\[.*\])?(?:'>|\])?")
-_SUPER = re.compile(r"<super: <class '(\w+)'>")
-_SELF = re.compile(r"(?:type\[)?Self@(\w+)\]?")
-# ``X | Y``, ``X & Y``, ``~None`` and what may be anything
-_VAGUE = re.compile(r"[|&~]|\b(?:Unknown|Any|Never|Protocol|TypeVar|Top)\b|^(?:object|type|None)$")
 _UNION_CALL = "Attempted to call union type"
 _LAUNCH = words(
     "num_warps num_stages num_ctas maxnreg waves_per_eu matrix_instr_nonkdim kpack warmup grid "
@@ -67,169 +53,6 @@ class Verdict(NamedTuple):
     token: str = ""
 
 
-@dataclass(frozen=True)
-class Site:
-    """A file after the patch, in which diagnostics are judged."""
-
-    world: World
-    path: str
-    tree: ast.Module
-    rows: tuple[bytes, ...]
-
-    @classmethod
-    def of(cls, world: World, path: str, data: bytes) -> Site:
-        """Return the site of a file."""
-        tree = syntax_tree.module(data) or ast.Module([], [])
-        return cls(world, path, tree, tuple(data.splitlines()))
-
-    def judge(self, said: Diagnostic, *, inside: bool) -> Verdict | None:
-        """Return what counts of a diagnostic; ``inside`` says that the patch adds its line."""
-        rule = RULES[said.rule]
-        asked = Asked(self, said, tuple(self._around(said)))
-        if asked.is_annotation() or asked.is_tolerant():
-            return None
-        sure = rule.always(asked)
-        if sure is None:
-            return None
-        if inside and sure:
-            sure = rule.inside(asked)
-        if sure is None:
-            return None
-        level = Level.ERROR if sure else Level.NOTE
-        token = (_QUOTED.findall(said.text) or [""])[-1]
-        return Verdict(asked.code(rule.code), level, asked.text(), token)
-
-    def _around(self, said: Diagnostic) -> list[ast.AST]:
-        """Return the nodes around a place, the innermost first."""
-        row = self.rows[said.line - 1] if said.line <= len(self.rows) else b""
-        text = row.decode(errors="replace")[: said.column - 1]
-        place = said.line, len(text.encode())
-        found: list[ast.AST] = []
-        for node in every(self.tree):
-            if not isinstance(node, ast.expr | ast.stmt | ast.arg | ast.keyword):
-                continue
-            start = node.lineno, node.col_offset
-            if isinstance(node, DefNode | ast.ClassDef):
-                start = syntax_tree.first_line(node), 0
-            if start <= place < (node.end_lineno or 0, node.end_col_offset or 0):
-                found.append(node)
-        return sorted(found, key=_width)
-
-
-def _width(node: ast.AST) -> tuple[int, int]:
-    last, end = getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)
-    first, start = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-    return last - first, end - start if last == first else 0
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A diagnostic with the code around it; ``around`` are the nodes, the innermost first."""
-
-    site: Site
-    said: Diagnostic
-    around: tuple[ast.AST, ...]
-
-    def text(self) -> str:
-        """Return the message: the code, what ty says of it, and what there is instead."""
-        said = self.said.text[:220]
-        expression = self._expression()
-        code = "" if expression is None else f"`{ast.unparse(expression)[:60]}`: "
-        owner = self.owner()
-        where = f", {owner.text}" if owner else ""
-        return f"{code}{said[:1].lower()}{said[1:]}{where}{self._nearest(owner)}"
-
-    def _expression(self) -> ast.expr | None:
-        """Return the code that is wrong: the call of an argument, else all that starts there."""
-        inner = [node for node in self.around if isinstance(node, ast.expr)]
-        if RULES[self.said.rule].code == FindingCode.FIT_CALL:
-            return next((node for node in inner if isinstance(node, ast.Call)), None)
-        starts = [
-            n for n in inner if (n.lineno, n.col_offset) == (inner[0].lineno, inner[0].col_offset)
-        ]
-        return starts[-1] if starts else None
-
-    def _nearest(self, owner: Symbol | None) -> str:
-        member = _MEMBER.search(self.said.text)
-        if member is None or owner is None:
-            return ""
-        names, _ = attributes(self.site.world, lineage(self.site.world, owner))
-        return nearest(member[2], names)
-
-    def owner(self) -> Symbol | None:
-        """Return the class of the tree whose member is missing."""
-        member = _MEMBER.search(self.said.text)
-        classes = self.classes(member[1]) if member else ()
-        return classes[0] if classes else None
-
-    def classes(self, kind: str) -> tuple[Symbol, ...]:
-        """Return the classes of the tree that a type may name; none for a type of another kind."""
-        if match := _SELF.fullmatch(kind):
-            return self._own_class(match[1])
-        name = _SUPER.match(kind) or _CLASS.fullmatch(kind)
-        return classes_named(self.site.world, name[1]) if name and not _VAGUE.search(kind) else ()
-
-    def _own_class(self, function: str) -> tuple[Symbol, ...]:
-        """Return the class around a function; none where a decorator may make no method of it."""
-        nodes = iter(self.around)
-        for node in nodes:
-            if isinstance(node, DefNode) and node.name == function:
-                names = {decorator_name(one) for one in node.decorator_list}
-                first = [*node.args.posonlyargs, *node.args.args][:1]
-                plain = all(map(transparent, names)) or (first and first[0].arg in {"self", "cls"})
-                around = next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
-                if around is None or not plain:
-                    return ()
-                named = classes_named(self.site.world, around.name)
-                here = [(one.path, one.cls.line) for one in named]
-                place = self.site.path, around.lineno
-                return tuple(one for one, at in zip(named, here, strict=True) if at == place)
-        return ()
-
-    def code(self, of_rule: FindingCode) -> FindingCode:
-        """Return the code of a member by what it is missing from: a module, a function, what may be None, ``getattr``."""
-        member = _MEMBER.search(self.said.text)
-        if self.said.rule == "missing-union-attribute" and "on `None`" in self.said.text:
-            return FindingCode.FIT_KIND
-        if member is None:
-            return of_rule
-        if any(named_member(node) == member[2] for node in self.around):
-            return FindingCode.FIT_STRING
-        if self.said.text.startswith("Module"):
-            return FindingCode.FIT_IMPORT
-        called = _FUNCTION.match(member[1]) or member[1].startswith(_COROUTINE)
-        return FindingCode.FIT_KIND if called else of_rule
-
-    def is_annotation(self) -> bool:
-        """Tell whether nobody evaluates what is said of."""
-        inner: ast.AST | None = None
-        for node in self.around:
-            if inner is not None and inner in (
-                getattr(node, "annotation", None),
-                getattr(node, "returns", None),
-            ):
-                return True
-            inner = node
-        return False
-
-    def is_tolerant(self) -> bool:
-        """Tell whether the code says itself that it may be wrong, or is for type checkers only."""
-        sites = walk(self.site.tree, frozenset((self.said.line,)))
-        scopes: list[CodeScope] = [site.scope for site in sites]
-        return any(scope.tolerant or scope.typing_only for scope in scopes)
-
-
-def named_member(node: ast.AST) -> str | None:
-    """Return the name that ``getattr(object, "name")`` reads, ``None`` for anything else."""
-    match node:
-        case ast.Call(
-            func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name))], keywords=[]
-        ) if name.isidentifier():
-            return name
-        case _:
-            return None
-
-
 # --- gates: True for an error, False for a note, None for nothing
 
 Gate = Callable[[Asked], bool | None]
@@ -248,7 +71,7 @@ def _is_plain(asked: Asked, kind: str, special: str = "") -> bool:
 
     ``special`` is the method that is missing of a class: one below may have it.
     """
-    if _SCALARS.fullmatch(kind) or _FUNCTION.match(kind) or kind.startswith(_COROUTINE):
+    if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(COROUTINE):
         return True
     classes = asked.classes(kind)
     world = asked.site.world
@@ -291,11 +114,11 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
 
 
 def _member(asked: Asked) -> bool:
-    member = _MEMBER.search(asked.said.text)
+    member = MEMBER.search(asked.said.text)
     if member is None or asked.said.text.startswith("Module"):
         return member is not None
     kind, name = member[1], member[2]
-    if _FUNCTION.match(kind):
+    if FUNCTION.match(kind):
         stored = re.compile(rb"\.%b\s*=[^=]|[\"']%b[\"']" % (name.encode(), name.encode()))
         return not any(
             stored.search(data) for _, data in files_mentioning(asked.site.world, (name,))
@@ -305,7 +128,7 @@ def _member(asked: Asked) -> bool:
     world = asked.site.world
     if any(lineage(world, one).torch for one in asked.classes(kind)):
         # Packages outside set attributes of layers: one that is read elsewhere may be such.
-        mine = _SELF.fullmatch(kind) is not None
+        mine = SELF.fullmatch(kind) is not None
         read = re.compile(rb"\.%b\b" % name.encode())
         files = files_mentioning(world, (name,))
         return mine or sum(len(read.findall(data)) for _, data in files) <= 1
@@ -314,7 +137,7 @@ def _member(asked: Asked) -> bool:
 
 def _lacks(asked: Asked) -> bool | None:
     """Ask our own reading of a module: names are made there that no checker sees. Of any object nothing is known."""
-    member = _MEMBER.search(asked.said.text)
+    member = MEMBER.search(asked.said.text)
     if member is not None and member[1] == "object":
         return None
     if member is None or not asked.said.text.startswith("Module"):
@@ -411,7 +234,7 @@ def _value(asked: Asked) -> bool:
         return False
     wanted, given = match[1], match[2]
     if "`isinstance`" in asked.said.text or "`issubclass`" in asked.said.text:
-        return _FUNCTION.match(given) is not None
+        return FUNCTION.match(given) is not None
     if wanted not in _NUMBERS | _TEXTS or "|" in given:
         return False
     kind = _kind_of(given)
@@ -456,12 +279,12 @@ def _assignment(asked: Asked) -> bool | None:
 
 def _truth(asked: Asked) -> bool | None:
     text = asked.said.text
-    return True if "bound method" in text or _COROUTINE in text else None
+    return True if "bound method" in text or COROUTINE in text else None
 
 
 def _await(asked: Asked) -> bool | None:
-    """An override that is no coroutine may be meant."""
-    if _COROUTINE not in asked.said.text:
+    """Let be what an override may give that is no coroutine."""
+    if COROUTINE not in asked.said.text:
         return None
     call = next((node for node in asked.around if isinstance(node, ast.Call)), None)
     name = getattr(call.func, "attr", None) if call is not None else None
@@ -469,82 +292,6 @@ def _await(asked: Asked) -> bool | None:
         return True
     plain = re.compile(rb"^[ \t]*def\s+%b\b" % name.encode(), re.MULTILINE)
     return not any(plain.search(data) for _, data in files_mentioning(asked.site.world, (name,)))
-
-
-def _reference(asked: Asked) -> bool | None:
-    """Names that nothing defines are looked for by themselves; here are those that are not set yet."""
-    names = _QUOTED.findall(asked.said.text)
-    inside = [one for one in asked.around if isinstance(one, DefNode)]
-    if not names or not inside:
-        return None
-    if asked.said.rule == "unresolved-global":
-        # a plain assignment makes the global
-        stores = [n for n in every(asked.site.tree) if names[0] in bound_by(n)]
-        return all(isinstance(n, ast.AugAssign | ast.Delete) for n in stores) or None
-    bound = any(names[0] in bound_by(node) for node in every(inside[0]))
-    return True if bound else None
-
-
-def bound_by(node: ast.AST) -> tuple[str, ...]:
-    """Return what one node binds by itself; an assignment its plain names."""
-    match node:
-        case ast.Assign(targets=targets) | ast.Delete(targets=targets):
-            return tuple(name for target in targets for name in target_names(target))
-        case ast.AugAssign(target=target) | ast.AnnAssign(target=target) | ast.For(target=target):
-            return tuple(target_names(target))
-        case ast.NamedExpr(target=ast.Name(id=name)):
-            return (name,)
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            return (name,)
-        case ast.alias():
-            return ((node.asname or node.name).partition(".")[0],)
-        case ast.ExceptHandler(name=str(name)):
-            return (name,)
-        case ast.withitem(optional_vars=target):
-            return tuple(target_names(target))
-        case _:
-            return ()
-
-
-def _possibly(asked: Asked) -> bool | None:
-    return None if _is_correlated(asked) else False
-
-
-def _is_correlated(asked: Asked) -> bool:
-    """Tell whether a condition or an exit between the branch that sets a name and its use may know better."""
-    names = _QUOTED.findall(asked.said.text)
-    function = next((one for one in asked.around if isinstance(one, DefNode)), None)
-    if not names or function is None:
-        return True
-    blocks = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match, ast.IfExp, ast.BoolOp)
-    depth = list(asked.around).index(function)
-    if any(isinstance(one, blocks) for one in asked.around[:depth]):
-        return True
-    line, asked_for, setting = asked.said.line, set[str](), 0
-    for node in every(function):
-        if isinstance(node, ast.If) and node.lineno < line and names[0] in _stored(node):
-            asked_for |= _named(node.test)
-            setting = max(setting, node.end_lineno or 0)
-    if not setting:
-        return True  # a loop or a try: whether it ran, nobody knows
-    exits = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
-    return any(
-        isinstance(node, ast.stmt)
-        and setting < node.lineno < line
-        and any(isinstance(inner, exits) for inner in every(node))
-        and asked_for & _named(node)
-        for node in function.body
-    )
-
-
-def _stored(node: ast.AST) -> set[str]:
-    names = (n for n in every(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return {name.id for name in names}
-
-
-def _named(node: ast.AST) -> set[str]:
-    names = (getattr(inner, "id", getattr(inner, "attr", None)) for inner in every(node))
-    return {name for name in names if name is not None}
 
 
 class Rule(NamedTuple):
@@ -615,13 +362,33 @@ RULES: Mapping[str, Rule] = {
     ),
     **dict.fromkeys(
         words("unresolved-reference unresolved-global"),
-        Rule(_C.FIT_UNDEFINED_NAME, _reference, _yes, "no path has set it"),
+        Rule(_C.FIT_UNDEFINED_NAME, unset, _yes, "no path has set it"),
     ),
     "possibly-unresolved-reference": Rule(
         _C.FIT_UNDEFINED_NAME,
-        _possibly,
-        _possibly,
+        sometimes_unset,
+        sometimes_unset,
         "a branch may be the only one that is ever taken",
     ),
 }
 """The rules that are asked for, and what an error by them rests on."""
+
+
+def judge(site: Site, said: Diagnostic, *, inside: bool) -> Verdict | None:
+    """Return what counts of a diagnostic; ``inside`` says that the patch adds its line."""
+    rule = RULES[said.rule]
+    asked = Asked(site, said, tuple(site.around(said)))
+    if asked.is_annotation() or asked.is_tolerant():
+        return None
+    sure = rule.always(asked)
+    if sure is None:
+        return None
+    if inside and sure:
+        sure = rule.inside(asked)
+    if sure is None:
+        return None
+    level = Level.ERROR if sure else Level.NOTE
+    token = (_QUOTED.findall(said.text) or [""])[-1]
+    return Verdict(
+        asked.code(rule.code), level, asked.text(of_call=rule.code == FindingCode.FIT_CALL), token
+    )

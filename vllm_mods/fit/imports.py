@@ -1,4 +1,4 @@
-"""Whether what code imports is there."""
+"""Whether what code imports, or reads from a module that makes its names when asked, is there."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.fit.problems import Doubt, Problem
+from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site, nearest
 from vllm_mods.fit.shapes import Import, words
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
@@ -22,13 +23,15 @@ _LOUD = words("this antigravity idlelib tkinter turtle turtledemo __main__ test 
 def import_problems(
     world: World, path: str, sites: Iterable[CodeSite], lines: frozenset[int]
 ) -> Iterator[Problem | Doubt]:
-    """Judge every import of a file among some sites."""
+    """Judge every import of a file among some sites, and what is read of modules with a ``__getattr__``."""
     for site in sites:
         node = site.node
         if isinstance(node, ast.Import | ast.ImportFrom):
             for _, alias in imports_of(node):
                 if lines & {alias.line, node.lineno}:
                     yield from _import(world, path, site, alias)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield from _made_when_asked(world, path, site, node)
 
 
 def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
@@ -141,3 +144,30 @@ def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         return False, f"Python {version} has no {what}"
     return True, ""
+
+
+def _made_when_asked(
+    world: World, path: str, site: CodeSite, node: ast.Attribute
+) -> Iterator[Problem]:
+    """Judge ``module.name`` of a module whose ``__getattr__`` looks names up: for the type checker it has any name."""
+    name = dotted(node.value)
+    if name is None or site.scope.tolerant or site.scope.typing_only:
+        return
+    bound = next((b for one in site.scope.in_function() if (b := one.locals().get(name))), None)
+    if bound is None:
+        symbols = world.resolve(path, name).symbols
+    else:
+        symbols = tuple(
+            symbol
+            for source in bound
+            if isinstance(source, Import)
+            for symbol in world.imported(path, source).symbols
+        )
+    where = symbols[0].module if len(symbols) == 1 else None
+    module = world.module(where) if where is not None else None
+    if where is None or module is None or not module.lazy:
+        return
+    if world.lookup(where, node.attr).exists is False:
+        text = f"{name}.{node.attr} is read, and {where} does not define {node.attr}"
+        misuse = Misuse(f"{text}{nearest(node.attr, module.names)}", node.attr)
+        yield at_site(path, site, FindingCode.FIT_IMPORT, misuse, where, node.attr)

@@ -81,10 +81,8 @@ def judge(
     if len(used.lines) > MOST_USERS:
         why = f"{len(used.lines)} files mention what the patch changes, and the type checker read {MOST_USERS}"
         answers.append(Doubt(judged[0].path, "use", why))
-    reached = dict(used.lines)
-    for path in sound:
-        reached[path] = touched_lines(before.read(path), sound[path])
-    for path, lines in reached.items():
+    touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
+    for path, lines in {**used.lines, **touched}.items():
         answers.extend(_file(before, after, path, lines, sound.get(path)))
     receivers = partial(receiver_types, after, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
@@ -92,13 +90,8 @@ def judge(
         answers.extend(dead_problems(before, after, path, expects, written))
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
-    if judged:
-        question = Question(before, after, judged, tuple(used.lines), lowest)
-        met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
-        said = sorted(type_problems(question, cache.laid_out), key=lambda p: p.level is Level.NOTE)
-        # of what is said of one line, one thing of a kind is enough
-        first = {(one.path, one.line, one.code): one for one in reversed(said)}
-        answers.extend(one for one in first.values() if (one.path, one.line) not in met)
+    question = Question(before, after, judged, tuple(used.lines), lowest)
+    answers.extend(_opinion(question, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
     if any(map(may_rest_on_writes, problems)):
         writes = run_time_writes(_added_code(before, sound))
@@ -116,6 +109,17 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
             place = () if answer.code == FindingCode.FIT_OVERRIDE else (answer.path, answer.line)
             distinct.setdefault((answer.code, *answer.key, *place), answer)
     return tuple(distinct.values())
+
+
+def _opinion(
+    question: Question, answers: list[Problem | Doubt], cache: SummaryCache
+) -> list[Problem]:
+    """Return what the type checker says of lines of which nothing is said yet, one thing of a kind for each."""
+    met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
+    said = list(type_problems(question, cache.laid_out)) if question.changes else []
+    said.sort(key=lambda problem: problem.level is Level.ERROR)
+    last = {(one.path, one.line, one.code): one for one in said}
+    return [one for one in last.values() if (one.path, one.line) not in met]
 
 
 def _honour(after: World, problem: Problem) -> Problem:

@@ -34,7 +34,6 @@ class LaidOut:
         folder = tempfile.mkdtemp(prefix="vllm-mods-tree-")
         self._folders.append((tree, folder))
         paths = [path for path in tree.paths("vllm") if path.endswith(_SUFFIXES)]
-        tree.load(paths)
         for path in paths:
             _write(os.path.join(folder, path), tree.read(path))
         _remove(self._folders[:-2])

@@ -128,7 +128,9 @@ def _problem(override: Override, place: tuple[str, int], caller: str, why: str) 
     return Problem(FindingCode.FIT_OVERRIDE, *place, scope, message, key, token=mine.name)
 
 
-def _reaches(world: World, call: MethodCall, override: Override, kind: str) -> bool | None:
+def _reaches(  # noqa: PLR0911 - an answer per kind of receiver
+    world: World, call: MethodCall, override: Override, kind: str
+) -> bool | None:
     """Tell whether a call may reach an override; ``None`` for "can't tell". ``kind`` is the type of its receiver."""
     mine = override.method
     me, first = receiver(call.scope), next(iter(call.node.args), None)

@@ -9,7 +9,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, lasting
-from vllm_mods.fit.search import class_at, subclasses
+from vllm_mods.fit.search import class_at, classes_in, subclasses
 from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator
 from vllm_mods.fit.symbols import Symbol
@@ -50,11 +50,7 @@ def _function(world: World, path: str, call: ast.Call, scope: CodeScope) -> Symb
     if me is not None and method is not None and head == me[0] and "." not in rest:
         cls = class_at(world, path, method.parent)
         owned = lineage(world, cls).owner(rest) if cls else None
-        if (
-            cls is None
-            or owned is None
-            or any(rest in s.cls.methods for s in subclasses(world, cls))
-        ):
+        if cls is None or owned is None:
             return None
         symbols = tuple(Symbol(owned[0].path, function) for function in owned[1])
     elif name and not any(head in one.locals() for one in scope.in_function()):
@@ -73,7 +69,7 @@ def _unpacked(
     if "contextmanager" in function.marks or function.asynchronous is not awaited:
         return
     lengths = arities(definition(world, symbol.path, function)) or {None}
-    if None not in lengths and many not in lengths:
+    if None not in lengths and many not in lengths and not _is_overridden(world, symbol, function):
         gives = " or ".join(str(length) for length in sorted(lengths, key=str))
         text = f"{call_text(call)}() is unpacked into {many}"
         yield Misuse(f"{text}, and {symbol.where} returns {gives}", function.name)
@@ -84,6 +80,14 @@ def _entered(world: World, path: str, call: ast.Call, scope: CodeScope) -> Misus
     function = symbol.binding if symbol else None
     if symbol is None or not isinstance(function, Function) or function.decorators:
         return
-    if is_generator(definition(world, symbol.path, function)):
+    node = definition(world, symbol.path, function)
+    if is_generator(node) and not _is_overridden(world, symbol, function):
         text = f"{call_text(call)}() is entered by with, and {symbol.where} is a generator"
         yield Misuse(f"{text} without @contextmanager", function.name)
+
+
+def _is_overridden(world: World, symbol: Symbol, function: Function) -> bool:
+    """Tell whether a method has another one below its class, which may be meant."""
+    owners = (c for _, c in classes_in(world, symbol.path))
+    mine = (c for c in owners if function in c.cls.methods.get(function.name, ()))
+    return any(function.name in one.cls.methods for c in mine for one in subclasses(world, c))

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange
+from vllm_mods.fit.asked import Site, named_member
 from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic, check
-from vllm_mods.fit.gates import RULES, Site, Verdict, named_member
+from vllm_mods.fit.gates import RULES, Verdict, judge
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.overlay import LaidOut, overlay
 from vllm_mods.fit.problems import Problem
@@ -47,7 +48,7 @@ def type_problems(question: Question, laid_out: LaidOut) -> Iterator[Problem]:
         if path not in trees:
             data = question.after.glance(path) or b""
             trees[path] = Site.of(question.after, path, data)
-        verdict = trees[path].judge(diagnostic, inside=diagnostic.line in added.get(path, ()))
+        verdict = judge(trees[path], diagnostic, inside=diagnostic.line in added.get(path, ()))
         if verdict is not None:
             yield _problem(question.after, diagnostic, verdict)
 
@@ -94,8 +95,10 @@ def _without(
 
 
 def _taken(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
+    if known[key] <= 0:
+        return False
     known[key] -= 1
-    return known[key] >= 0
+    return True
 
 
 def _key(one: Diagnostic, world: World) -> tuple[str, ...]:

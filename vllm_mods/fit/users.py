@@ -91,7 +91,9 @@ def _definitions(data: bytes | None) -> dict[str, list[str]]:
     return found
 
 
-def _of_body(body: Iterable[ast.AST], prefix: str, found: dict[str, list[str]]) -> None:
+def _of_body(  # noqa: C901 - one kind of statement per branch
+    body: Iterable[ast.AST], prefix: str, found: dict[str, list[str]]
+) -> None:
     for node in body:
         match node:
             case ast.ClassDef():
@@ -106,9 +108,8 @@ def _of_body(body: Iterable[ast.AST], prefix: str, found: dict[str, list[str]]) 
                 for alias in node.names:
                     found[prefix + (alias.asname or alias.name)].append("")
             case ast.Assign():
-                for target in node.targets:
-                    for name in target_names(target):
-                        found[prefix + name].append("")
+                for name in (n for target in node.targets for n in target_names(target)):
+                    found[prefix + name].append("")
             case ast.AnnAssign(target=ast.Name(id=name)):
                 # with a space it is a field: the class is called with it
                 default = "" if node.value is None else "="
@@ -128,6 +129,8 @@ def _signature(node: DefNode) -> str:
 
 def _of_receiver(node: DefNode, me: str, prefix: str, found: dict[str, list[str]]) -> None:
     for inner in every(node):
-        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
-            if isinstance(inner.value, ast.Name) and inner.value.id == me:
+        match inner:
+            case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if name == me:
                 found[prefix + inner.attr] = found[prefix + inner.attr] or [""]
+            case _:
+                pass
