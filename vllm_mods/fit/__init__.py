@@ -28,6 +28,9 @@ UNEXAMINED = (
     ("packages outside the tree", "only what is installed beside vLLM is looked at"),
 )
 
+UNTYPED = ("types of arguments and of results", "the proof in mod.lock is without")
+"""What was not examined where a lock vouches that was made without a type checker."""
+
 
 class Fit(NamedTuple):
     """What was found, worst first, and the files of vLLM beside the changed ones that it rests on.
@@ -114,4 +117,4 @@ def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
     return finding
 
 
-__all__ = ["UNEXAMINED", "Fit", "fit"]
+__all__ = ["UNEXAMINED", "UNTYPED", "Fit", "fit"]

@@ -317,7 +317,7 @@ RULES: Mapping[str, Rule] = {
     "invalid-argument-type": Rule(
         _C.FIT_CALL, _value, _takes, "types that vLLM states are often too narrow"
     ),
-    "no-matching-overload": Rule(_C.FIT_CALL, _no, _no, "which overload was meant is not told"),
+    "no-matching-overload": Rule(_C.FIT_TYPES, _no, _no, "which overload was meant is not told"),
     "missing-attribute": Rule(
         _C.FIT_ATTRIBUTE, _lacks, _member, "a class below, or somebody outside, may set it"
     ),

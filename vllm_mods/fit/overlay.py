@@ -29,7 +29,8 @@ class LaidOut:
         if tree.root is not None:
             return tree.root
         for known, folder in self._folders:
-            if known is tree:
+            # the same release opened twice is two trees of one identity
+            if known is tree or (tree.identity and known.identity == tree.identity):
                 return folder
         folder = tempfile.mkdtemp(prefix="vllm-mods-tree-")
         self._folders.append((tree, folder))

@@ -71,8 +71,7 @@ def _is_correlated(asked: Asked) -> bool:
     if not setting:
         return True  # a loop or a try: whether it ran, nobody knows
     return any(
-        isinstance(node, ast.stmt)
-        and setting < node.lineno < line
+        setting < node.lineno < line
         and any(isinstance(inner, _EXITS) for inner in every(node))
         and asked_for & _named(node)
         for node in function.body

@@ -185,7 +185,7 @@ class _Planner(NamedTuple):
             placed,
             tree.beside,
             tree.proof,
-            fit.UNEXAMINED,
+            fit.UNEXAMINED if tree.proof == "types" else (fit.UNTYPED, *fit.UNEXAMINED),
             tuple(OptionalPatch(source, verdict) for source in optional),
         )
         return self.fits(mod, tried)._replace(vouched=True)
