@@ -136,9 +136,9 @@ def _member(asked: Asked) -> bool:
 
 
 def _lacks(asked: Asked) -> bool | None:
-    """Ask our own reading of a module: names are made there that no checker sees. Of any object nothing is known."""
+    """Ask our own reading of a module: names are made there that no checker sees. Of any object, or layer, nothing is known."""
     member = MEMBER.search(asked.said.text)
-    if member is not None and member[1] == "object":
+    if member is not None and member[1] in {"object", "Module"}:
         return None
     if member is None or not asked.said.text.startswith("Module"):
         return True

@@ -39,8 +39,10 @@ class RunTimeWrites(NamedTuple):
         """Return a problem as a note, if what is written may be the reason for it."""
         if not may_rest_on_writes(problem):
             return problem
-        named = set(re.findall(r"\w+", problem.message))
-        about = {problem.token, *re.findall(r"`(?:\w+\.)*(\w+)`", problem.message)}
+        # without the code that the type checker's words are about
+        said = problem.message.partition("`: ")[2] or problem.message
+        named = set(re.findall(r"\w+", said))
+        about = {problem.token, *re.findall(r"`(?:\w+\.)*(\w+)`", said)}
         name = next(iter(sorted(self.names & about)), "")
         owner = next(iter(sorted(self.owners & named)), "")
         if not name and not owner:
