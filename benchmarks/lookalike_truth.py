@@ -101,12 +101,22 @@ class Truth(NamedTuple):
         return (
             bool(self.removed)
             and all((chain in target.spans) != (chain in self.gone) for chain in self.chains)
-            and all(chain[:-1] in target.spans for chain in self.gone if chain[:-1])
+            and all(
+                chain[:-1] in target.spans
+                or any(chain[:n] in self.gone for n in range(1, len(chain)))
+                for chain in self.gone
+                if chain[:-1]
+            )
             and all(
                 counts[line] <= self.base.lines.count(line) - n and here[line] <= before[line] - n
                 for line, n in self.removed.items()
             )
         )
+
+    @property
+    def adds_imports_alone(self) -> bool:
+        """Whether all that it brings are imports of a line each: a second one, where upstream has made it part of a longer one, does nothing."""
+        return all(line.startswith((b"import ", b"from ")) for line in self.brings)
 
     def where(self, target: Places, hunk: Window) -> str:
         """Say where a hunk's text stands: in its ``own`` place, in one that ``followed`` it, or ``elsewhere``."""
@@ -241,7 +251,8 @@ def judged_text(text: bytes, file: Places, truth: Truth, target: Target) -> tupl
     homes = set(map(home, truth.chains))
     own = (line for n, line in enumerate(file.lines) if home(file.at(n)) in homes)
     has = len(truth.brings & long_lines(own))
-    if target.is_in or (target.later and has > 0.8 * len(truth.brings) > 0):
+    later = target.later and has > 0.8 * len(truth.brings) > 0
+    if target.is_in or (later and not truth.adds_imports_alone):
         return "wrong", "a second time"
     after = places(text)
     if after is None:

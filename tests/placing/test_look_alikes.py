@@ -189,6 +189,42 @@ def test_a_change_that_is_in_does_not_go_in_once_more_at_a_place_like_it() -> No
     assert not one(mine, tree(there)).verdict.writes
 
 
+def indented(*rows: str) -> str:
+    return "".join(f"    {row}\n" for row in rows)
+
+
+def test_an_insertion_of_which_upstream_rewrote_half_since_does_not_go_in_beside_it() -> None:
+    head = "def run(job, fast):\n    check(job)\n\n"
+    tail = "    return start(job, mode)\n"
+    why = ("# the kernel wants both halves in turn", "# for weights that were shuffled", "# above")
+    block = indented(
+        *why,
+        'mode = ""',
+        "if job.is_small:",
+        "    try:",
+        "        from kernels.common import Mode",
+        "        mode = Mode.IN_TURN.value",
+        "    except ImportError:",
+        "        pass",
+    )
+    mine = mod(
+        variant(diff_of(PATH, head + tail, f"{head}{block}\n{tail}", context=1, section="def run("))
+    )
+    rewritten = indented(
+        *why,
+        "from kernels.common import Mode",
+        "",
+        'mode = ""',
+        "if job.is_small:",
+        "    mode = Mode.IN_TURN.value",
+        "elif fast is not None:",
+        "    mode = (Mode.IN_TURN if fast else Mode.APART).value",
+    )
+    newer = f"import os\n\n{head}{rewritten}\n{tail}"
+    assert not one(mine, tree(newer)).verdict.ok
+    assert one(mine, tree(f"import os\n\n{head}{tail}")).verdict is Verdict.MOVED
+
+
 def call(name: str, *, changed: bool = False) -> str:
     ending = ".copy()" if changed else ""
     rows = [f"{row}{ending}" for row in ("view", "[int(bid) * size for bid in job.ids]")]
@@ -296,6 +332,19 @@ def test_a_twin_at_the_stated_line_is_no_place_and_a_lock_leads_to_the_right_one
     assert not one(mine, newer).changes
     planned = one(locked(mine, base), newer)
     assert after(planned) == touched(swapped, "load_w2", "contiguous", "clone")
+
+
+def test_a_lock_names_a_statement_and_not_which_of_its_arguments_a_line_was_in() -> None:
+    arguments = "".join(
+        f"        {name}=empty(\n            {size},\n            kind=int32,\n            device=job.device,\n        ),\n"
+        for name, size in (("first", "rows"), ("second", "rows + 1"))
+    )
+    base = f"def start(job, rows):\n    job.group = make(\n{arguments}    )\n    return job\n"
+    line = "            device=job.device,\n"
+    mine = locked(mod(variant(diff_of(PATH, base, base.replace(line, "", 1), context=1))), base)
+    assert one(mine, tree(base)).verdict is Verdict.APPLIES
+    start, end = base.index("        first="), base.index("        second=")
+    assert not one(mine, tree(f"import os\n\n{base[:start]}{base[end:]}")).verdict.ok
 
 
 def test_the_lock_of_another_patch_says_nothing() -> None:

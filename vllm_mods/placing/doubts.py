@@ -15,6 +15,9 @@ from vllm_mods.placing.target import Target, matches
 
 _SEVERAL = 2
 _MOSTLY = 0.8
+# Of a longer run half is enough: upstream rewrote the rest since.
+_LONG = 6
+_HALF = 0.5
 
 
 def overlaps(hunk: Hunk, target: Target, line: int) -> bool:
@@ -28,7 +31,7 @@ def overlaps(hunk: Hunk, target: Target, line: int) -> bool:
 
 
 def has_added(hunk: Hunk, target: Target, line: int) -> bool:
-    """Tell whether most lines that a hunk adds stand already in the very block that it would add them to.
+    """Tell whether lines that a hunk adds stand already in the very block that it would add them to: most, or half of many.
 
     Upstream took the change and went on from there. One line says too little: others are often equal.
     """
@@ -41,10 +44,11 @@ def has_added(hunk: Hunk, target: Target, line: int) -> bool:
         indent = min(len(text) - len(text.lstrip()) for text in run if text.strip())
         blocks = [one for one in target.open_blocks(at - 1, indent) if one.kind != "table"]
         inside = range(blocks[-1].head, blocks[-1].end + 1) if blocks else ()
+        enough = (_HALF if len(texts) >= _LONG else _MOSTLY) * len(texts)
         equal = [n for n in inside if n not in own and target.stripped[n - 1] in texts]
         for first in equal:
             near = {target.stripped[n - 1] for n in equal if first <= n < first + 2 * len(run)}
-            if len(near) >= _MOSTLY * len(texts):
+            if len(near) >= enough:
                 return True
     return False
 

@@ -112,13 +112,15 @@ class Identity(NamedTuple):
 
     ``homes`` are what encloses its changes there (see ``home_of``); ``known`` are the indexes in each of those that the patch
     names, in the hunk's lines or in the words behind ``@@``. ``whole`` says that it names all that encloses the changes but for
-    branches, ``exact`` that it shows these, too.
+    branches, ``exact`` that it shows these, too; ``inside_statement`` that a change is inside of a long statement of a function,
+    whose arguments may be alike.
     """
 
     homes: tuple[Home, ...]
     known: tuple[frozenset[int], ...]
     whole: bool
     exact: bool
+    inside_statement: bool
 
     @classmethod
     def read(cls, hunk: Hunk, target: Target, line: int) -> Identity:
@@ -131,13 +133,15 @@ class Identity(NamedTuple):
 
         homes: dict[Home, frozenset[int]] = {}
         whole = exact = True
+        inside_statement = False
         for chain in chains_at(hunk, target, line):
             known = frozenset(i for i, block in enumerate(_telling(chain)) if is_named(block))
             homes[home_of(chain)] = known
             named = [block for block in chain if block.named]
             whole &= bool(named or hunk.section) and all(map(is_named, named))
             exact &= all(block.named or block.head in shown for block in chain)
-        return cls(tuple(homes), tuple(homes.values()), whole, whole and exact)
+            inside_statement |= chain[-1:] != tuple(_telling(chain))[-1:] and chain[-1].named
+        return cls(tuple(homes), tuple(homes.values()), whole, whole and exact, inside_statement)
 
     @property
     def named(self) -> bool:

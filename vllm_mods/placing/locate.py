@@ -147,16 +147,16 @@ class _Placing:
                     Located(line, scope_of(hunk, target, line), "file")
                     for hunk, line in zip(self.hunks, known, strict=True)
                 )
-        self.places = [self.fits(i, hunk) for i, hunk in enumerate(self.hunks)]
+        self.places = [self.fitting_lines(i, hunk) for i, hunk in enumerate(self.hunks)]
         left = in_order(self.places, self.hunks, self.lost)
-        proven = self.prove(left)
+        proven = self.prove_hunks(left)
         stated = not self.lost and self.hold_stated(proven)
         return tuple(
             self.lost.get(i) or self.answer(i, proven.get(i), left[i], stated=stated)
             for i in range(len(self.hunks))
         )
 
-    def fits(self, i: int, hunk: Hunk) -> tuple[int, ...]:
+    def fitting_lines(self, i: int, hunk: Hunk) -> tuple[int, ...]:
         """Return the lines at which a hunk's text stands where it may have been written; else say why not."""
         lines = candidates(hunk, self.target)
         if isinstance(lines, Lost):
@@ -180,7 +180,7 @@ class _Placing:
     def chains(self, hunk: Hunk, line: int) -> tuple[str, ...]:
         return enclosure.texts(enclosure.chains_at(hunk, self.target, line))
 
-    def prove(self, left: Sequence[tuple[int, ...]]) -> dict[int, Located]:
+    def prove_hunks(self, left: Sequence[tuple[int, ...]]) -> dict[int, Located]:
         """Prove hunks one by one; each that has its place leaves the others less room."""
         proven: dict[int, Located] = {}
         before = -1
@@ -230,9 +230,12 @@ class _Placing:
         """Tell whether the only place of a hunk can be the one it was written for; ``known`` is what mod.lock says encloses it."""
         # that a removal is in shows only by what was around it
         shows = not self.back or any(kind == "-" for kind, _ in hunk.lines)
-        if shows and (known is not None or identity.exact):
+        scant = is_scant(hunk)
+        # mod.lock says which statement it was, and of few lines not in which of its arguments
+        placed = known is not None and not (scant and identity.inside_statement)
+        if shows and (placed or identity.exact):
             return True
-        if is_scant(hunk):  # another branch of the function may well have so few lines
+        if scant:  # another branch of the function may well have so few lines
             return False
         named = known is not None or identity.whole or (identity.named and shows)
         return named or self.target.scopes is None

@@ -78,7 +78,7 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
             message=f"the receipt says that {entry.name} {entry.version} is in (digest {entry.digest[:12]}), "
             f"and this is {mod.version} (digest {mod.digest[:12]}); revert that one first",
         )
-        return context.says(mod, variant, Verdict.CONFLICT, finding)
+        return context.plan_of(mod, variant, Verdict.CONFLICT, finding)
     final = {file.path: file.after for file in receipt.files}
     edited = [
         file.path
@@ -86,22 +86,22 @@ def _by_receipt(context: PlanContext, mod: Mod, receipt: Receipt, entry: Receipt
         if sha256(context.tree.read(file.path)) != final.get(file.path, file.after)
     ]
     if not edited:
-        return context.says(mod, variant, Verdict.APPLIED)
+        return context.plan_of(mod, variant, Verdict.APPLIED)
     message = f"the receipt says that this mod is in, but {', '.join(edited)} was changed since"
     finding = Finding(FindingCode.CHANGED_SINCE, message, path=edited[0])
-    return context.says(mod, variant, Verdict.PARTIAL, finding)
+    return context.plan_of(mod, variant, Verdict.PARTIAL, finding)
 
 
 def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
     """Build the plan of a mod that is in without a receipt: by hand, or by the release itself."""
     if _is_released(context, mod, variant):
         message = f"this release carries the change itself: {mod.name} is not needed on it"
-        return context.says(mod, variant, Verdict.UPSTREAM, note(FindingCode.UPSTREAM, message))
+        return context.plan_of(mod, variant, Verdict.UPSTREAM, note(FindingCode.UPSTREAM, message))
     message = (
         "every change is in, and no receipt says that this tool put it in; "
         f"which releases have it themselves: `vllm-mods upstream {mod.name}`"
     )
-    return context.says(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
+    return context.plan_of(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 
 
 def _is_released(context: PlanContext, mod: Mod, variant: Variant) -> bool:

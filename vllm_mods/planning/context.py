@@ -91,10 +91,10 @@ class PlanContext:
         known = data is not None and (self.tree.pristine or self.tree.is_released(path, data))
         return data if known else None
 
-    def says(
+    def plan_of(
         self, mod: Mod, variant: Variant | None, verdict: Verdict, *findings: Finding
     ) -> ModPlan:
-        """Return what is said of a mod that is in, or refused, in the words of one of its variants."""
+        """Return the plan of a mod that is in, or refused, for one of its variants."""
         in_range = variant is not None and self.in_range(mod, variant)
         return ModPlan(mod, variant, verdict, in_range=in_range, findings=findings)
 

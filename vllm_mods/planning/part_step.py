@@ -101,7 +101,7 @@ class PatchingStep:
         path, source = other.path, self.part.source
         before = self.view.read(path)
         if before is None:
-            if not self.not_held(path):
+            if not self.reports_absent_package(path):
                 self.fail(FindingCode.FILE_GONE, f"there is no {path}", path=path)
             return
         old = other.old.encode()
@@ -182,13 +182,13 @@ class PatchingStep:
         target = target_of(path, before)
         placed: list[tuple[int, diff.Hunk]] = []
         try:
-            spots = self.spots(file, target, back=back)
+            spots = self.place_hunks(file, target, back=back)
             if self.beneath is not None and not back:
-                below = self.spots(file, target_of(path, self.beneath), back=False)
+                below = self.place_hunks(file, target_of(path, self.beneath), back=False)
                 spots = layers.place_through(file, spots, below, self.beneath, target)
             for hunk, spot in zip(file.hunks, spots, strict=True):
                 if isinstance(spot, Lost):
-                    self.lost(hunk, spot, path, target)
+                    self.report_lost(hunk, spot, path, target)
                     continue
                 placed.append((spot.line, hunk))
                 self.hunks.append(placed_hunk(self.part, hunk, *spot))
@@ -199,7 +199,7 @@ class PatchingStep:
             self.fail(FindingCode.UNPARSABLE, message, path=path)
         return None if self.findings else splice(target.lines, placed)
 
-    def spots(
+    def place_hunks(
         self, file: diff.FileDiff, target: Target, *, back: bool
     ) -> tuple[Located | Lost, ...]:
         """Place the hunks of a file in one state of it."""
@@ -210,7 +210,7 @@ class PatchingStep:
             base = BaseKnown.VERSION
         return locate.place(file, target, back=back, written=self.part.written, base=base)
 
-    def lost(self, hunk: diff.Hunk, spot: Lost, path: str, target: Target) -> None:
+    def report_lost(self, hunk: diff.Hunk, spot: Lost, path: str, target: Target) -> None:
         """Say why a hunk has no place."""
         place = {"path": path, "hunk": hunk.number, "scope": spot.scope}
         label = f"{path}: hunk {hunk.number} of {self.part.source}"
@@ -235,7 +235,7 @@ class PatchingStep:
         line, words = near[:2] if near is not None else (None, "nothing like its text is there")
         self.fail(FindingCode.TEXT, f"{label}: {words}", line=line, **place)
 
-    def not_held(self, path: str) -> bool:
+    def reports_absent_package(self, path: str) -> bool:
         """Say of a file of a package that the tree has nothing of that nobody can tell from here."""
         package = path.partition("/")[0]
         if package == "vllm" or any(True for _ in self.view.paths(package)):
@@ -250,7 +250,7 @@ class PatchingStep:
     def file_missing(self, file: diff.FileDiff) -> None:
         """Say that a file is gone, and where its definitions are, or that its package is not in the tree."""
         path = file.path
-        if self.not_held(path):
+        if self.reports_absent_package(path):
             return
         named = dict.fromkeys(name for hunk in file.hunks if (name := _named(hunk)))
         names = tuple(named)[: limits.EXPLAINED]

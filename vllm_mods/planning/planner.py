@@ -188,7 +188,7 @@ class _Planner(NamedTuple):
             fit.UNEXAMINED if tree.proof == "types" else (fit.UNTYPED, *fit.UNEXAMINED),
             tuple(OptionalPatch(source, verdict) for source in optional),
         )
-        return self.fits(mod, tried)._replace(vouched=True)
+        return self.plan_attempt(mod, tried)._replace(vouched=True)
 
     def choose(self, mod: Mod) -> ModPlan:
         """Try every variant against the tree's bytes; the range only orders the tries."""
@@ -207,7 +207,7 @@ class _Planner(NamedTuple):
             if good:
                 exact = (one for one in good if one.verdict is Verdict.APPLIES)
                 best = next(exact, good[0])
-                return self.fits(
+                return self.plan_attempt(
                     mod, best, *self.context.leftovers(one.path for one in best.changes)
                 )
             failed += tries
@@ -236,19 +236,19 @@ class _Planner(NamedTuple):
             return tried._replace(verdict=Verdict.UNFIT, changes=(), findings=findings)
         return tried._replace(findings=(*tried.findings, *findings))
 
-    def fits(self, mod: Mod, tried: Attempt, *leftovers: Finding) -> ModPlan:
+    def plan_attempt(self, mod: Mod, tried: Attempt, *leftovers: Finding) -> ModPlan:
         findings = (*tried.findings, *leftovers, *self.context.notes(mod, tried.variant))
-        return self.context.says(mod, tried.variant, tried.verdict, *findings)._replace(
+        return self.context.plan_of(mod, tried.variant, tried.verdict, *findings)._replace(
             changes=tried.changes,
             hunks=tried.hunks,
             beside=tried.beside,
             witness=known_trees.witness(tried.beside, self.context.view),
             proof=tried.proof,
             unexamined=tried.unexamined,
-            optional=tuple(self.settled(mod, tried)),
+            optional=tuple(self.optional_patches(mod, tried)),
         )
 
-    def settled(self, mod: Mod, tried: Attempt) -> Iterator[OptionalPatch]:
+    def optional_patches(self, mod: Mod, tried: Attempt) -> Iterator[OptionalPatch]:
         """Yield the optional patches; one that is in as released is upstream's."""
         for patch in tried.optional:
             released = patch.verdict is Verdict.APPLIED and self.context.as_released(

@@ -79,12 +79,12 @@ def nothing_fits(
     best = next(tried for tried in failed if tried.variant == variant)
     message = f"no variant is meant for this version, and none fits its source: there are {ranges}"
     finding = Finding(FindingCode.NO_VARIANT, message)
-    return context.says(mod, best.variant, Verdict.UNSUPPORTED, finding, *best.findings)
+    return context.plan_of(mod, best.variant, Verdict.UNSUPPORTED, finding, *best.findings)
 
 
 def _plan(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan:
     findings = (*tried.findings, *context.leftovers(_touched(tried)))
-    plan = context.says(mod, tried.variant, tried.verdict, *findings)._replace(
+    plan = context.plan_of(mod, tried.variant, tried.verdict, *findings)._replace(
         beside=tried.beside, proof=tried.proof, unexamined=tried.unexamined
     )
     return plan if tried.verdict is Verdict.UNFIT else _by_part(context, mod, tried) or plan
@@ -113,7 +113,7 @@ def _by_part(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan | None:
         verdict = Verdict.PARTIAL
     errors = () if rest.ok else rest.findings
     leftovers = context.leftovers(_touched(tried))
-    return context.says(mod, variant, verdict, finding, *errors, *leftovers)
+    return context.plan_of(mod, variant, verdict, finding, *errors, *leftovers)
 
 
 def _labels(some: Sequence[HunkState], every: Sequence[HunkState]) -> list[str]:
