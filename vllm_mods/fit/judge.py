@@ -16,6 +16,7 @@ from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.expectations import expectation_problems
+from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
@@ -31,7 +32,10 @@ from vllm_mods.fit.receivers import receiver_types
 from vllm_mods.fit.results import result_problems
 from vllm_mods.fit.run_time import may_rest_on_writes, run_time_writes
 from vllm_mods.fit.search import classes_in, subclasses
+from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.signatures import every
 from vllm_mods.fit.strings import string_problems
+from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.types import MOST_USERS, Question, type_problems
 from vllm_mods.fit.users import users
@@ -40,6 +44,9 @@ from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
 _IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
+
+
+_WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
 class Judgement(NamedTuple):
@@ -90,6 +97,7 @@ def judge(
         answers.extend(dead_problems(before, after, path, expects, written))
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
+        _consult(after, path, data, added)
     question = Question(before, after, judged, tuple(used.lines), lowest)
     answers.extend(_opinion(question, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
@@ -99,6 +107,24 @@ def judge(
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     findings = (*(finding(problem) for problem in problems), *notes(doubts))
     return Judgement(findings, frozenset(before.consulted | after.consulted))
+
+
+def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> None:
+    """Note the files that the type checker's words of some lines rest on: of what they name, and of the classes around them."""
+    rows = data.splitlines()
+    named = {word for line in lines for word in _WORD.findall(rows[line - 1])}
+    tree = syntax_tree.module(data) or ast.Module([], [])
+    imports = (n for n in every(tree) if isinstance(n, ast.Import | ast.ImportFrom))
+    aliases = (pair for node in imports for pair in imports_of(node))
+    symbols = [
+        s for name, a in aliases if name.encode() in named for s in after.imported(path, a).symbols
+    ]
+    for _, symbol in classes_in(after, path):
+        if not lines.isdisjoint(range(symbol.cls.line, symbol.cls.end + 1)):
+            symbols.append(symbol)
+    for symbol in symbols:
+        if isinstance(symbol.binding, Class):
+            lineage(after, symbol)
 
 
 def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
