@@ -195,7 +195,9 @@ def explanation(finding: Finding) -> str:
     """Return why upstream is at fault, ``""`` if that is not known."""
     told = f"{finding.scope}: {finding.message}"
     for (code, path, words), text in EXPLAINED.items():
-        if (code, path) == (finding.code, finding.path) and words and words in told:
+        # what was found by types has the code of its kind now
+        same = code in {finding.code, "fit-types"} and path == finding.path
+        if same and words and words in told:
             return text
     return ""
 
