@@ -106,11 +106,10 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
         rb"(?<!hasattr)(?<!getattr)\(\s*\w[\w.]*\s*,\s*[\"']%b[\"']|\.(?:register_\w+|add_module)\(\s*[\"']%b[\"']"
         % (word, word)
     )
-    for path, data in files_mentioning(world, (name,)):
-        related = torch or mine in data
-        if (torch and quoted.search(data)) or (related and stores.search(data)):
-            return path != "" and True
-    return False
+    return any(
+        (torch and quoted.search(data)) or ((torch or mine in data) and stores.search(data))
+        for _, data in files_mentioning(world, (name,))
+    )
 
 
 def _member(asked: Asked) -> bool:

@@ -44,8 +44,6 @@ from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
 _IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
-
-
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
