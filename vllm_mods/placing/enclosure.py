@@ -135,12 +135,14 @@ class Identity(NamedTuple):
         whole = exact = True
         inside_statement = False
         for chain in chains_at(hunk, target, line):
-            known = frozenset(i for i, block in enumerate(_telling(chain)) if is_named(block))
+            telling = tuple(_telling(chain))
+            known = frozenset(i for i, block in enumerate(telling) if is_named(block))
             homes[home_of(chain)] = known
             named = [block for block in chain if block.named]
             whole &= bool(named or hunk.section) and all(map(is_named, named))
             exact &= all(block.named or block.head in shown for block in chain)
-            inside_statement |= chain[-1:] != tuple(_telling(chain))[-1:] and chain[-1].named
+            # a named block that does not tell is a statement of a function
+            inside_statement |= chain[-1:] != telling[-1:] and chain[-1].named
         return cls(tuple(homes), tuple(homes.values()), whole, whole and exact, inside_statement)
 
     @property
