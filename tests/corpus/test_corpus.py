@@ -17,6 +17,8 @@ OFFLINE = {
     *("a pull request's diff", "a diff from the network, survived", "what the GPU says"),
     *("a parser from the network", "a package of a repository"),
 }
+SURVIVED = {"two patches, one survived", "patches that are all survived", "no set -e"}
+"""A step of these fails on 0.23.0 and the script goes on: that release is refused, not guessed at."""
 
 
 pytestmark = pytest.mark.usefixtures("sandboxed")
@@ -39,7 +41,7 @@ def test_a_mod_does_what_its_script_does(name: str) -> None:
         assert "run.sh:" in found.why
     else:
         assert not found.why
-        assert not found.lost, found
+        assert found.lost == (("0.23.0",) if name in SURVIVED else ()), found
 
 
 def test_the_mods_of_the_corpus_make_a_map(
