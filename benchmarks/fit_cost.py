@@ -1,4 +1,4 @@
-"""What fit of one file and of fifty costs, without and with types, beside a bare ``ty check``.
+"""What fit of one file and of fifty costs, beside a bare ``ty check``.
 
 The files are upstream's own changes between two neighbouring releases, each set one patch on a
 tree that is the newer release otherwise. The bare run is ``ty check FILES`` in the newer release
@@ -47,7 +47,7 @@ def differ(one: Path, other: Path) -> bool:
     return one.read_bytes() != other.read_bytes()
 
 
-def once(old: Path, new: Path, paths: list[str], *, types: bool) -> None:
+def once(old: Path, new: Path, paths: list[str]) -> None:
     """Judge the files in this process, and print what it took as JSON."""
     from fit_blindness import Older
 
@@ -55,21 +55,19 @@ def once(old: Path, new: Path, paths: list[str], *, types: bool) -> None:
     from vllm_mods.fit import fit
     from vllm_mods.trees.open import open_tree
 
-    if not types:
-        sys.modules["ty"] = None  # type: ignore[assignment]
     before = {path: (old / path).read_bytes() for path in paths}
     changes = tuple(
         FileChange(path=path, before=data, after=(new / path).read_bytes())
         for path, data in before.items()
     )
-    proof = fit(changes, Older(open_tree(str(new)), before, {})).proof
-    print(json.dumps([proof, *used()]))
+    fit(changes, Older(open_tree(str(new)), before, {}))
+    print(json.dumps(["fit", *used()]))
 
 
 def bare(new: Path, paths: list[str]) -> None:
-    from ty import find_ty_bin  # type: ignore[import-not-found,unused-ignore]
+    from vllm_mods.fit.checker import program
 
-    subprocess.run([find_ty_bin(), "check", *paths], cwd=new, capture_output=True, check=False)
+    subprocess.run([program(), "check", *paths], cwd=new, capture_output=True, check=False)
     print(json.dumps(["bare", *used()]))
 
 
@@ -82,14 +80,14 @@ def main() -> None:
     old, new = (path.resolve() for path in options.trees)
     if options.once:
         way, *paths = options.once
-        bare(new, paths) if way == "bare" else once(old, new, paths, types=way == "types")
+        bare(new, paths) if way == "bare" else once(old, new, paths)
         return
     print(f"{'files':42} {'':7} {'CPU s':>6} {'MB':>5} {'ratio':>6}")
     sets = {path: [path] for path in ALONE if differ(old / path, new / path)}
     sets |= {f"{many} files": chosen(old, new, many) for many in (10, 50)}
     for name, paths in sets.items():
         rows = {}
-        for way in ("bare", "static", "types"):
+        for way in ("bare", "fit"):
             command = [sys.executable, __file__, "--trees", str(old), str(new), "--once"]
             runs = [
                 json.loads(subprocess.run([*command, way, *paths], stdout=-1, check=True).stdout)

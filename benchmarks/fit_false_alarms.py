@@ -8,8 +8,7 @@ command fails for the latter.
     python benchmarks/fit_false_alarms.py --trees trees/0.19.0 trees/0.19.1 pypi:0.20.0
 
 ``--reversed`` goes from each release back to the one before, ``--alone`` takes each changed file
-as a patch of its own on a tree that is the newer release otherwise, ``--types`` asks the type
-checker, too.
+as a patch of its own on a tree that is the newer release otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import argparse
 import gc
 import os
 import resource
-import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -197,7 +195,9 @@ def explanation(finding: Finding) -> str:
     """Return why upstream is at fault, ``""`` if that is not known."""
     told = f"{finding.scope}: {finding.message}"
     for (code, path, words), text in EXPLAINED.items():
-        if (code, path) == (finding.code, finding.path) and words and words in told:
+        # what was found by types has the code of its kind now
+        same = code in {finding.code, "fit-types"} and path == finding.path
+        if same and words and words in told:
             return text
     return ""
 
@@ -235,11 +235,8 @@ def main() -> int:
     parser.add_argument("--trees", nargs="+", required=True, help="releases, oldest first")
     parser.add_argument("--reversed", action="store_true", help="from the newer to the older")
     parser.add_argument("--alone", action="store_true", help="each file as a patch of its own")
-    parser.add_argument("--types", action="store_true", help="ask the type checker, too")
     parser.add_argument("--show-notes", action="store_true")
     options = parser.parse_args()
-    if not options.types:
-        sys.modules["ty"] = None  # type: ignore[assignment]
     print(
         f"{'pair':24} {'files':>6} {'lines':>8} {'errors':>6} {'false':>6} {'notes':>6} {'CPU s':>7} {'MB':>5}"
     )

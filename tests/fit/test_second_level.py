@@ -162,49 +162,53 @@ NOES = [
     ("Backend['TRITN']", "fit-string", "the nearest is TRITON"),
     ("Mine().runs()", "fit-attribute", "the nearest is run"),
     ("getattr(c, 'bakend')", "fit-string", "the nearest is backend"),
-    ("print(x)\nx = 1", "fit-undefined-name", "line 17 is the first that does"),
-    ("x = 1\ndel x\nprint(x)", "fit-undefined-name", "line 17 deletes it"),
+    ("print(x)\nx = 1", "fit-undefined-name", "`x` used when not defined"),
+    ("x = 1\ndel x\nprint(x)", "fit-undefined-name", "`x` used when not defined"),
     ("global counter\ncounter += 1", "fit-undefined-name", "counter"),
-    ("n = 3\nwith n:\n    pass", "fit-kind", "it is a int"),
-    ("n = 3\nn()", "fit-kind", "is called"),
-    ("n = 3\nprint('a' + n)", "fit-kind", "a str and a int"),
-    ("m.dtype = 'x'", "fit-kind", "is frozen"),
-    ("Flash()", "fit-kind", "is abstract: it has no run"),
+    ("n = 3\nwith n:\n    pass", "fit-kind", "cannot be used with `with`"),
+    ("n = 3\nn()", "fit-kind", "`n()`: object of type `Literal[3]` is not callable"),
+    ("n = 3\nprint('a' + n)", "fit-kind", "`+` is not supported between"),
+    ("m.dtype = 'x'", "fit-kind", "`dtype` defined in `ModelConfig` is read-only"),
+    ("Flash()", "fit-kind", "unimplemented abstract method `run`"),
     ("a, b, d = pair()", "fit-kind", "returns 2"),
     ("with walk():\n    pass", "fit-kind", "is a generator"),
-    ("fetch()", "fit-kind", "nothing awaits it"),
-    ("m.heads()", "fit-kind", "is called, and it is a int"),
-    ("return m.layers < 2", "fit-kind", "not what calling it gives"),
-    ("isinstance(c, pair)", "fit-kind", "defines a function"),
-    ("class A(pair): ...", "fit-kind", "a base class"),
+    ("fetch()", "fit-kind", "is not awaited"),
+    ("m.heads()", "fit-kind", "`m.heads()`: object of type `int` is not callable"),
+    ("return m.layers < 2", "fit-kind", "bound method ModelConfig.layers() -> int"),
+    ("isinstance(c, pair)", "fit-call", "found `def pair()"),
+    ("class A(pair): ...", "fit-kind", "invalid class base"),
     ("torch.ops.vllm.fused_ad(c)", "fit-string", "the nearest is fused_add"),
     ("return 'vllm.parts.Flsh'", "fit-string", "the nearest is Flash"),
-    ("Request(seed=1)", "fit-call", "does not pass prompt"),
-    ("from vllm.config import Stated\nStated()", "fit-call", "does not pass name"),
+    ("Request(seed=1)", "fit-call", "required parameters `prompt`"),
+    (
+        "from vllm.config import Stated\nStated()",
+        "fit-call",
+        "required parameter `name` of constructor `Stated.__new__`",
+    ),
     ("print('%s %s' % (c,))", "fit-string", "takes 2 values and gets 1"),
     ("print('{} {}'.format(c))", "fit-string", "takes 2 values and gets 1"),
-    ("if fetch():\n    pass", "fit-kind", "it is a coroutine that nothing awaits"),
-    ("count('a')", "fit-call", "passes a str for n, and vllm/parts.py:36 states n: int"),
-    ("count(n=[None])", "fit-call", "passes a list for n"),
-    ("count(3, label=3)", "fit-call", "passes a int for label"),
-    ("Mine().run_at('a')", "fit-call", "passes a str for place"),
-    ("Usage(cost=2)", "fit-call", "does not pass total"),
+    ("if fetch():\n    pass", "fit-kind", "is always truthy (has type `CoroutineType"),
+    ("count('a')", "fit-call", "to function `count` is incorrect: Expected `int`"),
+    ("count(n=[None])", "fit-call", "found `list[None]`"),
+    ("count(3, label=3)", "fit-call", "Expected `str`, found `Literal[3]`"),
+    ("Mine().run_at('a')", "fit-call", "bound method `Mine.run_at` is incorrect"),
+    ("Usage(cost=2)", "fit-call", "required parameter `total`"),
 ]
 # What is likely wrong and need not be: (statements of `use`, code of the one note, its words)
 NOTES = [
-    ("if c:\n    x = 1\nprint(x)", "fit-undefined-name", "x is read whatever `if c` says"),
+    ("if c:\n    x = 1\nprint(x)", "fit-undefined-name", "`x` used when possibly not defined"),
     (
         "if c:\n    x = 1\nelse:\n    y = 2\nwith open(x) as f:\n    pass",
         "fit-undefined-name",
-        "not every path from line 16 sets it",
+        "`x` used when possibly not defined",
     ),
     (
         "if c:\n    x = 1\nif m:\n    return\nwith open('a') as f:\n    print(x)",
         "fit-undefined-name",
-        "x is read whatever `if c` says",
+        "`x` used when possibly not defined",
     ),
-    ("find(c).run()", "fit-kind", "find() may be None, as vllm/parts.py:39 states"),
-    ("found = find(c)\nprint(found.run())", "fit-kind", "and use does not ask"),
+    ("find(c).run()", "fit-kind", "`run` is not defined on `None`"),
+    ("found = find(c)\nprint(found.run())", "fit-kind", "`run` is not defined on `None`"),
     ("import os\nos.environ['VLLM_LOG'] = '1'", "fit-string", "the nearest is VLLM_LOGGING"),
     ("import os\nreturn os.getenv('VLLM_LOGING')", "fit-string", "the nearest is VLLM_LOGGING"),
     (
@@ -312,7 +316,7 @@ def test_an_awaited_result_is_none_of_a_coroutine() -> None:
     old, new = "def use(c: Config, m: ModelConfig):\n    pass", "async def use(c: Config):\n    "
     assert errors(USE, (old, new + "await fetch()"), files=dict(FILES)) == []
     (found,) = errors(USE, (old, new + "fetch().real"), files=dict(FILES))
-    assert (found.code, "coroutine" in found.message) == ("fit-kind", True)
+    assert (found.code, "CoroutineType" in found.message) == ("fit-kind", True)
 
 
 def test_a_class_that_leaves_an_abstract_method_open_cannot_be_made() -> None:
@@ -422,7 +426,7 @@ def test_a_line_that_is_taken_out_of_a_call_is_looked_at() -> None:
     long = "    count(\n        3,\n    )\n"
     files = {**FILES, USE: FILES[USE].replace("            pass\n", indent(long, "        "))}
     found = errors(USE, ("        3,\n", ""), files=files)
-    assert [(f.code, "does not pass n" in f.message) for f in found] == [("fit-call", True)]
+    assert [(f.code, "parameter `n` of" in f.message) for f in found] == [("fit-call", True)]
 
 
 def test_a_fault_that_was_there_before_is_no_news_where_the_patch_moves_what_it_names() -> None:

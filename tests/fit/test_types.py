@@ -1,212 +1,259 @@
-"""The second opinion: what of it is news, what of that an error, and what happens without it."""
+"""What the type checker says: what of it is news, what of that an error, and what happens without it."""
 
 from __future__ import annotations
 
-import re
+import os
+import tomllib
+from pathlib import Path
 
 import pytest
 from fit_tree import FILES, INC, change, tree_of
 
-from vllm_mods.base.model import FileChange, Level
-from vllm_mods.fit import fit, judge, types
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.model import FileChange, Finding, Level
+from vllm_mods.fit import checker, fit, types
+from vllm_mods.fit.checker import Diagnostic
+from vllm_mods.fit.gates import RULES
 
 PICK = "        return Layer(name, self.bits)\n"
+START = "            1"
+TAKERS = "vllm/takers.py"
+FILES_TOO = {
+    **FILES,
+    TAKERS: """
+        from typing import Protocol
 
 
-def said(*lines: str, more: str = "") -> list[object]:
-    """Write ``LINE:COLUMN: error[RULE] TEXT`` as ty does, and read it."""
-    parts = (re.fullmatch(r"(\d+:\d+): (error\[.*?\]) (.*)", line) for line in lines)
-    blocks = (f"{p[2]}: {p[3]}\n --> {INC}:{p[1]}\n  |\n{more}\n" for p in parts if p)
-    return [*types._SAID.finditer("\n".join(blocks))]
+        class Taker(Protocol):
+            def take(self, a): ...
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[object]]:
-    """Let ``ty`` say what a test puts in: first of the files before, then of those after."""
-    answers: list[list[object]] = []
-    monkeypatch.setattr(judge, "find_spec", lambda _: True)
-    monkeypatch.setattr(types, "_check", lambda *_: answers.pop(0))
-    return answers
+        class Plain:
+            def take(self, a): ...
+            def give(self, a): ...
 
 
-def patch() -> FileChange:
-    return change(tree_of(FILES), INC, (PICK, "        print(name)\n" + PICK))
+        class Below(Plain):
+            bats = 1
+
+            def give(self, a, b): ...
 
 
-def row() -> int:
-    rows = (patch().after or b"").splitlines()
-    return next(n for n, text in enumerate(rows, 1) if b"print" in text)
+        class Far:
+            def __getattr__(self, name): ...
 
 
-def test_only_what_is_new_counts_and_only_what_is_sure_is_an_error(
-    asked: list[list[object]],
-) -> None:
-    old = "3:1: error[missing-attribute] Object of type `Layer` has no attribute `old`"
-    new = [
-        "31:9: error[missing-attribute] Object of type `Layer` has no attribute `bitz`",
-        "31:9: error[missing-attribute] Object of type `Layer | None` has no attribute `a`",
-        "31:9: error[missing-attribute] Object of type `Layer` has no attribute `on`",
-        "4:1: error[missing-attribute] Object of type `Layer` has no attribute `far`",
-        "31:9: error[unsupported-operator] Operator `+` is not supported",
-        "31:9: error[invalid-argument-type] Argument to bound method `INCConfig.pick` is incorrect: Expected `int`, found `object`",
-        "31:9: error[invalid-argument-type] Argument to bound method `INCConfig.pick` is incorrect: Expected `int`, found `list[None]`",
-        "31:9: error[unknown-argument] Argument `a` does not match any known parameter of `object.__init__`",
-    ]
-    asked += [said(old, *(line.replace("31:", f"{row()}:") for line in new)), said(old)]
-    found = [f for f in fit((patch(),), tree_of(FILES)).findings if f.code == "fit-types"]
-    errors = [f.message for f in found if f.level is Level.ERROR]
-    assert [("bitz" in m, "`on`" in m, "list[None]" in m) for m in sorted(errors)] == [
-        (False, False, True),
-        (True, False, False),
-        (False, True, False),
-    ]
-    (note,) = [f for f in found if f.level is Level.NOTE]
-    assert "2 invalid" not in note.message
-    assert "2 missing-attribute, 1 unknown-argument, 1 unsupported-operator" in note.message
-    assert {f.scope for f in found if f.level is Level.ERROR} == {"INCConfig.pick"}
+        def once(a): ...
+    """,
+}
+MANY = "Too many positional arguments to"
+LACKS = "Object of type"
 
 
-def test_what_is_stated_as_any_object_or_any_class_is_no_concrete_owner(
-    asked: list[list[object]],
-) -> None:
-    new = (
-        "31:9: error[missing-attribute] Object of type `object` has no attribute `set`",
-        "31:9: error[not-callable] Object of type `object` is not callable",
-        "31:9: error[not-callable] Object of type `None` is not callable",
-        "31:9: error[missing-attribute] Object of type `type` has no attribute `can_implement`",
-    )
-    asked += [said(*(line.replace("31:", f"{row()}:") for line in new)), []]
-    found = [f for f in fit((patch(),), tree_of(FILES)).findings if f.code == "fit-types"]
-    assert [f.level for f in found] == [Level.NOTE]
-
-
-def test_an_attribute_that_a_class_below_the_stated_one_has_is_a_note(
-    asked: list[list[object]],
-) -> None:
-    below = "vllm/below.py"
-    files = {
-        **FILES,
-        "vllm/one.py": "class Owner: ...\n\n\nclass Between(\n    Owner\n):\n    near = 1\n",
-        below: "class Low(Generic[T], one.Between):\n    def late(self): ...\n",
-        "vllm/other.py": "class Other:\n    far = 1\n",
-    }
-    lines = [
-        f"31:9: error[missing-attribute] Object of type `{kind}` has no attribute `{name}`"
-        for kind in ("Owner", "type[Owner]", "<class 'Owner'>")
-        for name in ("near", "late", "far")
-    ]
-    asked += [said(*(line.replace("31:", f"{row()}:") for line in lines)), []]
-    brought = FileChange(path=below, before=b"", after=files.pop(below).encode())
-    found = [f for f in fit((patch(), brought), tree_of(files)).findings if f.code == "fit-types"]
-    assert [f.message.count("`far`") for f in found if f.level is Level.ERROR] == [1, 1, 1]
-    assert "6 missing-attribute" in next(f.message for f in found if f.level is Level.NOTE)
-
-
-TAKERS = """
-    from typing import Protocol
-
-    class Taker(Protocol):
-        def take(self, a): ...
-
-    class Plain:
-        def take(self, a): ...
-        def give(self, a): ...
-
-    class Below(Plain):
-        def give(self, a, b): ...
-
-    def once(a): ...
-"""
-MANY = "error[too-many-positional-arguments] Too many positional arguments to"
-LACKS = "error[missing-attribute] Object of type"
+def findings(
+    monkeypatch: pytest.MonkeyPatch, code: str, rule: str, text: str, *, more: str = ""
+) -> list[Finding]:
+    """Let ty say something of the line of a patch that starts with ``START``."""
+    tree = tree_of(FILES_TOO)
+    patch = change(tree, INC, (PICK, f"        {code}\n{PICK}"))
+    rows = (patch.after or b"").splitlines()
+    line = next(n for n, row in enumerate(rows, 1) if row.startswith(START.encode()))
+    answers = [(Diagnostic(INC, line, 13, rule, text, more),), ()]
+    monkeypatch.setattr(types, "check", lambda *_: answers.pop(0))
+    return [f for f in fit((patch,), tree).findings if f"(ty: {rule})" in f.message]
 
 
 @pytest.mark.parametrize(
-    ("code", "said_of_it", "wrong"),
+    ("code", "rule", "text", "level"),
     [
         (
             "name.take(\n            1, 2)",
+            "too-many-positional-arguments",
             f"{MANY} bound method `Plain.take`: expected 2, got 3",
-            True,
+            "error",
         ),
         (
             "name.take(\n            1, 2)",
+            "too-many-positional-arguments",
             f"{MANY} bound method `Taker.take`: expected 2, got 3",
-            False,
+            "note",
         ),
         # vllm/model_executor/models/minicpmv4_6.py of 0.22.0: of a stated class, one below is meant.
         (
             "name.give(\n            1, 2)",
+            "too-many-positional-arguments",
             f"{MANY} bound method `Plain.give`: expected 2, got 3",
-            False,
+            "note",
         ),
-        ("name.once(\n            1, 2)", f"{MANY} function `once`: expected 1, got 2", True),
         (
-            (
-                "import inspect\n        if 'a' in inspect.signature(name).parameters:\n"
-                "          name.once(\n            1, 2)"
-            ),
+            "name.once(\n            1, 2)",
+            "too-many-positional-arguments",
             f"{MANY} function `once`: expected 1, got 2",
-            False,
+            "error",
         ),
-        ("name(\n            1).bits", f"{LACKS} `Plain` has no attribute `bits`", True),
-        ("name(\n            1).bits", f"{LACKS} `Taker` has no attribute `bits`", False),
-        ("name(\n            1).bits", f"{LACKS} `list[int]` has no attribute `bits`", False),
-        ("name(\n            1).bits", f"{LACKS} `~None` has no attribute `bits`", False),
-        ("name(\n            1).bits", f"{LACKS} `FromOutside` has no attribute `bits`", False),
+        (
+            "name.once(\n            1, a=2)",
+            "unknown-argument",
+            "Argument `a` does not match any known parameter of `object.__init__`",
+            "note",
+        ),
+        # a Triton kernel is started with more than it takes
+        (
+            "name.once[1](\n            1, num_warps=2)",
+            "unknown-argument",
+            "Argument `num_warps` does not match any known parameter",
+            "",
+        ),
+        (
+            "import inspect\n        if 'a' in inspect.signature(name).parameters:\n          name.once(\n            1, 2)",
+            "too-many-positional-arguments",
+            f"{MANY} function `once`: expected 1, got 2",
+            "",
+        ),
+        (
+            "name(\n            1, 2)",
+            "invalid-argument-type",
+            "Argument to function `once` is incorrect: Expected `int`, found `list[None]`",
+            "error",
+        ),
+        (
+            "name(\n            1, 2)",
+            "invalid-argument-type",
+            "Argument to function `once` is incorrect: Expected `int`, found `Plain`",
+            "note",
+        ),
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `Plain` has no attribute `bits`",
+            "error",
+        ),
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `type[Plain]` has no attribute `bits`",
+            "error",
+        ),
+        (
+            "name(\n            1).bats",
+            "missing-attribute",
+            f"{LACKS} `Plain` has no attribute `bats`",
+            "note",
+        ),
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `Taker` has no attribute `bits`",
+            "note",
+        ),
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `Far` has no attribute `bits`",
+            "note",
+        ),
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `list[int]` has no attribute `bits`",
+            "note",
+        ),
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `~None` has no attribute `bits`",
+            "note",
+        ),
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `FromOutside` has no attribute `bits`",
+            "note",
+        ),
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `object` has no attribute `bits`",
+            "",
+        ),
         # vllm/v1/worker/gpu_model_runner.py of 0.16.0: imported further down in the function.
         (
             "self.bits: (\n            1 | Late) = name",
-            "error[unresolved-reference] Name `Late` used when not defined",
-            False,
+            "unresolved-reference",
+            "Name `Late` used when not defined",
+            "",
         ),
         (
             "name.bits = (\n            1)",
-            "error[missing-attribute] Unresolved attribute `bits` on type `Plain`",
-            False,
+            "invalid-assignment",
+            "Cannot assign to unresolved attribute `bits` on type `Plain`",
+            "note",
+        ),
+        (
+            "name.bits = (\n            1)",
+            "invalid-assignment",
+            "Object of type `Plain` is not assignable to `int`",
+            "",
+        ),
+        ("name(\n            1)", "not-callable", f"{LACKS} `None` is not callable", "note"),
+        ("name(\n            1)", "not-callable", f"{LACKS} `int` is not callable", "error"),
+        (
+            "name + (\n            1)",
+            "unsupported-operator",
+            "Operator `+` is not supported between objects of type `A | B` and `int`",
+            "note",
         ),
     ],
 )
-def test_an_error_names_what_the_tree_defines(
-    asked: list[list[object]], code: str, said_of_it: str, *, wrong: bool
+def test_an_error_on_an_added_line_names_what_nothing_else_can_be(
+    monkeypatch: pytest.MonkeyPatch, code: str, rule: str, text: str, level: str
 ) -> None:
-    files = {**FILES, "vllm/takers.py": TAKERS}
-    tree = tree_of(files)
-    one = change(tree, INC, (PICK, f"        {code}\n{PICK}"))
-    rows = (one.after or b"").splitlines()
-    line = next(n for n, text in enumerate(rows, 1) if text.startswith(b"            1"))
-    asked += [said(f"{line}:13: {said_of_it}"), []]
-    found = [f for f in fit((one,), tree).findings if f.code == "fit-types"]
-    assert [f.level for f in found] == [Level.ERROR if wrong else Level.NOTE]
+    said = findings(monkeypatch, code, rule, text)
+    assert [f.level.value for f in said] == [level] * bool(level)
+    assert all((f.path, f.scope) == (INC, "INCConfig.pick") for f in said)
 
 
-def test_of_a_union_another_one_may_be_meant(asked: list[list[object]]) -> None:
+def test_of_a_union_another_one_may_be_meant(monkeypatch: pytest.MonkeyPatch) -> None:
     # vllm/models/hy_v4 of 0.29.0: getattr(param, "weight_loader", default_weight_loader).
-    tree = tree_of({**FILES, "vllm/takers.py": TAKERS})
-    one = change(tree, INC, (PICK, "        name.load(1, 2)\n" + PICK))
-    rows = (one.after or b"").splitlines()
-    line = next(n for n, text in enumerate(rows, 1) if b"name.load" in text)
-    what = f"{line}:9: {MANY} function `once`: expected 1, got 2"
-    asked += [said(what, more="info: Attempted to call union type `Unknown | (def once(a))`\n"), []]
-    found = [f for f in fit((one,), tree).findings if f.code == "fit-types"]
-    assert [f.level for f in found] == [Level.NOTE]
+    text = f"{MANY} function `once`: expected 1, got 2"
+    more = "  info: Attempted to call union type `Unknown | (def once(a))`"
+    rule = "too-many-positional-arguments"
+    (note,) = findings(monkeypatch, "name.load(\n            1, 2)", rule, text, more=more)
+    assert note.level is Level.NOTE
 
 
-def test_what_the_static_proof_says_of_a_call_is_not_said_again(asked: list[list[object]]) -> None:
+def test_outside_the_added_lines_a_breaking_rule_needs_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tree = tree_of(FILES)
-    one = change(
-        tree,
-        INC,
-        (
-            PICK,
-            f"        from vllm.logger import init_logger\n        init_logger(\n            name, 2)\n{PICK}",
-        ),
-    )
-    rows = (one.after or b"").splitlines()
-    line = next(n for n, text in enumerate(rows, 1) if b"name, 2)" in text)
-    asked += [said(f"{line}:19: {MANY} function `init_logger`: expected 1, got 2"), []]
-    (error,) = [f for f in fit((one,), tree).findings if f.level is Level.ERROR]
-    assert (error.code, error.line) == ("fit-call", line - 1)
+    patch = change(tree, INC, (PICK, "        print(name)\n" + PICK))
+    text = f"{LACKS} `FromOutside` has no attribute `bits`"
+    here, there = (Diagnostic(INC, n, 9, "missing-attribute", text) for n in (32, 33))
+    answers = [(here, there), ()]
+    monkeypatch.setattr(types, "check", lambda *_: answers.pop(0))
+    said = [f for f in fit((patch,), tree).findings if f.code == "fit-attribute"]
+    assert [(f.line, f.level.value) for f in said] == [(33, "error"), (32, "note")]
+
+
+def test_only_what_is_new_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tree_of(FILES)
+    patch = change(tree, INC, (PICK, "        print(name)\n" + PICK))
+    text = f"{LACKS} `Layer` has no attribute `{{}}`"
+    old = Diagnostic(INC, 32, 9, "missing-attribute", text.format("old"))
+    new = old._replace(line=33)
+    # what moved to another definition of the file is no news either
+    moved = old._replace(line=14, text=text.format("moved"))
+    answers = [(new, moved._replace(line=33)), (old, moved)]
+    monkeypatch.setattr(types, "check", lambda *_: answers.pop(0))
+    assert not [f for f in fit((patch,), tree).findings if f.code == "fit-attribute"]
+
+
+def test_every_rule_says_what_for() -> None:
+    assert all(rule.why for rule in RULES.values())
+
+
+USER = "vllm/model_executor/user.py"
+IMPORTING = "from vllm.model_executor.layers.quantization.inc import INCConfig\n"
 
 
 def test_a_user_of_a_changed_file_is_asked_where_it_names_what_was_changed(
@@ -214,55 +261,21 @@ def test_a_user_of_a_changed_file_is_asked_where_it_names_what_was_changed(
 ) -> None:
     asked: list[set[str]] = []
 
-    def check(_: str, paths: set[str], *__: object) -> list[object]:
+    def check(_: str, paths: set[str], *__: object) -> tuple[Diagnostic, ...]:
         asked.append(set(paths))
-        return []
+        return ()
 
-    monkeypatch.setattr(judge, "find_spec", lambda _: True)
-    monkeypatch.setattr(types, "_check", check)
-    user = "vllm/model_executor/user.py"
-    importing = "from vllm.model_executor.layers.quantization.inc import INCConfig\n"
-    tree = tree_of({**FILES, user: importing})
+    monkeypatch.setattr(types, "check", check)
+    tree = tree_of({**FILES, USER: IMPORTING})
     fit((change(tree, INC, (PICK, "        print(name)\n" + PICK)),), tree)
-    fit((change(tree, INC, ("class INCConfig", "class INCConfiguration")),), tree)
-    assert [user in paths for paths in asked] == [False, False, True, False]
+    fit((change(tree, INC, ("bits: int, group", "bits: int, more: int, group")),), tree)
+    assert [USER in paths for paths in asked[::2]] == [False, True]
 
 
-def test_with_an_answer_the_proof_is_one_of_types(asked: list[list[object]]) -> None:
-    asked += [[], []]
-    done = fit((patch(),), tree_of(FILES))
-    assert done.proof == "types"
-    assert not [why for what, why in done.unexamined if what.startswith("types of")]
+# --- the checker itself
 
 
-def test_a_checker_that_fails_leaves_the_static_proof_and_is_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(*_: object) -> list[object]:
-        raise RuntimeError("no answer")
-
-    monkeypatch.setattr(judge, "find_spec", lambda _: True)
-    monkeypatch.setattr(types, "_check", fail)
-    done = fit((patch(),), tree_of(FILES))
-    assert done.proof == "static"
-    assert any("ty failed: no answer" in finding.message for finding in done.findings)
-    assert (
-        "types of arguments that are no literals, and of results",
-        "ty failed: no answer",
-    ) in done.unexamined
-
-
-def test_of_a_remote_tree_it_is_not_asked() -> None:
-    done = fit((patch(),), tree_of(FILES, remote=True))
-    assert done.proof == "static"
-    whys = dict(done.unexamined)
-    assert whys["types of arguments that are no literals, and of results"] == "the tree is remote"
-    assert any("only some files" in why for why in whys.values())
-
-
-@pytest.mark.types
-def test_the_checker_itself_is_asked_and_sees_no_package_of_this_environment() -> None:
-    pytest.importorskip("ty")
+def test_no_package_of_this_environment_is_seen() -> None:
     lines = """        import click
         outside: click.Command = name
         outside.nothing()
@@ -270,15 +283,78 @@ def test_the_checker_itself_is_asked_and_sees_no_package_of_this_environment() -
         inside.nothing()
 """
     tree = tree_of(FILES)
-    top = "from vllm.entrypoints.llm import LLM\n"
-    before = tree.read(INC) or b""
-    one = FileChange(
-        path=INC,
-        before=before,
-        after=top.encode() + before.replace(PICK.encode(), (lines + PICK).encode()),
-    )
-    files = {path: tree.read(path) or b"" for path in tree.paths() if path.endswith(".py")}
-    found, why = types.second_opinion((one,), files, (3, 10))
-    assert not why
-    (error,) = found
-    assert "Object of type `LLM` has no attribute `nothing`" in error.message
+    before = tree.files[INC]
+    top = b"from vllm.entrypoints.llm import LLM\n"
+    after = top + before.replace(PICK.encode(), (lines + PICK).encode())
+    (error,) = [
+        f for f in fit((FileChange(INC, before, after),), tree).findings if f.level is Level.ERROR
+    ]
+    assert "`LLM` has no attribute `nothing`" in error.message
+
+
+def test_the_pinned_version_is_the_one_that_is_asked() -> None:
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+    assert f"ty=={checker.VERSION}" in project["project"]["dependencies"]
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a place for a program that is found as ty, and nothing else is."""
+    checker.program.cache_clear()
+    monkeypatch.setattr(checker, "_installed", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return tmp_path / "ty"
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> object:
+    yield
+    checker.program.cache_clear()
+
+
+def write(fake: Path, script: str, version: str = checker.VERSION) -> None:
+    lines = ("#!/bin/sh", f'[ "$1" = --version ] && {{ echo ty {version}; exit; }}', script, "")
+    fake.write_text("\n".join(lines), encoding="utf-8")
+    fake.chmod(0o755)
+
+
+def judge() -> None:
+    tree = tree_of(FILES)
+    fit((change(tree, INC, (PICK, "        print(name)\n" + PICK)),), tree)
+
+
+@pytest.mark.parametrize("version", ["", "0.0.1"])
+def test_without_the_pinned_version_nothing_is_judged(
+    fake: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    if version:
+        write(fake, "exit 0", version)
+    else:
+        monkeypatch.setenv("PATH", str(fake.parent))
+    with pytest.raises(UsageError, match="is not installed") as error:
+        judge()
+    assert error.value.hint == f"pip install ty=={checker.VERSION}"
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo broken >&2; exit 2", "broken"),
+        ("kill -SEGV $$", "Segmentation fault"),
+        ("echo '::error title=what is this'", "it wrote"),
+        ("exec sleep 60", "more than 0.2 seconds"),
+    ],
+)
+def test_a_checker_that_gives_no_answer_is_no_yes(
+    fake: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+) -> None:
+    monkeypatch.setattr(checker, "_SECONDS", 0.2)
+    write(fake, script)
+    with pytest.raises(TreeError, match=why):
+        judge()
+
+
+def test_where_ty_is_on_the_path_it_is_taken_from_there(fake: Path) -> None:
+    write(fake, "exit 0")
+    judge()
+    assert checker.program() == str(fake)

@@ -12,7 +12,7 @@ from mod_making import diff_of, mod, variant
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base.model import Expectation
-from vllm_mods.fit import calls
+from vllm_mods.fit import judge
 from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, project, project_lock, receipt
 from vllm_mods.library import mod_folder, packed_mod
 from vllm_mods.library.mod_folder import data_root
@@ -193,7 +193,7 @@ def _python(data: bytes, _folder: str) -> None:
 
 def _python_seeds() -> tuple[bytes, ...]:
     sources = []
-    for module in (layered_tree, calls, receipt):
+    for module in (layered_tree, judge, receipt):
         with open(module.__file__ or "", "rb") as file:
             sources.append(joined(file.read(), "(self, name, *, x=1)"))
     return (joined(FAST, "(self, name)"), *sources)

@@ -231,7 +231,7 @@ def test_a_mod_is_known_on_what_the_mods_before_it_left() -> None:
     assert not alone.vouched
 
 
-def test_a_plan_that_could_not_ask_for_users_of_what_is_removed_is_no_entry_of_a_lock() -> None:
+def test_users_of_what_is_removed_are_asked_for_on_a_remote_tree_too() -> None:
     gone = "def load():\n    return 1\n\n\ndef save():\n    return 2\n"
     user = "from vllm.x import load\n\nload()\n"
     files = {f"vllm/f{n}.py": b"A = 1\n" for n in range(30)}
@@ -239,8 +239,7 @@ def test_a_plan_that_could_not_ask_for_users_of_what_is_removed_is_no_entry_of_a
     removes = mod(variant(diff_of("vllm/x.py", gone, gone.partition("\n\n\n")[2])))
     whole = plan([removes], MemoryTree(files)).mods[0]
     assert whole.verdict is Verdict.UNFIT
-    partly = plan([removes], MemoryTree(files, remote=True)).mods[0]
-    assert partly.verdict.writes
-    assert lock_entries.entry(partly) is None
+    # a remote tree is read whole, too
+    assert plan([removes], MemoryTree(files, remote=True)).mods[0].verdict is Verdict.UNFIT
     adds = mod(variant(diff_of("vllm/x.py", gone, f"{gone}\n\nMORE = 1\n")))
     assert lock_entries.entry(plan([adds], MemoryTree(files, remote=True)).mods[0])

@@ -10,7 +10,6 @@ from small_plans import PATH, after, codes, one, tree
 
 from vllm_mods.base.errors import DiffError, UsageError
 from vllm_mods.base.model import Mod, OverlayFile, TemplateFile, Verdict
-from vllm_mods.fit import judge
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning.planner import plan
 
@@ -524,11 +523,20 @@ def test_a_lock_vouches_for_the_fit_only_beside_the_files_it_was_asked_beside() 
     assert planned.verdict is Verdict.UNFIT
 
 
-def test_planning_reads_each_file_once_and_only_what_it_touches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(judge, "find_spec", lambda _: None)  # a type checker would read more
+def test_planning_reads_each_file_twice_at_most() -> None:
+    """Once for itself, and once for the type checker."""
     there = MemoryTree({PATH: TWINS.encode(), **{f"vllm/m{i}.py": b"x\n" for i in range(50)}})
     one(mod(variant(A_PATCH)), there)
+    assert max(there.reads.values()) == 2
+    assert {there.reads[f"vllm/m{i}.py"] for i in range(50)} == {1}
+
+
+def test_what_a_lock_vouches_for_is_planned_from_the_files_in_question() -> None:
+    more = {f"vllm/m{i}.py": b"x\n" for i in range(50)}
+    there = MemoryTree({PATH: TWINS.encode(), **more})
+    first = mod(variant(A_PATCH))
+    locked = first._replace(lock=lock_of(one(first, there)))
+    there.reads.clear()
+    assert one(locked, there).vouched
     assert there.reads.get(PATH) == 1
     assert not any(path.startswith("vllm/m") for path in there.reads)

@@ -82,7 +82,9 @@ def _make(work: Path, output: Path, base: str, *, docker: bool) -> str:
         trying.tried([python, "-I", "-m", "vllm_mods"], version, trying.small_tree(work / "tree"))
         for minor, path in _pythons().items():
             tree = trying.small_tree(work / f"tree-{minor}")
-            trying.tried([path, "-I", "-B", single], version, tree)
+            # a program of another processor cannot lie in it: the type checker is found on PATH
+            beside = python.parent
+            trying.tried([path, "-I", "-B", single], version, tree, beside=beside)
             print(f"   {single.name} with Python {minor}")
     if docker:
         with _step("tried: the image"):
@@ -103,6 +105,7 @@ def _image(stages: dict[staging.Platform, Path], folder: Path, reference: str) -
             bases,
             files,
             folder,
+            checker=lambda one: (stages[staging.Platform(minor, one)] / "bin/ty").read_bytes(),
             version=version,
             revision=_git("rev-parse", "HEAD"),
             epoch=int(_git("log", "-1", "--format=%ct")),

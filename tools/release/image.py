@@ -45,13 +45,14 @@ def write(
     files: Callable[[str], Mapping[str, bytes]],
     folder: Path,
     *,
+    checker: Callable[[str], bytes],
     version: str,
     revision: str,
     epoch: int,
 ) -> str:
     """Write an OCI layout with an index of all processors, and return the index's digest.
 
-    ``files`` tells what is installed for a processor. The same bases and files give the same bytes.
+    ``files`` tells what is installed for a processor, ``checker`` is the type checker's program for it. The same bases and files give the same bytes.
     """
     images = []
     for machine, base in bases.items():
@@ -80,6 +81,7 @@ def write(
             f"{_TITLE}.base.name": base.reference.removeprefix("registry:"),
             f"{_TITLE}.base.digest": base.manifest_digest or "",
         }
+        nodes.append(tarball.TarEntry("usr/local/bin/ty", checker(machine), 0o755, epoch))
         nodes.append(tarball.TarEntry("work", None, 0o755, epoch))
         image = oci.append(
             found,

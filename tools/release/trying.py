@@ -25,10 +25,16 @@ _FILES = {
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nowhere", "LANG": "C.UTF-8"}
 
 
-def tried(program: Sequence[str | Path], version: str, folder: Path, seen_as: str = "") -> None:
+def tried(
+    program: Sequence[str | Path],
+    version: str,
+    folder: Path,
+    seen_as: str = "",
+    beside: Path | None = None,
+) -> None:
     """Say the version, check, apply, verify and revert, on a tree in ``folder``, and see that it is so.
 
-    The program sees the folder as ``seen_as``. Raises ``SystemExit`` if something else comes out.
+    The program sees the folder as ``seen_as``, and the programs in ``beside`` first. Raises ``SystemExit`` if something else comes out.
     """
     loader = folder / "site/vllm/loader.py"
     before = _FILES["site/vllm/loader.py"]
@@ -43,8 +49,11 @@ def tried(program: Sequence[str | Path], version: str, folder: Path, seen_as: st
         (["revert", *target], "fix is out", before),
     ):
         command = [str(word) for word in (*program, *arguments)]
+        environ = dict(_ENVIRONMENT)
+        if beside is not None:
+            environ["PATH"] = f"{beside}:{environ['PATH']}"
         done = subprocess.run(
-            command, cwd=folder, env=_ENVIRONMENT, capture_output=True, text=True, check=False
+            command, cwd=folder, env=environ, capture_output=True, text=True, check=False
         )
         if done.returncode or said not in done.stdout or loader.read_text() != now:
             text = f"{done.stdout}{done.stderr}"

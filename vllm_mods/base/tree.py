@@ -6,7 +6,7 @@ Paths are as in ``base.model``.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Protocol, Self
 
@@ -91,6 +91,14 @@ class Tree(Protocol):
     def apart(self) -> Tree:
         """Return the same tree, as if no other distribution had been asked for."""
         return self
+
+    def load(self, paths: Collection[str]) -> None:  # noqa: ARG002
+        """Have some files here that are read next, in few round trips. Raises ``TreeError``."""
+        return
+
+    def layers(self) -> tuple[Tree, Mapping[str, bytes | None]]:
+        """Return the tree that most of the files lie in, and those that differ from it, None for one that is gone."""
+        return self, {}
 
     def close(self) -> None:
         """Give back what it holds: a container, a mount, a connection."""

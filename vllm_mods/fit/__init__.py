@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vllm_mods.fit.world import SummaryCache
 
 # Faults that no check here is made for, and why.
-_NEVER = (
+UNEXAMINED = (
     (
         "names unset on some paths",
         "only what one `if` sets and the block after it reads is looked at",
@@ -27,10 +27,9 @@ _NEVER = (
     ("compiled operators", "torch.ops._C and the like are not in the tree as Python"),
     ("packages outside the tree", "only what is installed beside vLLM is looked at"),
 )
-_TYPED = "types of arguments that are no literals, and of results"
-USERS = "users of what the mod removes or renames"
-"""A class of faults: a plan that could not look for them is not written into a lock."""
-_SEARCHED = "users, overrides and subclasses elsewhere, what nobody calls, operators by name"
+
+UNTYPED = ("types of arguments and of results", "the proof in mod.lock is without")
+"""What was not examined where a lock vouches that was made without a type checker."""
 
 
 class Fit(NamedTuple):
@@ -102,22 +101,9 @@ def fit(
     return Fit(
         findings=tuple(ranked),
         beside=tuple(sorted(beside)),
-        proof="static" if judgement.untyped else "types",
-        unexamined=(
-            *(((USERS, "of a remote tree only some files are read"),) if judgement.partly else ()),
-            *unexamined(tree, judgement.untyped),
-        ),
+        proof="types",
+        unexamined=UNEXAMINED,
     )
-
-
-def unexamined(tree: Tree, untyped: str) -> tuple[tuple[str, str], ...]:
-    """Return the classes of faults that a fit of such a tree does not look for, and why.
-
-    ``untyped`` says why no type checker was asked, ``""`` if one was.
-    """
-    typed = ((_TYPED, untyped),) if untyped else ()
-    partly = ((_SEARCHED, "of a remote tree only some files are read"),) if tree.remote else ()
-    return (*typed, *partly, *_NEVER)
 
 
 def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
@@ -131,4 +117,4 @@ def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
     return finding
 
 
-__all__ = ["USERS", "Fit", "fit", "unexamined"]
+__all__ = ["UNEXAMINED", "UNTYPED", "Fit", "fit"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from itertools import pairwise
 
 from vllm_mods.fit.shapes import Class, ClassField, Function, words
@@ -13,7 +12,6 @@ from vllm_mods.fit.signatures import (
     dotted,
     every,
     function_of,
-    type_name,
 )
 
 # Calls on an instance that name an attribute in their first argument.
@@ -32,13 +30,12 @@ def class_of(node: ast.ClassDef) -> Class:
         line=node.lineno,
         end=node.end_lineno or node.lineno,
         bases=tuple(_head(base) for base in node.bases),
-        decorators=tuple((decorator_name(d), _keywords(d)) for d in node.decorator_list),
+        decorators=tuple(map(decorator_name, node.decorator_list)),
         keywords=tuple(
             (k.arg or "**", dotted(k.value) or _constant(k.value)) for k in node.keywords
         ),
         methods={name: tuple(found) for name, found in reader.methods.items()},
         attributes=frozenset(reader.attributes),
-        types={name: kind for name, kind in reader.types.items() if kind is not None},
         fields=tuple(reader.fields),
         nested=reader.nested,
         dynamic=reader.dynamic,
@@ -53,21 +50,13 @@ def _constant(node: ast.expr | None) -> str:
     return repr(node.value) if isinstance(node, ast.Constant) else "?"
 
 
-def _keywords(node: ast.expr) -> tuple[str, ...]:
-    if not isinstance(node, ast.Call):
-        return ()
-    return tuple(f"{k.arg}={_constant(k.value)}" for k in node.keywords)
-
-
 class _ClassReader:
     def __init__(self) -> None:
         self.methods: dict[str, list[Function]] = {}
         self.attributes: set[str] = set()
-        self.types: dict[str, str | None] = {}
         self.fields: list[ClassField] = []
         self.nested: dict[str, Class] = {}
         self.dynamic = ""
-        self.kw_only = False
 
     def body(self, body: list[ast.stmt]) -> None:
         for node in body:
@@ -116,24 +105,13 @@ class _ClassReader:
         name = node.target.id
         self.attributes.add(name)
         kind = _head(node.annotation).rpartition(".")[2]
-        if kind == "KW_ONLY":
-            self.kw_only = True
-            return
-        self._type(name, type_name(node.annotation))
-        if kind != "ClassVar":
-            self.fields.append(_field_of(name, node, kw_only=self.kw_only))
+        if kind not in {"ClassVar", "KW_ONLY"}:
+            self.fields.append(_field_of(name, node))
 
-    def _type(self, name: str, kind: str | None) -> None:
-        """Two different types for one attribute are none."""
-        self.types[name] = kind if self.types.get(name, kind) == kind else None
-
-    def _method(  # noqa: C901 - one kind of statement per branch
-        self, node: DefNode, function: Function
-    ) -> None:
+    def _method(self, node: DefNode, function: Function) -> None:
         if not (node.args.posonlyargs or node.args.args):
             return
         me = function.parameters[0].name
-        types = {parameter.name: parameter.type for parameter in function.parameters}
         # ``self.n += 1`` needs an ``n`` and makes none.
         augmented: list[str] = []
         stored: list[str] = []
@@ -145,14 +123,8 @@ class _ClassReader:
                     self.dynamic = self.dynamic or "it uses __dict__"
             elif isinstance(inner, ast.Call):
                 self._call(inner, me)
-            elif isinstance(inner, ast.Assign):
-                for name in _on(me, *inner.targets):
-                    self._type(name, _maker(inner.value, types))
-            elif isinstance(inner, ast.AnnAssign):
-                for name in _on(me, inner.target):
-                    self._type(name, type_name(inner.annotation))
-            elif isinstance(inner, ast.AugAssign):
-                augmented.extend(_on(me, inner.target))
+            elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Attribute):
+                augmented += [inner.target.attr] * _is(inner.target.value, me)
         for name in augmented:
             stored.remove(name)
         self.attributes.update(stored)
@@ -186,38 +158,17 @@ def _is(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _on(me: str, *targets: ast.expr) -> Iterator[str]:
-    """Yield the attributes of the receiver among some assignment targets."""
-    for target in targets:
-        if isinstance(target, ast.Attribute) and _is(target.value, me):
-            yield target.attr
-
-
-def _maker(node: ast.expr, types: dict[str, str | None]) -> str | None:
-    """Name the class of an assigned value: made by a call, or a parameter of that type.
-
-    A call is marked with ``()``: only resolving it tells a class from a function.
-    """
-    if isinstance(node, ast.Call):
-        called = dotted(node.func)
-        return None if called is None or "()" in called else f"{called}()"
-    if isinstance(node, ast.Name):
-        return types.get(node.id)
-    return None
-
-
-def _field_of(name: str, node: ast.AnnAssign, *, kw_only: bool) -> ClassField:
-    required, init = node.value is None and not _defaults(node.annotation), True
+def _field_of(name: str, node: ast.AnnAssign) -> ClassField:
+    required = node.value is None and not _defaults(node.annotation)
     if isinstance(node.value, ast.Call):
         maker = (dotted(node.value.func) or "").rpartition(".")[2]
         if maker in _FIELD_MAKERS:
-            keywords = {k.arg: k.value for k in node.value.keywords}
-            given = {"default", "default_factory", "factory", None} & keywords.keys()
+            given = {"default", "default_factory", "factory", None} & {
+                k.arg for k in node.value.keywords
+            }
             first = node.value.args[0] if node.value.args else None
             required = not given and (first is None or _constant(first) == "Ellipsis")
-            init = maker != "PrivateAttr" and _constant(keywords.get("init")) != "False"
-            kw_only = kw_only or _constant(keywords.get("kw_only")) == "True"
-    return ClassField(name, required, init, kw_only, type_name(node.annotation))
+    return ClassField(name, required)
 
 
 def _defaults(annotation: ast.expr) -> bool:

@@ -12,7 +12,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Expectation, Level
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, nearest
-from vllm_mods.fit.search import candidates, classes_in, files_mentioning, subclasses
+from vllm_mods.fit.search import classes_in, files_mentioning, python_files, subclasses
 from vllm_mods.fit.shapes import Class, Function
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.world import World, module_stem
@@ -36,11 +36,10 @@ def dead_problems(
     for problem in gone:
         named = {problem.scope, f"{problem.key[1]}.{problem.token}"}
         yield problem._replace(level=Level.NOTE if asked.isdisjoint(named) else Level.ERROR)
-    if candidates(after, (path,))[1]:
-        if before.read(path) is None:
-            yield from _file(after, path)
-        scopes = {problem.scope for problem in gone}
-        yield from (p for p in _unnamed(before, after, path, asked) if p.scope not in scopes)
+    if before.read(path) is None:
+        yield from _file(after, path)
+    scopes = {problem.scope for problem in gone}
+    yield from (p for p in _unnamed(before, after, path, asked) if p.scope not in scopes)
 
 
 class _Added(NamedTuple):
@@ -100,7 +99,7 @@ def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Pro
         known = {m for other in lineage(origin, owner).classes for m in other.cls.methods}
         version = origin.tree.version or "the release it was written for"
         instead = nearest(method, new.above - known) or nearest(method, new.above)
-        called = not candidates(after, (path,))[1] or _is_named(after, method, path)
+        called = _is_named(after, method, path)
         text = (
             f"{new.scope} overrides {owner.cls.name}.{method} in {version}, and no base defines it"
         )
@@ -121,7 +120,7 @@ def _is_named(world: World, word: str, path: str) -> bool:
         return True
     # What stands nearest is read first: one file that has it is enough.
     folder = path.rpartition("/")[0]
-    files = sorted(candidates(world, (path,))[0], key=lambda other: not other.startswith(folder))
+    files = sorted(python_files(world), key=lambda other: not other.startswith(folder))
     return any(find.search(world.glance(other) or b"") for other in files if other != path)
 
 
@@ -130,7 +129,7 @@ def _file(world: World, path: str) -> Iterator[Problem]:
     if not path.startswith("vllm/") or stem == "__main__":
         return
     word = re.compile(rb"\b%b\b" % re.escape(stem.encode()))
-    files = files_mentioning(world, (stem,), (path,))
+    files = files_mentioning(world, (stem,))
     if not any(other != path and word.search(data) for other, data in files):
         message = "the patch brings this file, and nothing of the tree imports it"
         yield Problem(FindingCode.FIT_DEAD, path, 1, "", message, (path,), level=Level.NOTE)

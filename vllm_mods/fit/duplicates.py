@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.flow import rows
+from vllm_mods.fit.lines import rows
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.signatures import ScopeNode, decorator_name, every
 

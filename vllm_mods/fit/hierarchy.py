@@ -138,9 +138,7 @@ def attributes(world: World, line: Lineage) -> tuple[frozenset[str], str]:
             for name, value in binding.keywords
         ):
             why = why or f"{binding.name} has a metaclass"
-        if any(
-            name.rpartition(".")[2] in {"dataclass", "config"} for name, _ in binding.decorators
-        ):
+        if any(name.rpartition(".")[2] in {"dataclass", "config"} for name in binding.decorators):
             names |= {"__dataclass_fields__", "__post_init__", "__pydantic_fields__"}
     if line.outside:
         why = why or f"its base {line.outside[0]} is outside the tree"

@@ -1,4 +1,4 @@
-"""Whether what code imports, or reads from an imported module, is there."""
+"""Whether what code imports, or reads from a module that makes its names when asked, is there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site
+from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site, nearest
 from vllm_mods.fit.shapes import Import, words
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
@@ -21,21 +21,21 @@ _LOUD = words("this antigravity idlelib tkinter turtle turtledemo __main__ test 
 
 
 def import_problems(
-    inference: Inference, sites: Iterable[CodeSite], lines: frozenset[int]
+    world: World, path: str, sites: Iterable[CodeSite], lines: frozenset[int]
 ) -> Iterator[Problem | Doubt]:
-    """Judge every import among some sites, and every attribute read from a module."""
+    """Judge every import of a file among some sites, and what is read of modules with a ``__getattr__``."""
     for site in sites:
         node = site.node
         if isinstance(node, ast.Import | ast.ImportFrom):
             for _, alias in imports_of(node):
                 if lines & {alias.line, node.lineno}:
-                    yield from _import(inference, site, alias)
+                    yield from _import(world, path, site, alias)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            yield from _module_attribute(inference, site, node)
+            yield from _made_when_asked(world, path, site, node)
 
 
-def _import(inference: Inference, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
-    world, path, scope = inference.world, inference.path, site.scope
+def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
+    scope = site.scope
     module, name = world.target(path, alias), alias.name
     answer, why = _exists(world, module, name)
     if answer is False and scope.instead_of:
@@ -146,23 +146,28 @@ def _standard(module: str, name: str | None) -> tuple[bool | None, str]:
     return True, ""
 
 
-def _module_attribute(
-    inference: Inference, site: CodeSite, node: ast.Attribute
-) -> Iterator[Problem | Doubt]:
-    """Judge ``module.name`` where ``module`` is one of the tree."""
-    if site.scope.tolerant or site.scope.typing_only:
+def _made_when_asked(
+    world: World, path: str, site: CodeSite, node: ast.Attribute
+) -> Iterator[Problem]:
+    """Judge ``module.name`` of a module whose ``__getattr__`` looks names up: for the type checker it has any name."""
+    name = dotted(node.value)
+    if name is None or site.scope.tolerant or site.scope.typing_only:
         return
-    value: ast.expr = node.value
-    while isinstance(value, ast.Attribute):
-        value = value.value
-    if not isinstance(value, ast.Name) or value.id in {"self", "cls"}:
+    bound = next((b for one in site.scope.in_function() if (b := one.locals().get(name))), None)
+    if bound is None:
+        symbols = world.resolve(path, name).symbols
+    else:
+        symbols = tuple(
+            symbol
+            for source in bound
+            if isinstance(source, Import)
+            for symbol in world.imported(path, source).symbols
+        )
+    where = symbols[0].module if len(symbols) == 1 else None
+    module = world.module(where) if where is not None else None
+    if where is None or module is None or not module.lazy:
         return
-    things = inference.infer(node.value, site.scope)
-    if len(things) != 1 or things[0].kind != "module":
-        return
-    where = things[0].symbol.module or ""
-    answer = inference.world.member(things[0].symbol, node.attr)
-    if answer.exists is False:
-        text = f"{ast.unparse(node)} is read, and {where} does not define {node.attr}"
-        misuse = Misuse(text, node.attr)
-        yield at_site(inference.path, site, FindingCode.FIT_IMPORT, misuse, where, node.attr)
+    if world.lookup(where, node.attr).exists is False:
+        text = f"{name}.{node.attr} is read, and {where} does not define {node.attr}"
+        misuse = Misuse(f"{text}{nearest(node.attr, module.names)}", node.attr)
+        yield at_site(path, site, FindingCode.FIT_IMPORT, misuse, where, node.attr)

@@ -5,49 +5,56 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from importlib.util import find_spec
+from functools import partial
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Expectation, FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
-from vllm_mods.fit.attributes import attribute_problems
-from vllm_mods.fit.calls import call_problems, value_problems
+from vllm_mods.fit.abstract import abstract_problems
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
 from vllm_mods.fit.expectations import expectation_problems
-from vllm_mods.fit.flow import flow_problems
+from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
-from vllm_mods.fit.infer import Inference
-from vllm_mods.fit.kinds import kind_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
-from vllm_mods.fit.overrides import Override, changed_methods, override_problems, overrides_of
+from vllm_mods.fit.overrides import (
+    Override,
+    Receivers,
+    changed_methods,
+    override_problems,
+    overrides_of,
+)
 from vllm_mods.fit.problems import Doubt, Problem, finding, notes
+from vllm_mods.fit.receivers import receiver_types
+from vllm_mods.fit.results import result_problems
 from vllm_mods.fit.run_time import may_rest_on_writes, run_time_writes
-from vllm_mods.fit.search import candidates, classes_in, subclasses
+from vllm_mods.fit.search import classes_in, subclasses
+from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.signatures import every
 from vllm_mods.fit.strings import string_problems
+from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
-from vllm_mods.fit.traces import Trace, mentions, traces
+from vllm_mods.fit.types import MOST_USERS, Question, type_problems
+from vllm_mods.fit.users import users
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
 _IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
+_WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
 class Judgement(NamedTuple):
     """The problems, then a note for each file of what cannot be told.
 
-    ``consulted`` are the paths of the files that these rest on, ``untyped`` says why no type checker was asked (``""`` if one
-    was), ``partly`` that what the patch takes away may have users that nobody looked for.
+    ``consulted`` are the paths of the files that these rest on.
     """
 
     findings: tuple[Finding, ...]
     consulted: frozenset[str]
-    untyped: str
-    partly: bool
 
 
 def judge(
@@ -58,6 +65,8 @@ def judge(
     origin: Tree | None = None,
 ) -> Judgement:
     """Run every check. ``origin`` is the release that the patch was written for, where it can be had."""
+    if changes and tree.remote:
+        tree.load([path for path in tree.paths("vllm") if path.endswith((".py", ".pyi"))])
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
     after = World(tree, {change.path: change.after for change in changes}, cache, texts)
@@ -72,32 +81,48 @@ def judge(
         answers += syntax
         if not any(isinstance(answer, Problem) for answer in syntax):
             sound[change.path] = change.after
-    gone = _gone(before, after, changes, sound)
-    reached = _reached(after, changes, sound, gone)
-    for path, lines in reached.items():
+    judged = tuple(c for c in changes if c.path in sound or c.after is None)
+    used = users(before, after, (change.path for change in judged))
+    if len(used.lines) > MOST_USERS:
+        why = f"{len(used.lines)} files mention what the patch changes, and the type checker read {MOST_USERS}"
+        answers.append(Doubt(judged[0].path, "use", why))
+    touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
+    for path, lines in {**used.lines, **touched}.items():
         answers.extend(_file(before, after, path, lines, sound.get(path)))
+    receivers = partial(receiver_types, after, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
-        answers.extend(_overrides(before, after, path))
+        answers.extend(_overrides(before, after, path, receivers))
         answers.extend(dead_problems(before, after, path, expects, written))
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
-    judged = tuple(c for c in changes if c.path in sound or not c.after)
-    opinion, untyped = _opinion(judged, before, lowest)
-    met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
-    answers.extend(one for one in opinion if (one.path, one.line) not in met)
+        _consult(after, path, data, added)
+    question = Question(before, after, judged, tuple(used.lines), lowest)
+    answers.extend(_opinion(question, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
     if any(map(may_rest_on_writes, problems)):
-        writes = run_time_writes(_added_code(before, after, sound))
+        writes = run_time_writes(_added_code(before, sound))
         problems = [writes.soften(problem) for problem in problems]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
-    if untyped.startswith("ty failed"):
-        doubts.append(Doubt(next(iter(sound), ""), "type", untyped))
-    partly = bool(gone) and not candidates(before, tuple(sound))[1]
-    if partly:
-        why = "of this remote tree only some files were searched for uses of what the patch changes"
-        doubts.append(Doubt(next(iter(sound), ""), "use", why))
     findings = (*(finding(problem) for problem in problems), *notes(doubts))
-    return Judgement(findings, frozenset(before.consulted | after.consulted), untyped, partly)
+    return Judgement(findings, frozenset(before.consulted | after.consulted))
+
+
+def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> None:
+    """Note the files that the type checker's words of some lines rest on: of what they name, and of the classes around them."""
+    rows = data.splitlines()
+    named = {word for line in lines for word in _WORD.findall(rows[line - 1])}
+    tree = syntax_tree.module(data) or ast.Module([], [])
+    imports = (n for n in every(tree) if isinstance(n, ast.Import | ast.ImportFrom))
+    aliases = (pair for node in imports for pair in imports_of(node))
+    symbols = [
+        s for name, a in aliases if name.encode() in named for s in after.imported(path, a).symbols
+    ]
+    for _, symbol in classes_in(after, path):
+        if not lines.isdisjoint(range(symbol.cls.line, symbol.cls.end + 1)):
+            symbols.append(symbol)
+    for symbol in symbols:
+        if isinstance(symbol.binding, Class):
+            lineage(after, symbol)
 
 
 def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
@@ -111,17 +136,14 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
 
 
 def _opinion(
-    changes: tuple[FileChange, ...], before: World, lowest: tuple[int, int] | None
-) -> tuple[tuple[Problem, ...], str]:
-    """Ask a type checker where there is one; else say why none was asked."""
-    if before.tree.remote:
-        return (), "the tree is remote"
-    if not changes or find_spec("ty") is None:
-        return (), "vllm-mods[types] is not installed"
-    from vllm_mods.fit.types import second_opinion  # noqa: PLC0415  (tempfile and more: 40 ms)
-
-    paths = sorted(path for path in before.paths() if path.endswith(".py"))
-    return second_opinion(changes, {path: before.glance(path) or b"" for path in paths}, lowest)
+    question: Question, answers: list[Problem | Doubt], cache: SummaryCache
+) -> list[Problem]:
+    """Return what the type checker says of lines of which nothing is said yet, one thing of a kind for each."""
+    met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
+    said = list(type_problems(question, cache.laid_out)) if question.changes else []
+    said.sort(key=lambda problem: problem.level is Level.ERROR)
+    last = {(one.path, one.line, one.code): one for one in said}
+    return [one for one in last.values() if (one.path, one.line) not in met]
 
 
 def _honour(after: World, problem: Problem) -> Problem:
@@ -138,38 +160,12 @@ def _honour(after: World, problem: Problem) -> Problem:
     return problem._replace(level=Level.NOTE, message=message)
 
 
-def _added_code(
-    before: World, after: World, sound: dict[str, bytes]
-) -> Iterator[tuple[Inference, Iterator[CodeSite]]]:
+def _added_code(before: World, sound: dict[str, bytes]) -> Iterator[CodeSite]:
     """Yield the code that the changes add, file by file."""
     for path, data in sound.items():
         tree, lines = syntax_tree.module(data), added_lines(before.read(path), data)
         if tree is not None and lines:
-            yield Inference(after, path), walk(tree, lines)
-
-
-def _gone(
-    before: World, after: World, changes: tuple[FileChange, ...], sound: dict[str, bytes]
-) -> list[Trace]:
-    """Return what the changes take away or rename."""
-    judged = [c.path for c in changes if c.path in sound or c.after is None]
-    return [trace for path in judged for trace in traces(before, after, path)]
-
-
-def _reached(
-    after: World, changes: tuple[FileChange, ...], sound: dict[str, bytes], gone: list[Trace]
-) -> dict[str, frozenset[int]]:
-    """Return the lines to judge: those added or beside a gap, and those that use what is ``gone``."""
-    lines = {
-        change.path: touched_lines(change.before, sound[change.path])
-        for change in changes
-        if change.path in sound
-    }
-    broken = {c.path for c in changes if c.path not in sound and c.after is not None}
-    for path, mentioned in mentions(after, gone, tuple(lines)).items():
-        if path not in broken:
-            lines[path] = lines.get(path, frozenset()) | mentioned
-    return lines
+            yield from walk(tree, lines)
 
 
 def _file(
@@ -181,9 +177,8 @@ def _file(
         return
     answers = list(_look(after, path, tree, lines))
     if changed is not None:
-        old = before.read(path)
-        answers += _of_names(after, path, changed, tree, touched_lines(old, changed))
-        answers += duplicate_problems(path, tree, added_lines(old, changed))
+        answers += name_problems(after, path, changed, tree)
+        answers += duplicate_problems(path, tree, added_lines(before.read(path), changed))
     tokens = {answer.token for answer in answers if isinstance(answer, Problem)}
     known = _known(before, path, tokens) if tokens else frozenset()
     for answer in answers:
@@ -195,23 +190,14 @@ def _file(
             yield answer
 
 
-def _of_names(
-    world: World, path: str, data: bytes, tree: ast.Module, lines: frozenset[int]
-) -> Iterator[Problem | Doubt]:
-    yield from name_problems(world, path, data, tree)
-    yield from flow_problems(path, tree, lines)
-
-
 def _look(
     world: World, path: str, tree: ast.Module, lines: frozenset[int]
 ) -> Iterator[Problem | Doubt]:
     sites = tuple(walk(tree, lines)) if lines else ()
-    inference = Inference(world, path)
-    yield from import_problems(inference, sites, lines)
-    yield from call_problems(inference, sites)
+    yield from import_problems(world, path, sites, lines)
     run = [site for site in sites if not (site.scope.tolerant or site.scope.typing_only)]
-    for problems in (attribute_problems, kind_problems, string_problems, value_problems):
-        yield from problems(inference, run)
+    for problems in (string_problems, result_problems, abstract_problems):
+        yield from problems(world, path, run)
 
 
 def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, tuple[str, ...]]]:
@@ -223,11 +209,13 @@ def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, t
     words = [token.encode() for token in tokens if token]
     rows = enumerate(data.splitlines(), 1)
     lines = frozenset(number for number, row in rows if any(word in row for word in words))
-    answers = (*_look(before, path, tree, lines), *_of_names(before, path, data, tree, lines))
+    answers = (*_look(before, path, tree, lines), *name_problems(before, path, data, tree))
     return frozenset((one.code, one.key) for one in answers if isinstance(one, Problem))
 
 
-def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Doubt]:
+def _overrides(
+    before: World, after: World, path: str, receivers: Receivers
+) -> Iterator[Problem | Doubt]:
     for symbol, changed, narrowed in changed_methods(before, after, path):
         met = [(one, one.method.line) for one in overrides_of(after, symbol, changed)]
         for name in narrowed:
@@ -235,19 +223,19 @@ def _overrides(before: World, after: World, path: str) -> Iterator[Problem | Dou
             for other in subclasses(after, symbol):
                 met += ((one, line) for one in overrides_of(after, other, frozenset((name,))))
         for override, line in met:
-            for answer in override_problems(after, override, path, line):
-                if isinstance(answer, Doubt) or not _had(before, answer, override):
+            for answer in override_problems(after, override, path, line, receivers):
+                if isinstance(answer, Doubt) or not _had(before, answer, override, receivers):
                     yield answer
 
 
-def _had(before: World, problem: Problem, now: Override) -> bool:
+def _had(before: World, problem: Problem, now: Override, receivers: Receivers) -> bool:
     """Tell whether the same override refused a call before the patch, in whatever file."""
     for path in (now.owner.path, *before.files):
         for _, was in classes_in(before, path):
             if was.cls.name != now.owner.cls.name:
                 continue
             for override in overrides_of(before, was, frozenset((now.method.name,))):
-                answers = override_problems(before, override, problem.path, problem.line)
+                answers = override_problems(before, override, problem.path, problem.line, receivers)
                 if any(isinstance(answer, Problem) for answer in answers):
                     return True
     return False

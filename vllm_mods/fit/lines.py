@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from functools import lru_cache
 
 from vllm_mods.base import line_diff
@@ -22,6 +23,11 @@ def touched_lines(before: bytes | None, after: bytes) -> frozenset[int]:
         for line in (first, first + 1)
     )
     return added_lines(before, after) | frozenset(beside)
+
+
+def rows(node: ast.stmt) -> range:
+    """Return the lines of a statement."""
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 @lru_cache(maxsize=32)

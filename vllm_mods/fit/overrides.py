@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
-from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Doubt, Problem
-from vllm_mods.fit.search import candidates, class_at, classes_in, definers, files_mentioning
+from vllm_mods.fit.search import class_at, classes_in, definers, files_mentioning
 from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import (
+    dotted,
     implementations,
     is_property,
     opaque_decorator,
@@ -29,6 +30,8 @@ from vllm_mods.formats import syntax_tree
 
 # Methods that Python calls, each class in its own way.
 _OWN = words("__init__ __new__ __init_subclass__ __post_init__ __class_getitem__")
+_WORD = re.compile(r"\w+")
+_ANYTHING = words("Unknown Any object Never")
 # Names that builtin types and tensors have as well: a receiver of unknown type may be one.
 _COMMON = TORCH_MODULE.union(*(dir(kind) for kind in (dict, list, str, set, tuple, bytes)))
 
@@ -40,6 +43,20 @@ class Override(NamedTuple):
     method: Function
     base: Symbol
     overridden: Function
+
+
+@dataclass(frozen=True, eq=False)
+class MethodCall:
+    """A call ``….method(…)`` of the tree, and where it stands."""
+
+    path: str
+    node: ast.Call
+    func: ast.Attribute
+    scope: CodeScope
+
+
+Receivers = Callable[[tuple[MethodCall, ...]], Mapping[MethodCall, str]]
+"""Tells the types of receivers of calls, as the type checker writes them; none where it says nothing."""
 
 
 def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator[Override]:
@@ -59,12 +76,13 @@ def overrides_of(world: World, owner: Symbol, names: frozenset[str]) -> Iterator
                 break
 
 
-def override_problems(  # noqa: C901 - the questions in their order
-    world: World, override: Override, path: str, line: int
+def override_problems(
+    world: World, override: Override, path: str, line: int, receivers: Receivers
 ) -> Iterator[Problem | Doubt]:
     """Judge one override by the calls that the tree makes.
 
-    ``path`` and ``line`` are the place in a changed file that the answer is about.
+    ``path`` and ``line`` are the place in a changed file that the answer is about, ``receivers`` tells
+    of what type calls' receivers are.
     """
     mine, theirs = override.method, override.overridden
     if is_property(mine) or is_property(theirs):
@@ -77,26 +95,22 @@ def override_problems(  # noqa: C901 - the questions in their order
     if opaque is not None:
         yield Doubt(path, "override", f"the method is decorated with {opaque}")
         return
-    # Of a tree that is here, all is searched.
-    near = (path, override.owner.path, override.base.path) if world.tree.remote else ()
+    refused = {
+        call: why
+        for call in _calls(world, mine.name)
+        if (why := refusal(unbound(mine), shape_of(call.node))) is not None
+        and refusal(unbound(theirs), shape_of(call.node)) is None
+    }
+    kinds = receivers(tuple(refused)) if refused else {}
     unclear = 0
-    for call in _calls(world, mine.name, near):
-        shape = shape_of(call.node)
-        refused = refusal(unbound(mine), shape)
-        if refused is None:
-            continue
-        reached = _reaches(world, call, override, near)
-        if reached is None:
-            unclear += refusal(unbound(theirs), shape) is None
-        elif refusal(unbound(reached), shape) is None:
-            yield _problem(override, (path, line), f"{call.path}:{call.node.lineno}", refused)
+    for call, why in refused.items():
+        reached = _reaches(world, call, override, kinds.get(call, ""))
+        if reached:
+            yield _problem(override, (path, line), f"{call.path}:{call.node.lineno}", why)
             return
+        unclear += reached is None
     if unclear:
         why = f"{unclear} calls of {mine.name} may reach it, on receivers of unknown type"
-        yield Doubt(path, "override", why)
-    searched, whole = candidates(world, near)
-    if not whole:
-        why = f"of this remote tree only {len(searched)} files were searched for calls"
         yield Doubt(path, "override", why)
 
 
@@ -114,44 +128,43 @@ def _problem(override: Override, place: tuple[str, int], caller: str, why: str) 
     return Problem(FindingCode.FIT_OVERRIDE, *place, scope, message, key, token=mine.name)
 
 
-def _reaches(
-    world: World, call: _MethodCall, override: Override, near: tuple[str, ...]
-) -> Function | None:
-    """Return the method that a call site is written for if it may reach the override.
-
-    ``None`` stands for "can't tell"; a call that cannot reach it returns the override itself,
-    which by then has refused the call and so is no witness.
-    """
+def _reaches(  # noqa: PLR0911 - an answer per kind of receiver
+    world: World, call: MethodCall, override: Override, kind: str
+) -> bool | None:
+    """Tell whether a call may reach an override; ``None`` for "can't tell". ``kind`` is the type of its receiver."""
     mine = override.method
     me, first = receiver(call.scope), next(iter(call.node.args), None)
     if me is not None and isinstance(first, ast.Name) and first.id == me[0]:
-        # ``Base[Info].m(self)`` names the method that it wants.
-        return mine
-    for thing in Inference(world, call.path).infer(call.func.value, call.scope):
-        if thing.kind == "unknown":
-            break
-        if thing.kind not in {"instance", "class", "super"}:
-            continue
-        line = lineage(world, thing.symbol)
-        owner = line.owner(mine.name)
-        # ``super().m()`` and ``Base.m(self)`` name the method that they want.
-        named = thing.kind == "super" or (thing.kind == "class" and "classmethod" not in mine.marks)
-        if owner is None or named or (thing.exact and owner[0] != override.owner):
-            continue
-        above = thing.symbol in lineage(world, override.owner).classes
-        if above and _shadows(world, call, override):
-            continue
-        if above or owner[0] == override.owner:
-            base = implementations(owner[1])
-            return base[0] if owner[0] != override.owner else override.overridden
-    else:
-        return mine
-    if mine.name in _COMMON or world.tree.remote or not _only_family(world, override, near):
-        return None
-    return override.overridden
+        return False  # ``Base[Info].m(self)`` names the method that it wants
+    if isinstance(call.func.value, ast.Call) and dotted(call.func.value.func) == "super":
+        return False
+    above = {one.cls.name: one for one in lineage(world, override.owner).classes}
+    here = _receiver_class(world, call) if me and _is_name(call.func.value, me[0]) else None
+    named = {here.cls.name} if here else set(_WORD.findall(kind))
+    if named & _ANYTHING or not named:
+        if mine.name in _COMMON or not _only_family(world, override):
+            return None
+        return True
+    if "class" in named and "classmethod" not in mine.marks:
+        return False  # ``Base.m(object)``
+    if isinstance(call.func.value, ast.Call) and dotted(call.func.value.func) in named:
+        return override.owner.cls.name in named  # made there: nothing below stands for it
+    reached = [above[name] for name in named if name in above]
+    if not reached or (here is not None and here not in above.values()):
+        return False
+    return not any(_shadows(world, call, override) for _ in reached)
 
 
-def _shadows(world: World, call: _MethodCall, override: Override) -> bool:
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _receiver_class(world: World, call: MethodCall) -> Symbol | None:
+    method = next((one for one in call.scope.around() if receiver(one)), None)
+    return class_at(world, call.path, method.parent) if method else None
+
+
+def _shadows(world: World, call: MethodCall, override: Override) -> bool:
     """Tell whether a call on ``self`` stands in a method that the override's class replaces."""
     scope = next((one for one in call.scope.around() if receiver(one)), None)
     if scope is None:
@@ -165,29 +178,20 @@ def _shadows(world: World, call: _MethodCall, override: Override) -> bool:
     return b"super().%b(" % name.encode() not in (world.read(owner[0].path) or b"")
 
 
-def _only_family(world: World, override: Override, near: tuple[str, ...]) -> bool:
+def _only_family(world: World, override: Override) -> bool:
     """Tell whether every class that defines the method has the overridden one as a base."""
     name = override.method.name
     line = lineage(world, override.base)
     root = [found for found in line.classes if name in found.cls.methods][-1]
-    return all(root in lineage(world, found).classes for found in definers(world, name, near))
-
-
-class _MethodCall(NamedTuple):
-    """A call ``….method(…)`` of the tree, and where it stands."""
-
-    path: str
-    node: ast.Call
-    func: ast.Attribute
-    scope: CodeScope
+    return all(root in lineage(world, found).classes for found in definers(world, name))
 
 
 @remembered
-def _calls(world: World, method: str, near: tuple[str, ...]) -> tuple[_MethodCall, ...]:
+def _calls(world: World, method: str) -> tuple[MethodCall, ...]:
     """Return every call of methods of a name, found by text first."""
-    calls: list[_MethodCall] = []
+    calls: list[MethodCall] = []
     called = re.compile(rb"\.%b\s*\(" % re.escape(method.encode()))
-    for path, data in files_mentioning(world, (method,), near):
+    for path, data in files_mentioning(world, (method,)):
         tree = syntax_tree.module(data) if called.search(data) else None
         if tree is None:
             continue
@@ -195,7 +199,7 @@ def _calls(world: World, method: str, near: tuple[str, ...]) -> tuple[_MethodCal
         for site in walk(tree, lines):
             match site.node:
                 case ast.Call(func=ast.Attribute(attr=attr) as func) as node if attr == method:
-                    calls.append(_MethodCall(path, node, func, site.scope))
+                    calls.append(MethodCall(path, node, func, site.scope))
                 case _:
                     pass
     return tuple(calls)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.shapes import Parameter, words
 from vllm_mods.fit.signatures import dotted, every
@@ -27,8 +26,6 @@ _RESTING = {
     FindingCode.FIT_TYPES,
 }
 _MAKERS = words("__init__ __new__ __call__ __getattr__ __getattribute__")
-_HOLDERS = {"class", "module"}
-_OWN = {"self", "cls"}
 _SETTERS = {"setattr", "type.__setattr__"}
 
 
@@ -42,8 +39,11 @@ class RunTimeWrites(NamedTuple):
         """Return a problem as a note, if what is written may be the reason for it."""
         if not may_rest_on_writes(problem):
             return problem
-        named = set(re.findall(r"\w+", problem.message))
-        name = problem.token if problem.token in self.names else ""
+        # without the code that the type checker's words are about
+        said = problem.message.partition("`: ")[2] or problem.message
+        named = set(re.findall(r"\w+", said))
+        about = {problem.token, *re.findall(r"`(?:\w+\.)*(\w+)`", said)}
+        name = next(iter(sorted(self.names & about)), "")
         owner = next(iter(sorted(self.owners & named)), "")
         if not name and not owner:
             return problem
@@ -57,28 +57,25 @@ def may_rest_on_writes(problem: Problem) -> bool:
     return problem.level is Level.ERROR and problem.code in _RESTING
 
 
-def run_time_writes(
-    files: Iterable[tuple[Inference, Iterable[CodeSite]]],
-) -> RunTimeWrites:
+def run_time_writes(sites: Iterable[CodeSite]) -> RunTimeWrites:
     """Return what the code at some sites of changed files writes on classes and modules."""
     names: set[str] = set()
     owners: set[str] = set()
-    for inference, sites in files:
-        for site in sites:
-            for owner, name in _writes(inference, site):
-                if name is None or name in _MAKERS:
-                    owners.update(_written_owners(owner, site.scope))
-                if name is not None:
-                    names.add(name)
+    for site in sites:
+        for owner, name in _writes(site):
+            if name is None or name in _MAKERS:
+                owners.update(_written_owners(owner, site.scope))
+            if name is not None:
+                names.add(name)
     return RunTimeWrites(frozenset(names), frozenset(owners))
 
 
-def _writes(inference: Inference, site: CodeSite) -> Iterator[tuple[ast.expr, str | None]]:
+def _writes(site: CodeSite) -> Iterator[tuple[ast.expr, str | None]]:
     """Yield what is written to, and the attribute, None where only the run knows its name."""
     match site.node:
         case ast.Assign(targets=targets):
             for target in targets:
-                if isinstance(target, ast.Attribute) and _is_shared(inference, target, site.scope):
+                if isinstance(target, ast.Attribute) and _is_shared(target, site.scope):
                     yield target.value, target.attr
         case ast.Call(func=function, args=[owner, name, _]) if dotted(function) in _SETTERS:
             match name:
@@ -88,30 +85,26 @@ def _writes(inference: Inference, site: CodeSite) -> Iterator[tuple[ast.expr, st
                     yield owner, None
 
 
-def _is_shared(inference: Inference, target: ast.Attribute, scope: CodeScope) -> bool:
-    """Tell whether an attribute of a class or a module is written, or of something that may be one."""
-    if isinstance(target.value, ast.Name) and target.value.id in _OWN:
-        return False
-    kinds = {thing.kind for thing in inference.infer(target.value, scope)}
-    if kinds <= _HOLDERS:
-        return True
-    # an object that a function was given is its caller's; one that it looked up may be a module
-    return kinds == {"unknown"} and not _parameter(target.value, scope)
+def _is_shared(target: ast.Attribute, scope: CodeScope) -> bool:
+    """Tell whether an attribute of a class or a module may be written: an object that a function was given is its caller's."""
+    name = _first_name(target.value)
+    return name not in {"self", "cls"} and not _is_parameter(name, scope)
 
 
-def _parameter(value: ast.expr, scope: CodeScope) -> bool:
-    first = value
-    while isinstance(first, ast.Attribute):
-        first = first.value
-    if not isinstance(first, ast.Name):
-        return False
-    sources = (one.locals().get(first.id) for one in scope.in_function())
+def _first_name(value: ast.expr) -> str:
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    return value.id if isinstance(value, ast.Name) else ""
+
+
+def _is_parameter(name: str, scope: CodeScope) -> bool:
+    sources = (one.locals().get(name) for one in scope.in_function())
     return any(isinstance(source, Parameter) for one in sources if one for source in one)
 
 
 def _written_owners(owner: ast.expr, scope: CodeScope) -> Iterator[str]:
     """Yield the last name of what is written to; of a parameter, those of what such a function is given."""
-    if not _parameter(owner, scope):
+    if not _is_parameter(_first_name(owner), scope):
         yield _last_name(owner)
         return
     *inner, module = (around.node for around in scope.around())

@@ -1,7 +1,7 @@
 """What fit knows of a Python module: its names, signatures and classes, without its code.
 
 A summary is derived from the bytes of one file alone, so that the same file in
-forty releases is read once. Types are kept as dotted names as the file writes them;
+forty releases is read once. Names are kept as the file writes them;
 :mod:`vllm_mods.fit.world` says what they mean.
 """
 
@@ -33,12 +33,11 @@ class Kind(IntEnum):
 
 
 class Parameter(NamedTuple):
-    """One parameter; ``type`` is the dotted name of its annotation where that is one class."""
+    """One parameter."""
 
     name: str
     kind: Kind
     required: bool
-    type: str | None = None
 
 
 class Function(NamedTuple):
@@ -48,7 +47,6 @@ class Function(NamedTuple):
     line: int
     parameters: tuple[Parameter, ...]
     decorators: tuple[str, ...] = ()
-    returns: str | None = None
     abstract: bool = False
     asynchronous: bool = False
 
@@ -82,28 +80,23 @@ class ClassField(NamedTuple):
 
     name: str
     required: bool
-    init: bool = True
-    kw_only: bool = False
-    type: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Class:
     """A class. ``attributes`` is every name that an instance may have from this class's code.
 
-    ``types`` gives the class of an attribute where the code states one; ``dynamic`` says
-    why the attributes cannot be listed, ``""`` if they can.
+    ``dynamic`` says why they cannot be listed, ``""`` if they can.
     """
 
     name: str
     line: int
     end: int
     bases: tuple[str, ...]
-    decorators: tuple[tuple[str, tuple[str, ...]], ...]
+    decorators: tuple[str, ...]
     keywords: tuple[tuple[str, str], ...]
     methods: Mapping[str, tuple[Function, ...]]
     attributes: frozenset[str]
-    types: Mapping[str, str]
     fields: tuple[ClassField, ...]
     nested: Mapping[str, Class]
     dynamic: str = ""
@@ -125,12 +118,10 @@ class Import(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A name bound to something else: ``alias`` of a dotted name, or made by calling ``maker``."""
+    """A name bound to something else, maybe the ``alias`` of a dotted name."""
 
     line: int
     alias: str | None = None
-    maker: str | None = None
-    type: str | None = None
     typing_only: bool = False
 
 

@@ -7,14 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.fit.shapes import Function, Kind, Parameter, words
-from vllm_mods.formats import syntax_tree
 
 DefNode = ast.FunctionDef | ast.AsyncFunctionDef
 ScopeNode = DefNode | ast.ClassDef
 _CONTEXTS = (ast.Load, ast.Store, ast.Del)
-_OPTIONAL = {"Optional", "Final", "Annotated", "Required", "NotRequired"}
-_CLASSES = {"type", "Type"}
-_UNTYPED = {"Any", "object", "None", "Callable", "Union"} | _CLASSES
 
 # Decorators that leave the parameters as they are.
 TRANSPARENT = words(
@@ -71,36 +67,6 @@ def call_text(node: ast.Call) -> str:
     return dotted(node.func) or ast.unparse(node.func)[:60]
 
 
-def type_name(node: ast.expr | None) -> str | None:
-    """Return the dotted name of the one class that an annotation names, ``None`` otherwise.
-
-    ``X | None``, ``Optional[X]`` and ``"X"`` are ``X``; ``type[X]`` stays as it is; a union of two
-    classes, a container or a type variable in brackets is nothing that a call could be judged by.
-    """
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        try:
-            return type_name(syntax_tree.parse(node.value.strip(), mode="eval").body)
-        except (SyntaxError, ValueError):
-            return None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        sides = [side for side in (node.left, node.right) if not is_none(side)]
-        return type_name(sides[0]) if len(sides) == 1 else None
-    if isinstance(node, ast.Subscript):
-        head = (dotted(node.value) or "").rpartition(".")[2]
-        if head not in _OPTIONAL | _CLASSES:
-            return None
-        inner = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
-        of = type_name(inner)
-        return of if head in _OPTIONAL or of is None or "[" in of else f"type[{of}]"
-    name = dotted(node)
-    return None if name is None or name.rpartition(".")[2] in _UNTYPED else name
-
-
-def is_none(node: ast.AST) -> bool:
-    """Tell whether code writes ``None``."""
-    return isinstance(node, ast.Constant) and node.value is None
-
-
 def decorator_name(node: ast.expr) -> str:
     """Return the dotted name of a decorator, called or not; ``"?"`` if it has none."""
     return dotted(node.func if isinstance(node, ast.Call) else node) or "?"
@@ -115,7 +81,6 @@ def function_of(node: DefNode) -> Function:
         line=node.lineno,
         parameters=parameters_of(node.args),
         decorators=decorators,
-        returns=type_name(node.returns),
         abstract=abstract or _only_raises(node.body),
         asynchronous=isinstance(node, ast.AsyncFunctionDef),
     )
@@ -126,20 +91,18 @@ def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
     positional = [*args.posonlyargs, *args.args]
     first, optional = len(args.posonlyargs), len(positional) - len(args.defaults)
     parameters = [
-        _parameter(one, Kind.POSITIONAL_ONLY if n < first else Kind.STANDARD, required=n < optional)
+        Parameter(
+            one.arg, Kind.POSITIONAL_ONLY if n < first else Kind.STANDARD, required=n < optional
+        )
         for n, one in enumerate(positional)
     ]
     if args.vararg is not None:
         parameters.append(Parameter(args.vararg.arg, Kind.STAR, required=False))
     for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        parameters.append(_parameter(arg, Kind.KEYWORD_ONLY, required=default is None))
+        parameters.append(Parameter(arg.arg, Kind.KEYWORD_ONLY, required=default is None))
     if args.kwarg is not None:
         parameters.append(Parameter(args.kwarg.arg, Kind.DOUBLE_STAR, required=False))
     return tuple(parameters)
-
-
-def _parameter(argument: ast.arg, kind: Kind, *, required: bool) -> Parameter:
-    return Parameter(argument.arg, kind, required, type_name(argument.annotation))
 
 
 def _only_raises(body: list[ast.stmt]) -> bool:
@@ -179,18 +142,6 @@ def shape_of(node: ast.Call) -> CallShape:
         star=len(plain) != len(node.args),
         double_star=any(keyword.arg is None for keyword in node.keywords),
     )
-
-
-def passed(parameters: Sequence[Parameter], node: ast.Call) -> Iterator[tuple[Parameter, ast.expr]]:
-    """Pair the arguments of a call with the parameters that they are for, as far as it is plain."""
-    for parameter, value in zip(_positional(parameters), node.args, strict=False):
-        if isinstance(value, ast.Starred):
-            break
-        yield parameter, value
-    named = _named(parameters)
-    for keyword in node.keywords:
-        if keyword.arg in named:
-            yield named[keyword.arg], keyword.value
 
 
 def _positional(parameters: Sequence[Parameter]) -> list[Parameter]:
@@ -259,6 +210,11 @@ def stands_in(  # noqa: PLR0911 - one rule of Python per branch
 def is_property(function: Function) -> bool:
     """Tell whether the function is read, not called."""
     return not function.marks.isdisjoint(PROPERTIES)
+
+
+def transparent(decorator: str) -> bool:
+    """Tell whether a decorator, by its name, leaves a method a method with its parameters."""
+    return decorator.rpartition(".")[2] in TRANSPARENT | PROPERTIES
 
 
 def opaque_decorator(function: Function) -> str | None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.fit.attributes import missing
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.infer import Inference
 from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, nearest
-from vllm_mods.fit.search import candidates, files_mentioning, is_mentioned
-from vllm_mods.fit.shapes import words
+from vllm_mods.fit.search import files_mentioning, is_mentioned
+from vllm_mods.fit.shapes import Class, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
@@ -54,54 +51,36 @@ _BACKEND = _NameTable(
 _PLAIN = re.compile(r"(?<!%)%[sdr]\b")
 
 
-def string_problems(inference: Inference, sites: Iterable[CodeSite]) -> Iterator[Problem]:
-    """Judge every string among some sites that names something of the tree."""
-    world = inference.world
+def string_problems(world: World, path: str, sites: Iterable[CodeSite]) -> Iterator[Problem]:
+    """Judge every string among some sites of a file that names something of the tree."""
     for site in sites:
-        for misuse in _wrong(inference, site.node, site.scope):
-            sure = misuse.level if candidates(world, (inference.path,))[1] else Level.NOTE
-            answer = misuse._replace(level=sure)
-            yield at_site(
-                inference.path, site, FindingCode.FIT_STRING, answer, misuse.token, misuse.text
-            )
+        for misuse in _wrong(world, path, site.node, site.scope):
+            yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
 
 
-def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch
-    inference: Inference, node: ast.AST, scope: CodeScope
+def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
+    world: World, path: str, node: ast.AST, scope: CodeScope
 ) -> Misuses:
-    world = inference.world
     match node:
         case ast.Subscript(value=ast.Attribute(attr="environ"), slice=slice_):
-            yield from _lonely(inference, [slice_], _VARIABLE)
+            yield from _lonely(world, [slice_], _VARIABLE)
         case ast.Subscript(slice=ast.Constant(value=str(name))):
-            yield from _member_of_enum(inference, node, name, scope)
+            yield from _member_of_enum(world, path, node, name)
         case ast.Attribute(attr=name) if dotted(node.value) == "torch.ops.vllm":
             known = _operators(world)
             if not _mentioned(world, name, known):
                 yield Misuse(f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name)
-        case ast.Call(
-            func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(name)), *rest]
-        ):
-            things = inference.infer(value, scope)
-            known_kinds = things and all(thing.kind in {"instance", "class"} for thing in things)
-            answers = [missing(world, thing, name) for thing in things] if known_kinds else []
-            if answers and answers[0] and all(a is not None and not a.why for a in answers):
-                if not rest:
-                    yield Misuse(f"{ast.unparse(node)[:60]} fails: {answers[0].text}", name)
-                elif _meant(name, answers[0].text):
-                    text = f"{ast.unparse(node)[:60]} always gives its default"
-                    yield Misuse(f"{text}: {answers[0].text}", name, Level.NOTE)
         case ast.Call():
             yield from _formats(node)
             called = (dotted(node.func) or "").rpartition(".")[2]
             if called == "get_quantization_config":
                 yield from _quantization(world, node.args[:1])
             if called == "getenv" or (dotted(node.func) or "").startswith("os.environ."):
-                yield from _lonely(inference, node.args[:1], _VARIABLE)
+                yield from _lonely(world, node.args[:1], _VARIABLE)
             backends = [
                 k.value for k in node.keywords if (k.arg or "").endswith("attention_backend")
             ]
-            yield from _lonely(inference, backends, _BACKEND)
+            yield from _lonely(world, backends, _BACKEND)
         case ast.BinOp(
             op=ast.Mod(), left=ast.Constant(value=str(text)), right=ast.Tuple(elts=given)
         ):
@@ -109,10 +88,10 @@ def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch
         case ast.Compare(left=ast.Attribute(attr="quantization")):
             yield from _quantization(world, node.comparators)
         case ast.Compare(left=left) if _asks(left) == "quant_method":
-            yield from _lonely(inference, node.comparators, _METHOD)
+            yield from _lonely(world, node.comparators, _METHOD)
         case ast.Compare(left=ast.Call(func=ast.Attribute(attr="get_name", value=value))):
             if "backend" in ast.unparse(value):
-                yield from _lonely(inference, node.comparators, _BACKEND)
+                yield from _lonely(world, node.comparators, _BACKEND)
         case ast.Return(value=ast.Constant() as value):
             if dotted(getattr(scope.node, "returns", None)) == "QuantizationMethods":
                 yield from _quantization(world, [value])
@@ -120,7 +99,7 @@ def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch
             wrong = _qualname(world, text)
             if wrong:
                 yield Misuse(wrong, text.rpartition(".")[2])
-        case ast.Dict() if inference.path == f"{_MODELS}registry.py":
+        case ast.Dict() if path == f"{_MODELS}registry.py":
             for value in node.values:
                 match value:
                     case ast.Tuple(
@@ -131,24 +110,16 @@ def _wrong(  # noqa: C901, PLR0912, PLR0915 - one kind of table per branch
                         pass
 
 
-def _meant(name: str, text: str) -> bool:
-    """Tell whether a name is plainly the misspelling of the nearest one."""
-    _, _, near = text.rpartition("the nearest is ")
-    return SequenceMatcher(None, name, near).ratio() > 0.85
-
-
-def _member_of_enum(
-    inference: Inference, node: ast.Subscript, name: str, scope: CodeScope
-) -> Misuses:
-    things = inference.infer(node.value, scope)
-    if len(things) != 1 or things[0].kind != "class" or not things[0].exact:
+def _member_of_enum(world: World, path: str, node: ast.Subscript, name: str) -> Misuses:
+    kind = dotted(node.value)
+    symbols = world.resolve(path, kind).symbols if kind else ()
+    if len(symbols) != 1 or not isinstance(symbols[0].binding, Class):
         return
-    line = lineage(inference.world, things[0].symbol)
+    line = lineage(world, symbols[0])
     if any(base.endswith("Enum") for base in line.bases):
-        names, _ = attributes(inference.world, line)
+        names, _ = attributes(world, line)
         if name not in names:
-            text = f"{things[0].symbol.text} has no member {name}"
-            yield Misuse(text + nearest(name, names), name)
+            yield Misuse(f"{symbols[0].text} has no member {name}{nearest(name, names)}", name)
 
 
 def _operators(world: World) -> frozenset[str]:
@@ -199,11 +170,10 @@ def _literals(nodes: Iterable[ast.expr]) -> list[str]:
     ]
 
 
-def _lonely(inference: Inference, nodes: Iterable[ast.expr], table: _NameTable) -> Misuses:
+def _lonely(world: World, nodes: Iterable[ast.expr], table: _NameTable) -> Misuses:
     """Say that nothing of the tree but this one place has a name: a note, since it may be the patch's own."""
-    world = inference.world
     for name in _literals(nodes):
-        if not table.shape.fullmatch(name) or not candidates(world, (inference.path,))[1]:
+        if not table.shape.fullmatch(name):
             continue
         word = re.compile(rb"\b%b\b" % re.escape(name.encode()))
         files = files_mentioning(world, (name,))

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 
 from vllm_mods.fit.classes import class_of
 from vllm_mods.fit.shapes import Binding, Import, LazyNames, Module, Value
-from vllm_mods.fit.signatures import dotted, every, function_of, type_name
+from vllm_mods.fit.signatures import dotted, every, function_of
 from vllm_mods.formats import syntax_tree
 
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
@@ -284,15 +284,8 @@ def target_names(target: ast.expr | None) -> Iterator[str]:
 
 def _value_of(node: ast.Assign | ast.AnnAssign | ast.AugAssign, *, typing_only: bool) -> Value:
     """Describe what an assignment to one plain name binds."""
-    annotation = type_name(node.annotation) if isinstance(node, ast.AnnAssign) else None
-    value = None if annotation or isinstance(node, ast.AugAssign) else node.value
-    return Value(
-        line=node.lineno,
-        alias=dotted(value),
-        maker=dotted(value.func) if isinstance(value, ast.Call) else None,
-        type=annotation,
-        typing_only=typing_only,
-    )
+    plain = isinstance(node, ast.Assign)
+    return Value(node.lineno, dotted(node.value) if plain else None, typing_only)
 
 
 def imports_of(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from vllm_mods.fit.shapes import Class, Function, Value
+from vllm_mods.fit.shapes import Class, Function, Value, words
+
+# Classes outside of which the checker is told (``stubs``).
+_STATED = words("BaseModel Struct")
 
 
 class Symbol(NamedTuple):
@@ -61,54 +64,14 @@ class Lineage(NamedTuple):
         """What the classes have as bases, without the modules that the code names."""
         return {base.rpartition(".")[2] for one in self.classes for base in one.cls.bases}
 
+    @property
+    def unknown(self) -> bool:
+        """Whether a base is outside the tree and nothing is known of it."""
+        return any(base.rpartition(".")[2] not in _STATED for base in self.outside)
+
     def owner(self, name: str) -> tuple[Symbol, tuple[Function, ...]] | None:
         """Return the first class that defines a method, and its definitions."""
         for symbol in self.classes:
             if name in symbol.cls.methods:
                 return symbol, symbol.cls.methods[name]
         return None
-
-
-class Thing(NamedTuple):
-    """One possibility of what an expression is, as :mod:`vllm_mods.fit.infer` says.
-
-    ``kind`` is ``module``, ``class``, ``instance``, ``function``, ``coroutine``, ``super`` or ``unknown``.
-    ``exact`` means that no subclass can stand there; ``bound`` that the receiver is passed;
-    ``owner`` is the class a method was found in, ``on`` the class it was looked up on.
-    """
-
-    kind: str
-    symbol: Symbol = Symbol()
-    exact: bool = False
-    bound: bool = False
-    owner: Symbol | None = None
-    on: Symbol | None = None
-    why: str = ""
-
-    @property
-    def function(self) -> Function:
-        """The function that it is, or that made it. Raises ``TypeError`` if there is none."""
-        if not isinstance(self.symbol.binding, Function):
-            raise TypeError(f"a {self.kind} is not a function")
-        return self.symbol.binding
-
-
-def unknown(why: str) -> tuple[Thing, ...]:
-    """Return the answer that nothing is known, and why."""
-    return (Thing(kind="unknown", why=why),)
-
-
-def outside(name: str) -> Thing:
-    """Return something that vLLM does not define: its calls are not for fit to judge."""
-    return Thing(kind="unknown", symbol=Symbol(external=name), why=f"{name} is outside the tree")
-
-
-_BUILTINS = {
-    f"builtins.{kind.__name__}()": kind
-    for kind in (int, float, bool, str, bytes, list, tuple, dict, set)
-}
-
-
-def builtin(thing: Thing) -> type | None:
-    """Return the builtin type that something is an instance of, ``None`` for anything else."""
-    return _BUILTINS.get(thing.symbol.external or "")

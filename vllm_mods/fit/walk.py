@@ -34,9 +34,8 @@ _BY_CLASS = words("__new__ __init_subclass__ __class_getitem__")
 _VALIDATORS = words("validator field_validator model_validator")
 _RECEIVERS = words("self cls")
 
-# What a local name was bound by: a parameter, an import, an expression with its annotation,
-# a nested function or class, or something of which nothing is known.
-Source = Parameter | Import | ast.expr | ast.AnnAssign | ast.ClassDef | FunctionNode | None
+# What a local name was bound by: a parameter, an import, or something of which nothing is known.
+Source = Parameter | Import | None
 
 
 @dataclass(slots=True)
@@ -177,7 +176,7 @@ def _locals(  # noqa: C901 - one kind of scope per branch
     return bound
 
 
-def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
+def _bind(  # noqa: C901 - one kind of binding per branch
     node: ast.AST, bound: dict[str, list[Source]], elsewhere: set[str]
 ) -> None:
     """Record what one node of a function body binds, nested scopes left out."""
@@ -185,12 +184,9 @@ def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
     def add(name: str, source: Source) -> None:
         bound.setdefault(name, []).append(source)
 
-    # The names of which more is said than that they are bound.
-    targets: list[ast.Name] = []
-    source: Source = None
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            add(node.name, node)
+            add(node.name, None)
             return
         case ast.Lambda():
             return
@@ -198,35 +194,24 @@ def _bind(  # noqa: C901, PLR0912 - one kind of binding per branch
             # Only a walrus gets out of a comprehension.
             for inner in ast.walk(node):
                 if isinstance(inner, ast.NamedExpr):
-                    add(inner.target.id, inner.value)
+                    add(inner.target.id, None)
             return
         case ast.Import() | ast.ImportFrom():
             for name, alias in imports_of(node):
                 add(name, alias)
         case ast.Global() | ast.Nonlocal():
             elsewhere.update(node.names)
-        case ast.Assign():
-            targets = [target for target in node.targets if isinstance(target, ast.Name)]
-            source = node.value
-        case ast.AnnAssign(target=ast.Name() as target):
-            targets, source = [target], node
-        case ast.NamedExpr():
-            targets, source = [node.target], node.value
-        case ast.Name(id=name, ctx=ast.Store()):
-            add(name, None)
         case (
-            ast.ExceptHandler(name=str(name))
+            ast.Name(id=name, ctx=ast.Store())
+            | ast.ExceptHandler(name=str(name))
             | ast.MatchAs(name=str(name))
             | ast.MatchStar(name=str(name))
         ):
             add(name, None)
         case _:
             pass
-    for each in targets:
-        add(each.id, source)
     for child in ast.iter_child_nodes(node):
-        if child not in targets:
-            _bind(child, bound, elsewhere)
+        _bind(child, bound, elsewhere)
 
 
 def receiver(scope: CodeScope) -> tuple[str, str] | None:

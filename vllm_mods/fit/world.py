@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.tree import Tree
+from vllm_mods.fit.overlay import LaidOut
 from vllm_mods.fit.shapes import Binding, Class, Import, Module, Value, words
 from vllm_mods.fit.summary import lazy_names, summarize
 from vllm_mods.fit.symbols import Lookup, Symbol
@@ -33,11 +34,12 @@ _DEPTH = 12
 class SummaryCache:
     """What was derived from files, by the sha256 of their bytes. Share one among many trees.
 
-    ``bases`` are the names that classes of a file have as bases.
+    ``bases`` are the names that classes of a file have as bases, ``laid_out`` the last trees as folders.
     """
 
     modules: dict[bytes, Module | None] = field(default_factory=dict)
     bases: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
+    laid_out: LaidOut = field(default_factory=LaidOut, compare=False)
 
 
 _MISSING = Lookup(exists=False)

@@ -130,7 +130,7 @@ def _alike(first: LockedTree, other: LockedTree) -> bool:
 def _lift(fresh: Lock, before: Lock) -> Lock:
     """Leave a release the proof that a lock has of it where the same was found with less.
 
-    A type checker that is not installed, or that a remote tree is not given to, refutes nothing.
+    A lock of an older version was made without a type checker, and refutes nothing.
     """
     states: list[tuple[LockedTree, str, str]] = []
     for tree in fresh.trees:

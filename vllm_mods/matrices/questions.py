@@ -8,7 +8,7 @@ before it, a tree that is held against a list is asked nothing that its own plan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from vllm_mods.base.digest import sha256
@@ -52,6 +52,20 @@ class Recorder(TreeView):
     def paths(self, under: str = "vllm") -> Iterable[str]:
         """Return the paths below a folder."""
         return self._noted("paths", under, lambda: tuple(self.below.paths(under)))
+
+    def load(self, paths: Collection[str]) -> None:
+        """Have the files here; what is read of them is asked."""
+        self.below.load(paths)
+
+    def layers(self) -> tuple[Tree, Mapping[str, bytes | None]]:
+        """Return the tree below, all of whose Python is asked for with that."""
+        for path in self.paths("vllm"):
+            known = self.below.digest(path) if path.endswith((".py", ".pyi")) else ""
+            if known is None:
+                self.read(path)
+            elif known:
+                self._asked.setdefault(("read", path), _short(known))
+        return self.below.layers()
 
     def folders(self) -> Collection[str]:
         """Return the folders in the site root that the tree knows."""

@@ -8,7 +8,6 @@ cache that two processes write at once loses an answer at worst.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -135,12 +134,10 @@ def _kind(tree: Tree) -> str:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """Return a digest of all that decides a verdict beside mods and trees: this code and what it uses."""
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  (all of email)
+    from importlib.metadata import version  # noqa: PLC0415  (all of email)
 
     parts = [f"{__version__} {sys.version_info[:3]}"]
     parts += [f"{name} {version(name)}" for name in ("libcst", "unidiff", "packaging")]
-    with contextlib.suppress(PackageNotFoundError):
-        parts.append(f"ty {version('ty')}")
     parts += sources(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return sha256("\n".join(parts).encode())
 

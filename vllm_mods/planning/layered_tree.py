@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree, TreeView
@@ -43,6 +43,15 @@ class LayeredTree(TreeView):
         for path, data in self._changed.items():
             if data is not None and path.startswith(f"{under}/"):
                 yield path
+
+    def load(self, paths: Collection[str]) -> None:
+        """Have the files of the tree below here."""
+        self.below.load(paths)
+
+    def layers(self) -> tuple[Tree, Mapping[str, bytes | None]]:
+        """Return the lowest tree, and what lies on it."""
+        lowest, changed = self.below.layers()
+        return lowest, {**changed, **self._changed}
 
     def changes(self) -> tuple[FileChange, ...]:
         """Return the net difference from the tree below, sorted by path."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vllm_mods import fit
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod, ModPlan, Variant
 from vllm_mods.base.tree import Tree
@@ -19,11 +18,9 @@ from vllm_mods.planning import written as written_places
 def entry(planned: ModPlan) -> LockedTree | None:
     """Return what a lock says of a plan, without its version and witness.
 
-    None if nothing is written, or the plan could not ask for all users of what the mod removes: a lock
-    vouches for more than that.
+    None if nothing is written.
     """
-    partly = any(kind == fit.USERS for kind, _ in planned.unexamined)
-    if partly or not planned.verdict.writes or planned.variant is None:
+    if not planned.verdict.writes or planned.variant is None:
         return None
     return LockedTree(
         vllm=(),

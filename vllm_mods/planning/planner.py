@@ -176,7 +176,6 @@ class _Planner(NamedTuple):
             return None
         changes, placed = done
         verdict = as_placed(placed)
-        untyped = "" if tree.proof == "types" else "the proof in mod.lock is without"
         optional = [patch.source for patch in variant.patches if patch.optional]
         tried = Attempt(
             variant,
@@ -186,7 +185,7 @@ class _Planner(NamedTuple):
             placed,
             tree.beside,
             tree.proof,
-            fit.unexamined(self.context.tree, untyped),
+            fit.UNEXAMINED if tree.proof == "types" else (fit.UNTYPED, *fit.UNEXAMINED),
             tuple(OptionalPatch(source, verdict) for source in optional),
         )
         return self.plan_attempt(mod, tried)._replace(vouched=True)

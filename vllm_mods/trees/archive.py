@@ -12,7 +12,7 @@ import stat
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
@@ -128,6 +128,10 @@ class ArchiveTree(PristineTree):
         """Return a file's sha256 if it is known without reading the file."""
         return self._holding(path).digest(path)
 
+    def load(self, paths: Collection[str]) -> None:
+        """Have some files of it here, in few round trips. Raises ``TreeError``."""
+        self._archive.load(paths)
+
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every file below ``under``; ``""`` is the whole archive."""
         prefix = "/".join(tree_names.split(under, self.spec)) + "/" if under else ""
@@ -176,6 +180,9 @@ class ZipArchive:
     def digest(self, _: str) -> None:
         """Know nothing of a file that was not read."""
 
+    def load(self, _: Collection[str]) -> None:
+        """Do nothing: all of it is here."""
+
 
 class TarArchive:
     """The files of a ``.tar.gz``, without its single top folder.
@@ -222,6 +229,9 @@ class TarArchive:
 
     def digest(self, _: str) -> None:
         """Know nothing of a file that was not read."""
+
+    def load(self, _: Collection[str]) -> None:
+        """Do nothing: all of it is here."""
 
 
 _REBUILD = "get the archive again; a wheel or sdist of vllm has nothing of this kind"

@@ -7,7 +7,7 @@ release was uploaded is what people got on that day; a version that was named st
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
@@ -42,6 +42,9 @@ class Archive(Protocol):
 
     def digest(self, name: str, /) -> str | None:
         """Return a file's sha256 where it is known without reading the file."""
+
+    def load(self, names: Collection[str], /) -> None:
+        """Have some files here that are read next. Raises ``TreeError``."""
 
 
 class OtherPackage(NamedTuple):

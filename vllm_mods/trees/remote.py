@@ -18,7 +18,7 @@ from vllm_mods.trees.archive import ZipArchive
 from vllm_mods.trees.spans import OFFLINE, NoRangesError, Spans
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from typing import BinaryIO
 
     from vllm_mods.base.cache import Cache
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _CHANGED = "the index or a proxy changed the wheel: try another index"
 _COLUMNS = {"total": int, "etag": str, "start": int, "directory": str, "record": str, "whole": bool}
+# What is fetched for nothing rather than asked for in two, and the most to ask for at once.
+_GAP, _PIECE = 256 << 10, 16 << 20
 # As long as a page of the index counts as new.
 _FRESH_SECONDS = 600.0
 
@@ -153,6 +155,18 @@ def _keep(cache: Cache, seen: Seen, kind: str, *key: str) -> None:
     cache.record(kind, *key, data=data)
 
 
+def _pieces(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranges to ask for, of sorted extents: those that lie near to each other are one."""
+    pieces: list[tuple[int, int]] = []
+    for start, end in extents:
+        first, last = pieces[-1] if pieces else (start, start)
+        if pieces and start - last <= _GAP and end - first <= _PIECE:
+            pieces[-1] = (first, end)
+        else:
+            pieces.append((start, end))
+    return pieces
+
+
 class RemoteZip:
     """The archive of a remote wheel.
 
@@ -216,6 +230,32 @@ class RemoteZip:
         recorded = tree_names.recorded_hash(self._record, name)
         return tree_names.sha256_of(recorded) if recorded else None
 
+    def load(self, names: Collection[str]) -> None:
+        """Have some files here: what the cache lacks of them comes by a few ranges, with what lies between."""
+        missing = {}
+        for name in self.names.intersection(names) - self._read_already.keys():
+            data = self._from_cache(name)
+            if data is None:
+                missing[self._extent(name)] = name
+            else:
+                self._read_already[name] = data
+        for start, end in _pieces(sorted(missing)):
+            inside = [name for extent, name in missing.items() if start <= extent[0] < end]
+            if not self._offline:
+                self._load(start, end)
+            for name in inside:
+                self.read(name)
+
+    def _load(self, start: int, end: int) -> None:
+        try:
+            self._spans.load(start, end)
+        except NoRangesError as error:
+            raise self._no_ranges() from error
+
+    def _no_ranges(self) -> TreeError:
+        why = f"{self._file.filename}: the server did byte ranges, and does not any more"
+        return TreeError(why, hint="try again")
+
     def _fetch(self, name: str) -> bytes:
         if self._offline:
             why = f"{self._file.filename}: the cache does not have {name}"
@@ -224,10 +264,7 @@ class RemoteZip:
             self._spans.load(*self._extent(name))
             data = self._zip.read(name)
         except NoRangesError as error:
-            raise TreeError(
-                f"{self._file.filename}: the server did byte ranges, and does not any more",
-                hint="try again",
-            ) from error
+            raise self._no_ranges() from error
         assert data is not None  # noqa: S101  (the caller has looked it up)
         if not self._is_recorded(name, data):
             raise TreeError(

@@ -1,0 +1,75 @@
+"""Classes that leave some of their bases' abstract methods open, so that nobody can make one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
+from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, lasting
+from vllm_mods.fit.search import class_named, is_mentioned, subclasses
+from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.walk import CodeScope, CodeSite
+from vllm_mods.fit.world import World
+
+
+def abstract_problems(world: World, path: str, sites: Iterable[CodeSite]) -> Iterator[Problem]:
+    """Judge the classes among some sites of a file."""
+    for site in sites:
+        if isinstance(site.node, ast.ClassDef):
+            for misuse in _incomplete(world, path, site.node, site.scope):
+                key = site.scope.name, lasting(misuse.text)
+                yield at_site(path, site, FindingCode.FIT_KIND, misuse, *key)
+
+
+def abstract_methods(world: World, symbol: Symbol) -> dict[str, Symbol]:
+    """Return the abstract methods that a class leaves open, where Python holds it to them."""
+    line = lineage(world, symbol)
+    metas = {value for one in line.classes for key, value in one.cls.keywords if key == "metaclass"}
+    if line.outside or ("ABC" not in line.bases and metas.isdisjoint(("ABCMeta", "abc.ABCMeta"))):
+        return {}
+    open_: dict[str, Symbol] = {}
+    for owner in reversed(line.classes):
+        for name in owner.cls.attributes:
+            open_.pop(name, None)
+            if _is_abstract(owner, name):
+                open_[name] = owner
+    return open_
+
+
+def _is_abstract(symbol: Symbol, name: str) -> bool:
+    return any("abstractmethod" in f.marks for f in symbol.cls.methods.get(name, ()))
+
+
+def _left(left: dict[str, Symbol]) -> str:
+    """Say which method, the first by its name, a class has not got, and who asks for it."""
+    name, owner = min(left.items())
+    return f"it has no {name}, which {owner.path}:{owner.cls.methods[name][0].line} asks for"
+
+
+def _incomplete(world: World, path: str, node: ast.ClassDef, scope: CodeScope) -> Misuses:
+    """Say that a class at the end of its line leaves some of its base's abstract methods open.
+
+    A class may only hold static methods: where nobody calls it by its name, that is a note.
+    """
+    name = f"{scope.name}.{node.name}".lstrip(".")
+    symbol = class_named(world, path, name, node.lineno)
+    if symbol is None:
+        return
+    left = abstract_methods(world, symbol)
+    above = lineage(world, symbol).classes[1:]
+    asked = {m for one in above for m in one.cls.methods if _is_abstract(one, m)}
+    if (
+        not left
+        or symbol in left.values()
+        or not asked & symbol.cls.methods.keys()
+        or subclasses(world, symbol)
+    ):
+        return
+    call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
+    named = is_mentioned(world, node.name, call)
+    level = Level.ERROR if named else Level.NOTE
+    yield Misuse(f"{node.name} cannot be made: {_left(left)}", node.name, level)

@@ -1,0 +1,174 @@
+"""A diagnostic of the type checker with the code that it stands in, and the classes that its words name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.fit.checker import Diagnostic
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.problems import nearest
+from vllm_mods.fit.search import classes_named
+from vllm_mods.fit.signatures import DefNode, decorator_name, every, transparent
+from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.walk import walk
+from vllm_mods.fit.world import World
+from vllm_mods.formats import syntax_tree
+
+# A type in back quotes, which may have some in it.
+TYPE = r"`((?:[^`]|`[^`]*`(?=\W*`))*)`"
+MEMBER = re.compile(rf"(?:Object of type|Class|Module) {TYPE} has no (?:attribute|member) `(\w+)`")
+FUNCTION = re.compile(r"(?:bound method |def )")
+COROUTINE = "CoroutineType["
+_CLASS = re.compile(r"(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:\[.*\])?(?:'>|\])?")
+_SUPER = re.compile(r"<super: <class '(\w+)'>")
+SELF = re.compile(r"(?:type\[)?Self@(\w+)\]?")
+# ``X | Y``, ``X & Y``, ``~None`` and what may be anything
+_VAGUE = re.compile(r"[|&~]|\b(?:Unknown|Any|Never|Protocol|TypeVar|Top)\b|^(?:object|type|None)$")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A file after the patch, in which diagnostics are judged."""
+
+    world: World
+    path: str
+    tree: ast.Module
+    rows: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, world: World, path: str, data: bytes) -> Site:
+        """Return the site of a file."""
+        tree = syntax_tree.module(data) or ast.Module([], [])
+        return cls(world, path, tree, tuple(data.splitlines()))
+
+    def around(self, said: Diagnostic) -> list[ast.AST]:
+        """Return the nodes around a place, the innermost first."""
+        row = self.rows[said.line - 1] if said.line <= len(self.rows) else b""
+        text = row.decode(errors="replace")[: said.column - 1]
+        place = said.line, len(text.encode())
+        found: list[ast.AST] = []
+        for node in every(self.tree):
+            if not isinstance(node, ast.expr | ast.stmt | ast.arg | ast.keyword):
+                continue
+            start = node.lineno, node.col_offset
+            if isinstance(node, DefNode | ast.ClassDef):
+                start = syntax_tree.first_line(node), 0
+            if start <= place < (node.end_lineno or 0, node.end_col_offset or 0):
+                found.append(node)
+        return sorted(found, key=_width)
+
+
+def _width(node: ast.AST) -> tuple[int, int]:
+    last, end = getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)
+    first, start = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    return last - first, end - start if last == first else 0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A diagnostic with the code around it; ``around`` are the nodes, the innermost first."""
+
+    site: Site
+    said: Diagnostic
+    around: tuple[ast.AST, ...]
+
+    def text(self, *, of_call: bool) -> str:
+        """Return the message: the code, of a call all of it, what ty says, and what there is instead."""
+        said = self.said.text[:220]
+        expression = self._expression(of_call=of_call)
+        code = "" if expression is None else f"`{ast.unparse(expression)[:60]}`: "
+        owner = self.owner()
+        where = f", {owner.text}" if owner else ""
+        return f"{code}{said[:1].lower()}{said[1:]}{where}{self._nearest(owner)}"
+
+    def _expression(self, *, of_call: bool) -> ast.expr | None:
+        """Return the code that is wrong: the call of an argument, else all that starts there."""
+        inner = [node for node in self.around if isinstance(node, ast.expr)]
+        if of_call:
+            return next((node for node in inner if isinstance(node, ast.Call)), None)
+        starts = [
+            n for n in inner if (n.lineno, n.col_offset) == (inner[0].lineno, inner[0].col_offset)
+        ]
+        return starts[-1] if starts else None
+
+    def _nearest(self, owner: Symbol | None) -> str:
+        member = MEMBER.search(self.said.text)
+        if member is None or owner is None:
+            return ""
+        names, _ = attributes(self.site.world, lineage(self.site.world, owner))
+        return nearest(member[2], names)
+
+    def owner(self) -> Symbol | None:
+        """Return the class of the tree whose member is missing."""
+        member = MEMBER.search(self.said.text)
+        classes = self.classes(member[1]) if member else ()
+        return classes[0] if classes else None
+
+    def classes(self, kind: str) -> tuple[Symbol, ...]:
+        """Return the classes of the tree that a type may name; none for a type of another kind."""
+        if match := SELF.fullmatch(kind):
+            return self._own_class(match[1])
+        name = _SUPER.match(kind) or _CLASS.fullmatch(kind)
+        return classes_named(self.site.world, name[1]) if name and not _VAGUE.search(kind) else ()
+
+    def _own_class(self, function: str) -> tuple[Symbol, ...]:
+        """Return the class around a function; none where a decorator may make no method of it."""
+        nodes = iter(self.around)
+        for node in nodes:
+            if isinstance(node, DefNode) and node.name == function:
+                names = {decorator_name(one) for one in node.decorator_list}
+                first = [*node.args.posonlyargs, *node.args.args][:1]
+                plain = all(map(transparent, names)) or (first and first[0].arg in {"self", "cls"})
+                around = next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
+                if around is None or not plain:
+                    return ()
+                named = classes_named(self.site.world, around.name)
+                here = [(one.path, one.cls.line) for one in named]
+                place = self.site.path, around.lineno
+                return tuple(one for one, at in zip(named, here, strict=True) if at == place)
+        return ()
+
+    def code(self, of_rule: FindingCode) -> FindingCode:
+        """Return the code of a member by what it is missing from: a module, a function, what may be None, ``getattr``."""
+        member = MEMBER.search(self.said.text)
+        if self.said.rule == "missing-union-attribute" and "on `None`" in self.said.text:
+            return FindingCode.FIT_KIND
+        if member is None:
+            return of_rule
+        if any(named_member(node) == member[2] for node in self.around):
+            return FindingCode.FIT_STRING
+        if self.said.text.startswith("Module"):
+            return FindingCode.FIT_IMPORT
+        called = FUNCTION.match(member[1]) or member[1].startswith(COROUTINE)
+        return FindingCode.FIT_KIND if called else of_rule
+
+    def is_annotation(self) -> bool:
+        """Tell whether nobody evaluates what is said of."""
+        inner: ast.AST | None = None
+        for node in self.around:
+            if inner is not None and inner in (
+                getattr(node, "annotation", None),
+                getattr(node, "returns", None),
+            ):
+                return True
+            inner = node
+        return False
+
+    def is_tolerant(self) -> bool:
+        """Tell whether the code says itself that it may be wrong, or is for type checkers only."""
+        sites = walk(self.site.tree, frozenset((self.said.line,)))
+        return any(site.scope.tolerant or site.scope.typing_only for site in sites)
+
+
+def named_member(node: ast.AST) -> str | None:
+    """Return the name that ``getattr(object, "name")`` reads, ``None`` for anything else."""
+    match node:
+        case ast.Call(
+            func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name))], keywords=[]
+        ) if name.isidentifier():
+            return name
+        case _:
+            return None

@@ -1,0 +1,176 @@
+"""The type checker, ``ty``: one pinned version, run in a process of its own, without a package of this environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from vllm_mods.base.errors import TreeError, UsageError
+
+VERSION = "0.0.105"
+"""What ``pyproject.toml`` pins: another version has other rules and other texts."""
+
+# Time and memory of one run, and the length of its answer, many times what vLLM as a whole takes. It is the processor's
+# time that counts: a machine with other work is slow, and nothing hangs there.
+_PROCESSOR_SECONDS = 120
+_SECONDS = 1200
+_MEMORY = 8 << 30
+_ANSWER = 64 << 20
+# An environment without a package, and its Python where the tree states none.
+_NO_PACKAGES, _PYTHON = ".none", 12
+_STUBS = ".stubs"
+
+_LINE = re.compile(
+    r"::\w+ title=ty \((?P<rule>[\w-]+)\),file=.*?::(?P<path>.*?):(?P<line>\d+):(?P<column>\d+): (?P=rule): (?P<text>.*)"
+)
+
+
+class Diagnostic(NamedTuple):
+    """What ty says of a place; ``more`` are its remarks, ``line`` and ``column`` are 1-based."""
+
+    path: str
+    line: int
+    column: int
+    rule: str
+    text: str
+    more: str = ""
+
+
+def check(
+    folder: str,
+    paths: Iterable[str],
+    rules: Iterable[str],
+    python: tuple[int, int] | None,
+    stubs: Mapping[str, str],
+) -> tuple[Diagnostic, ...]:
+    """Return what ty says of some files of a folder by some rules, sorted by place.
+
+    ``python`` is the version to judge by, ``stubs`` are texts of packages outside, by path.
+    Raises ``UsageError`` if there is no ty of the pinned version, ``TreeError`` if it gives no answer.
+    """
+    asked = [path for path in sorted(paths) if os.path.isfile(os.path.join(folder, path))]
+    if not asked:
+        return ()
+    version = f"3.{python[1] if python else _PYTHON}"
+    packages = os.path.join(folder, _NO_PACKAGES, "lib", f"python{version}", "site-packages")
+    os.makedirs(packages, exist_ok=True)
+    for path, text in stubs.items():
+        place = os.path.join(folder, _STUBS, path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        _write(place, text)
+    listed = "\n".join(f'{rule} = "error"' for rule in sorted(rules))
+    _write(
+        os.path.join(folder, "ty.toml"),
+        f'[environment]\npython-version = "{version}"\npython = "{_NO_PACKAGES}"\nroot = ["."]\n'
+        f'extra-paths = ["{_STUBS}"]\n'
+        "[analysis]\nrespect-type-ignore-comments = false\n"
+        f'[rules]\nall = "ignore"\n{listed}\n',
+    )
+    lines = [line for line in _run(folder, asked).splitlines() if line.startswith("::")]
+    return tuple(sorted(map(_diagnostic, lines)))
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _diagnostic(line: str) -> Diagnostic:
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise _failed(f"it wrote {line[:80]!r}")
+    text, _, more = unquote(match["text"]).partition("\n")
+    place = int(match["line"]), int(match["column"])
+    return Diagnostic(unquote(match["path"]), *place, match["rule"], text, more)
+
+
+def _run(folder: str, paths: list[str]) -> str:
+    import resource  # noqa: PLC0415  (where it is asked only)
+    import subprocess  # noqa: PLC0415
+
+    options = ["--exit-zero", "--no-progress", "--output-format", "github", "--color", "never"]
+    # Nothing of this environment, which ty takes otherwise: it is not what vLLM runs beside.
+    environ = {"HOME": folder, "XDG_CONFIG_HOME": folder, "TY_MAX_PARALLELISM": "2"}
+    answer, complaint = (os.path.join(folder, name) for name in (".answer", ".complaint"))
+    with open(answer, "wb") as out, open(complaint, "wb") as err:
+        process = subprocess.Popen(
+            [program(), "check", *options, "--", *paths],
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
+        try:
+            with contextlib.suppress(ProcessLookupError):  # it may have ended
+                processor = (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS)
+                resource.prlimit(process.pid, resource.RLIMIT_CPU, processor)
+                resource.prlimit(process.pid, resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (_ANSWER, _ANSWER))
+            if not _ends(process.pid):
+                raise _failed(f"it took more than {_SECONDS} seconds")
+        finally:
+            process.kill()
+            code = process.wait()
+    if code != 0:
+        why = _text(complaint).strip()[:200] or (
+            signal.strsignal(-code) if code < 0 else f"exit code {code}"
+        )
+        raise _failed(str(why))
+    return _text(answer)
+
+
+def _ends(pid: int) -> bool:
+    """Wait for a process, which ``Popen.wait`` with a time limit does by looking again and again."""
+    import select  # noqa: PLC0415
+
+    handle = os.pidfd_open(pid)
+    try:
+        return bool(select.select([handle], [], [], _SECONDS)[0])
+    finally:
+        os.close(handle)
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _failed(why: str) -> TreeError:
+    return TreeError(f"the type checker gave no answer: {why}", hint="is this a tree of vLLM?")
+
+
+@cache
+def program() -> str:
+    """Return the path of ty, of this environment or the one that ``PATH`` has. Raises ``UsageError``."""
+    import shutil  # noqa: PLC0415  (where it is asked only)
+    import subprocess  # noqa: PLC0415
+
+    for place in (_installed(), shutil.which("ty")):
+        if place is None:
+            continue
+        done = subprocess.run([place, "--version"], capture_output=True, text=True, check=False)
+        if done.returncode == 0 and done.stdout.split()[1:2] == [VERSION]:
+            return place
+    raise UsageError(
+        f"whether a patch fits a tree that mod.lock does not know, the type checker ty {VERSION} is asked, "
+        "and it is not installed",
+        hint=f"pip install ty=={VERSION}",
+    )
+
+
+def _installed() -> str | None:
+    try:
+        from ty import find_ty_bin  # noqa: PLC0415  (where it is asked only)
+    except ImportError:
+        return None
+    try:
+        return str(find_ty_bin())
+    except FileNotFoundError:
+        return None

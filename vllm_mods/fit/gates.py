@@ -1,0 +1,393 @@
+"""What of the type checker's words counts: one table, by rule.
+
+An error is what a program breaks on whatever else may be true of its types. Where a patch adds a line, its author may
+know more than the types that vLLM states: there the owner of a member, or what is called, has to be one
+that nothing else can stand for.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
+from vllm_mods.fit.asked import COROUTINE, FUNCTION, MEMBER, SELF, TYPE, Asked, Site
+from vllm_mods.fit.checker import Diagnostic
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.search import classes_named, files_mentioning, subclasses
+from vllm_mods.fit.shapes import words
+from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.unset import sometimes_unset, unset
+from vllm_mods.fit.world import World
+
+_OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")
+_SUBJECT = re.compile(rf"^(?:Operator `\S+` .*|.*?){TYPE}")
+_CALLED = re.compile(r"(?:function|method|constructor|to|of) `([\w.]+)`")
+_ARGUMENT = re.compile(r"Expected `(.+?)`, found `(.+)`$")
+_QUOTED = re.compile(r"`(\w+)`")
+_SCALARS = re.compile(r"(?:int|str|float|bool|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
+_CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
+_UNION_CALL = "Attempted to call union type"
+_LAUNCH = words(
+    "num_warps num_stages num_ctas maxnreg waves_per_eu matrix_instr_nonkdim kpack warmup grid "
+    "num_buffers_warp_spec num_consumer_groups reg_dec_producer reg_inc_consumer enable_warp_specialization launch_pdl "
+    "launch_cooperative_grid"
+)
+# What gives a field of a pydantic model that is left out a value, or another name: an alias, a validator before the fields.
+_FILLS = re.compile(
+    rb"\b(?:validation_)?alias(?:_generator)?\s*=|root_validator|model_validator\((?:[^)]|\n)*?mode\s*=\s*[\"']before"
+    rb"|[\"']wrap[\"'](?:.|\n)*?(?:setdefault\(|\bdata\[[^\]]+\]\s*=[^=]|\{\s*\*\*)"
+)
+
+
+class Verdict(NamedTuple):
+    """What is made of a diagnostic; ``token`` is the name that it is about."""
+
+    code: FindingCode
+    level: Level
+    text: str
+    token: str = ""
+
+
+# --- gates: True for an error, False for a note, None for nothing
+
+Gate = Callable[[Asked], bool | None]
+
+
+def _yes(_: Asked) -> bool:
+    return True
+
+
+def _no(_: Asked) -> bool:
+    return False
+
+
+def _is_plain(asked: Asked, kind: str, special: str = "") -> bool:
+    """Tell whether a type is one that nothing else can stand for: a scalar, a function, a class of the tree.
+
+    ``special`` is the method that is missing of a class: one below may have it.
+    """
+    if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(COROUTINE):
+        return True
+    classes = asked.classes(kind)
+    world = asked.site.world
+    return bool(classes) and all(
+        _is_known(world, one) and not (special and _may_have(world, one, special))
+        for one in classes
+    )
+
+
+def _is_known(world: World, symbol: Symbol) -> bool:
+    line = lineage(world, symbol)
+    return (
+        "Protocol" not in line.bases
+        and not line.unknown
+        and not any(one.cls.dynamic for one in line.classes)
+    )
+
+
+def _may_have(world: World, symbol: Symbol, name: str) -> bool:
+    """Tell whether a class below has a member, or somebody sets it from outside."""
+    for other in subclasses(world, symbol):
+        line = lineage(world, other)
+        if name in attributes(world, line)[0] or line.unknown:
+            return True
+    if name.startswith("__"):
+        return False
+    torch = lineage(world, symbol).torch
+    word, mine = re.escape(name.encode()), symbol.cls.name.encode()
+    stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
+    # ``replace_parameter(layer, "weight", …)``, ``setattr(layer, "weight", …)``, ``layer.register_buffer("weight", …)``
+    quoted = re.compile(
+        rb"(?<!hasattr)(?<!getattr)\(\s*\w[\w.]*\s*,\s*[\"']%b[\"']|\.(?:register_\w+|add_module)\(\s*[\"']%b[\"']"
+        % (word, word)
+    )
+    return any(
+        (torch and quoted.search(data)) or ((torch or mine in data) and stores.search(data))
+        for _, data in files_mentioning(world, (name,))
+    )
+
+
+def _member(asked: Asked) -> bool:
+    member = MEMBER.search(asked.said.text)
+    if member is None or asked.said.text.startswith("Module"):
+        return member is not None
+    kind, name = member[1], member[2]
+    if FUNCTION.match(kind):
+        stored = re.compile(rb"\.%b\s*=[^=]|[\"']%b[\"']" % (name.encode(), name.encode()))
+        return not any(
+            stored.search(data) for _, data in files_mentioning(asked.site.world, (name,))
+        )
+    if not _is_plain(asked, kind, name):
+        return False
+    world = asked.site.world
+    if any(lineage(world, one).torch for one in asked.classes(kind)):
+        # Packages outside set attributes of layers: one that is read elsewhere may be such.
+        mine = SELF.fullmatch(kind) is not None
+        read = re.compile(rb"\.%b\b" % name.encode())
+        files = files_mentioning(world, (name,))
+        return mine or sum(len(read.findall(data)) for _, data in files) <= 1
+    return True
+
+
+def _lacks(asked: Asked) -> bool | None:
+    """Ask our own reading of a module: names are made there that no checker sees. Of any object, or layer, nothing is known."""
+    member = MEMBER.search(asked.said.text)
+    if member is not None and member[1] in {"object", "Module"}:
+        return None
+    if member is None or not asked.said.text.startswith("Module"):
+        return True
+    if any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
+        return None  # imports are judged by themselves
+    where = asked.site.world.locate(member[1]).module
+    if where is None:
+        return None
+    return True if asked.site.world.lookup(where, member[2]).exists is False else None
+
+
+def _called_class(asked: Asked) -> tuple[Symbol, ...]:
+    call = next((node for node in asked.around if isinstance(node, ast.Call)), None)
+    name = dotted(call.func) if call is not None else None
+    if name is None:
+        return ()
+    symbols = asked.site.world.resolve(asked.site.path, name).symbols
+    return tuple(one for one in symbols if hasattr(one.binding, "bases"))
+
+
+def _argument(asked: Asked) -> bool | None:
+    """Leave out what a kernel is started with, and what pydantic fills in or lets be."""
+    said = asked.said
+    if said.rule == "unknown-argument" and not _LAUNCH.isdisjoint(_QUOTED.findall(said.text)):
+        return None
+    if "object.__init__" in said.text:
+        return False
+    world = asked.site.world
+    for cls in _called_class(asked):
+        line = lineage(world, cls)
+        if "BaseModel" in line.bases:
+            if said.rule != "missing-argument":
+                return None
+            texts = (_class_text(world, one) for one in line.classes)
+            if any(_FILLS.search(text) for text in texts):
+                return None
+            missed = set(_QUOTED.findall(said.text))
+            fields = {f.name: f for one in reversed(line.classes) for f in one.cls.fields}
+            return any(name in fields and fields[name].required for name in missed) or None
+    return True
+
+
+def _class_text(world: World, symbol: Symbol) -> bytes:
+    rows = (world.read(symbol.path) or b"").splitlines(keepends=True)
+    return b"".join(rows[symbol.cls.line - 1 : symbol.cls.end])
+
+
+def _call(asked: Asked) -> bool:
+    """Let pass what may call another function than the one that ty tells of."""
+    if _UNION_CALL in asked.said.more:
+        return False
+    called = _CALLED.search(asked.said.text)
+    if called is None:
+        return True
+    owner, _, name = called[1].rpartition(".")
+    world = asked.site.world
+    if owner:
+        classes = classes_named(world, owner.rpartition(".")[2])
+        return bool(classes) and all(
+            _is_stated(world, one)
+            and (
+                name in {"__init__", "__new__"}
+                or not any(name in below.cls.methods for below in subclasses(world, one))
+            )
+            for one in classes
+        )
+    defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
+    return any(defined.search(data) for _, data in files_mentioning(world, (name,)))
+
+
+def _takes(asked: Asked) -> bool:
+    builtin = "`isinstance`" in asked.said.text or "`issubclass`" in asked.said.text
+    return builtin or _call(asked)
+
+
+def _is_stated(world: World, symbol: Symbol) -> bool:
+    return "Protocol" not in lineage(world, symbol).bases
+
+
+_NUMBERS, _TEXTS = words("int float bool"), words("str bytes")
+
+
+def _kind_of(kind: str) -> str:
+    if match := re.match(r"Literal\[(.)", kind):
+        return "str" if match[1] in "\"'" else "bytes" if match[1] == "b" else "int"
+    return kind.partition("[")[0]
+
+
+def _value(asked: Asked) -> bool:
+    """Believe that a number is no text and a container neither; what else does not suit, a program may well take."""
+    match = _ARGUMENT.search(asked.said.text)
+    if match is None:
+        return False
+    wanted, given = match[1], match[2]
+    if "`isinstance`" in asked.said.text or "`issubclass`" in asked.said.text:
+        return FUNCTION.match(given) is not None
+    if wanted not in _NUMBERS | _TEXTS or "|" in given:
+        return False
+    kind = _kind_of(given)
+    if _CONTAINERS.fullmatch(given):
+        return True
+    return kind in (_TEXTS if wanted in _NUMBERS else _NUMBERS)
+
+
+def _kind(asked: Asked) -> bool:
+    kinds = _kinds(asked.said.text)
+    special = {
+        "not-iterable": "__iter__",
+        "not-callable": "__call__",
+        "not-subscriptable": "__getitem__",
+        "invalid-context-manager": "__enter__",
+        "invalid-await": "__await__",
+    }.get(asked.said.rule, "")
+    return bool(kinds) and all(_is_plain(asked, kind, special) for kind in kinds)
+
+
+def _kinds(text: str) -> list[str]:
+    match = _OF_TYPE.search(text) or _SUBJECT.search(text)
+    return [kind for kind in match.groups() if kind is not None] if match else []
+
+
+def _operands(asked: Asked) -> bool:
+    """Be sure of operands that are builtin, functions or coroutines, or of classes that have no such operator."""
+    kinds = _kinds(asked.said.text)
+    return bool(kinds) and all(
+        _CONTAINERS.fullmatch(kind) or _is_plain(asked, kind) for kind in kinds
+    )
+
+
+def _assignment(asked: Asked) -> bool | None:
+    text = asked.said.text
+    if "values to unpack" in text:
+        return True
+    if "is read-only" in text or "read-only property" in text:
+        return True
+    return False if "unresolved attribute" in text else None
+
+
+def _truth(asked: Asked) -> bool | None:
+    text = asked.said.text
+    return True if "bound method" in text or COROUTINE in text else None
+
+
+def _await(asked: Asked) -> bool | None:
+    """Let be what an override may give that is no coroutine."""
+    if COROUTINE not in asked.said.text:
+        return None
+    call = next((node for node in asked.around if isinstance(node, ast.Call)), None)
+    name = getattr(call.func, "attr", None) if call is not None else None
+    if name is None:
+        return True
+    plain = re.compile(rb"^[ \t]*def\s+%b\b" % name.encode(), re.MULTILINE)
+    return not any(plain.search(data) for _, data in files_mentioning(asked.site.world, (name,)))
+
+
+class Rule(NamedTuple):
+    """``always`` is asked wherever it stands, ``inside`` where the patch adds the line. ``why`` says what for."""
+
+    code: FindingCode
+    always: Gate
+    inside: Gate
+    why: str
+
+
+_C = FindingCode
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(
+        words(
+            "missing-argument too-many-positional-arguments unknown-argument parameter-already-assigned "
+            "positional-only-parameter-as-kwarg"
+        ),
+        Rule(
+            _C.FIT_CALL, _argument, _call, "an override, or one of a union, may be what is called"
+        ),
+    ),
+    "invalid-argument-type": Rule(
+        _C.FIT_CALL, _value, _takes, "types that vLLM states are often too narrow"
+    ),
+    "no-matching-overload": Rule(_C.FIT_TYPES, _no, _no, "which overload was meant is not told"),
+    "missing-attribute": Rule(
+        _C.FIT_ATTRIBUTE, _lacks, _member, "a class below, or somebody outside, may set it"
+    ),
+    "missing-module-member": Rule(
+        _C.FIT_IMPORT, _lacks, _yes, "a module may make its names when asked"
+    ),
+    "missing-union-attribute": Rule(
+        _C.FIT_ATTRIBUTE, _no, _no, "the code may know which of a union it has"
+    ),
+    **dict.fromkeys(
+        words("not-callable not-iterable not-subscriptable invalid-context-manager invalid-await"),
+        Rule(_C.FIT_KIND, _yes, _kind, "what has no known class may have the method"),
+    ),
+    "unsupported-operator": Rule(
+        _C.FIT_KIND, _yes, _operands, "what has no known class may have the operator"
+    ),
+    "unused-awaitable": Rule(_C.FIT_KIND, _await, _await, "an override may be no coroutine"),
+    **dict.fromkeys(
+        words("redundant-condition truthiness-test-of-callable"),
+        Rule(_C.FIT_KIND, _truth, _truth, "only a method or a coroutine is never meant"),
+    ),
+    "abstract-class-instantiation": Rule(_C.FIT_KIND, _yes, _yes, "Python refuses it"),
+    "invalid-assignment": Rule(
+        _C.FIT_KIND,
+        _assignment,
+        _assignment,
+        "Python only refuses to unpack and to set what is frozen",
+    ),
+    "index-out-of-bounds": Rule(
+        _C.FIT_KIND, _yes, _yes, "the length of a tuple is known or it is not said"
+    ),
+    **dict.fromkeys(
+        words("invalid-base unsupported-base invalid-raise invalid-exception-caught"),
+        Rule(_C.FIT_KIND, _kind, _kind, "what has no known type may be a class"),
+    ),
+    **dict.fromkeys(
+        words(
+            "invalid-dataclass-field-order inconsistent-mro duplicate-base conflicting-metaclass "
+            "cyclic-class-definition instance-layout-conflict invalid-frozen-dataclass-subclass"
+        ),
+        Rule(_C.FIT_KIND, _yes, _yes, "Python refuses the class"),
+    ),
+    **dict.fromkeys(
+        words("unresolved-reference unresolved-global"),
+        Rule(_C.FIT_UNDEFINED_NAME, unset, _yes, "no path has set it"),
+    ),
+    "possibly-unresolved-reference": Rule(
+        _C.FIT_UNDEFINED_NAME,
+        sometimes_unset,
+        sometimes_unset,
+        "a branch may be the only one that is ever taken",
+    ),
+}
+"""The rules that are asked for, and what an error by them rests on."""
+
+
+def judge(site: Site, said: Diagnostic, *, inside: bool) -> Verdict | None:
+    """Return what counts of a diagnostic; ``inside`` says that the patch adds its line."""
+    rule = RULES[said.rule]
+    asked = Asked(site, said, tuple(site.around(said)))
+    if asked.is_annotation() or asked.is_tolerant():
+        return None
+    sure = rule.always(asked)
+    if sure is None:
+        return None
+    if inside and sure:
+        sure = rule.inside(asked)
+    if sure is None:
+        return None
+    level = Level.ERROR if sure else Level.NOTE
+    token = (_QUOTED.findall(said.text) or [""])[-1]
+    return Verdict(
+        asked.code(rule.code), level, asked.text(of_call=rule.code == FindingCode.FIT_CALL), token
+    )

@@ -1,0 +1,94 @@
+"""A folder that shows a tree with some of its files replaced, for a program that reads files.
+
+Real folders stand only on the way to replaced files; everything else is a symbolic link.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from vllm_mods.base.tree import Tree
+
+_SUFFIXES = (".py", ".pyi")
+
+
+class LaidOut:
+    """The Python of trees that are no folders, written into temporary ones: that of the last two."""
+
+    def __init__(self) -> None:
+        self._folders: list[tuple[Tree, str]] = []
+        weakref.finalize(self, _remove, self._folders)
+
+    def folder(self, tree: Tree) -> str:
+        """Return a folder with a tree's Python. Raises ``TreeError``."""
+        if tree.root is not None:
+            return tree.root
+        for known, folder in self._folders:
+            # the same release opened twice is two trees of one identity
+            if known is tree or (tree.identity and known.identity == tree.identity):
+                return folder
+        folder = tempfile.mkdtemp(prefix="vllm-mods-tree-")
+        self._folders.append((tree, folder))
+        paths = [path for path in tree.paths("vllm") if path.endswith(_SUFFIXES)]
+        for path in paths:
+            _write(os.path.join(folder, path), tree.read(path))
+        _remove(self._folders[:-2])
+        del self._folders[:-2]
+        return folder
+
+
+def _remove(folders: list[tuple[Tree, str]]) -> None:
+    for _, folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def overlay(root: str, files: Mapping[str, bytes | None]) -> Iterator[str]:
+    """Give a folder that shows ``vllm`` of a site root, and what else ``files`` are of, with these files instead."""
+    with tempfile.TemporaryDirectory(prefix="vllm-mods-", ignore_cleanup_errors=True) as folder:
+        tops: dict[str, _Below] = {"vllm": {}, **_by_name(files)}
+        for name, below in tops.items():
+            _lay(os.path.join(root, name), os.path.join(folder, name), below)
+        yield folder
+
+
+_Below = Mapping[str, bytes | None]
+
+
+def _by_name(files: _Below) -> dict[str, dict[str, bytes | None]]:
+    """Group files by the first part of their paths; the rest of the path is empty for a file."""
+    groups: dict[str, dict[str, bytes | None]] = {}
+    for path, data in files.items():
+        name, _, rest = path.partition("/")
+        groups.setdefault(name, {})[rest] = data
+    return groups
+
+
+def _lay(source: str, target: str, files: _Below) -> None:
+    if "" in files:
+        _write(target, files[""])
+        return
+    if not files:
+        if os.path.exists(source):
+            os.symlink(os.path.abspath(source), target)
+        return
+    os.mkdir(target)
+    below = _by_name(files)
+    if os.path.isdir(source):
+        for entry in os.scandir(source):
+            if entry.name not in below and entry.name != "__pycache__":
+                os.symlink(os.path.abspath(entry.path), os.path.join(target, entry.name))
+    for name, rest in below.items():
+        _lay(os.path.join(source, name), os.path.join(target, name), rest)
+
+
+def _write(path: str, data: bytes | None) -> None:
+    if data is not None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)

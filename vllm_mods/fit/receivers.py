@@ -1,0 +1,57 @@
+"""Of what types the receivers of calls are: the type checker is asked on copies in which they stand in ``reveal_type``."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from vllm_mods.fit.checker import check
+from vllm_mods.fit.overlay import LaidOut, overlay
+from vllm_mods.fit.overrides import MethodCall
+from vllm_mods.fit.stubs import BESIDE, STUBS
+from vllm_mods.fit.world import World
+
+# More calls of methods of one name are of a name that is everybody's.
+_MOST = 300
+_REVEALED = re.compile(r"Revealed type: `(.*)`")
+
+
+def receiver_types(
+    world: World, calls: tuple[MethodCall, ...], laid_out: LaidOut, python: tuple[int, int] | None
+) -> Mapping[MethodCall, str]:
+    """Return the types of the receivers of some calls; raises as ``checker.check``."""
+    by_file: dict[str, list[MethodCall]] = defaultdict(list)
+    for call in calls[:_MOST]:
+        by_file[call.path].append(call)
+    lowest, below = world.tree.layers()
+    files = {**{path: text.encode() for path, text in BESIDE.items()}, **below, **world.files}
+    files |= {path: _revealing(world.glance(path) or b"", some) for path, some in by_file.items()}
+    files = {path: data for path, data in files.items() if path.endswith((".py", ".pyi"))}
+    with overlay(laid_out.folder(lowest), files) as folder:
+        said = check(folder, by_file, (), python, STUBS)
+    types: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for one in said:
+        if match := _REVEALED.fullmatch(one.text):
+            types[one.path, one.line].append(match[1])
+    found: dict[MethodCall, str] = {}
+    for path, some in by_file.items():
+        for line in {call.func.value.lineno for call in some}:
+            here = [call for call in some if call.func.value.lineno == line]
+            here.sort(key=lambda call: call.func.value.col_offset)
+            if len(types[path, line]) == len(here):
+                found.update(zip(here, types[path, line], strict=True))
+    return found
+
+
+def _revealing(data: bytes, calls: list[MethodCall]) -> bytes:
+    rows = data.splitlines(keepends=True)
+    places = []
+    for call in calls:
+        value = call.func.value
+        places.append((value.lineno, value.col_offset, b"reveal_type("))
+        places.append((value.end_lineno or 0, value.end_col_offset or 0, b")"))
+    for line, column, text in sorted(places, key=lambda place: place[:2], reverse=True):
+        row = rows[line - 1]
+        rows[line - 1] = row[:column] + text + row[column:]
+    return b"".join(rows)

@@ -1,0 +1,93 @@
+"""What functions that state no result give: a tuple of another length than what is unpacked, a generator that is entered."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.fit.bodies import arities, definition, is_generator
+from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, lasting
+from vllm_mods.fit.search import class_at, classes_in, subclasses
+from vllm_mods.fit.shapes import Function
+from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator
+from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
+from vllm_mods.fit.world import World
+
+
+def result_problems(world: World, path: str, sites: Iterable[CodeSite]) -> Iterator[Problem]:
+    """Judge what some sites of a file do with what plain functions and own methods give."""
+    for site in sites:
+        for misuse in _wrong(world, path, site.node, site.scope):
+            key = site.scope.name, lasting(misuse.text)
+            yield at_site(path, site, FindingCode.FIT_KIND, misuse, *key)
+
+
+def _wrong(world: World, path: str, node: ast.AST, scope: CodeScope) -> Misuses:
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
+            call = value.value if isinstance(value, ast.Await) else value
+            if isinstance(call, ast.Call) and not any(isinstance(t, ast.Starred) for t in targets):
+                awaited = isinstance(value, ast.Await)
+                yield from _unpacked(world, path, call, scope, len(targets), awaited=awaited)
+        case ast.With(items=items):
+            for item in items:
+                if isinstance(item.context_expr, ast.Call):
+                    yield from _entered(world, path, item.context_expr, scope)
+        case _:
+            pass
+
+
+def _function(world: World, path: str, call: ast.Call, scope: CodeScope) -> Symbol | None:
+    """Return the one plain function that a call is of, by its name at module level or on ``self``."""
+    name = dotted(call.func) or ""
+    head, _, rest = name.partition(".")
+    symbols: tuple[Symbol, ...] = ()
+    method = next((one for one in scope.around() if receiver(one)), None)
+    me = receiver(method) if method else None
+    if me is not None and method is not None and head == me[0] and "." not in rest:
+        cls = class_at(world, path, method.parent)
+        owned = lineage(world, cls).owner(rest) if cls else None
+        if cls is None or owned is None:
+            return None
+        symbols = tuple(Symbol(owned[0].path, function) for function in owned[1])
+    elif name and not any(head in one.locals() for one in scope.in_function()):
+        symbols = world.resolve(path, name).symbols
+    plain = [s for s in symbols if isinstance(s.binding, Function)]
+    return plain[0] if len(plain) == len(symbols) == 1 else None
+
+
+def _unpacked(
+    world: World, path: str, call: ast.Call, scope: CodeScope, many: int, *, awaited: bool
+) -> Misuses:
+    symbol = _function(world, path, call, scope)
+    function = symbol.binding if symbol else None
+    if symbol is None or not isinstance(function, Function) or opaque_decorator(function):
+        return
+    if "contextmanager" in function.marks or function.asynchronous is not awaited:
+        return
+    lengths = arities(definition(world, symbol.path, function)) or {None}
+    if None not in lengths and many not in lengths and not _is_overridden(world, symbol, function):
+        gives = " or ".join(str(length) for length in sorted(lengths, key=str))
+        text = f"{call_text(call)}() is unpacked into {many}"
+        yield Misuse(f"{text}, and {symbol.where} returns {gives}", function.name)
+
+
+def _entered(world: World, path: str, call: ast.Call, scope: CodeScope) -> Misuses:
+    symbol = _function(world, path, call, scope)
+    function = symbol.binding if symbol else None
+    if symbol is None or not isinstance(function, Function) or function.decorators:
+        return
+    node = definition(world, symbol.path, function)
+    if is_generator(node) and not _is_overridden(world, symbol, function):
+        text = f"{call_text(call)}() is entered by with, and {symbol.where} is a generator"
+        yield Misuse(f"{text} without @contextmanager", function.name)
+
+
+def _is_overridden(world: World, symbol: Symbol, function: Function) -> bool:
+    """Tell whether a method has another one below its class, which may be meant."""
+    owners = (c for _, c in classes_in(world, symbol.path))
+    mine = (c for c in owners if function in c.cls.methods.get(function.name, ()))
+    return any(function.name in one.cls.methods for c in mine for one in subclasses(world, c))

@@ -1,0 +1,136 @@
+"""What a patch takes away or defines in another way, and which lines of the tree mention that."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.signatures import DefNode, every
+from vllm_mods.fit.summary import target_names
+from vllm_mods.fit.world import World, module_stem
+from vllm_mods.formats import syntax_tree
+
+# A member of a class that more files than this mention is followed only where the class or its module is named too.
+_COMMON = 40
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+_MAKERS = {"__init__", "__new__", "__post_init__", "__init_subclass__"}
+
+
+class Changed(NamedTuple):
+    """A name whose definition changed or is gone, and the words that a file has to mention, too, if it is a common one."""
+
+    name: str
+    context: frozenset[str]
+
+
+class Users(NamedTuple):
+    """Files beside the changed ones, with the lines that mention something changed, and the words that were looked for."""
+
+    lines: Mapping[str, frozenset[int]]
+    words: frozenset[str]
+
+
+def users(before: World, after: World, paths: Iterable[str]) -> Users:
+    """Return who mentions what the change of some files takes away or defines in another way."""
+    changed = [one for path in paths for one in _changed(before, after, path)]
+    words = frozenset(one.name for one in changed)
+    if not words:
+        return Users({}, words)
+    contexts: dict[str, set[str]] = defaultdict(set)
+    for one in changed:
+        contexts[one.name] |= one.context
+    held: dict[str, frozenset[str]] = {}
+    counts: Counter[str] = Counter()
+    for path, data in files_mentioning(after, words):
+        if path in after.files:
+            continue
+        held[path] = frozenset(word.decode() for word in set(_WORD.findall(data)))
+        counts.update(held[path] & words)
+    lines: dict[str, frozenset[int]] = {}
+    for path, mentioned in held.items():
+        wanted = {
+            word
+            for word in mentioned & words
+            if counts[word] <= _COMMON or not contexts[word].isdisjoint(mentioned)
+        }
+        if wanted:
+            lines[path] = _mentions(after.read(path) or b"", wanted)
+    return Users(lines, words)
+
+
+def _mentions(data: bytes, words: Iterable[str]) -> frozenset[int]:
+    pattern = re.compile(rb"\b(?:%b)\b" % b"|".join(word.encode() for word in sorted(words)))
+    return frozenset(n for n, text in enumerate(data.splitlines(), 1) if pattern.search(text))
+
+
+def _changed(before: World, after: World, path: str) -> Iterator[Changed]:
+    old, new = (_definitions(world.glance(path)) for world in (before, after))
+    stem = module_stem(path)
+    if after.glance(path) is None and old:
+        yield Changed(stem, frozenset())
+    for name, was in old.items():
+        if new.get(name) == was:
+            continue
+        owner, _, last = name.rpartition(".")
+        cls = owner.rpartition(".")[2]
+        if last in _MAKERS or (cls and " " in was[0]):
+            yield Changed(cls, frozenset({stem}))
+        if last not in _MAKERS:
+            yield Changed(last, frozenset({cls or stem, stem}))
+
+
+def _definitions(data: bytes | None) -> dict[str, list[str]]:
+    """Return each name of a module and its classes, dotted, with a text that is another one where its use is."""
+    found: dict[str, list[str]] = defaultdict(list)
+    if data is not None and (tree := syntax_tree.module(data)) is not None:
+        _of_body(tree.body, "", found)
+    return found
+
+
+def _of_body(  # noqa: C901 - one kind of statement per branch
+    body: Iterable[ast.AST], prefix: str, found: dict[str, list[str]]
+) -> None:
+    for node in body:
+        match node:
+            case ast.ClassDef():
+                heads = (*node.bases, *node.keywords, *node.decorator_list)
+                found[prefix + node.name].append(" ".join(map(ast.dump, heads)))
+                _of_body(node.body, f"{prefix}{node.name}.", found)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                found[prefix + node.name].append(_signature(node))
+                if prefix and node.args.args:
+                    _of_receiver(node, node.args.args[0].arg, prefix, found)
+            case ast.Import() | ast.ImportFrom():
+                for alias in node.names:
+                    found[prefix + (alias.asname or alias.name)].append("")
+            case ast.Assign():
+                for name in (n for target in node.targets for n in target_names(target)):
+                    found[prefix + name].append("")
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                # with a space it is a field: the class is called with it
+                default = "" if node.value is None else "="
+                found[prefix + name].append(f"{ast.dump(node.annotation)} {default}")
+            case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While() | ast.ExceptHandler():
+                for name in ("body", "orelse", "finalbody", "handlers"):
+                    _of_body(getattr(node, name, ()), prefix, found)
+            case _:
+                pass
+
+
+def _signature(node: DefNode) -> str:
+    parts = (node.args, *node.decorator_list, *([node.returns] if node.returns else []))
+    yields = any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in every(node))
+    return "".join((type(node).__name__, str(yields), *map(ast.dump, parts)))
+
+
+def _of_receiver(node: DefNode, me: str, prefix: str, found: dict[str, list[str]]) -> None:
+    for inner in every(node):
+        match inner:
+            case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if name == me:
+                found[prefix + inner.attr] = found[prefix + inner.attr] or [""]
+            case _:
+                pass
