@@ -318,8 +318,8 @@ def test_a_folder_that_may_not_be_read(
     (site / "vllm/sub").mkdir()
     scandir = os.scandir
 
-    def closed(path: str) -> Any:  # the tests may run as root, whom nothing is closed to
-        if path.endswith("vllm/sub"):
+    def closed(path: Any) -> Any:  # the tests may run as root, whom nothing is closed to
+        if str(path).endswith("vllm/sub"):
             raise PermissionError(13, "Permission denied", path)
         return scandir(path)
 

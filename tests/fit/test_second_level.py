@@ -9,7 +9,7 @@ from fit_tree import errors, findings, tree_of
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Expectation, FileChange, Level
-from vllm_mods.fit import fit
+from vllm_mods.fit import Origin, fit
 
 USE = "vllm/use.py"
 FILES = {
@@ -391,7 +391,7 @@ def test_a_name_that_the_patch_defines_twice_is_reported() -> None:
     ]
 
 
-def test_a_hook_that_the_release_before_had_is_said_first_and_refused_where_it_is_expected() -> (
+def test_a_hook_that_the_release_before_had_is_refused_where_nobody_calls_it_or_it_is_expected() -> (
     None
 ):
     parts = FILES["vllm/parts.py"]
@@ -402,20 +402,26 @@ def test_a_hook_that_the_release_before_had_is_said_first_and_refused_where_it_i
         b"        return 1\n", b"        return 1\n\n    def early_hook(self): ...\n", 1
     )
     new = FileChange(path=USE, before=before, after=after)
-    first = fit((new,), tree, origin=origin).findings[0]
-    assert (first.code, first.level) == ("fit-dead", Level.NOTE)
+    first = fit((new,), tree, origin=Origin(origin, (new,))).findings[0]
+    assert (first.code, first.level) == ("fit-dead", Level.ERROR)
     assert "Mine.early_hook overrides Flash.early_hook in" in first.message
     assert "no base defines it here: nobody calls it; the nearest is hook" in first.message
-    assert not [f for f in fit((new,), origin, origin=origin).findings if f.code == "fit-dead"]
+    assert not [
+        f
+        for f in fit((new,), origin, origin=Origin(origin, (new,))).findings
+        if f.code == "fit-dead"
+    ]
     wants = Expectation(path="vllm/parts.py", symbol="Flash.early_hook")
-    found = fit((new,), tree, expects=(wants,), origin=origin).findings
+    found = fit((new,), tree, expects=(wants,), origin=Origin(origin, (new,))).findings
     assert "fit-dead" in {f.code for f in found if f.level is Level.ERROR}
     # A remote tree is not searched for who calls it, and the bases say enough.
     far = tree_of(FILES, remote=True)
-    assert [f.code for f in fit((new,), far, origin=origin).findings][:1] == ["fit-dead"]
+    assert [f.code for f in fit((new,), far, origin=Origin(origin, (new,))).findings][:1] == [
+        "fit-dead"
+    ]
     # Of an origin only what was read before may be in the cache.
     origin.read = _nothing  # type: ignore[method-assign]
-    assert "fit-dead" in {f.code for f in fit((new,), tree, origin=origin).findings}
+    assert "fit-dead" in {f.code for f in fit((new,), tree, origin=Origin(origin, (new,))).findings}
 
 
 def _nothing(path: str) -> bytes | None:

@@ -32,6 +32,13 @@ UNTYPED = ("types of arguments and of results", "the proof in mod.lock is withou
 """What was not examined where a lock vouches that was made without a type checker."""
 
 
+class Origin(NamedTuple):
+    """The tree that changes were written for, and the changes as they are there."""
+
+    tree: Tree
+    changes: tuple[FileChange, ...]
+
+
 class Fit(NamedTuple):
     """What was found, worst first, and the files of vLLM beside the changed ones that it rests on.
 
@@ -52,14 +59,14 @@ def fit(
     expects: Iterable[Expectation] = (),
     allow: Iterable[Allowance] = (),
     cache: SummaryCache | None = None,
-    origin: Tree | None = None,
+    origin: Origin | None = None,
 ) -> Fit:
     """Hold changes against the tree around them.
 
     ``changes`` are relative to ``tree``, which is the tree before them. ``expects`` is judged
     on the tree before, ``allow`` turns findings into notes that carry the author's reason.
     ``cache`` keeps what is derived from single files: share one over many trees; ``origin`` is
-    the tree that the changes were written for, where it can be had. Raises ``TreeError`` where the
+    where the changes were written, if that can be had: what is wrong here and was not there counts without further proof. Raises ``TreeError`` where the
     tree cannot be read.
     """
     from vllm_mods.fit.judge import judge  # noqa: PLC0415  (ast and difflib: 20 ms)
@@ -117,4 +124,4 @@ def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
     return finding
 
 
-__all__ = ["UNEXAMINED", "UNTYPED", "Fit", "fit"]
+__all__ = ["UNEXAMINED", "UNTYPED", "Fit", "Origin", "fit"]

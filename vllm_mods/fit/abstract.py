@@ -53,7 +53,7 @@ def _left(left: dict[str, Symbol]) -> str:
 def _incomplete(world: World, path: str, node: ast.ClassDef, scope: CodeScope) -> Misuses:
     """Say that a class at the end of its line leaves some of its base's abstract methods open.
 
-    A class may only hold static methods: where nobody calls it by its name, that is a note.
+    A class may only hold static methods: where nobody calls it or hands it on by its name, that is a note.
     """
     name = f"{scope.name}.{node.name}".lstrip(".")
     symbol = class_named(world, path, name, node.lineno)
@@ -69,7 +69,8 @@ def _incomplete(world: World, path: str, node: ast.ClassDef, scope: CodeScope) -
         or subclasses(world, symbol)
     ):
         return
-    call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
-    named = is_mentioned(world, node.name, call)
+    # ``Name(…)``, ``return Name``, ``x = Name``, ``"package.Name"``
+    used = rb"(?<!class )\b%b\(|(?:\breturn|=)\s+%b\b(?!\.)|[\"'](?:[\w.]+[.:])?%b[\"']"
+    named = is_mentioned(world, node.name, re.compile(used % ((node.name.encode(),) * 3)))
     level = Level.ERROR if named else Level.NOTE
     yield Misuse(f"{node.name} cannot be made: {_left(left)}", node.name, level)

@@ -24,7 +24,7 @@ _CALLED = re.compile(r"__\w+__|(?:visit|test|do|on|handle|validate|serialize|che
 def dead_problems(
     before: World, after: World, path: str, expects: Iterable[Expectation], origin: World | None
 ) -> Iterator[Problem]:
-    """Judge what is new in a file: notes, and errors for what the mod expects to be a hook.
+    """Judge what is new in a file: notes, and errors for what the mod expects to be a hook, or was one where it was written.
 
     ``origin`` is the release that the patch was written for, where it can be had.
     """
@@ -32,10 +32,8 @@ def dead_problems(
     gone: list[Problem] = []
     # An origin of which only a part can be had decides nothing.
     with suppress(TreeError):
-        gone = [] if origin is None else list(_gone(before, after, origin, path))
-    for problem in gone:
-        named = {problem.scope, f"{problem.key[1]}.{problem.token}"}
-        yield problem._replace(level=Level.NOTE if asked.isdisjoint(named) else Level.ERROR)
+        gone = [] if origin is None else list(_gone(before, after, origin, path, asked))
+    yield from gone
     if before.read(path) is None:
         yield from _file(after, path)
     scopes = {problem.scope for problem in gone}
@@ -83,7 +81,9 @@ def _unnamed(before: World, after: World, path: str, asked: set[str]) -> Iterato
         yield Problem(FindingCode.FIT_DEAD, path, at, new.scope, message, key, method, level)
 
 
-def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Problem]:
+def _gone(
+    before: World, after: World, origin: World, path: str, asked: set[str]
+) -> Iterator[Problem]:
     """Yield the added methods that overrode one where the patch was written, and override none here."""
     for new in _added(before, after, path):
         method = new.function.name
@@ -104,10 +104,10 @@ def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Pro
             f"{new.scope} overrides {owner.cls.name}.{method} in {version}, and no base defines it"
         )
         message = f"{text} here{'' if called else ': nobody calls it'}{instead}"
-        key = (new.scope, base.cls.name)
-        yield Problem(
-            FindingCode.FIT_DEAD, path, new.function.line, new.scope, message, key, token=method
-        )
+        is_hook = not asked.isdisjoint({new.scope, f"{base.cls.name}.{method}"})
+        level = Level.NOTE if called and not is_hook else Level.ERROR
+        key, at = (new.scope,), new.function.line
+        yield Problem(FindingCode.FIT_DEAD, path, at, new.scope, message, key, method, level)
 
 
 def _is_named(world: World, word: str, path: str) -> bool:

@@ -373,8 +373,8 @@ RULES: Mapping[str, Rule] = {
 """The rules that are asked for, and what an error by them rests on."""
 
 
-def judge(site: Site, said: Diagnostic, *, inside: bool) -> Verdict | None:
-    """Return what counts of a diagnostic; ``inside`` says that the patch adds its line."""
+def judge(site: Site, said: Diagnostic, *, gated: bool) -> Verdict | None:
+    """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty."""
     rule = RULES[said.rule]
     asked = Asked(site, said, tuple(site.around(said)))
     if asked.is_annotation() or asked.is_tolerant():
@@ -382,7 +382,7 @@ def judge(site: Site, said: Diagnostic, *, inside: bool) -> Verdict | None:
     sure = rule.always(asked)
     if sure is None:
         return None
-    if inside and sure:
+    if gated and sure:
         sure = rule.inside(asked)
     if sure is None:
         return None

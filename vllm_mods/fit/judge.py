@@ -11,6 +11,7 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Expectation, FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
+from vllm_mods.fit import Origin
 from vllm_mods.fit.abstract import abstract_problems
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
@@ -62,15 +63,17 @@ def judge(
     tree: Tree,
     expects: tuple[Expectation, ...],
     cache: SummaryCache,
-    origin: Tree | None = None,
+    origin: Origin | None = None,
 ) -> Judgement:
-    """Run every check. ``origin`` is the release that the patch was written for, where it can be had."""
-    if changes and tree.remote:
-        tree.load([path for path in tree.paths("vllm") if path.endswith((".py", ".pyi"))])
+    """Run every check. ``origin`` is where the patch was written, if that can be had."""
+    if changes:
+        _load_whole(tree)
+    if changes and origin is not None:
+        _load_whole(origin.tree)
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
     after = World(tree, {change.path: change.after for change in changes}, cache, texts)
-    written = None if origin is None else World(origin, {}, cache)
+    written = None if origin is None else World(origin.tree, {}, cache)
     answers: list[Problem | Doubt] = [*expectation_problems(before, expects)]
     lowest = lowest_python(tree) if changes else None
     sound: dict[str, bytes] = {}
@@ -97,7 +100,8 @@ def judge(
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
     question = Question(before, after, judged, tuple(used.lines), lowest)
-    answers.extend(_opinion(question, answers, cache))
+    there = None if origin is None else _question_there(origin, cache, lowest)
+    answers.extend(_opinion(question, there, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
     if any(map(may_rest_on_writes, problems)):
         writes = run_time_writes(_added_code(before, sound))
@@ -135,15 +139,37 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
     return tuple(distinct.values())
 
 
+def _load_whole(tree: Tree) -> None:
+    """Have all Python of a tree that lies elsewhere here."""
+    if tree.remote:
+        tree.load([path for path in tree.paths("vllm") if path.endswith((".py", ".pyi"))])
+
+
+def _question_there(
+    origin: Origin, cache: SummaryCache, python: tuple[int, int] | None
+) -> Question:
+    """Return what the type checker can be asked about the patch where it was written."""
+    changes = tuple(change for change in origin.changes if change.path.endswith(".py"))
+    texts: dict[str, bytes | None] = {}
+    before = World(origin.tree, {change.path: change.before for change in changes}, cache, texts)
+    after = World(origin.tree, {change.path: change.after for change in changes}, cache, texts)
+    return Question(before, after, changes, (), python)
+
+
 def _opinion(
-    question: Question, answers: list[Problem | Doubt], cache: SummaryCache
-) -> list[Problem]:
+    question: Question,
+    there: Question | None,
+    answers: list[Problem | Doubt],
+    cache: SummaryCache,
+) -> list[Problem | Doubt]:
     """Return what the type checker says of lines of which nothing is said yet, one thing of a kind for each."""
     met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
-    said = list(type_problems(question, cache.laid_out)) if question.changes else []
-    said.sort(key=lambda problem: problem.level is Level.ERROR)
-    last = {(one.path, one.line, one.code): one for one in said}
-    return [one for one in last.values() if (one.path, one.line) not in met]
+    said = list(type_problems(question, there, cache.laid_out)) if question.changes else []
+    problems = [one for one in said if isinstance(one, Problem)]
+    problems.sort(key=lambda problem: problem.level is Level.ERROR)
+    last = {(one.path, one.line, one.code): one for one in problems}
+    doubts = [one for one in said if isinstance(one, Doubt)]
+    return [*doubts, *(one for one in last.values() if (one.path, one.line) not in met)]
 
 
 def _honour(after: World, problem: Problem) -> Problem:

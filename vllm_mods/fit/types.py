@@ -2,6 +2,7 @@
 
 Place beats rule: what is new outside the lines that the patch adds is the patch's doing, and a breaking rule needs no more.
 On the added lines the checker may only know less than who wrote them: ``gates`` says of each rule what has to be sure.
+What it does not say of these lines where the patch was written is the doing of this tree, and needs no such proof.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from vllm_mods.fit.checker import Diagnostic, check
 from vllm_mods.fit.gates import RULES, Verdict, judge
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.overlay import LaidOut, overlay
-from vllm_mods.fit.problems import Problem
+from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.signatures import every
 from vllm_mods.fit.stubs import BESIDE, STUBS
 from vllm_mods.fit.world import World
@@ -38,17 +39,30 @@ class Question(NamedTuple):
     python: tuple[int, int] | None
 
 
-def type_problems(question: Question, laid_out: LaidOut) -> Iterator[Problem]:
-    """Yield what is new and counts, and what is new and may, as notes. Raises as ``checker.check``."""
+def type_problems(
+    question: Question, there: Question | None, laid_out: LaidOut
+) -> Iterator[Problem | Doubt]:
+    """Yield what is new and counts, what is new and may, as notes, and what the checker could not read.
+
+    ``there`` is the same of the tree that the patch was written for. Raises as ``checker.check``.
+    """
     new = _news(question, laid_out)
     added = {c.path: added_lines(c.before, c.after) for c in question.changes if c.after}
+    inside = [one for one in new if one.line in added.get(one.path, ())]
+    gated = set(inside)
+    if inside and there is not None:
+        known = {key for one in _news(there, laid_out) for key in _likenesses(one, there.after)}
+        gated = {one for one in inside if known.intersection(_likenesses(one, question.after))}
     trees: dict[str, Site] = {}
     for diagnostic in new:
         path = diagnostic.path
+        if diagnostic.rule not in RULES:  # ty reads UTF-8 and nothing else
+            yield Doubt(path, "type", diagnostic.text)
+            continue
         if path not in trees:
             data = question.after.glance(path) or b""
             trees[path] = Site.of(question.after, path, data)
-        verdict = judge(trees[path], diagnostic, inside=diagnostic.line in added.get(path, ()))
+        verdict = judge(trees[path], diagnostic, gated=diagnostic in gated)
         if verdict is not None:
             yield _problem(question.after, diagnostic, verdict)
 
@@ -62,7 +76,17 @@ def _news(question: Question, laid_out: LaidOut) -> list[Diagnostic]:
     now = _ask(root, after, asked, question)
     # Of what nothing is said now, nothing that was said before is asked.
     was = _ask(root, before, {one.path for one in now}, question)
-    return list(_without(now, was, question))
+    unread = [
+        one for one in now if one.rule not in RULES
+    ]  # of these, ty knows nothing before either
+    return [*unread, *_without((one for one in now if one.rule in RULES), was, question)]
+
+
+def _likenesses(one: Diagnostic, world: World) -> tuple[tuple[str, ...], ...]:
+    """Return two things by which the same complaint is known in another tree: its text, and the line that it is about."""
+    rows = (world.glance(one.path) or b"").splitlines()
+    row = rows[one.line - 1].decode(errors="replace").strip() if one.line <= len(rows) else ""
+    return (one.path, one.rule, "text", one.text), (one.path, one.rule, "line", row)
 
 
 def _files(

@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import FileChange, Finding, HunkState
+from vllm_mods.base.model import FileChange, Finding, HunkState, Variant
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.diff import FileDiff
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -74,21 +74,24 @@ def carried_parts(parts: tuple[Part, ...], origin: Tree, tree: Tree) -> frozense
         return frozenset()  # what cannot be read decides nothing here; the plan has the words
 
 
-def disagreement(tried: Attempt, parts: tuple[Part, ...], origin: Tree) -> Finding | None:
-    """Return what an origin has against a placement, if anything. Raises ``TreeError``.
+def put_into_origin(variant: Variant, parts: tuple[Part, ...], origin: Tree) -> Attempt:
+    """Put a variant into the tree that it was written for."""
+    return forward(variant, tuple(part._replace(at_base=True) for part in parts), origin)
+
+
+def disagreement(tried: Attempt, at_origin: Attempt, version: str | None) -> Finding | None:
+    """Return what the origin, which is of some version, has against a placement, if anything.
 
     Where the merge from there is clean, it has to give the same bytes; where it is not, each hunk has
     to be in the scope that it has there.
     """
-    at_base = tuple(part._replace(at_base=True) for part in parts)
-    at_origin = forward(tried.variant, at_base, origin)
     before = {change.path: change for change in at_origin.changes}
     scopes = {(hunk.patch, hunk.path, hunk.number): hunk.scope for hunk in at_origin.hunks}
     for change in tried.changes:
         known = before.get(change.path)
         result = None if known is None else merge_change(known, change.before)
         if result is not None and result != change.after:
-            message = f"{change.path}: a merge from vLLM {origin.version} gives other bytes than the places of the hunks"
+            message = f"{change.path}: a merge from vLLM {version} gives other bytes than the places of the hunks"
             return Finding(FindingCode.MERGE, message, path=change.path)
         if result is not None:
             continue
@@ -97,7 +100,7 @@ def disagreement(tried: Attempt, parts: tuple[Part, ...], origin: Tree) -> Findi
             if hunk.path == change.path and scope is not None and scope != hunk.scope:
                 message = (
                     f"{hunk.path}: hunk {hunk.number} of {hunk.patch}: its text stands at line {hunk.line} "
-                    f"(`{hunk.scope or 'module level'}`), and in vLLM {origin.version} in `{scope or 'module level'}`"
+                    f"(`{hunk.scope or 'module level'}`), and in vLLM {version} in `{scope or 'module level'}`"
                 )
                 return Finding(
                     FindingCode.ELSEWHERE, message, hunk.path, hunk.line, hunk.number, scope

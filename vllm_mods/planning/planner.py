@@ -220,10 +220,14 @@ class _Planner(NamedTuple):
         if not tried.ok:
             return tried
         near = variant in self.context.nearest(mod)
-        origin = self.context.origin(mod, variant) if near else None
-        against = carried_parts.disagreement(tried, parts, origin) if origin else None
-        if against is not None:
-            return Attempt(variant, Verdict.MISPLACED, findings=(against,))
+        tree = self.context.origin(mod, variant) if near else None
+        origin: fit.Origin | None = None
+        if tree is not None:
+            at_origin = carried_parts.put_into_origin(variant, parts, tree)
+            against = carried_parts.disagreement(tried, at_origin, tree.version)
+            if against is not None:
+                return Attempt(variant, Verdict.MISPLACED, findings=(against,))
+            origin = fit.Origin(tree, at_origin.changes)
         view, expects, allow = self.context.view, variant.expects, variant.allow
         looked = fit.fit(
             tried.changes, view, expects=expects, allow=allow, cache=self.cache, origin=origin
