@@ -118,7 +118,19 @@ FILES = {
         def register(op_name, op_func): ...
 
 
+        def direct_register_custom_op(op_name, op_func): ...
+
+
         register(op_name="fused_add", op_func=pair)
+
+
+        def scaled(x: torch.Tensor, by: int) -> torch.Tensor: ...
+
+
+        def tabled(x: torch.Tensor, by: dict[str, int]) -> None: ...
+
+
+        direct_register_custom_op(op_name="scaled", op_func=scaled)
         print(Flash().hook)
 
 
@@ -132,7 +144,8 @@ FILES = {
     "vllm/model_executor/layers/quantization/__init__.py": "METHODS = ['fp8']\n",
     USE: """
         from vllm.config import Backend, Config, ModelConfig, Request, Usage
-        from vllm.parts import Flash, count, entered, fetch, find, pair, walk
+        from vllm.parts import Flash, count, direct_register_custom_op, entered, fetch, find, pair
+        from vllm.parts import scaled, tabled, walk
 
         import torch
 
@@ -179,6 +192,19 @@ NOES = [
     ("class A(pair): ...", "fit-kind", "invalid class base"),
     ("torch.ops.vllm.fused_ad(c)", "fit-string", "the nearest is fused_add"),
     ("return 'vllm.parts.Flsh'", "fit-string", "the nearest is Flash"),
+    ("return 'vllm.prts.Flash'", "fit-string", "there is no module vllm.prts"),
+    ("torch.ops.vllm.scaled(c)", "fit-string", "the call does not pass by, which it needs"),
+    ("direct_register_custom_op('pair', pair)", "fit-string", "it states no type of its result"),
+    (
+        "direct_register_custom_op(op_name='t', op_func=tabled)",
+        "fit-string",
+        "its parameter by is of type dict[str, int], which operators do not take",
+    ),
+    (
+        "c.late.collective_rpc('hok')",
+        "fit-string",
+        "no class defines 'hok', which workers are to call",
+    ),
     ("Request(seed=1)", "fit-call", "required parameters `prompt`"),
     (
         "from vllm.config import Stated\nStated()",
@@ -253,7 +279,11 @@ YESES = [
     "n = 3\nprint('a' * n, 2.0 * n, [0] * n)",
     "isinstance(c, (Config, int))",
     "torch.ops.vllm.fused_add(c)",
-    "return 'vllm.parts.Flash', 'vllm.logger.Nothing', 'vllm.parts.lower'",
+    "return 'vllm.parts.Flash', 'vllm.parts.Flash.Inner', 'vllm.parts.lower', 'vllm.gone.lower'",
+    "torch.ops.vllm.scaled(c, 2), torch.ops.vllm.scaled(c, by=2)",
+    "def f(x: torch.Tensor, y: 'list[int] | None') -> None: ...\ndirect_register_custom_op('f', f)",
+    "direct_register_custom_op(op_name='scaled', op_func=scaled)",
+    "c.late.collective_rpc('hook'), c.late.collective_rpc(c.late)",
     "c.backend = Backend.TRITON",
     "print('%s' % c, '%d%%' % (1,), '%(a)s' % {'a': 1})",
     "c.no_such  # type: ignore[attr-defined]",

@@ -11,7 +11,7 @@ from fit_tree import FILES, INC, change, tree_of
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import FileChange, Finding, Level
-from vllm_mods.fit import checker, fit, types
+from vllm_mods.fit import Origin, checker, fit, types
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.gates import RULES
 
@@ -233,6 +233,38 @@ def test_outside_the_added_lines_a_breaking_rule_needs_no_more(
     monkeypatch.setattr(types, "check", lambda *_: answers.pop(0))
     said = [f for f in fit((patch,), tree).findings if f.code == "fit-attribute"]
     assert [(f.line, f.level.value) for f in said] == [(33, "error"), (32, "note")]
+
+
+def test_what_the_checker_does_not_say_where_the_patch_was_written_needs_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree = tree_of(FILES)
+    patch = change(tree, INC, (PICK, "        print(name)\n" + PICK))
+    text = f"{LACKS} `FromOutside` has no attribute `{{}}`"
+    one = Diagnostic(INC, 32, 9, "missing-attribute", text.format("bits"))
+
+    def level(*there: Diagnostic) -> str:
+        answers = [(one,), (), there, ()]
+        monkeypatch.setattr(types, "check", lambda *_: answers.pop(0))
+        found = fit((patch,), tree, origin=Origin(tree_of(FILES), (patch,))).findings
+        (said,) = [f for f in found if f.code == "fit-attribute"]
+        assert answers == []
+        return said.level.value
+
+    assert level() == "error"
+    assert level(one._replace(line=7)) == "note"  # the same words
+    assert level(one._replace(text=text.format("more"))) == "note"  # of the same line of code
+    assert level(one._replace(line=7, text=text.format("more"))) == "error"
+
+
+def test_what_the_checker_cannot_read_is_said() -> None:
+    tree = tree_of({**FILES, "vllm/old.py": ""})
+    data = "# -*- coding: latin-1 -*-\nNAME = 'é'\n".encode("latin-1")
+    for before in (b"", data.replace(b"NAME", b"NAM")):
+        tree.files["vllm/old.py"] = before
+        (note,) = fit((FileChange("vllm/old.py", before, data),), tree).findings
+        assert "Failed to read file" in note.message
+        assert (note.code, note.level) == ("fit-unknown", Level.NOTE)
 
 
 def test_only_what_is_new_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
+from vllm_mods.fit.abstract import abstract_methods
 from vllm_mods.fit.asked import COROUTINE, FUNCTION, MEMBER, SELF, TYPE, Asked, Site
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
@@ -135,18 +136,36 @@ def _member(asked: Asked) -> bool:
 
 
 def _lacks(asked: Asked) -> bool | None:
-    """Ask our own reading of a module: names are made there that no checker sees. Of any object, or layer, nothing is known."""
+    """Ask our own reading of a module and a layer: both get names that no checker sees. Of any object nothing is known."""
     member = MEMBER.search(asked.said.text)
     if member is not None and member[1] in {"object", "Module"}:
         return None
-    if member is None or not asked.said.text.startswith("Module"):
+    if member is None:
         return True
+    if not asked.said.text.startswith("Module"):
+        layers = (lineage(asked.site.world, one).torch for one in asked.classes(member[1]))
+        return _member(asked) if any(layers) else True
     if any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
         return None  # imports are judged by themselves
     where = asked.site.world.locate(member[1]).module
     if where is None:
         return None
     return True if asked.site.world.lookup(where, member[2]).exists is False else None
+
+
+def _is_known_kind(asked: Asked) -> bool | None:
+    """Let be what a branch, or who sets it later, knows better: members of unions, ``None``, what containers hold."""
+    kinds = _kinds(asked.said.text)
+    if any(" | " in kind or kind == "None" for kind in kinds):
+        return False
+    outer = {kind.partition("[")[0] for kind in kinds}
+    return None if len(kinds) > 1 and len(outer) == 1 and _CONTAINERS.fullmatch(kinds[0]) else True
+
+
+def _cannot_be_made(asked: Asked) -> bool | None:
+    """Ask our own reading: ty takes a protocol's empty methods for abstract ones, and Python does not."""
+    classes = _called_class(asked)
+    return True if any(abstract_methods(asked.site.world, one) for one in classes) else None
 
 
 def _called_class(asked: Asked) -> tuple[Symbol, ...]:
@@ -328,17 +347,17 @@ RULES: Mapping[str, Rule] = {
     ),
     **dict.fromkeys(
         words("not-callable not-iterable not-subscriptable invalid-context-manager invalid-await"),
-        Rule(_C.FIT_KIND, _yes, _kind, "what has no known class may have the method"),
+        Rule(_C.FIT_KIND, _is_known_kind, _kind, "what has no known class may have the method"),
     ),
     "unsupported-operator": Rule(
-        _C.FIT_KIND, _yes, _operands, "what has no known class may have the operator"
+        _C.FIT_KIND, _is_known_kind, _operands, "what has no known class may have the operator"
     ),
     "unused-awaitable": Rule(_C.FIT_KIND, _await, _await, "an override may be no coroutine"),
     **dict.fromkeys(
         words("redundant-condition truthiness-test-of-callable"),
         Rule(_C.FIT_KIND, _truth, _truth, "only a method or a coroutine is never meant"),
     ),
-    "abstract-class-instantiation": Rule(_C.FIT_KIND, _yes, _yes, "Python refuses it"),
+    "abstract-class-instantiation": Rule(_C.FIT_KIND, _cannot_be_made, _yes, "Python refuses it"),
     "invalid-assignment": Rule(
         _C.FIT_KIND,
         _assignment,

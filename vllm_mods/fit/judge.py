@@ -21,6 +21,7 @@ from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
+from vllm_mods.fit.operators import operator_problems
 from vllm_mods.fit.overrides import (
     Override,
     Receivers,
@@ -92,7 +93,7 @@ def judge(
     touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
     for path, lines in {**used.lines, **touched}.items():
         answers.extend(_file(before, after, path, lines, sound.get(path)))
-    receivers = partial(receiver_types, after, laid_out=cache.laid_out, python=lowest)
+    receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path, receivers))
         answers.extend(dead_problems(before, after, path, expects, written))
@@ -222,7 +223,7 @@ def _look(
     sites = tuple(walk(tree, lines)) if lines else ()
     yield from import_problems(world, path, sites, lines)
     run = [site for site in sites if not (site.scope.tolerant or site.scope.typing_only)]
-    for problems in (string_problems, result_problems, abstract_problems):
+    for problems in (string_problems, operator_problems, result_problems, abstract_problems):
         yield from problems(world, path, run)
 
 

@@ -55,7 +55,7 @@ class MethodCall:
     scope: CodeScope
 
 
-Receivers = Callable[[tuple[MethodCall, ...]], Mapping[MethodCall, str]]
+Receivers = Callable[[World, tuple[MethodCall, ...]], Mapping[MethodCall, str]]
 """Tells the types of receivers of calls, as the type checker writes them; none where it says nothing."""
 
 
@@ -101,7 +101,7 @@ def override_problems(
         if (why := refusal(unbound(mine), shape_of(call.node))) is not None
         and refusal(unbound(theirs), shape_of(call.node)) is None
     }
-    kinds = receivers(tuple(refused)) if refused else {}
+    kinds = receivers(world, tuple(refused)) if refused else {}
     unclear = 0
     for call, why in refused.items():
         reached = _reaches(world, call, override, kinds.get(call, ""))

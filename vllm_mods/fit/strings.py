@@ -20,7 +20,6 @@ from vllm_mods.fit.world import World
 _QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
 _QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
 _MODELS = "vllm/model_executor/models/"
-_OPERATORS = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
 _REGISTERED = re.compile(rb"register_quantization_config\(\s*[\"']([\w-]+)[\"']")
 _LOGGING = words("debug info warning error critical exception")
 # As ``logging`` and ``%`` have them; a star takes an argument of its own and is left alone.
@@ -66,15 +65,13 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
             yield from _lonely(world, [slice_], _VARIABLE)
         case ast.Subscript(slice=ast.Constant(value=str(name))):
             yield from _member_of_enum(world, path, node, name)
-        case ast.Attribute(attr=name) if dotted(node.value) == "torch.ops.vllm":
-            known = _operators(world)
-            if not _mentioned(world, name, known):
-                yield Misuse(f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name)
         case ast.Call():
             yield from _formats(node)
             called = (dotted(node.func) or "").rpartition(".")[2]
             if called == "get_quantization_config":
                 yield from _quantization(world, node.args[:1])
+            if called == "collective_rpc":
+                yield from _of_worker(world, node)
             if called == "getenv" or (dotted(node.func) or "").startswith("os.environ."):
                 yield from _lonely(world, node.args[:1], _VARIABLE)
             backends = [
@@ -122,20 +119,6 @@ def _member_of_enum(world: World, path: str, node: ast.Subscript, name: str) -> 
             yield Misuse(f"{symbols[0].text} has no member {name}{nearest(name, names)}", name)
 
 
-def _operators(world: World) -> frozenset[str]:
-    """Return the custom operators that the tree registers by name."""
-    names = set()
-    for _, data in files_mentioning(world, ("op_name", "vllm::")):
-        names |= {(one or other).decode() for one, other in _OPERATORS.findall(data)}
-    return frozenset(names)
-
-
-def _mentioned(world: World, name: str, known: frozenset[str]) -> bool:
-    """Tell whether an operator may be registered: any string or definition of its name counts."""
-    text = re.compile(rb"[\"':]%b[\"'(]|def %b\b" % (name.encode(), name.encode()))
-    return name in known or is_mentioned(world, name, text)
-
-
 def _quantization(world: World, nodes: Iterable[ast.expr]) -> Misuses:
     table = world.read(_QUANTIZATION) or b""
     known = {name.decode() for name in re.findall(rb"[\"']([\w-]+)[\"']", table)}
@@ -145,6 +128,14 @@ def _quantization(world: World, nodes: Iterable[ast.expr]) -> Misuses:
             if not any(name.encode() in _REGISTERED.findall(data) for _, data in files):
                 text = f"{_QUANTIZATION} has no quantization method {name!r}"
                 yield Misuse(text + nearest(name, known), name)
+
+
+def _of_worker(world: World, node: ast.Call) -> Misuses:
+    """Say that no class defines the method that workers are to call."""
+    named = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "method")]
+    for name in _literals(named):
+        if not is_mentioned(world, name, re.compile(rb"\b%b\b\s*[(=:]" % name.encode())):
+            yield Misuse(f"no class defines {name!r}, which workers are to call", name)
 
 
 def _asks(node: ast.expr) -> str:
@@ -189,10 +180,15 @@ def _lonely(world: World, nodes: Iterable[ast.expr], table: _NameTable) -> Misus
 
 
 def _qualname(world: World, text: str) -> str:
-    """Say what of a dotted path into the tree is not there."""
+    """Say what of a dotted path to a class in the tree is not there."""
     dotted_name, _, last = text.partition(":") if ":" in text else text.rpartition(".")
-    wrong = _undefined(world, world.locate(dotted_name).module, last)
-    return f"{text!r}: {wrong}" if wrong and not last.islower() else ""
+    if last.islower():
+        return ""
+    where = world.locate(dotted_name)
+    wrong = _undefined(world, where.module, last)
+    if where.exists is False and dotted_name.rpartition(".")[2].islower():
+        wrong = f"there is no module {dotted_name}"
+    return f"{text!r}: {wrong}" if wrong else ""
 
 
 def _undefined(world: World, path: str | None, name: str) -> str:

@@ -1,0 +1,133 @@
+"""Operators that code registers with torch by name: the calls of ``torch.ops.vllm.name``, and the signatures registered."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.fit.bodies import definition
+from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, nearest
+from vllm_mods.fit.search import files_mentioning, is_mentioned
+from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.signatures import DefNode, dotted, refusal, shape_of
+from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.walk import CodeSite
+from vllm_mods.fit.world import World, remembered
+
+_NAMES = re.compile(rb"op_name\s*=\s*[\"'](\w+)[\"']|[\"']vllm::(\w+)")
+_REGISTER = re.compile(
+    rb"direct_register_custom_op\(\s*(?:op_name\s*=\s*)?[\"'](\w+)[\"'],\s*(?:op_func\s*=\s*)?(\w+)\s*[,)]"
+)
+# What ``torch.library.infer_schema`` does not take of a parameter, and how it may be written otherwise.
+_UNFIT = words("dict tuple set frozenset bytes object Callable list")
+_GENERIC = words("dict Dict tuple Tuple set Set Callable Mapping")
+
+
+def operator_problems(world: World, path: str, sites: Iterable[CodeSite]) -> Iterator[Problem]:
+    """Judge what some sites of a file call of ``torch.ops.vllm``, and what they register there."""
+    for site in sites:
+        for misuse in _wrong(world, path, site.node):
+            yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
+
+
+def _wrong(world: World, path: str, node: ast.AST) -> Misuses:
+    match node:
+        case ast.Attribute(attr=name) if dotted(node.value) == "torch.ops.vllm":
+            known = _names(world)
+            if not _is_registered(world, name, known):
+                yield Misuse(f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name)
+        case ast.Call(func=ast.Attribute(attr=name, value=value)) if (
+            dotted(value) == "torch.ops.vllm"
+        ):
+            yield from _call(world, name, node)
+        case ast.Call(func=function) if (dotted(function) or "").endswith(
+            "direct_register_custom_op"
+        ):
+            yield from _schema(world, path, node)
+
+
+def _names(world: World) -> frozenset[str]:
+    """Return the operators that the tree registers by name."""
+    names = set()
+    for _, data in files_mentioning(world, ("op_name", "vllm::")):
+        names |= {(one or other).decode() for one, other in _NAMES.findall(data)}
+    return frozenset(names)
+
+
+def _is_registered(world: World, name: str, known: frozenset[str]) -> bool:
+    """Tell whether an operator may be registered: any string or definition of its name counts."""
+    text = re.compile(rb"[\"':]%b[\"'(]|def %b\b" % (name.encode(), name.encode()))
+    return name in known or is_mentioned(world, name, text)
+
+
+@remembered
+def _registered(world: World) -> dict[str, list[Symbol]]:
+    """Return the functions that are registered under each name, as far as their definitions are found."""
+    found: dict[str, list[Symbol]] = {}
+    for path, data in files_mentioning(world, ("direct_register_custom_op",)):
+        for name, function in _REGISTER.findall(data):
+            symbols = world.lookup(path, function.decode()).symbols
+            plain = (symbol for symbol in symbols if isinstance(symbol.binding, Function))
+            found.setdefault(name.decode(), []).extend(plain)
+    return found
+
+
+def _call(world: World, name: str, node: ast.Call) -> Misuses:
+    """Say that none of the functions of a name takes a call: which of several is registered, the platform decides."""
+    registered = _registered(world).get(name, [])
+    functions = [one.binding for one in registered if isinstance(one.binding, Function)]
+    reasons = [refusal(one.parameters, shape_of(node)) for one in functions]
+    if reasons and None not in reasons:
+        where = registered[0].where
+        yield Misuse(f"torch.ops.vllm.{name} is {where}, and the call {reasons[0]}", name)
+
+
+def _schema(world: World, path: str, node: ast.Call) -> Misuses:
+    """Say of a registered function which parameter torch makes no schema of."""
+    given = [k.value for k in node.keywords if k.arg == "op_func"] + node.args[1:2]
+    name = dotted(given[0]) if given else None
+    symbols = world.resolve(path, name).symbols if name else ()
+    if len(symbols) != 1 or not isinstance(symbols[0].binding, Function):
+        return
+    function = definition(world, symbols[0].path, symbols[0].binding)
+    if isinstance(function, DefNode) and not function.decorator_list:
+        for why in _unfit_parameters(function):
+            yield Misuse(f"torch registers no operator of {symbols[0].where}: {why}", function.name)
+            return
+
+
+def _unfit_parameters(function: DefNode) -> Iterator[str]:
+    arguments = function.args
+    if function.returns is None:
+        yield "it states no type of its result"
+    if arguments.vararg or arguments.kwarg:
+        yield "it takes * or **"
+    for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        if one.annotation is None:
+            yield f"its parameter {one.arg} states no type"
+        elif wrong := next(_foreign_types(one.annotation), ""):
+            yield f"its parameter {one.arg} is of type {wrong}, which operators do not take"
+
+
+def _foreign_types(node: ast.expr) -> Iterator[str]:
+    """Yield what in an annotation is a builtin type that no schema has; other names may stand for one that has."""
+    match node:
+        case ast.Constant(value=str(text)):
+            try:
+                yield from _foreign_types(ast.parse(text, mode="eval").body)
+            except SyntaxError:
+                yield text
+        case ast.Subscript(value=value, slice=inner):
+            if (dotted(value) or "").rpartition(".")[2] in _GENERIC:
+                yield ast.unparse(node)
+            else:
+                yield from _foreign_types(inner)
+        case ast.BinOp(left=left, right=right):
+            yield from _foreign_types(left)
+            yield from _foreign_types(right)
+        case ast.Name(id=name) if name in _UNFIT:
+            yield name
+        case _:
+            pass
