@@ -126,6 +126,219 @@ class Kernels:
     def kernel(cfg, n):
         return cfg.REL_EXTENT
 """,
+    "several names in a loop over a table": """
+def one(self): return 1
+def two(self): return 2
+for name, function in {"one": one, "two": two}.items():
+    setattr(Worker, name, function)
+def x(w: Worker):
+    return w.one() + w.two()
+""",
+    "by vars": """
+vars(a)["made"] = 1
+def x():
+    return a.made
+""",
+    "by __dict__ of the module": """
+a.__dict__["made"] = lambda: 1
+def x():
+    return a.made()
+""",
+    "by __dict__.update": """
+a.__dict__.update(made=lambda: 1)
+def x():
+    return a.made()
+""",
+    "a function that patches": """
+def install(module):
+    module.made = lambda: 1
+install(a)
+def x():
+    return a.made()
+""",
+    "a function that patches a class": """
+def install(cls):
+    cls.turbo = lambda self: 1
+install(Worker)
+def x(w: Worker):
+    return w.turbo()
+""",
+    "a class decorator that adds": """
+def with_turbo(cls):
+    cls.turbo = lambda self: 1
+    return cls
+@with_turbo
+class Fast(Worker):
+    pass
+def x(w: Fast):
+    return w.turbo()
+""",
+    "a method through partialmethod": """
+Worker.twice = functools.partialmethod(Worker.run, 2)
+def x(w: Worker):
+    return w.twice()
+""",
+    "types.MethodType on an instance": """
+import types
+def fast(self):
+    return 1
+def x(w: Worker):
+    w.fast = types.MethodType(fast, w)
+    return w.fast()
+""",
+    "__get__ on an instance": """
+def fast(self):
+    return 1
+def x(w: Worker):
+    w.fast = fast.__get__(w)
+    return w.fast()
+""",
+    "an attribute on an instance": """
+def x(w: Worker):
+    w.label = "a"
+    return w.label.upper()
+""",
+    "an attribute on an instance in another function": """
+def mark(w: Worker):
+    w.label = "a"
+def x(w: Worker):
+    mark(w)
+    return w.label.upper()
+""",
+    "a function attribute": """
+def counted():
+    counted.calls += 1
+counted.calls = 0
+""",
+    "hasattr first": """
+def x(w: Worker):
+    if hasattr(w, "turbo"):
+        return w.turbo()
+""",
+    "getattr with a default": """
+def x(w: Worker):
+    return getattr(w, "turbo", None)
+""",
+    "caught": """
+def x(w: Worker):
+    try:
+        return w.turbo()
+    except AttributeError:
+        return None
+""",
+    "a new base at run time": """
+class Turbo:
+    def turbo(self): return 1
+Worker.__bases__ = (Turbo,)
+def x(w: Worker):
+    return w.turbo()
+""",
+    "type() makes a class": """
+Fast = type("Fast", (Worker,), {"turbo": lambda self: 1})
+def x():
+    return Fast().turbo()
+""",
+    "a mixin that is put before": """
+class Turbo:
+    def run(self, a, b=None):
+        return super().run(a)
+class Fast(Turbo, Worker):
+    pass
+def x(w: Fast):
+    return w.run(1, b=2)
+""",
+    "a wrapped module function with *args": """
+_helper = a.helper
+def helper_too(*args, **kwargs):
+    return _helper(*args, **kwargs)
+a.helper = helper_too
+def x():
+    return a.helper(1)
+""",
+    "an imported name is rebound": """
+def wrapped(a, b):
+    return a
+helper = wrapped
+def x():
+    return helper(1, 2)
+""",
+    "globals()": """
+globals()["made"] = lambda: 1
+def x():
+    return made()
+""",
+    "a guard that it is done once": """
+if not getattr(Worker, "_patched", False):
+    Worker._patched = True
+    _run = Worker.run
+    def run(self, a, *rest):
+        return _run(self, a)
+    Worker.run = run
+def x(w: Worker):
+    return w.run(1, 2)
+""",
+    "a property takes the place of a method": """
+Worker.size = property(lambda self: self.x)
+def x(w: Worker):
+    return w.size + 1
+""",
+    "a static method is put in": """
+Worker.made = staticmethod(lambda q: q)
+def x():
+    return Worker.made(1)
+""",
+    "a class method is put in": """
+Worker.made = classmethod(lambda cls, q: cls())
+def x():
+    return Worker.made(1)
+""",
+    "an import hook's module": """
+import sys, types
+module = types.ModuleType("vllm.made")
+module.thing = 1
+sys.modules["vllm.made"] = module
+def x():
+    return module.thing
+""",
+    "the module is imported after it was made": """
+import sys, types
+module = types.ModuleType("vllm.made")
+module.thing = 1
+sys.modules["vllm.made"] = module
+from vllm.made import thing
+""",
+    "unittest.mock.patch.object": """
+from unittest import mock
+def x():
+    with mock.patch.object(a, "made", 1, create=True):
+        return a.made
+""",
+    "importlib by a name": """
+import importlib
+def x():
+    module = importlib.import_module("vllm.a")
+    module.made = 1
+    return module.made
+""",
+    "a nested function is patched in a factory": """
+def make(base):
+    class Made(base):
+        def turbo(self): return 1
+    return Made
+def x():
+    return make(Worker)().turbo()
+""",
+    "setattr of a name that is computed": """
+PREFIX = "turbo"
+setattr(Worker, PREFIX + "_on", lambda self: True)
+def x(w: Worker):
+    return w.turbo_on()
+""",
+    "object.__setattr__ on a frozen one": """
+def x(w: Worker):
+    object.__setattr__(w, "label", "a")
+    return w.label
+""",
 }
 BROKEN = {
     "another name is written": """
@@ -145,6 +358,20 @@ class Kernels:
     @triton.jit
     def kernel(self, n):
         return self.REL_EXTENT
+""",
+    "a function that patches another module": """
+import vllm.use as use
+def install(module):
+    module.made = 1
+install(use)
+def x():
+    return a.made
+""",
+    "a table of another module": """
+import vllm.use as use
+vars(use)["made"] = 1
+def x():
+    return a.mode
 """,
     "a loop of setattr on another class": """
 class Mine:

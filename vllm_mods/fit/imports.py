@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.problems import Doubt, Misuse, Problem, at_site, nearest
+from vllm_mods.fit.search import files_mentioning, meant_in
 from vllm_mods.fit.shapes import Import, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.summary import imports_of
@@ -57,8 +58,19 @@ def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[
         return
     what = module if name is None else f"{name} from {module}"
     token = (name or module).rpartition(".")[2]
-    message, key = f"cannot import {what}: {why}", (module, name or "")
+    message, key = f"cannot import {what}: {why}{_moved_to(world, name)}", (module, name or "")
     yield Problem(FindingCode.FIT_IMPORT, path, alias.line, scope.name, message, key, token)
+
+
+def _moved_to(world: World, name: str | None) -> str:
+    """Name the one module of the tree that defines a name, for the end of a message."""
+    if name is None or name == "*":
+        return ""
+    places = [path for path, _ in files_mentioning(world, (name,)) if _defines(world, path, name)]
+    if len(places) != 1:
+        return ""
+    module = places[0].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return f"; {name} is in {module}, its only definition"
 
 
 def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
@@ -153,16 +165,7 @@ def _made_when_asked(
     name = dotted(node.value)
     if name is None or site.scope.tolerant or site.scope.typing_only:
         return
-    bound = next((b for one in site.scope.in_function() if (b := one.locals().get(name))), None)
-    if bound is None:
-        symbols = world.resolve(path, name).symbols
-    else:
-        symbols = tuple(
-            symbol
-            for source in bound
-            if isinstance(source, Import)
-            for symbol in world.imported(path, source).symbols
-        )
+    symbols = meant_in(world, path, site.scope, name)
     where = symbols[0].module if len(symbols) == 1 else None
     module = world.module(where) if where is not None else None
     if where is None or module is None or not module.lazy:

@@ -12,6 +12,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.fit.walk import CodeSite
 
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _LINES = re.compile(r":\d+")
 
 
@@ -57,10 +58,22 @@ class Doubt(NamedTuple):
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Name what is there instead, for the end of a message; ``""`` if nothing is near."""
+    """Name what is there instead, for the end of a message: the same words, or a slip of the keys; ``""`` if nothing is near."""
     own = sorted(other for other in names if not other.startswith("__"))
-    close = get_close_matches(name, own, n=1, cutoff=0.4)
-    return f"; the nearest is {close[0]}" if close else ""
+    words = _words(name)
+    shared = {other: len(words & _words(other)) / len(words | _words(other)) for other in own}
+    likest = max(shared, key=lambda other: shared[other], default="")
+    close = get_close_matches(name, own, n=1, cutoff=0.66)
+    if close and (shared[close[0]] or shared.get(likest, 0) < 0.5):
+        likest = close[0]
+    elif not likest or shared[likest] < 0.5:
+        return ""
+    return f"; the nearest is {likest}"
+
+
+def _words(name: str) -> set[str]:
+    """Return the words that a name is made of: ``get_numHeads`` is get, num, heads."""
+    return {word.lower() for word in _WORDS.findall(name)}
 
 
 def lasting(text: str) -> str:

@@ -9,7 +9,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, lasting
-from vllm_mods.fit.search import class_at, classes_in, subclasses
+from vllm_mods.fit.search import class_at, classes_in, meant_in, subclasses
 from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator
 from vllm_mods.fit.symbols import Symbol
@@ -53,8 +53,8 @@ def _function(world: World, path: str, call: ast.Call, scope: CodeScope) -> Symb
         if cls is None or owned is None:
             return None
         symbols = tuple(Symbol(owned[0].path, function) for function in owned[1])
-    elif name and not any(head in one.locals() for one in scope.in_function()):
-        symbols = world.resolve(path, name).symbols
+    elif name:
+        symbols = meant_in(world, path, scope, name)
     plain = [s for s in symbols if isinstance(s.binding, Function)]
     return plain[0] if len(plain) == len(symbols) == 1 else None
 

@@ -1,6 +1,6 @@
 """What changed code writes on classes and modules while it runs: fit cannot tell what is there afterwards.
 
-``Class.name = f``, ``module.name = g`` and ``setattr(…)``. A problem that may rest on such a write is a note.
+``Class.name = f``, ``module.name = g``, ``setattr(…)``, ``vars(module)["name"] = g`` and the like. A problem that may rest on such a write is a note.
 When the write runs, and whether it runs before the use, is not asked.
 """
 
@@ -25,8 +25,14 @@ _RESTING = {
     FindingCode.FIT_KIND,
     FindingCode.FIT_TYPES,
 }
-_MAKERS = words("__init__ __new__ __call__ __getattr__ __getattribute__")
-_SETTERS = {"setattr", "type.__setattr__"}
+_MAKERS = words("__init__ __new__ __call__ __getattr__ __getattribute__ __bases__ __class__")
+_SETTERS = {
+    "setattr",
+    "type.__setattr__",
+    "object.__setattr__",
+    "mock.patch.object",
+    "patch.object",
+}
 
 
 class RunTimeWrites(NamedTuple):
@@ -75,20 +81,34 @@ def _writes(site: CodeSite) -> Iterator[tuple[ast.expr, str | None]]:
     match site.node:
         case ast.Assign(targets=targets):
             for target in targets:
-                if isinstance(target, ast.Attribute) and _is_shared(target, site.scope):
-                    yield target.value, target.attr
-        case ast.Call(func=function, args=[owner, name, _]) if dotted(function) in _SETTERS:
-            match name:
-                case ast.Constant(value=str(text)):
-                    yield owner, text
-                case _:
-                    yield owner, None
+                match target:
+                    case ast.Attribute(value=owner, attr=name):
+                        first = _first_name(owner)
+                        if first not in {"self", "cls"}:
+                            # an object that a function was given is its caller's
+                            yield owner, None if _is_parameter(first, site.scope) else name
+                    case ast.Subscript(value=table, slice=key) if whose := _owner_of(table):
+                        yield whose, _literal(key)
+        case ast.Call(func=function, args=[owner, key, *_]) if dotted(function) in _SETTERS:
+            yield owner, _literal(key)
+        case ast.Call(func=ast.Attribute(value=table, attr="update")) if whose := _owner_of(table):
+            yield whose, None
 
 
-def _is_shared(target: ast.Attribute, scope: CodeScope) -> bool:
-    """Tell whether an attribute of a class or a module may be written: an object that a function was given is its caller's."""
-    name = _first_name(target.value)
-    return name not in {"self", "cls"} and not _is_parameter(name, scope)
+def _owner_of(table: ast.expr) -> ast.expr | None:
+    """Return what a table is the attributes of: ``vars(owner)``, ``owner.__dict__``."""
+    match table:
+        case (
+            ast.Call(func=ast.Name(id="vars"), args=[owner])
+            | ast.Attribute(value=owner, attr="__dict__")
+        ):
+            return owner
+        case _:
+            return None
+
+
+def _literal(node: ast.expr) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
 def _first_name(value: ast.expr) -> str:

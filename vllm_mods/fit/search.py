@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.shapes import Class, Import
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeScope
 from vllm_mods.fit.world import World, remembered
@@ -43,6 +43,16 @@ def files_mentioning(world: World, names: Iterable[str]) -> Iterator[tuple[str, 
 def is_mentioned(world: World, name: str, how: re.Pattern[bytes]) -> bool:
     """Tell whether a file mentions a name in some way."""
     return any(how.search(data) for _, data in files_mentioning(world, (name,)))
+
+
+def meant_in(world: World, path: str, scope: CodeScope, name: str) -> tuple[Symbol, ...]:
+    """Return what a dotted name may mean in a scope of a file; of local names, only imports are known."""
+    head = name.partition(".")[0]
+    bound = next((b for one in scope.in_function() if (b := one.locals().get(head))), None)
+    if bound is None:
+        return world.resolve(path, name).symbols
+    imports = (one for one in bound if isinstance(one, Import) and head == name)
+    return tuple(symbol for one in imports for symbol in world.imported(path, one).symbols)
 
 
 # --- classes

@@ -11,9 +11,10 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, nearest
-from vllm_mods.fit.search import files_mentioning, is_mentioned
+from vllm_mods.fit.search import files_mentioning, is_mentioned, meant_in
 from vllm_mods.fit.shapes import Class, words
 from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
 
@@ -64,7 +65,9 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
         case ast.Subscript(value=ast.Attribute(attr="environ"), slice=slice_):
             yield from _lonely(world, [slice_], _VARIABLE)
         case ast.Subscript(slice=ast.Constant(value=str(name))):
-            yield from _member_of_enum(world, path, node, name)
+            kind = dotted(node.value)
+            symbols = meant_in(world, path, scope, kind) if kind else ()
+            yield from _member_of_enum(world, symbols, name)
         case ast.Call():
             yield from _formats(node)
             called = (dotted(node.func) or "").rpartition(".")[2]
@@ -107,9 +110,7 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
                         pass
 
 
-def _member_of_enum(world: World, path: str, node: ast.Subscript, name: str) -> Misuses:
-    kind = dotted(node.value)
-    symbols = world.resolve(path, kind).symbols if kind else ()
+def _member_of_enum(world: World, symbols: tuple[Symbol, ...], name: str) -> Misuses:
     if len(symbols) != 1 or not isinstance(symbols[0].binding, Class):
         return
     line = lineage(world, symbols[0])
