@@ -367,6 +367,9 @@ def test_a_class_that_leaves_an_abstract_method_open_cannot_be_made() -> None:
     alone = new._replace(after=new.after and new.after.removesuffix(b"\n\nMine()\n"))
     found = fit((alone,), tree).findings
     assert [f.level for f in found if "it has no stop" in f.message] == [Level.NOTE]
+    # where it was written, the base did not ask for it
+    found = fit((alone,), tree, origin=Origin(tree_of(FILES), (alone,))).findings
+    assert [f.level for f in found if "it has no stop" in f.message] == [Level.ERROR]
 
 
 def test_a_hook_that_nobody_calls_is_the_first_note_and_an_error_where_it_is_expected() -> None:

@@ -10,17 +10,19 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, lasting
-from vllm_mods.fit.search import class_named, is_mentioned, subclasses
+from vllm_mods.fit.search import class_named, classes_in, is_mentioned, subclasses
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeScope, CodeSite
 from vllm_mods.fit.world import World
 
 
-def abstract_problems(world: World, path: str, sites: Iterable[CodeSite]) -> Iterator[Problem]:
-    """Judge the classes among some sites of a file."""
+def abstract_problems(
+    world: World, path: str, sites: Iterable[CodeSite], there: World | None
+) -> Iterator[Problem]:
+    """Judge the classes among some sites of a file; ``there`` has the patch in the tree that it was written for."""
     for site in sites:
         if isinstance(site.node, ast.ClassDef):
-            for misuse in _incomplete(world, path, site.node, site.scope):
+            for misuse in _incomplete(world, path, site.node, site.scope, there):
                 key = site.scope.name, lasting(misuse.text)
                 yield at_site(path, site, FindingCode.FIT_KIND, misuse, *key)
 
@@ -50,10 +52,13 @@ def _left(left: dict[str, Symbol]) -> str:
     return f"it has no {name}, which {owner.path}:{owner.cls.methods[name][0].line} asks for"
 
 
-def _incomplete(world: World, path: str, node: ast.ClassDef, scope: CodeScope) -> Misuses:
+def _incomplete(
+    world: World, path: str, node: ast.ClassDef, scope: CodeScope, there: World | None
+) -> Misuses:
     """Say that a class at the end of its line leaves some of its base's abstract methods open.
 
-    A class may only hold static methods: where nobody calls it or hands it on by its name, that is a note.
+    A class may only hold static methods: where nobody calls it by its name, and it was not as open where the patch was
+    written, that is a note.
     """
     name = f"{scope.name}.{node.name}".lstrip(".")
     symbol = class_named(world, path, name, node.lineno)
@@ -69,8 +74,8 @@ def _incomplete(world: World, path: str, node: ast.ClassDef, scope: CodeScope) -
         or subclasses(world, symbol)
     ):
         return
-    # ``Name(…)``, ``return Name``, ``x = Name``, ``"package.Name"``
-    used = rb"(?<!class )\b%b\(|(?:\breturn|=)\s+%b\b(?!\.)|[\"'](?:[\w.]+[.:])?%b[\"']"
-    named = is_mentioned(world, node.name, re.compile(used % ((node.name.encode(),) * 3)))
-    level = Level.ERROR if named else Level.NOTE
+    call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
+    was = next((c for n, c in classes_in(there, path) if n == name), None) if there else None
+    is_news = there is not None and was is not None and not abstract_methods(there, was)
+    level = Level.ERROR if is_news or is_mentioned(world, node.name, call) else Level.NOTE
     yield Misuse(f"{node.name} cannot be made: {_left(left)}", node.name, level)

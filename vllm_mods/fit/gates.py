@@ -136,21 +136,27 @@ def _member(asked: Asked) -> bool:
 
 
 def _lacks(asked: Asked) -> bool | None:
-    """Ask our own reading of a module and a layer: both get names that no checker sees. Of any object nothing is known."""
+    """Believe what is missing of a plain class; a layer is given more by others, a protocol has what stands behind it."""
     member = MEMBER.search(asked.said.text)
-    if member is not None and member[1] in {"object", "Module"}:
-        return None
     if member is None:
         return True
-    if not asked.said.text.startswith("Module"):
-        layers = (lineage(asked.site.world, one).torch for one in asked.classes(member[1]))
-        return _member(asked) if any(layers) else True
-    if any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
-        return None  # imports are judged by themselves
-    where = asked.site.world.locate(member[1]).module
-    if where is None:
+    if member[1] in {"object", "type", "Module"}:
         return None
-    return True if asked.site.world.lookup(where, member[2]).exists is False else None
+    if asked.said.text.startswith("Module"):
+        return _module_lacks(asked, member[1], member[2])
+    lines = [lineage(asked.site.world, one) for one in asked.classes(member[1])]
+    if "Protocol" in member[1] or any("Protocol" in line.bases for line in lines):
+        return False
+    return _member(asked) if any(line.torch for line in lines) else True
+
+
+def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
+    """Ask our own reading: modules make names that no checker sees. Imports are judged by themselves."""
+    world = asked.site.world
+    where = world.locate(module).module
+    if where is None or any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
+        return None
+    return True if world.lookup(where, name).exists is False else None
 
 
 def _is_known_kind(asked: Asked) -> bool | None:

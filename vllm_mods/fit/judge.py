@@ -59,6 +59,14 @@ class Judgement(NamedTuple):
     consulted: frozenset[str]
 
 
+class _Worlds(NamedTuple):
+    """The tree before and after the patch, and the one that the patch was written for, with it."""
+
+    before: World
+    after: World
+    there: World | None
+
+
 def judge(
     changes: tuple[FileChange, ...],
     tree: Tree,
@@ -90,9 +98,11 @@ def judge(
     if len(used.lines) > MOST_USERS:
         why = f"{len(used.lines)} files mention what the patch changes, and the type checker read {MOST_USERS}"
         answers.append(Doubt(judged[0].path, "use", why))
+    there = None if origin is None else _question_there(origin, cache, lowest)
+    worlds = _Worlds(before, after, there and there.after)
     touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
     for path, lines in {**used.lines, **touched}.items():
-        answers.extend(_file(before, after, path, lines, sound.get(path)))
+        answers.extend(_file(worlds, path, lines, sound.get(path)))
     receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path, receivers))
@@ -101,7 +111,6 @@ def judge(
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
     question = Question(before, after, judged, tuple(used.lines), lowest)
-    there = None if origin is None else _question_there(origin, cache, lowest)
     answers.extend(_opinion(question, there, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
     if any(map(may_rest_on_writes, problems)):
@@ -196,13 +205,14 @@ def _added_code(before: World, sound: dict[str, bytes]) -> Iterator[CodeSite]:
 
 
 def _file(
-    before: World, after: World, path: str, lines: frozenset[int], changed: bytes | None
+    worlds: _Worlds, path: str, lines: frozenset[int], changed: bytes | None
 ) -> Iterator[Problem | Doubt]:
+    before, after, there = worlds
     data = after.read(path) if changed is None else changed
     tree = None if data is None else syntax_tree.module(data)
     if data is None or tree is None:
         return
-    answers = list(_look(after, path, tree, lines))
+    answers = list(_look(after, path, tree, lines, there))
     if changed is not None:
         answers += name_problems(after, path, changed, tree)
         answers += duplicate_problems(path, tree, added_lines(before.read(path), changed))
@@ -218,13 +228,18 @@ def _file(
 
 
 def _look(
-    world: World, path: str, tree: ast.Module, lines: frozenset[int]
+    world: World,
+    path: str,
+    tree: ast.Module,
+    lines: frozenset[int],
+    there: World | None = None,
 ) -> Iterator[Problem | Doubt]:
     sites = tuple(walk(tree, lines)) if lines else ()
     yield from import_problems(world, path, sites, lines)
     run = [site for site in sites if not (site.scope.tolerant or site.scope.typing_only)]
-    for problems in (string_problems, operator_problems, result_problems, abstract_problems):
+    for problems in (string_problems, operator_problems, result_problems):
         yield from problems(world, path, run)
+    yield from abstract_problems(world, path, run, there)
 
 
 def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, tuple[str, ...]]]:
