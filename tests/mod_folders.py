@@ -34,10 +34,9 @@ SITE = "/usr/local/lib/python3.12/dist-packages"
 
 
 class Kind(NamedTuple):
-    """A mod folder: its files, what ``lint`` names, what the small vLLM becomes; None where it is no mod."""
+    """A mod folder: its files, what the small vLLM becomes; None where it is no mod."""
 
     files: dict[str, str]
-    lint: list[tuple[int, str]]
     changed: dict[str, str] | None = None
 
 
@@ -54,7 +53,6 @@ KINDS: dict[str, Kind] = {
             'patch -p1 < "$WORKSPACE_DIR/mods/mine/fix.patch" || echo "it may be in already"\n',
             fix_patch=FIX,
         ),
-        [(3, "fail-open"), (3, "fuzz")],
         LOADED,
     ),
     "patch -p0 in the package, by a pipe": Kind(
@@ -62,7 +60,6 @@ KINDS: dict[str, Kind] = {
             TOP + f"cat fix.patch | patch -p0 -F0 -d {SITE}/vllm\n",
             fix_patch=INNER,
         ),
-        [],
         LOADED,
     ),
     "patch of one named file": Kind(
@@ -71,13 +68,11 @@ KINDS: dict[str, Kind] = {
             'patch -F0 --forward "$F" fix.patch\n',
             fix_patch=BARE,
         ),
-        [],
         LOADED,
     ),
     "a merged change taken out": Kind(
         {"run.sh": TOP + 'cd $(dirname $0)\npatch -RF0 -p1 -d "$PYTHON_ROOT" -i $PWD/undo.diff\n'}
         | {"undo.diff": diff_of("vllm/loader.py", FAST, LOADER).decode()},
-        [],
         LOADED,
     ),
     "a patch from the root of everything": Kind(
@@ -89,7 +84,6 @@ KINDS: dict[str, Kind] = {
             "python3 -c 'import vllm.loader as m; print(m.__file__)'\n"
         )
         | {"root.patch": FIX.replace("a/vllm", f"a{SITE}/vllm").replace("b/vllm", f"b{SITE}/vllm")},
-        [],
         LOADED,
     ),
     "git apply, asked before": Kind(
@@ -101,7 +95,6 @@ KINDS: dict[str, Kind] = {
             "else\n    echo no >&2\n    exit 1\nfi\n",
             fix_patch=FIX,
         ),
-        [],
         LOADED,
     ),
     "a stack of patches": Kind(
@@ -110,7 +103,6 @@ KINDS: dict[str, Kind] = {
             '    git apply -v "$one"\ndone\n'
         )
         | {"patches/1.patch": FIX, "patches/2.patch": NEW},
-        [],
         {**LOADED, "vllm/added.py": "ADDED = 1\n"},
     ),
     "git apply, then patch": Kind(
@@ -119,7 +111,6 @@ KINDS: dict[str, Kind] = {
             'git apply "$FIX" || patch -p1 -F0 < "$FIX"\n',
             fix_patch=FIX,
         ),
-        [],
         LOADED,
     ),
     "whole files": Kind(
@@ -129,18 +120,15 @@ KINDS: dict[str, Kind] = {
             'find "$PYTHON_ROOT/vllm" -name __pycache__ -exec rm -rf {} +\n'
         )
         | {"added.py": "ADDED = 1\n", "loader.py": FAST},
-        [],
         {**LOADED, "vllm/added.py": "ADDED = 1\n"},
     ),
     "a package": Kind(
         script(TOP + 'cp -r fastpart "$PYTHON_ROOT/"\n')
         | {"fastpart/__init__.py": "", "fastpart/run.py": "RUN = 1\n"},
-        [],
         {"fastpart/__init__.py": "", "fastpart/run.py": "RUN = 1\n"},
     ),
     "a file from a here-document": Kind(
         script(TOP + f"cat > {SITE}/vllm/added.py <<'PY'\nADDED = '$1'\nPY\n"),
-        [],
         {"vllm/added.py": "ADDED = '$1'\n"},
     ),
     "a patch from a here-document": Kind(
@@ -148,13 +136,11 @@ KINDS: dict[str, Kind] = {
             TOP + f"cat > /tmp/fix.patch <<'END'\n{FIX}END\npatch -p1 -F0 -d $PYTHON_ROOT "
             "</tmp/fix.patch\nrm -f /tmp/fix.patch\n"
         ),
-        [],
         LOADED,
     ),
     "a chat template": Kind(
         script(TOP + 'cp -f mine.jinja "$WORKSPACE_DIR/mine.jinja"\necho "use it"\n')
         | {"mine.jinja": "{{ messages }}\n"},
-        [],
         {},
     ),
     "all at once": Kind(
@@ -167,7 +153,6 @@ KINDS: dict[str, Kind] = {
             fix_patch=FIX,
         )
         | {"mine.jinja": "{{ messages }}\n"},
-        [(9, "fail-open"), (13, "lost-export")],
         LOADED,
     ),
     "in functions": Kind(
@@ -178,7 +163,6 @@ KINDS: dict[str, Kind] = {
             'for f in "${FILES[@]}"; do put "$f" "$f"; done\n'
         )
         | {"added.py": "ADDED = 1\n", "one.py": "ONE = 1\n", "two.py": "TWO = 2\n"},
-        [],
         {"vllm/added.py": "ADDED = 1\n", "vllm/one.py": "ONE = 1\n", "vllm/two.py": "TWO = 2\n"},
     ),
     "in ways that shells have": Kind(
@@ -196,7 +180,6 @@ KINDS: dict[str, Kind] = {
             'timeout 60 patch -F0 -p1 -d "$PYTHON_ROOT" < "$1"\n',
             fix_patch=FIX,
         ),
-        [],
         {
             **LOADED,
             "vllm/made.py": "# first\nTWO=2\n",
@@ -206,7 +189,6 @@ KINDS: dict[str, Kind] = {
     ),
     "an edit with sed": Kind(
         script(TOP + "sed -i 's/weights/fast/' \"$VLLM_PACKAGE_DIR/loader.py\"\n"),
-        [(3, "edit-unchecked")],
         {"vllm/loader.py": LOADER.replace("weights", "fast")},
     ),
     "an edit at an anchor": Kind(
@@ -215,7 +197,6 @@ KINDS: dict[str, Kind] = {
             "file = pathlib.Path(vllm.__file__).parent / 'loader.py'\ntext = file.read_text()\n"
             "if 'weights' in text:\n    file.write_text(text.replace('weights', 'fast', 1))\nPY\n"
         ),
-        [(3, "edit-unchecked")],
         LOADED,
     ),
     "an edit by a script": Kind(
@@ -224,18 +205,15 @@ KINDS: dict[str, Kind] = {
             "edit.py": "import sys\nfrom pathlib import Path\nfile = Path(sys.path[-1])\n"
             "file.write_text('x')\n"
         },
-        [],
     ),
     "a pull request's diff": Kind(
         script(
             TOP + 'cd "$PYTHON_ROOT"\n'
             "curl -sL https://github.com/example/vllm/pull/12.diff | patch -p1 -F0\n"
         ),
-        [(4, "live-diff"), (4, "network-patch")],
     ),
     "a file of somebody's": Kind(
         script(TOP + 'wget -q https://example.test/parser.py -O "$WORKSPACE_DIR/parser.py"\n'),
-        [(3, "network")],
     ),
     "things that nobody can know": Kind(
         script(
@@ -246,6 +224,5 @@ KINDS: dict[str, Kind] = {
             "make install\ncp parser.py $WORKSPACE_DIR/\n"
         )
         | {"a.py": "A = 2\n", "b.py": "A = 3\n", "list": "a.py\n", "parser.py": ""},
-        [],
     ),
 }

@@ -66,7 +66,6 @@ _NEAREST = {
         "attack/test_writing_libraries.py",
         "attack/test_files_of_a_library.py",
     ),
-    "linting": ("linting", "cli/test_lint.py"),
     "making": ("making", "cli/test_import_mods.py", "cli/test_recording.py"),
     "matrices": ("matrices", "cli/test_matrix.py", "cli/test_bisect_command.py"),
     "porting": ("porting", "cli/test_port.py"),

@@ -168,7 +168,6 @@ COMMANDS = {
     "list": ("list",),
     "show": ("show", "bad"),
     "matrix": ("matrix", "bad", "--tree", "{site}"),
-    "lint": ("lint", "{library}"),
     "port": ("port", "bad", "--to", "{site}"),
     "export": ("export", "bad", "--output", "{site}/out"),
 }
@@ -184,11 +183,10 @@ def test_no_command_waits_for_a_pipe_or_reads_an_endless_file(
     arguments = [
         one.format(site=library.parent / "site", library=library) for one in COMMANDS[name]
     ]
-    named = () if name == "lint" else ("--library", library)
     for make in (os.mkfifo, link_to_zero):
         place.unlink()
         make(place)
-        done = command(*arguments, *named)
+        done = command(*arguments, "--library", library)
         assert done.returncode in {1, 2}, done.stdout + done.stderr
         assert place.name in done.stdout + done.stderr
 
@@ -219,12 +217,11 @@ def test_a_list_of_hashes_that_is_a_pipe_is_not_waited_for(
     assert "SHA256SUMS" in done.stderr
 
 
-def test_lint_does_not_wait_for_a_script_that_is_a_pipe(tmp_path: Path) -> None:
+def test_import_does_not_wait_for_a_script_that_is_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.sh")
-    for path in (tmp_path, tmp_path / "run.sh"):
-        done = command("lint", path)
-        assert done.returncode == 2, done.stdout
-        assert "run.sh" in done.stderr
+    done = command("import", tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert "run.sh" in done.stderr
 
 
 def test_a_file_of_more_than_its_limit_is_refused_unread(library: Path) -> None:

@@ -40,7 +40,6 @@ from vllm_mods.images import docker, engine_command, layer, names, oci, streams
 from vllm_mods.images.model import LINK, Descriptor, ImageEntry, resolve
 from vllm_mods.images.registry import Client
 from vllm_mods.library import reading
-from vllm_mods.linting import commands, places
 from vllm_mods.making import folder, recording
 from vllm_mods.placing import locate, scopes, target
 from vllm_mods.placing.answers import Lost
@@ -53,7 +52,7 @@ from vllm_mods.sharing import contents, repositories
 from vllm_mods.site import site as writing
 from vllm_mods.templates import parser_process, rendering
 from vllm_mods.templates.conversation import Conversation
-from vllm_mods.trees import git
+from vllm_mods.trees import git, git_process
 from vllm_mods.trees.archive import TarArchive, ZipArchive
 from vllm_mods.trees.http import Http
 from vllm_mods.trees.index import parse_page
@@ -216,11 +215,6 @@ def said(answer: object) -> None:
     raise ValueError(repr(answer))
 
 
-def linted(where: Path) -> None:
-    (where / "run.sh").write_text("echo hello, hello\n")
-    said(places.lint(str(where / "run.sh")))
-
-
 class Circle:
     """An image in which each link leads to the next one."""
 
@@ -302,7 +296,6 @@ REFUSED = (
     VllmModsError,
     ValueError,
     tarfile.TarError,
-    commands.ScriptError,
     yaml_source.YamlError,
     command_line.ShellError,
     scopes.UnparsableError,
@@ -479,8 +472,7 @@ ENOUGH: dict[
         lambda _: syntax_tree.check_depth(ast.parse("x" + " and x" * 30)),
     ),
     "TRIAL_SECONDS": (0.2, "after 0.2 seconds", tried),
-    "SCRIPT": (9, "is larger than a script", linted),
-    "SCRIPT_NESTING": (9, "nested too deeply", lambda _: commands.split("{ " * 20)),
+    "STDERR": (9, "'fatal: no'", lambda at: said(git_process.run(str(at), ("log",), os.environ))),
     "SERVE_COMMAND": (9, "9 is the most", lambda _: command_line.read("echo " * 9)),
     "TEMPLATE": (9, "at most 9 bytes", lambda _: rendering.render(b"x" * 99, "x", (HELLO,))),
     "PROMPT": (None, "more than 16,777,216 letters", lambda _: rendered("{{ 'x' * 17000000 }}")),

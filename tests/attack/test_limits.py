@@ -38,7 +38,6 @@ from vllm_mods.formats import (
 )
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.images import layer, oci
-from vllm_mods.linting import places
 from vllm_mods.placing import locate, scopes
 from vllm_mods.placing.answers import Lost
 from vllm_mods.placing.target import Target
@@ -408,44 +407,9 @@ def test_conflict_markers_in_the_texts_themselves() -> None:
     assert clash == ((b"b\n",), (b"a\n",), (b"c\n",))
 
 
-SCRIPTS = {
-    "blocks": "{ " * 400 + "a; " + "}; " * 400,
-    "conditions": "if a; then " * 3000 + "b; " + "fi; " * 3000,
-}
-
-
-@pytest.mark.parametrize("kind", SCRIPTS)
-def test_scripts_that_are_nested_too_deeply(kind: str) -> None:
-    assert [flaw.code for flaw in places.script(SCRIPTS[kind])] == ["not-bash"]
-
-
 def test_a_command_that_is_too_long() -> None:
     with pytest.raises(command_line.ShellError, match="is the most that is read"):
         command_line.read("a " * MANY)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "export A=1\n" * 5000,
-        "curl http://" + "http://a/" * 20_000,
-        "cat " + "/a" * 100_000,
-        'echo "' + "${A-" * 30_000 + '"',
-        "cp " + "/python3/dist-packages" * 10_000 + " x",
-    ],
-)
-def test_rules_that_look_far_have_an_end(text: str) -> None:
-    assert isinstance(places.script(text), tuple)
-
-
-def test_what_the_rules_find_is_what_they_found() -> None:
-    def codes(text: str) -> set[str]:
-        return {flaw.code for flaw in places.script(f"set -euo pipefail\n{text}\n")}
-
-    assert "live-diff" in codes("curl -O https://github.com/a/b/pull/1.diff")
-    assert "live-diff" not in codes("curl -O https://github.com/a/b/pull/x.diff")
-    assert "lost-export" in codes("export A=1")
-    assert "lost-export" not in codes("export A=1\necho $A")
 
 
 # --- answers of servers -----------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_nothing_that_an_argument_says_reaches_the_terminal(
         [f"--{TITLE}"],
         ["apply", TITLE, "--target", "."],
         ["list", "--library", TITLE],
-        ["lint", TITLE],
+        ["import", TITLE],
     ],
 )
 def test_the_error_about_an_argument_shows_it(

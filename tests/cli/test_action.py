@@ -142,24 +142,6 @@ def test_what_does_not_fit_one_tree_is_shown_in_the_change_and_written(
 
 
 @pytest.mark.slow
-def test_what_lint_finds_is_shown_in_the_change(run: Run, tmp_path: Path) -> None:
-    for name, script in {"bad one": "patch -p1 < x.patch || true\n", "good": "exit 0\n"}.items():
-        (tmp_path / "work" / name).mkdir()
-        (tmp_path / "work" / name / "run.sh").write_text(f"#!/bin/bash\nset -e\n{script}")
-    assert run(lint="good").returncode == 0
-    done = run(lint="good\nbad one\n", report="lint.txt")
-    assert done.returncode == 1
-    assert "::error file=bad one/run.sh,line=3,title=fail-open::" in done.stdout
-    assert "fail-open" in (tmp_path / "summary.md").read_text()
-    assert "[fail-open]" in (tmp_path / "work/lint.txt").read_text()
-
-
-def test_a_step_is_one_command(run: Run, site: Path) -> None:
-    assert "use the action for each" in run(lint=".", target=str(site)).stderr
-    assert run(lint="nowhere").returncode == 2
-
-
-@pytest.mark.slow
 def test_strict_and_versions_reach_the_tool(run: Run, library: Path, site: Path) -> None:
     strict = run(library=str(library), mods="fast", tree=str(site), strict="true")
     assert strict.returncode == 1
@@ -175,9 +157,7 @@ EVIL = ["$(touch pwned)", "`touch pwned`", '"; touch pwned; "', "'; touch pwned 
 @pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("evil", EVIL)
-@pytest.mark.parametrize(
-    "name", ["mods", "library", "pairing", "vllm", "tree", "target", "format", "lint"]
-)
+@pytest.mark.parametrize("name", ["mods", "library", "pairing", "vllm", "tree", "target", "format"])
 def test_an_input_is_data(run: Run, tmp_path: Path, site: Path, name: str, evil: str) -> None:
     inputs = {"mods": "qwen3.5-enhanced", "tree": str(site), "report": "r\nx=1", name: evil}
     assert run(**inputs).returncode == 2

@@ -155,11 +155,6 @@ def test_a_script_that_was_changed_is_a_script_like_another(
     assert "only a run tells what it does" in answer.err
 
 
-def test_it_fails_closed_by_our_own_rules(call: Call, exported: Path) -> None:
-    answer = call("lint", exported)
-    assert (answer.code, answer.out) == (0, "")
-
-
 def test_what_cannot_be_exported(call: Call, mine: Path, tmp_path: Path) -> None:
     for arguments, code, says in (
         ([], 2, "a mod becomes a folder: where?"),

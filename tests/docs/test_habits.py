@@ -25,31 +25,16 @@ def say(tmp_path: Path, script: str) -> list[str]:
     return done.stdout.split()
 
 
-LIBRARY = """
-mkdir -p mods/fix
-printf '#!/bin/bash\\npatch -p1 <fix.patch || true\\n' >mods/fix/run.sh
-echo 'import os' >a.py
-"""
-
-
 @pytest.mark.slow
-def test_ruff_and_lint_end_alike_where_something_is_found(tmp_path: Path) -> None:
+def test_ruff_and_vllm_mods_tell_what_a_code_means(tmp_path: Path) -> None:
     ruff = Path(sys.prefix, "bin/ruff")
     assert say(
         tmp_path,
-        f"""{LIBRARY}
-        {ruff} check -q a.py >/dev/null; echo $?
-        vllm-mods lint mods/fix >/dev/null; echo $?
-        {ruff} check -q nothing.py >/dev/null; echo $?
-        vllm-mods lint nothing 2>/dev/null; echo $?
-        for form in github; do
-            {ruff} check -q --output-format $form a.py >/dev/null; echo $?
-            vllm-mods lint --format $form mods/fix >/dev/null; echo $?
-        done
+        f"""
         {ruff} rule F401 >/dev/null; echo $?
-        vllm-mods explain fail-open >/dev/null; echo $?
+        vllm-mods explain fit-call >/dev/null; echo $?
         """,
-    ) == ["1", "1", "1", "2", *(["1"] * 2), "0", "0"]
+    ) == ["0", "0"]
 
 
 TWO = """

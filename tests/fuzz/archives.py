@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -21,7 +22,6 @@ from vllm_mods.building import wheels
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.library.catalog import PARTS
-from vllm_mods.linting import places
 from vllm_mods.making import folder as folders
 from vllm_mods.sharing import git_objects, library_paths
 from vllm_mods.trees.archive import ArchiveTree, TarArchive, ZipArchive
@@ -117,11 +117,8 @@ def _mod_zip(data: bytes, folder: str) -> None:
     place = os.path.join(folder, "mod.zip")
     with open(place, "wb") as file:
         file.write(data)
-    for looked in (places.lint, folders.read):
-        try:
-            looked(place)
-        except UsageError:
-            continue
+    with contextlib.suppress(UsageError):
+        folders.read(place)
 
 
 def _mod_zip_seeds() -> tuple[bytes, ...]:

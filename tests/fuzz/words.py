@@ -7,7 +7,6 @@ import shlex
 from typing import TYPE_CHECKING
 
 from memory_tree import MemoryTree
-from mod_folders import KINDS
 from paired import NAME
 from recipe_texts import PASTED, SOUND, SUPERSET
 from serve_tree import FILES
@@ -16,7 +15,6 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.receipt import FileHash
-from vllm_mods.linting import places
 from vllm_mods.making import exporting
 from vllm_mods.recipes import reader, writer
 from vllm_mods.scripts import command_line
@@ -106,14 +104,6 @@ def _export(data: bytes, _folder: str) -> None:
     assert again.command == made.command, (again.command, made.command)
 
 
-def _script(data: bytes, _folder: str) -> None:
-    places.script(data.decode("utf-8", "surrogateescape"))
-
-
-def _script_seeds() -> tuple[bytes, ...]:
-    return tuple(kind.files["run.sh"].encode() for kind in KINDS.values())
-
-
 def _shell(data: bytes, _folder: str) -> None:
     command_line.read(data.decode("utf-8", "surrogateescape"))
 
@@ -167,7 +157,6 @@ TARGETS = (
     Target("pairing-lock", _pairing_lock, _pairing_lock_seeds),
     Target("recipe", _recipe, lambda: (SOUND.encode(), SUPERSET.encode(), PASTED.encode())),
     Target("recipe-export", _export, lambda: (SOUND.encode(), SUPERSET.encode())),
-    Target("script", _script, _script_seeds),
     Target(
         "shell",
         _shell,

@@ -23,7 +23,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "library": library.library,
 }
 # The table of each page that has one of its own.
-for _page in ("fit", "serve-check", "making", "matrix-answers", "doctor", "templates"):
+for _page in ("fit", "serve-check", "matrix-answers", "doctor", "templates"):
     PARTS[f"codes-{_page}"] = partial(messages.codes_on, f"{_page}.md")
 MARK = re.compile(r"^<!-- generate: ([\w-]+) -->$", re.MULTILINE)
 

@@ -116,17 +116,7 @@ def findings() -> list[Said]:
         texts = (_text(one, function) or "" for one in told)
         message = next((text for text in texts if " " in text), "")
         found += [Said(one, message, place) for one in words if _CODE.fullmatch(one)]
-    return [*found, *_yielded()]
-
-
-def _yielded() -> Iterator[Said]:
-    """Yield what rules give as a code and words, to which their reader adds the line."""
-    for place, tree in sources():
-        for function in ast.walk(tree) if place.startswith("linting/") else ():
-            for one in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
-                if isinstance(one, ast.Yield) and isinstance(one.value, ast.Tuple):
-                    code_, message = (_text(part, function) or "" for part in one.value.elts)
-                    yield Said(code_, message, place)
+    return found
 
 
 def errors() -> str:

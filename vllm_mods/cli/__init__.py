@@ -58,7 +58,6 @@ GROUPS = {
         "export": "Write a mod as a folder that launchers run, a pairing as a recipe.",
         "port": "Make a variant of a mod for another vLLM.",
         "keep": "Keep a library up with vLLM's releases, on branches of its repository.",
-        "lint": 'Name what makes a mod say "done" when it is not.',
     },
     "Find out": {
         "matrix": "Check mods against many vLLM releases.",

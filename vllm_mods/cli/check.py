@@ -10,8 +10,9 @@ import click
 from vllm_mods.api.access import Access
 from vllm_mods.api.check import CheckResult, check
 from vllm_mods.api.libraries import choose, other_packages
-from vllm_mods.cli import answers, ci_form, options, plan_arguments
-from vllm_mods.cli.manner import option
+from vllm_mods.base.errors import UsageError
+from vllm_mods.cli import answers, options, plan_arguments
+from vllm_mods.cli.manner import json_flag, option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
 from vllm_mods.report.reply import Reply
@@ -29,14 +30,34 @@ from vllm_mods.report.reply import Reply
 @options.verify
 @options.others
 @option("--explain", "List what was not examined too, and why.")
-@ci_form.output
-def check_command(*, explain: bool, **given: Any) -> Reply:
+@option(
+    "--format",
+    "How to print it: for a person, or as annotations for GitHub.",
+    "form",
+    type=click.Choice(("text", "github")),
+    default="text",
+    show_default=True,
+)
+@json_flag
+def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> int:
     """Tell whether mods fit a vLLM tree; change nothing.
 
     Without MOD and --pairing, all bundled mods that are marked as default.
     Exits 0 if every mod goes in (with --model: and is meant for it).
     """
-    return report.check(_check(**given), answers.paint, explain=explain)
+    if as_json and form != "text":
+        raise UsageError(
+            f"--json and --format {form} are two answers, and stdout has room for one",
+            hint="take one of them away",
+        )
+    result = _check(**given)
+    if form == "text":
+        reply = report.check(result, answers.paint, explain=explain)
+    else:
+        from vllm_mods.report.annotations import workflow_commands  # noqa: PLC0415  (10 ms)
+
+        reply = Reply({}, workflow_commands(result), result.ok, is_file=True)
+    return answers.print_reply(reply, as_json=as_json)
 
 
 @click.command(name="diff")

@@ -23,7 +23,6 @@ EXAMPLES = (
     "vllm-mods port my-fix --library ./mods --to '>=0.22,<0.26'",
     "vllm-mods port my-fix --library ./mods --continue    # after its conflicts were edited",
     "vllm-mods keep my-fix --library ./mods --since 0.33.0",
-    "vllm-mods lint ./mods/fix-something                 # a folder with a run.sh",
     "vllm-mods matrix my-fix --library ./mods --vllm '>=0.19' --strict",
     "vllm-mods matrix --format html --output matrix.html",
     "vllm-mods bisect my-fix --library ./mods --repo ./vllm --good v0.21.0 --bad main",

@@ -207,7 +207,7 @@ class _RecordedRun(NamedTuple):
         if not changes and not templates:
             raise Refused(
                 f"the command ended with 0 and changed nothing in vLLM{last_lines(ran.output)}",
-                hint="does it fail open? vllm-mods lint PATH",
+                hint=_EDIT_TREE,
             )
         named = (
             f"{name}={value} ends with the script: the mod brings it to a pairing, as its [env]"

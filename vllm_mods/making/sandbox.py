@@ -36,6 +36,7 @@ _NOBODY = "65534"
 _PATH = f"{os.defpath}:/usr/sbin:/sbin"
 _INSIDE = Path(__file__).parent / "inside"
 _START_SECONDS = 60  # for an engine to start a container, beyond the time that the command has
+_BY_HAND = "run it on a copy of the tree, then vllm-mods new NAME --from-trees OLD NEW"
 _ANSWER = 64 << 20  # bytes: the line with the names of files
 
 
@@ -89,7 +90,7 @@ def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
     with tempfile.TemporaryFile() as errors:
         answer = _exchange([*start, "-I", "-c", supervisor], job, environ, errors)
         errors.seek(0)
-        lines = errors.read(limits.SCRIPT).decode("utf-8", "replace").strip().splitlines()
+        lines = errors.read(limits.STDERR).decode("utf-8", "replace").strip().splitlines()
     head, newline, contents = answer.partition(b"\n")
     if not newline:
         why = lines[-1] if lines else "it ended before the command did"
@@ -168,7 +169,7 @@ def _read(answer: dict[str, Any], contents: bytes, job: SandboxJob) -> Ran:
         "processes": f"it started more than {limits.RECORDED_PROCESSES} at a time",
     }
     if (failure := answer["failure"]) is not None:
-        hint = "--timeout SECONDS" if failure == "seconds" else "vllm-mods lint PATH"
+        hint = "--timeout SECONDS" if failure == "seconds" else _BY_HAND
         raise Refused(f"{past[str(failure)]}: nothing was written", hint=hint)
     written: dict[str, bytes] = {}
     start = 0
@@ -190,7 +191,10 @@ def _checked(path: str, job: SandboxJob) -> str:
     inside = any(path.startswith(f"{place}/") for place in job.places)
     if inside and os.path.normpath(path) == path:
         return path
-    raise Refused(f"{path!r} is not among the folders that it may write to", hint="vllm-mods lint")
+    raise Refused(
+        f"{path!r} is not among the folders that it may write to",
+        hint="ask whoever made it; nothing was written",
+    )
 
 
 def _no_sandbox(container: ImageInEngine | None, why: str) -> Refused:

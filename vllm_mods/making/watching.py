@@ -13,7 +13,6 @@ from typing import NamedTuple
 from vllm_mods.base import limits, secrets
 from vllm_mods.making import sandbox
 from vllm_mods.making.layout import LAUNCHER, SITE, WORKSPACE
-from vllm_mods.scripts.command_line import PROGRAM_VARIABLES
 
 BIN = f"{LAUNCHER}/bin"
 ENVIRON = {"VLLM_MODS_HOME": LAUNCHER, "BASH_ENV": f"{LAUNCHER}/lines.sh"}
@@ -41,6 +40,12 @@ _PIP_VALUES = {
 _LOOKS = re.compile(r"(?:import|from|print|assert|raise|exit|sys\.exit)\b(?!.*(?:open|write|exec))")
 _IMPORTED = re.compile(r"(?:import|from)\s+(\w+)")
 _SHELLS = re.compile(r"_|PWD|OLDPWD|SHLVL|VLLM_MODS_\w+")  # what a shell and the stand-ins set
+_PROGRAMS = re.compile(
+    r"(?:https?|ftp|all|no)_proxy|(?:PIP|UV|GIT|CURL|WGET|SSL|REQUESTS|APT|DEBIAN|LC)_\w+|PATH|PYTHONPATH"
+    r"|LD_LIBRARY_PATH|TMPDIR|LANG|MAX_JOBS|NVCC_\w+|TORCH_CUDA_ARCH_LIST",
+    re.IGNORECASE,
+)
+"""Variables that a script's own programs read, and not vLLM."""
 
 
 class WatchedCommand(NamedTuple):
@@ -92,12 +97,12 @@ def read(
 
     ``files`` are the mod's own, ``given`` the variables that the command was started with.
     """
-    asked = tuple(_asked(written.get(f"{LAUNCHER}/asked", b"")[: limits.SCRIPT]))
+    asked = tuple(_asked(written.get(f"{LAUNCHER}/asked", b"")[: limits.STDERR]))
     lacked = tuple(dict.fromkeys(one for one in asked if _lacks(one)))
     failed = (one for one in asked if one.code and one not in lacked and _changes(one.argv, files))
     installed = (word for one in asked if one.argv[0] == "pip" for word in _required(one.argv))
     ended = [one for one in asked if one.argv[0] == "exit"]
-    exported = written.get(f"{LAUNCHER}/exported", b"")[: limits.SCRIPT]
+    exported = written.get(f"{LAUNCHER}/exported", b"")[: limits.STDERR]
     return Watched(
         lacked=lacked,
         failed=tuple(failed),
@@ -123,7 +128,7 @@ def _exported(
     scripts = b"\n".join(text for path, text in files.items() if path.endswith((".sh", ".py")))
     for row in sorted(data.decode("utf-8", "replace").split("\0")):
         name, equals, value = row.partition("=")
-        of_shells = _SHELLS.fullmatch(name) or PROGRAM_VARIABLES.fullmatch(name)
+        of_shells = _SHELLS.fullmatch(name) or _PROGRAMS.fullmatch(name)
         secret = secrets.NAMED.match(name) or secrets.kind(value)
         own = bool(of_shells or secret) or given.get(name) == value or "\n" in value
         paths = any(place in value for place in (SITE, WORKSPACE, LAUNCHER))

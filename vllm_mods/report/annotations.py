@@ -1,24 +1,23 @@
-"""Answers of ``check`` and ``lint`` as GitHub's workflow commands, which it shows beside the code."""
+"""The answer of ``check`` as GitHub's workflow commands, which it shows beside the code."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from vllm_mods.api.check import CheckResult
 from vllm_mods.base.model import Level
 from vllm_mods.library.mod_folder import MANIFEST
-from vllm_mods.linting.places import Linted
 from vllm_mods.report.matrix_grid import clean
 from vllm_mods.report.text import MEANING
 
 
-def workflow_commands(judged: CheckResult | Sequence[Linted]) -> str:
-    """Return a line for each remark on the mods of ``check``, or on the files that ``lint`` looked at."""
-    return "".join(_of_check(judged) if isinstance(judged, CheckResult) else _of_lint(judged))
+def workflow_commands(result: CheckResult) -> str:
+    """Return a line for each remark on the mods."""
+    return "".join(_remarks(result))
 
 
-def _of_check(result: CheckResult) -> Iterator[str]:
+def _remarks(result: CheckResult) -> Iterator[str]:
     """Yield remarks on the mods of a plan. What was found in the tree is shown at the manifest, which the repository has."""
     fits = result.model.mods if result.model else ()
     wrong = {fit.name: fit.why for fit in fits if not fit.meant}
@@ -40,25 +39,12 @@ def _of_check(result: CheckResult) -> Iterator[str]:
             yield workflow_command(level, os.path.join(mod.directory, MANIFEST), title, message)
 
 
-def _of_lint(results: Sequence[Linted]) -> Iterator[str]:
-    for result in results:
-        for flaw in result.flaws:
-            yield workflow_command(
-                Level.ERROR, result.path, flaw.code, flaw.message, line=flaw.line
-            )
-
-
-def workflow_command(
-    level: Level, path: str, title: str, message: str, *, line: int | None = None
-) -> str:
+def workflow_command(level: Level, path: str, title: str, message: str) -> str:
     """Return a remark on a file; paths below the current folder, which is the repository's, are from there."""
     below = os.path.relpath(path)
     place = os.path.abspath(path) if below.startswith("..") else below
-    given = {"file": place, "line": line, "title": title}
-    properties = ",".join(
-        f"{key}={_escaped(str(value), ':,')}" for key, value in given.items() if value is not None
-    )
     kind = "error" if level is Level.ERROR else "notice"
+    properties = f"file={_escaped(place, ':,')},title={_escaped(title, ':,')}"
     return f"::{kind} {properties}::{_escaped(message)}\n"
 
 

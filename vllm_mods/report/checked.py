@@ -28,7 +28,7 @@ def check(result: CheckResult, paint: Paint, *, explain: bool) -> Reply:
 
         answer |= {"model": checkpoint.fit_data(result.model), "ok": result.ok}
         lines.append(checkpoint.fit_text(result.model))
-    return Reply(answer, "\n".join(lines), result.ok, result.hint, judged=result)
+    return Reply(answer, "\n".join(lines), result.ok, result.hint)
 
 
 def diff(result: CheckResult, paint: Paint) -> Reply:

@@ -10,7 +10,7 @@ class Reply(NamedTuple):
     """``data`` as JSON, or ``words`` and the ``next_step`` behind them; either way the lines for ``stderr`` before.
 
     The exit code is 0 if it is ``ok``, else 1, or another ``exit_code``. Words that are what a file holds are printed
-    as they are. ``judged`` is the result that a CI is shown.
+    as they are.
     """
 
     data: dict[str, Any]
@@ -20,7 +20,6 @@ class Reply(NamedTuple):
     stderr: tuple[str, ...] = ()
     is_file: bool = False
     exit_code: int | None = None
-    judged: Any = ()
 
 
 def notes(texts: Iterable[str]) -> tuple[str, ...]:

@@ -24,13 +24,6 @@ _NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII)
 _SEVERAL = re.compile(r"[*?\[]|^~|\{[^{}]*(,|\.\.)[^{}]*\}")
 """What bash makes several words of, or another one: patterns, a home, ``{a,b}`` and ``{1..3}``."""
 
-PROGRAM_VARIABLES = re.compile(
-    r"(?:https?|ftp|all|no)_proxy|(?:PIP|UV|GIT|CURL|WGET|SSL|REQUESTS|APT|DEBIAN|LC)_\w+|PATH|PYTHONPATH"
-    r"|LD_LIBRARY_PATH|TMPDIR|LANG|MAX_JOBS|NVCC_\w+|TORCH_CUDA_ARCH_LIST",
-    re.IGNORECASE,
-)
-"""Variables that a script's own programs read, and not vLLM."""
-
 
 class WordedCommand(NamedTuple):
     """One simple command: ``NAME=value`` in front of it, its words, its 1-based first line."""

@@ -177,7 +177,7 @@ def run_apart(
                 read = json_of(line)
                 lines.append(read if isinstance(read, dict) else {})
         errors.seek(0)
-        return ApartOutcome(lines, code, errors.read(limits.SCRIPT).decode("utf-8", "replace"))
+        return ApartOutcome(lines, code, errors.read(limits.STDERR).decode("utf-8", "replace"))
 
 
 def name_signal(code: int) -> str:

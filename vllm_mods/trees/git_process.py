@@ -137,7 +137,7 @@ def run(
             if process.returncode == 0:
                 return GitOutcome(0, out)
             errors.seek(0)
-            why = errors.read(limits.SCRIPT).decode("utf-8", "replace").strip()
+            why = errors.read(limits.STDERR).decode("utf-8", "replace").strip()
             if process.returncode == -signal.SIGXFSZ or f"signal {signal.SIGXFSZ:d}" in why:
                 why = f"it sends more than {limits.CLONE}, the most of {limits.CLONE.what}"
             return GitOutcome(process.returncode, out, why or f"exit code {process.returncode}")

@@ -1,1 +1,0 @@
-"""What makes a mod say "done" when it is not, found without running it."""
