@@ -34,13 +34,11 @@ class Info(tarfile.TarInfo):
         return info
 
 
-def members(file: BinaryIO, *, most: int | None = None) -> Iterator[tarfile.TarInfo]:
+def members(file: BinaryIO) -> Iterator[tarfile.TarInfo]:
     """Yield the members of an unpacked tar in a file. Raises one of ``BROKEN``."""
     with tarfile.open(fileobj=file, mode="r:", tarinfo=Info) as archive:
         for number, member in enumerate(archive):
-            if number >= (most or limits.TAR_MEMBERS):
-                raise tarfile.ReadError(
-                    f"it has more than {int(most or limits.TAR_MEMBERS):,} members"
-                )
+            if number >= limits.TAR_MEMBERS:
+                raise tarfile.ReadError(f"it has more than {int(limits.TAR_MEMBERS):,} members")
             archive.members = []  # type: ignore[attr-defined]  # it would remember them all
             yield member

@@ -52,9 +52,9 @@ def run(
     return EngineOutcome(done.returncode, out, errors)
 
 
-def call(program: str, *arguments: str, given: bytes = b"", within: Limit | None = None) -> str:
+def call(program: str, *arguments: str) -> str:
     """Return what a command prints. Raises ``TreeError`` with the engine's own words if it fails."""
-    done = run(program, *arguments, given=given, within=within)
+    done = run(program, *arguments)
     if done.code:
         raise failure(program, arguments[0], done)
     return done.out

@@ -87,9 +87,9 @@ def entries_of(indexes: Iterable[Index], reference: str) -> tuple[IndexEntry, ..
     return tuple(entry for index in indexes for entry in entries_in(index, what))
 
 
-def platforms_of(reference: str, *, offline: bool = False) -> tuple[str, ...]:
+def platforms_of(reference: str) -> tuple[str, ...]:
     """Return the platforms of an index, sorted. Raises as ``open_base``."""
-    return platforms_in(entries_of(indexes_of(reference, offline=offline), reference))
+    return platforms_in(entries_of(indexes_of(reference), reference))
 
 
 def platforms_in(entries: Iterable[IndexEntry]) -> tuple[str, ...]:

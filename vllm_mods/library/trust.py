@@ -63,9 +63,9 @@ def _pinning() -> "tuple[Policy, ...]":
     return tuple(policy for policy in policies() if policy.pins)
 
 
-def policies(environ: Mapping[str, str] | None = None) -> "tuple[Policy, ...]":
+def policies() -> "tuple[Policy, ...]":
     """Read what holds here: the machine's file, and the project's (``project_file``)."""
-    machine, project = project_file.read(OF_THE_MACHINE), project_file.find(environ)
+    machine, project = project_file.read(OF_THE_MACHINE), project_file.find()
     if machine is not None and (machine.libraries or machine.targets):
         raise ManifestError(
             machine.where, ("libraries and targets are a project's, not a machine's",)
