@@ -6,12 +6,13 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.fit.stubs import STUBS
 
 VERSION = "0.0.105"
 """What ``pyproject.toml`` pins: another version has other rules and other texts."""
@@ -22,9 +23,7 @@ _PROCESSOR_SECONDS = 120
 _SECONDS = 1200
 _MEMORY = 8 << 30
 _ANSWER = 64 << 20
-# An environment without a package, and its Python where the tree states none.
-_NO_PACKAGES, _PYTHON = ".none", 12
-_STUBS = ".stubs"
+_PYTHON = 12  # where the tree states none
 
 _LINE = re.compile(
     r"::\w+ title=ty \((?P<rule>[\w-]+)\),file=.*?::(?P<path>.*?):(?P<line>\d+):(?P<column>\d+): (?P=rule): (?P<text>.*)"
@@ -47,33 +46,44 @@ def check(
     paths: Iterable[str],
     rules: Iterable[str],
     python: tuple[int, int] | None,
-    stubs: Mapping[str, str],
 ) -> tuple[Diagnostic, ...]:
-    """Return what ty says of some files of a folder by some rules, sorted by place.
+    """Return what ty says of some files of a folder by some rules, sorted by place; ``python`` is the version to judge by.
 
-    ``python`` is the version to judge by, ``stubs`` are texts of packages outside, by path.
     Raises ``UsageError`` if there is no ty of the pinned version, ``TreeError`` if it gives no answer.
     """
     asked = [path for path in sorted(paths) if os.path.isfile(os.path.join(folder, path))]
     if not asked:
         return ()
     version = f"3.{python[1] if python else _PYTHON}"
-    packages = os.path.join(folder, _NO_PACKAGES, "lib", f"python{version}", "site-packages")
-    os.makedirs(packages, exist_ok=True)
-    for path, text in stubs.items():
-        place = os.path.join(folder, _STUBS, path)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        _write(place, text)
+    environment, stubs = _surroundings(version)
     listed = "\n".join(f'{rule} = "error"' for rule in sorted(rules))
     _write(
         os.path.join(folder, "ty.toml"),
-        f'[environment]\npython-version = "{version}"\npython = "{_NO_PACKAGES}"\nroot = ["."]\n'
-        f'extra-paths = ["{_STUBS}"]\n'
+        f'[environment]\npython-version = "{version}"\npython = "{environment}"\nroot = ["."]\n'
+        f'extra-paths = ["{stubs}"]\n'
         "[analysis]\nrespect-type-ignore-comments = false\n"
         f'[rules]\nall = "ignore"\n{listed}\n',
     )
     lines = [line for line in _run(folder, asked).splitlines() if line.startswith("::")]
     return tuple(sorted(map(_diagnostic, lines)))
+
+
+@cache
+def _surroundings(version: str) -> tuple[str, str]:
+    """Return a folder that is an environment without a package, and one with the stubs; both last as long as the process."""
+    import atexit  # noqa: PLC0415  (where it is asked only)
+    import shutil  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415
+
+    folder = tempfile.mkdtemp(prefix="vllm-mods-ty-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    environment, stubs = (os.path.join(folder, name) for name in ("none", "stubs"))
+    os.makedirs(os.path.join(environment, "lib", f"python{version}", "site-packages"))
+    for path, text in STUBS.items():
+        place = os.path.join(stubs, path)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        _write(place, text)
+    return environment, stubs
 
 
 def _write(path: str, text: str) -> None:

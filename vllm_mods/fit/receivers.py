@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from vllm_mods.fit.checker import check
 from vllm_mods.fit.overlay import LaidOut, overlay
 from vllm_mods.fit.overrides import MethodCall
-from vllm_mods.fit.stubs import BESIDE, STUBS
+from vllm_mods.fit.stubs import BESIDE
 from vllm_mods.fit.world import World
 
 # More calls of methods of one name are of a name that is everybody's.
@@ -29,7 +29,7 @@ def receiver_types(
     files |= {path: _revealing(world.glance(path) or b"", some) for path, some in by_file.items()}
     files = {path: data for path, data in files.items() if path.endswith((".py", ".pyi"))}
     with overlay(laid_out.folder(lowest), files) as folder:
-        said = check(folder, by_file, (), python, STUBS)
+        said = check(folder, by_file, (), python)
     types: dict[tuple[str, int], list[str]] = defaultdict(list)
     for one in said:
         if match := _REVEALED.fullmatch(one.text):

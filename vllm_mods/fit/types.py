@@ -21,7 +21,7 @@ from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.overlay import LaidOut, overlay
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.signatures import every
-from vllm_mods.fit.stubs import BESIDE, STUBS
+from vllm_mods.fit.stubs import BESIDE
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
@@ -100,9 +100,11 @@ def _files(
 def _ask(
     root: str, files: Mapping[str, bytes | None], asked: set[str], question: Question
 ) -> tuple[Diagnostic, ...]:
+    if not asked:
+        return ()
     plain = {p: plain_getattr(data) if p in asked and data else data for p, data in files.items()}
     with overlay(root, plain) as folder:
-        return check(folder, asked, RULES, question.python, STUBS)
+        return check(folder, asked, RULES, question.python)
 
 
 def _without(
