@@ -28,7 +28,7 @@ from fit_mutations import Index, Mutant, mutants
 
 from vllm_mods.base.model import FileChange, Level
 from vllm_mods.base.tree import TreeView
-from vllm_mods.fit import Origin, fit
+from vllm_mods.fit import AtOrigin, fit
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.trees.open import open_tree
@@ -93,7 +93,7 @@ def code_of(tree: Tree) -> Code:
 
 def found(tree: Tree, change: FileChange, cache: SummaryCache, origin: Tree) -> dict[str, Level]:
     """Return what fit says of single lines: errors, and the notes that name a fault."""
-    every = fit((change,), tree, cache=cache, origin=Origin(origin, (change,))).findings
+    every = fit((change,), tree, cache=cache, origin=AtOrigin(origin, (change,))).findings
     return {
         f"{f.code}: {f.message}": f.level
         for f in every

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import TYPE_CHECKING
 
 from memory_tree import MemoryTree
@@ -10,15 +9,12 @@ from mod_making import diff_of, mod, variant
 from release_shelf import ReleaseInMemory, Shelf
 
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices import store
 from vllm_mods.matrices.answer import Answer
 from vllm_mods.matrices.work import Subject
 from vllm_mods.planning.planner import plan
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from vllm_mods.base.model import Mod
 
@@ -50,12 +46,3 @@ def test_what_was_said_of_one_tree_does_not_name_it_to_another(tmp_path: Path) -
     for version in ("0.19.1", "0.20.0"):
         tree = MemoryTree(dict(FILES), version=version, spec=f"pypi:{version}", pristine=True)
         assert answer(tmp_path, one, tree).findings == plan([one], tree).mods[0].findings
-
-
-def test_another_type_checker_gives_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = store.code_digest.__wrapped__()
-    real = importlib.metadata.version
-    monkeypatch.setattr(
-        importlib.metadata, "version", lambda asked: "99" if asked == "ty" else real(asked)
-    )
-    assert store.code_digest.__wrapped__() != known

@@ -19,6 +19,8 @@ from paired import library as paired_library
 from small_site import build
 from watching import watched
 
+from vllm_mods.fit import checker
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -158,6 +160,7 @@ def test_building_runs_nothing_of_the_base(
         with watched() as seen:
             answer = call(*arguments, "--library", folder)
         assert answer.code == 0, answer.err
-        assert not seen
+        # the type checker reads the patched files, and runs none
+        assert [one for one in seen if f"Popen: ('{checker.program()}'" not in one] == []
     assert (place / "index.json").exists()
     assert not mark.exists(), mark.read_text()

@@ -9,7 +9,7 @@ from fit_tree import errors, findings, tree_of
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Expectation, FileChange, Level
-from vllm_mods.fit import Origin, fit
+from vllm_mods.fit import AtOrigin, fit
 
 USE = "vllm/use.py"
 FILES = {
@@ -368,7 +368,7 @@ def test_a_class_that_leaves_an_abstract_method_open_cannot_be_made() -> None:
     found = fit((alone,), tree).findings
     assert [f.level for f in found if "it has no stop" in f.message] == [Level.NOTE]
     # where it was written, the base did not ask for it
-    found = fit((alone,), tree, origin=Origin(tree_of(FILES), (alone,))).findings
+    found = fit((alone,), tree, origin=AtOrigin(tree_of(FILES), (alone,))).findings
     assert [f.level for f in found if "it has no stop" in f.message] == [Level.ERROR]
 
 
@@ -435,26 +435,28 @@ def test_a_hook_that_the_release_before_had_is_refused_where_nobody_calls_it_or_
         b"        return 1\n", b"        return 1\n\n    def early_hook(self): ...\n", 1
     )
     new = FileChange(path=USE, before=before, after=after)
-    first = fit((new,), tree, origin=Origin(origin, (new,))).findings[0]
+    first = fit((new,), tree, origin=AtOrigin(origin, (new,))).findings[0]
     assert (first.code, first.level) == ("fit-dead", Level.ERROR)
     assert "Mine.early_hook overrides Flash.early_hook in" in first.message
     assert "no base defines it here: nobody calls it; the nearest is hook" in first.message
     assert not [
         f
-        for f in fit((new,), origin, origin=Origin(origin, (new,))).findings
+        for f in fit((new,), origin, origin=AtOrigin(origin, (new,))).findings
         if f.code == "fit-dead"
     ]
     wants = Expectation(path="vllm/parts.py", symbol="Flash.early_hook")
-    found = fit((new,), tree, expects=(wants,), origin=Origin(origin, (new,))).findings
+    found = fit((new,), tree, expects=(wants,), origin=AtOrigin(origin, (new,))).findings
     assert "fit-dead" in {f.code for f in found if f.level is Level.ERROR}
     # A remote tree is not searched for who calls it, and the bases say enough.
     far = tree_of(FILES, remote=True)
-    assert [f.code for f in fit((new,), far, origin=Origin(origin, (new,))).findings][:1] == [
+    assert [f.code for f in fit((new,), far, origin=AtOrigin(origin, (new,))).findings][:1] == [
         "fit-dead"
     ]
     # Of an origin only what was read before may be in the cache.
     origin.read = _nothing  # type: ignore[method-assign]
-    assert "fit-dead" in {f.code for f in fit((new,), tree, origin=Origin(origin, (new,))).findings}
+    assert "fit-dead" in {
+        f.code for f in fit((new,), tree, origin=AtOrigin(origin, (new,))).findings
+    }
 
 
 def _nothing(path: str) -> bytes | None:

@@ -32,7 +32,7 @@ UNTYPED = ("types of arguments and of results", "the proof in mod.lock is withou
 """What was not examined where a lock vouches that was made without a type checker."""
 
 
-class Origin(NamedTuple):
+class AtOrigin(NamedTuple):
     """The tree that changes were written for, and the changes as they are there."""
 
     tree: Tree
@@ -59,7 +59,7 @@ def fit(
     expects: Iterable[Expectation] = (),
     allow: Iterable[Allowance] = (),
     cache: SummaryCache | None = None,
-    origin: Origin | None = None,
+    origin: AtOrigin | None = None,
 ) -> Fit:
     """Hold changes against the tree around them.
 
@@ -124,4 +124,4 @@ def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
     return finding
 
 
-__all__ = ["UNEXAMINED", "UNTYPED", "Fit", "Origin", "fit"]
+__all__ = ["UNEXAMINED", "UNTYPED", "AtOrigin", "Fit", "fit"]

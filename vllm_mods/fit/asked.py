@@ -30,7 +30,7 @@ _VAGUE = re.compile(r"[|&~]|\b(?:Unknown|Any|Never|Protocol|TypeVar|Top)\b|^(?:o
 
 
 @dataclass(frozen=True)
-class Site:
+class JudgedFile:
     """A file after the patch, in which diagnostics are judged."""
 
     world: World
@@ -39,7 +39,7 @@ class Site:
     rows: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, world: World, path: str, data: bytes) -> Site:
+    def of(cls, world: World, path: str, data: bytes) -> JudgedFile:
         """Return the site of a file."""
         tree = syntax_tree.module(data) or ast.Module([], [])
         return cls(world, path, tree, tuple(data.splitlines()))
@@ -71,7 +71,7 @@ def _width(node: ast.AST) -> tuple[int, int]:
 class Asked:
     """A diagnostic with the code around it; ``around`` are the nodes, the innermost first."""
 
-    site: Site
+    site: JudgedFile
     said: Diagnostic
     around: tuple[ast.AST, ...]
 

@@ -8,11 +8,11 @@ import re
 import signal
 from collections.abc import Iterable
 from functools import cache
+from importlib import resources
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.fit.stubs import STUBS
 
 VERSION = "0.0.105"
 """What ``pyproject.toml`` pins: another version has other rules and other texts."""
@@ -23,6 +23,15 @@ _PROCESSOR_SECONDS = 120
 _SECONDS = 1200
 _MEMORY = 8 << 30
 _ANSWER = 64 << 20
+_STUBS = (
+    "msgspec/__init__.pyi",
+    "pydantic/__init__.pyi",
+    "torch/__init__.pyi",
+    "torch/nn/__init__.pyi",
+    "torch/nn/modules/__init__.pyi",
+    "torch/nn/modules/module.pyi",
+    "triton/__init__.pyi",
+)
 _PYTHON = 12  # where the tree states none
 
 _LINE = re.compile(
@@ -68,6 +77,17 @@ def check(
     return tuple(sorted(map(_diagnostic, lines)))
 
 
+def replaced() -> dict[str, bytes | None]:
+    """Return the files of vLLM that another text is checked in place of."""
+    return {"vllm/triton_utils/__init__.py": stub("vllm/triton_utils/__init__.pyi")}
+
+
+@cache
+def stub(path: str) -> bytes:
+    """Return what is told of a module outside, or in place of one of vLLM: enough for a class below one of its classes to be known."""
+    return resources.files("vllm_mods.fit").joinpath("stubs", path).read_bytes()
+
+
 @cache
 def _surroundings(version: str) -> tuple[str, str]:
     """Return a folder that is an environment without a package, and one with the stubs; both last as long as the process."""
@@ -79,10 +99,11 @@ def _surroundings(version: str) -> tuple[str, str]:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     environment, stubs = (os.path.join(folder, name) for name in ("none", "stubs"))
     os.makedirs(os.path.join(environment, "lib", f"python{version}", "site-packages"))
-    for path, text in STUBS.items():
+    for path in _STUBS:
         place = os.path.join(stubs, path)
         os.makedirs(os.path.dirname(place), exist_ok=True)
-        _write(place, text)
+        with open(place, "wb") as file:
+            file.write(stub(path))
     return environment, stubs
 
 

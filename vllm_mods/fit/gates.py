@@ -15,9 +15,10 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.abstract import abstract_methods
-from vllm_mods.fit.asked import COROUTINE, FUNCTION, MEMBER, SELF, TYPE, Asked, Site
+from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked, JudgedFile
 from vllm_mods.fit.checker import Diagnostic
-from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.hierarchy import lineage
+from vllm_mods.fit.missing import is_missing, is_plain, lacks
 from vllm_mods.fit.search import classes_named, files_mentioning, subclasses
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import dotted
@@ -30,7 +31,6 @@ _SUBJECT = re.compile(rf"^(?:Operator `\S+` .*|.*?){TYPE}")
 _CALLED = re.compile(r"(?:function|method|constructor|to|of) `([\w.]+)`")
 _ARGUMENT = re.compile(r"Expected `(.+?)`, found `(.+)`$")
 _QUOTED = re.compile(r"`(\w+)`")
-_SCALARS = re.compile(r"(?:int|str|float|bool|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
 _CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
 _UNION_CALL = "Attempted to call union type"
 _LAUNCH = words(
@@ -45,7 +45,7 @@ _FILLS = re.compile(
 )
 
 
-class Verdict(NamedTuple):
+class Ruling(NamedTuple):
     """What is made of a diagnostic; ``token`` is the name that it is about."""
 
     code: FindingCode
@@ -65,98 +65,6 @@ def _yes(_: Asked) -> bool:
 
 def _no(_: Asked) -> bool:
     return False
-
-
-def _is_plain(asked: Asked, kind: str, special: str = "") -> bool:
-    """Tell whether a type is one that nothing else can stand for: a scalar, a function, a class of the tree.
-
-    ``special`` is the method that is missing of a class: one below may have it.
-    """
-    if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(COROUTINE):
-        return True
-    classes = asked.classes(kind)
-    world = asked.site.world
-    return bool(classes) and all(
-        _is_known(world, one) and not (special and _may_have(world, one, special))
-        for one in classes
-    )
-
-
-def _is_known(world: World, symbol: Symbol) -> bool:
-    line = lineage(world, symbol)
-    return (
-        "Protocol" not in line.bases
-        and not line.unknown
-        and not any(one.cls.dynamic for one in line.classes)
-    )
-
-
-def _may_have(world: World, symbol: Symbol, name: str) -> bool:
-    """Tell whether a class below has a member, or somebody sets it from outside."""
-    for other in subclasses(world, symbol):
-        line = lineage(world, other)
-        if name in attributes(world, line)[0] or line.unknown:
-            return True
-    if name.startswith("__"):
-        return False
-    torch = lineage(world, symbol).torch
-    word, mine = re.escape(name.encode()), symbol.cls.name.encode()
-    stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
-    # ``replace_parameter(layer, "weight", …)``, ``setattr(layer, "weight", …)``, ``layer.register_buffer("weight", …)``
-    quoted = re.compile(
-        rb"(?<!hasattr)(?<!getattr)\(\s*\w[\w.]*\s*,\s*[\"']%b[\"']|\.(?:register_\w+|add_module)\(\s*[\"']%b[\"']"
-        % (word, word)
-    )
-    return any(
-        (torch and quoted.search(data)) or ((torch or mine in data) and stores.search(data))
-        for _, data in files_mentioning(world, (name,))
-    )
-
-
-def _member(asked: Asked) -> bool:
-    member = MEMBER.search(asked.said.text)
-    if member is None or asked.said.text.startswith("Module"):
-        return member is not None
-    kind, name = member[1], member[2]
-    if FUNCTION.match(kind):
-        stored = re.compile(rb"\.%b\s*=[^=]|[\"']%b[\"']" % (name.encode(), name.encode()))
-        return not any(
-            stored.search(data) for _, data in files_mentioning(asked.site.world, (name,))
-        )
-    if not _is_plain(asked, kind, name):
-        return False
-    world = asked.site.world
-    if any(lineage(world, one).torch for one in asked.classes(kind)):
-        # Packages outside set attributes of layers: one that is read elsewhere may be such.
-        mine = SELF.fullmatch(kind) is not None
-        read = re.compile(rb"\.%b\b" % name.encode())
-        files = files_mentioning(world, (name,))
-        return mine or sum(len(read.findall(data)) for _, data in files) <= 1
-    return True
-
-
-def _lacks(asked: Asked) -> bool | None:
-    """Believe what is missing of a plain class; a layer is given more by others, a protocol has what stands behind it."""
-    member = MEMBER.search(asked.said.text)
-    if member is None:
-        return True
-    if member[1] in {"object", "type", "Module"}:
-        return None
-    if asked.said.text.startswith("Module"):
-        return _module_lacks(asked, member[1], member[2])
-    lines = [lineage(asked.site.world, one) for one in asked.classes(member[1])]
-    if "Protocol" in member[1] or any("Protocol" in line.bases for line in lines):
-        return False
-    return _member(asked) if any(line.torch for line in lines) else True
-
-
-def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
-    """Ask our own reading: modules make names that no checker sees. Imports are judged by themselves."""
-    world = asked.site.world
-    where = world.locate(module).module
-    if where is None or any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
-        return None
-    return True if world.lookup(where, name).exists is False else None
 
 
 def _is_known_kind(asked: Asked) -> bool | None:
@@ -276,7 +184,7 @@ def _kind(asked: Asked) -> bool:
         "invalid-context-manager": "__enter__",
         "invalid-await": "__await__",
     }.get(asked.said.rule, "")
-    return bool(kinds) and all(_is_plain(asked, kind, special) for kind in kinds)
+    return bool(kinds) and all(is_plain(asked, kind, special) for kind in kinds)
 
 
 def _kinds(text: str) -> list[str]:
@@ -288,7 +196,7 @@ def _operands(asked: Asked) -> bool:
     """Be sure of operands that are builtin, functions or coroutines, or of classes that have no such operator."""
     kinds = _kinds(asked.said.text)
     return bool(kinds) and all(
-        _CONTAINERS.fullmatch(kind) or _is_plain(asked, kind) for kind in kinds
+        _CONTAINERS.fullmatch(kind) or is_plain(asked, kind) for kind in kinds
     )
 
 
@@ -343,10 +251,10 @@ RULES: Mapping[str, Rule] = {
     ),
     "no-matching-overload": Rule(_C.FIT_TYPES, _no, _no, "which overload was meant is not told"),
     "missing-attribute": Rule(
-        _C.FIT_ATTRIBUTE, _lacks, _member, "a class below, or somebody outside, may set it"
+        _C.FIT_ATTRIBUTE, lacks, is_missing, "a class below, or somebody outside, may set it"
     ),
     "missing-module-member": Rule(
-        _C.FIT_IMPORT, _lacks, _yes, "a module may make its names when asked"
+        _C.FIT_IMPORT, lacks, _yes, "a module may make its names when asked"
     ),
     "missing-union-attribute": Rule(
         _C.FIT_ATTRIBUTE, _no, _no, "the code may know which of a union it has"
@@ -398,7 +306,7 @@ RULES: Mapping[str, Rule] = {
 """The rules that are asked for, and what an error by them rests on."""
 
 
-def judge(site: Site, said: Diagnostic, *, gated: bool) -> Verdict | None:
+def judge(site: JudgedFile, said: Diagnostic, *, gated: bool) -> Ruling | None:
     """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty."""
     rule = RULES[said.rule]
     asked = Asked(site, said, tuple(site.around(said)))
@@ -413,6 +321,6 @@ def judge(site: Site, said: Diagnostic, *, gated: bool) -> Verdict | None:
         return None
     level = Level.ERROR if sure else Level.NOTE
     token = (_QUOTED.findall(said.text) or [""])[-1]
-    return Verdict(
+    return Ruling(
         asked.code(rule.code), level, asked.text(of_call=rule.code == FindingCode.FIT_CALL), token
     )

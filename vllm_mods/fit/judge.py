@@ -11,7 +11,7 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Expectation, FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
-from vllm_mods.fit import Origin
+from vllm_mods.fit import AtOrigin
 from vllm_mods.fit.abstract import abstract_problems
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
@@ -72,7 +72,7 @@ def judge(
     tree: Tree,
     expects: tuple[Expectation, ...],
     cache: SummaryCache,
-    origin: Origin | None = None,
+    origin: AtOrigin | None = None,
 ) -> Judgement:
     """Run every check. ``origin`` is where the patch was written, if that can be had."""
     if changes:
@@ -156,7 +156,7 @@ def _load_whole(tree: Tree) -> None:
 
 
 def _question_there(
-    origin: Origin, cache: SummaryCache, python: tuple[int, int] | None
+    origin: AtOrigin, cache: SummaryCache, python: tuple[int, int] | None
 ) -> Question:
     """Return what the type checker can be asked about the patch where it was written."""
     changes = tuple(change for change in origin.changes if change.path.endswith(".py"))

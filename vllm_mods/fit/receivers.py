@@ -6,10 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
-from vllm_mods.fit.checker import check
+from vllm_mods.fit.checker import check, replaced
 from vllm_mods.fit.overlay import LaidOut, overlay
 from vllm_mods.fit.overrides import MethodCall
-from vllm_mods.fit.stubs import BESIDE
 from vllm_mods.fit.world import World
 
 # More calls of methods of one name are of a name that is everybody's.
@@ -25,7 +24,7 @@ def receiver_types(
     for call in calls[:_MOST]:
         by_file[call.path].append(call)
     lowest, below = world.tree.layers()
-    files = {**{path: text.encode() for path, text in BESIDE.items()}, **below, **world.files}
+    files = {**replaced(), **below, **world.files}
     files |= {path: _revealing(world.glance(path) or b"", some) for path, some in by_file.items()}
     files = {path: data for path, data in files.items() if path.endswith((".py", ".pyi"))}
     with overlay(laid_out.folder(lowest), files) as folder:

@@ -13,15 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange
-from vllm_mods.fit.asked import Site, named_member
+from vllm_mods.fit.asked import JudgedFile, named_member
 from vllm_mods.fit.bodies import scope_at
-from vllm_mods.fit.checker import Diagnostic, check
-from vllm_mods.fit.gates import RULES, Verdict, judge
+from vllm_mods.fit.checker import Diagnostic, check, replaced
+from vllm_mods.fit.gates import RULES, Ruling, judge
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.overlay import LaidOut, overlay
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.signatures import every
-from vllm_mods.fit.stubs import BESIDE
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
@@ -53,7 +52,7 @@ def type_problems(
     if inside and there is not None:
         known = {key for one in _news(there, laid_out) for key in _likenesses(one, there.after)}
         gated = {one for one in inside if known.intersection(_likenesses(one, question.after))}
-    trees: dict[str, Site] = {}
+    trees: dict[str, JudgedFile] = {}
     for diagnostic in new:
         path = diagnostic.path
         if diagnostic.rule not in RULES:  # ty reads UTF-8 and nothing else
@@ -61,7 +60,7 @@ def type_problems(
             continue
         if path not in trees:
             data = question.after.glance(path) or b""
-            trees[path] = Site.of(question.after, path, data)
+            trees[path] = JudgedFile.of(question.after, path, data)
         verdict = judge(trees[path], diagnostic, gated=diagnostic in gated)
         if verdict is not None:
             yield _problem(question.after, diagnostic, verdict)
@@ -93,7 +92,7 @@ def _files(
     below: Mapping[str, bytes | None], changes: Iterable[FileChange], *, after: bool
 ) -> dict[str, bytes | None]:
     mine = {change.path: change.after if after else change.before for change in changes}
-    files = {**{path: text.encode() for path, text in BESIDE.items()}, **below, **mine}
+    files = {**replaced(), **below, **mine}
     return {path: data for path, data in files.items() if path.endswith((".py", ".pyi"))}
 
 
@@ -131,7 +130,7 @@ def _key(one: Diagnostic, world: World) -> tuple[str, ...]:
     return one.path, one.rule, one.text, scope_at(world.glance(one.path) or b"", one.line)
 
 
-def _problem(world: World, diagnostic: Diagnostic, verdict: Verdict) -> Problem:
+def _problem(world: World, diagnostic: Diagnostic, verdict: Ruling) -> Problem:
     path, line = diagnostic.path, diagnostic.line
     scope = scope_at(world.glance(path) or b"", line)
     message = f"{verdict.text} (ty: {diagnostic.rule})"

@@ -221,13 +221,13 @@ class _Planner(NamedTuple):
             return tried
         near = variant in self.context.nearest(mod)
         tree = self.context.origin(mod, variant) if near else None
-        origin: fit.Origin | None = None
+        origin: fit.AtOrigin | None = None
         if tree is not None:
             at_origin = carried_parts.put_into_origin(variant, parts, tree)
             against = carried_parts.disagreement(tried, at_origin, tree.version)
             if against is not None:
                 return Attempt(variant, Verdict.MISPLACED, findings=(against,))
-            origin = fit.Origin(tree, at_origin.changes)
+            origin = fit.AtOrigin(tree, at_origin.changes)
         view, expects, allow = self.context.view, variant.expects, variant.allow
         looked = fit.fit(
             tried.changes, view, expects=expects, allow=allow, cache=self.cache, origin=origin

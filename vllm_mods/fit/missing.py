@@ -1,0 +1,117 @@
+"""Members that the type checker finds missing: whether nothing else can stand for what they are missing from."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from vllm_mods.fit.asked import COROUTINE, FUNCTION, MEMBER, SELF, Asked
+from vllm_mods.fit.hierarchy import attributes, lineage
+from vllm_mods.fit.search import files_mentioning, subclasses
+from vllm_mods.fit.shapes import words
+from vllm_mods.fit.symbols import Symbol
+from vllm_mods.fit.world import World
+
+_SCALARS = re.compile(r"(?:int|str|float|bool|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
+_INTERFACES = words(
+    "Iterable Iterator Sequence MutableSequence Mapping MutableMapping Set MutableSet Collection Container Callable "
+    "Awaitable AsyncIterator AsyncIterable Generator AsyncGenerator Buffer Hashable Sized"
+)
+
+
+def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
+    """Tell whether a type is one that nothing else can stand for: a scalar, a function, a class of the tree.
+
+    ``special`` is the method that is missing of a class: one below may have it.
+    """
+    if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(COROUTINE):
+        return True
+    classes = asked.classes(kind)
+    world = asked.site.world
+    return bool(classes) and all(
+        _is_known(world, one) and not (special and _may_have(world, one, special))
+        for one in classes
+    )
+
+
+def _is_known(world: World, symbol: Symbol) -> bool:
+    line = lineage(world, symbol)
+    return (
+        "Protocol" not in line.bases
+        and not line.unknown
+        and not any(one.cls.dynamic for one in line.classes)
+    )
+
+
+def _may_have(world: World, symbol: Symbol, name: str) -> bool:
+    """Tell whether a class below has a member, or somebody sets it from outside."""
+    for other in subclasses(world, symbol):
+        line = lineage(world, other)
+        if name in attributes(world, line)[0] or line.unknown:
+            return True
+    if name.startswith("__"):
+        return False
+    torch = lineage(world, symbol).torch
+    word, mine = re.escape(name.encode()), symbol.cls.name.encode()
+    stores = re.compile(rb"\b(?!self\b)\w+\.%b\s*(?::[^=\n]+)?=[^=]" % word)
+    # ``replace_parameter(layer, "weight", …)``, ``setattr(layer, "weight", …)``, ``layer.register_buffer("weight", …)``
+    quoted = re.compile(
+        rb"(?<!hasattr)(?<!getattr)\(\s*\w[\w.]*\s*,\s*[\"']%b[\"']|\.(?:register_\w+|add_module)\(\s*[\"']%b[\"']"
+        % (word, word)
+    )
+    return any(
+        (torch and quoted.search(data)) or ((torch or mine in data) and stores.search(data))
+        for _, data in files_mentioning(world, (name,))
+    )
+
+
+def is_missing(asked: Asked) -> bool:
+    """Tell whether a member on a line of the patch is missing of what nothing else can stand for."""
+    member = MEMBER.search(asked.said.text)
+    if member is None or asked.said.text.startswith("Module"):
+        return member is not None
+    kind, name = member[1], member[2]
+    if FUNCTION.match(kind):
+        stored = re.compile(rb"\.%b\s*=[^=]|[\"']%b[\"']" % (name.encode(), name.encode()))
+        return not any(
+            stored.search(data) for _, data in files_mentioning(asked.site.world, (name,))
+        )
+    if not is_plain(asked, kind, name):
+        return False
+    world = asked.site.world
+    if any(lineage(world, one).torch for one in asked.classes(kind)):
+        # Packages outside set attributes of layers: one that is read elsewhere may be such.
+        mine = SELF.fullmatch(kind) is not None
+        read = re.compile(rb"\.%b\b" % name.encode())
+        files = files_mentioning(world, (name,))
+        return mine or sum(len(read.findall(data)) for _, data in files) <= 1
+    return True
+
+
+def lacks(asked: Asked) -> bool | None:
+    """Believe what is missing of a plain class; a layer is given more by others, a protocol has what stands behind it."""
+    member = MEMBER.search(asked.said.text)
+    if member is None:
+        return True
+    if member[1] in {"object", "type", "Module"}:
+        return None
+    if asked.said.text.startswith("Module"):
+        return _module_lacks(asked, member[1], member[2])
+    lines = [lineage(asked.site.world, one) for one in asked.classes(member[1])]
+    # the standard library's interfaces are protocols as well
+    if (
+        "Protocol" in member[1]
+        or member[1].partition("[")[0] in _INTERFACES
+        or any("Protocol" in line.bases for line in lines)
+    ):
+        return False
+    return is_missing(asked) if any(line.torch for line in lines) else True
+
+
+def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
+    """Ask our own reading: modules make names that no checker sees. Imports are judged by themselves."""
+    world = asked.site.world
+    where = world.locate(module).module
+    if where is None or any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
+        return None
+    return True if world.lookup(where, name).exists is False else None

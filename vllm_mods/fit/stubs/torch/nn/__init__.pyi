@@ -1,0 +1,3 @@
+from typing import Any
+from torch.nn.modules import Module as Module
+def __getattr__(name: str) -> Any: ...
