@@ -340,6 +340,22 @@ def x(w: Worker):
     return w.label
 """,
 }
+WORKING |= {
+    "a kernel's numbers are tensors": """
+import triton
+@triton.jit
+def kernel(out, n: int):
+    for i in range(3):
+        i.to(n)
+    return kernel
+""",
+    "a result is stated shorter than it is": """
+def pair() -> tuple[int, int]:
+    return 1, 2, 3
+def x():
+    a, b, c = pair()
+""",
+}
 BROKEN = {
     "another name is written": """
 Worker.fast = lambda self: 1
@@ -351,13 +367,6 @@ import vllm.use as use
 use.extra = 1
 def x():
     return a.other
-""",
-    "self under a decorator": """
-import triton
-class Kernels:
-    @triton.jit
-    def kernel(self, n):
-        return self.REL_EXTENT
 """,
     "a function that patches another module": """
 import vllm.use as use

@@ -157,6 +157,12 @@ class Asked:
             inner = node
         return False
 
+    def is_compiled(self) -> bool:
+        """Tell whether a decorator hands the function around to another compiler, such as Triton's ``jit``."""
+        functions = [node for node in self.around if isinstance(node, DefNode)]
+        names = (decorator_name(one) for node in functions for one in node.decorator_list)
+        return any(name.rpartition(".")[2] in {"jit", "kernel"} for name in names)
+
     def is_tolerant(self) -> bool:
         """Tell whether the code says itself that it may be wrong, or is for type checkers only."""
         sites = walk(self.site.tree, frozenset((self.said.line,)))

@@ -16,11 +16,12 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.abstract import abstract_methods
 from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked, JudgedFile
+from vllm_mods.fit.bodies import arities, definition
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.missing import is_missing, is_plain, lacks
 from vllm_mods.fit.search import classes_named, files_mentioning, subclasses
-from vllm_mods.fit.shapes import words
+from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.unset import sometimes_unset, unset
@@ -54,6 +55,10 @@ class Ruling(NamedTuple):
     token: str = ""
 
 
+# What another compiler than Python makes of the code decides these: numbers of a kernel are tensors.
+_OF_VALUES = {FindingCode.FIT_ATTRIBUTE, FindingCode.FIT_KIND}
+
+
 # --- gates: True for an error, False for a note, None for nothing
 
 Gate = Callable[[Asked], bool | None]
@@ -70,7 +75,7 @@ def _no(_: Asked) -> bool:
 def _is_known_kind(asked: Asked) -> bool | None:
     """Let be what a branch, or who sets it later, knows better: members of unions, ``None``, what containers hold."""
     kinds = _kinds(asked.said.text)
-    if any(" | " in kind or kind == "None" for kind in kinds):
+    if any(" | " in kind or kind in {"None", "object"} for kind in kinds):
         return False
     outer = {kind.partition("[")[0] for kind in kinds}
     return None if len(kinds) > 1 and len(outer) == 1 and _CONTAINERS.fullmatch(kinds[0]) else True
@@ -203,10 +208,25 @@ def _operands(asked: Asked) -> bool:
 def _assignment(asked: Asked) -> bool | None:
     text = asked.said.text
     if "values to unpack" in text:
-        return True
+        return None if _returns_as_many(asked) else True
     if "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None
+
+
+def _returns_as_many(asked: Asked) -> bool:
+    """Tell whether the function that is unpacked returns as many values as are taken, whatever its annotation says."""
+    assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
+    match assigned:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Call(func=function)):
+            world, name = asked.site.world, dotted(function)
+            symbols = world.resolve(asked.site.path, name).symbols if name else ()
+            plain = [
+                (one.path, one.binding) for one in symbols if isinstance(one.binding, Function)
+            ]
+            return any(len(targets) in arities(definition(world, *one)) for one in plain)
+        case _:
+            return False
 
 
 def _truth(asked: Asked) -> bool | None:
@@ -311,6 +331,8 @@ def judge(site: JudgedFile, said: Diagnostic, *, gated: bool) -> Ruling | None:
     rule = RULES[said.rule]
     asked = Asked(site, said, tuple(site.around(said)))
     if asked.is_annotation() or asked.is_tolerant():
+        return None
+    if rule.code in _OF_VALUES and asked.is_compiled():
         return None
     sure = rule.always(asked)
     if sure is None:

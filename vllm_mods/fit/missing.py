@@ -80,11 +80,10 @@ def is_missing(asked: Asked) -> bool:
         return False
     world = asked.site.world
     if any(lineage(world, one).torch for one in asked.classes(kind)):
-        # Packages outside set attributes of layers: one that is read elsewhere may be such.
-        mine = SELF.fullmatch(kind) is not None
+        # Others set attributes of layers, or make their methods those of another class: what is read elsewhere may be such.
         read = re.compile(rb"\.%b\b" % name.encode())
         files = files_mentioning(world, (name,))
-        return mine or sum(len(read.findall(data)) for _, data in files) <= 1
+        return sum(len(read.findall(data)) for _, data in files) <= 1
     return True
 
 
@@ -105,7 +104,8 @@ def lacks(asked: Asked) -> bool | None:
         or any("Protocol" in line.bases for line in lines)
     ):
         return False
-    return is_missing(asked) if any(line.torch for line in lines) else True
+    is_layer = any(line.torch for line in lines) and not SELF.fullmatch(member[1])
+    return is_missing(asked) if is_layer else True
 
 
 def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
