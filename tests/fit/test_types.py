@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
+import resource
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -323,6 +326,19 @@ def test_no_package_of_this_environment_is_seen() -> None:
         f for f in fit((FileChange(INC, before, after),), tree).findings if f.level is Level.ERROR
     ]
     assert "`LLM` has no attribute `nothing`" in error.message
+
+
+def test_under_a_lower_limit_than_its_own_the_checker_answers(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("nobody\n")
+    code = f"from vllm_mods.fit import checker; print(checker.check({str(tmp_path)!r}, ['a.py'], ['unresolved-reference'], None))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)),
+    )
+    assert "Name `nobody` used when not defined" in done.stdout, done.stderr
 
 
 def test_the_pinned_version_is_the_one_that_is_asked() -> None:

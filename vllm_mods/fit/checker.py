@@ -140,10 +140,15 @@ def _run(folder: str, paths: list[str]) -> str:
         )
         try:
             with contextlib.suppress(ProcessLookupError):  # it may have ended
-                processor = (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS)
-                resource.prlimit(process.pid, resource.RLIMIT_CPU, processor)
-                resource.prlimit(process.pid, resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (_ANSWER, _ANSWER))
+                for what, most in (
+                    (resource.RLIMIT_CPU, _PROCESSOR_SECONDS),
+                    (resource.RLIMIT_AS, _MEMORY),
+                    (resource.RLIMIT_FSIZE, _ANSWER),
+                ):
+                    # what this process is held to already can only be lowered
+                    hard = resource.getrlimit(what)[1]
+                    least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+                    resource.prlimit(process.pid, what, (least, least))
             if not _ends(process.pid):
                 raise _failed(f"it took more than {_SECONDS} seconds")
         finally:

@@ -104,8 +104,10 @@ def lacks(asked: Asked) -> bool | None:
         or any("Protocol" in line.bases for line in lines)
     ):
         return False
-    is_layer = any(line.torch for line in lines) and not SELF.fullmatch(member[1])
-    return is_missing(asked) if is_layer else True
+    if not any(line.torch for line in lines):
+        return True
+    is_own = SELF.fullmatch(member[1]) is not None
+    return is_plain(asked, member[1], member[2]) if is_own else is_missing(asked)
 
 
 def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
