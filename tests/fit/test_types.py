@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import resource
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 
 import pytest
 from fit_tree import FILES, INC, change, tree_of
+from small_site import build
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import FileChange, Finding, Level
@@ -19,6 +22,7 @@ from vllm_mods.fit import AtOrigin, checker, fit, types
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.gates import RULES
 from vllm_mods.fit.hierarchy import TORCH_MODULE
+from vllm_mods.trees.open import open_tree
 
 PICK = "        return Layer(name, self.bits)\n"
 START = "            1"
@@ -326,6 +330,21 @@ def test_no_package_of_this_environment_is_seen() -> None:
         f for f in fit((FileChange(INC, before, after),), tree).findings if f.level is Level.ERROR
     ]
     assert "`LLM` has no attribute `nothing`" in error.message
+
+
+@pytest.mark.parametrize("call", ["mkdtemp", "symlink", "mkdir"])
+def test_where_no_temporary_file_can_be_written_the_tree_is_unreadable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "folder/x")
+
+    tree = open_tree(str(build(tmp_path / "site")))
+    before = tree.read("vllm/other.py") or b""
+    patch = FileChange("vllm/other.py", before, before + b"B = 1\n")
+    monkeypatch.setattr(tempfile if call == "mkdtemp" else os, call, full)
+    with pytest.raises(TreeError, match="could not be asked: No space left on device: folder/x"):
+        fit((patch,), tree)
 
 
 def test_under_a_lower_limit_than_its_own_the_checker_answers(tmp_path: Path) -> None:

@@ -90,6 +90,11 @@ def fit(
             f"{paths}, or what is used there: nested too deeply to be looked at",
             hint="is this a file that people write? nothing of vLLM is nested so",
         ) from error
+    except OSError as error:
+        raise TreeError(
+            f"the type checker could not be asked: {error.strerror or error}: {error.filename or 'temporary files'}",
+            hint="TMPDIR=FOLDER, one with room that can be written to",
+        ) from error
     allowances = tuple(allow)
     allowed = (_allowed(finding, allowances) for finding in judgement.findings)
     ranked = sorted(

@@ -33,10 +33,14 @@ class LaidOut:
             if known is tree or (tree.identity and known.identity == tree.identity):
                 return folder
         folder = tempfile.mkdtemp(prefix="vllm-mods-tree-")
+        try:
+            for path in tree.paths("vllm"):
+                if path.endswith(_SUFFIXES):
+                    _write(os.path.join(folder, path), tree.read(path))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         self._folders.append((tree, folder))
-        paths = [path for path in tree.paths("vllm") if path.endswith(_SUFFIXES)]
-        for path in paths:
-            _write(os.path.join(folder, path), tree.read(path))
         _remove(self._folders[:-2])
         del self._folders[:-2]
         return folder
@@ -80,9 +84,10 @@ def _lay(source: str, target: str, files: _Below) -> None:
     os.mkdir(target)
     below = _by_name(files)
     if os.path.isdir(source):
-        for entry in os.scandir(source):
-            if entry.name not in below and entry.name != "__pycache__":
-                os.symlink(os.path.abspath(entry.path), os.path.join(target, entry.name))
+        with os.scandir(source) as entries:
+            for entry in entries:
+                if entry.name not in below and entry.name != "__pycache__":
+                    os.symlink(os.path.abspath(entry.path), os.path.join(target, entry.name))
     for name, rest in below.items():
         _lay(os.path.join(source, name), os.path.join(target, name), rest)
 
