@@ -29,6 +29,8 @@ from real_engines import (
 from small_site import FILES
 from small_site import build as build_site
 
+from vllm_mods.fit import checker
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -94,7 +96,8 @@ def python_layer() -> bytes:
         if not (LEFT_OUT & set(parts)) and not config and path.is_file():
             name = f"usr/local/lib/python{VERSION}/{'/'.join(parts)}"
             things[name] = File(path.read_bytes(), path.stat().st_mode & 0o755)
-    binaries = [executable, *map(str, (stdlib / "lib-dynload").glob("*.so"))]
+    # what the type checker needs is in every image: it is of the compiler's own
+    binaries = [executable, checker.program(), *map(str, (stdlib / "lib-dynload").glob("*.so"))]
     for library in sorted(libraries(binaries)):
         place = library.lstrip("/")
         top = place.split("/", 1)[0]

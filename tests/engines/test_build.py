@@ -25,6 +25,7 @@ from small_site import FILES
 from small_site import build as build_site
 
 from vllm_mods.building import archive, layer, oci, tarball
+from vllm_mods.fit import checker
 from vllm_mods.formats import pairing_lock
 from vllm_mods.images.open import open_base
 
@@ -350,10 +351,14 @@ def test_apply_in_a_dockerfile(
     root = Path(__file__).parent.parent.parent
     script = root / "tools/single_file.py"
     subprocess.run([sys.executable, str(script), str(context / "vllm-mods.pyz")], check=True)
+    shutil.copy(
+        checker.program(), context / "ty"
+    )  # the one file has no program of another processor in it
     (context / "Dockerfile").write_text(
         f"FROM {NAME}\n"
         "RUN --mount=type=bind,source=vllm-mods.pyz,target=/vllm-mods.pyz "
         "--mount=type=bind,source=library,target=/library "
+        "--mount=type=bind,source=ty,target=/usr/local/bin/ty "
         f'["python3", "-B", "/vllm-mods.pyz", "apply", "--pairing", "small", "--library", "/library",'
         f' "--target", "/{SITE}"]\n'
     )

@@ -54,6 +54,9 @@ def installed(place: Path) -> Path:
             if file.parts[0] != ".." and "__pycache__" not in file.parts:
                 (place / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(str(file.locate()), place / file)
+            elif file.parts[-2:] == ("bin", "ty"):  # pip puts programs there as well
+                (place / "bin").mkdir(exist_ok=True)
+                shutil.copy(str(file.locate()), place / "bin/ty")
     for part in ("vllm_mods", "patches", "templates", "pairings"):
         shutil.rmtree(place / part, ignore_errors=True)
         shutil.copytree(ROOT / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
