@@ -1,4 +1,4 @@
-"""Our own Python in a process of its own: one that may die, hang or be limited in our stead."""
+"""Processes of our own, which may die, hang or be limited in our stead: how Python is started, how any is limited."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ _START = (
     "import sys; module, *sys.path[:] = sys.argv[1:]; "
     "from importlib import import_module; import_module(module).main()"
 )
+
+
+def limit(what: int, most: int, pid: int = 0) -> None:
+    """Hold a process, this one if none is named, to ``most`` of a resource, or to less where it is held to less already.
+
+    ``what`` is one of ``resource.RLIMIT_…``. Raises ``ProcessLookupError`` for a process that has ended.
+    """
+    import resource  # noqa: PLC0415  (where a process is limited only)
+
+    hard = resource.getrlimit(what)[1]  # which nobody but root may raise
+    bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.prlimit(pid, what, (bound, bound))
 
 
 def command(module: str) -> list[str]:

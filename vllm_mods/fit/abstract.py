@@ -75,7 +75,12 @@ def _incomplete(
     ):
         return
     call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
-    was = next((c for n, c in classes_in(there, path) if n == name), None) if there else None
-    is_news = there is not None and was is not None and not abstract_methods(there, was)
+    is_news = there is not None and _is_whole(there, path, name)
     level = Level.ERROR if is_news or is_mentioned(world, node.name, call) else Level.NOTE
     yield Misuse(f"{node.name} cannot be made: {_left(left)}", node.name, level)
+
+
+def _is_whole(world: World, path: str, name: str) -> bool:
+    """Tell whether a class of a file, by its dotted name, leaves no abstract method open."""
+    classes = dict(classes_in(world, path))
+    return name in classes and not abstract_methods(world, classes[name])

@@ -12,6 +12,7 @@ from importlib import resources
 from typing import NamedTuple
 from urllib.parse import unquote
 
+from vllm_mods.base import own_process
 from vllm_mods.base.errors import TreeError, UsageError
 
 VERSION = "0.0.105"
@@ -145,10 +146,7 @@ def _run(folder: str, paths: list[str]) -> str:
                     (resource.RLIMIT_AS, _MEMORY),
                     (resource.RLIMIT_FSIZE, _ANSWER),
                 ):
-                    # what this process is held to already can only be lowered
-                    hard = resource.getrlimit(what)[1]
-                    least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-                    resource.prlimit(process.pid, what, (least, least))
+                    own_process.limit(what, most, process.pid)
             if not _ends(process.pid):
                 raise _failed(f"it took more than {_SECONDS} seconds")
         finally:

@@ -21,7 +21,7 @@ from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.missing import is_missing, is_plain, lacks
 from vllm_mods.fit.search import classes_named, files_mentioning, subclasses
-from vllm_mods.fit.shapes import Function, words
+from vllm_mods.fit.shapes import Class, Function, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.unset import sometimes_unset, unset
@@ -93,7 +93,7 @@ def _called_class(asked: Asked) -> tuple[Symbol, ...]:
     if name is None:
         return ()
     symbols = asked.site.world.resolve(asked.site.path, name).symbols
-    return tuple(one for one in symbols if hasattr(one.binding, "bases"))
+    return tuple(one for one in symbols if isinstance(one.binding, Class))
 
 
 def _argument(asked: Asked) -> bool | None:

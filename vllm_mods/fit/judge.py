@@ -22,6 +22,7 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.operators import operator_problems
+from vllm_mods.fit.overlay import PYTHON
 from vllm_mods.fit.overrides import (
     Override,
     Receivers,
@@ -82,7 +83,6 @@ def judge(
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
     after = World(tree, {change.path: change.after for change in changes}, cache, texts)
-    written = None if origin is None else World(origin.tree, {}, cache)
     answers: list[Problem | Doubt] = [*expectation_problems(before, expects)]
     lowest = lowest_python(tree) if changes else None
     sound: dict[str, bytes] = {}
@@ -106,7 +106,7 @@ def judge(
     receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path, receivers))
-        answers.extend(dead_problems(before, after, path, expects, written))
+        answers.extend(dead_problems(before, after, path, expects, there and there.before))
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
@@ -152,7 +152,7 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
 def _load_whole(tree: Tree) -> None:
     """Have all Python of a tree that lies elsewhere here."""
     if tree.remote:
-        tree.load([path for path in tree.paths("vllm") if path.endswith((".py", ".pyi"))])
+        tree.load([path for path in tree.paths("vllm") if path.endswith(PYTHON)])
 
 
 def _question_there(

@@ -48,6 +48,7 @@ def _wrong(world: World, path: str, node: ast.AST) -> Misuses:
             yield from _schema(world, path, node)
 
 
+@remembered
 def _names(world: World) -> frozenset[str]:
     """Return the operators that the tree registers by name."""
     names = set()

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 
 from vllm_mods.base.tree import Tree
 
-_SUFFIXES = (".py", ".pyi")
+PYTHON = (".py", ".pyi")
+"""How the names of files end that a type checker reads."""
 
 
 class LaidOut:
@@ -35,7 +36,7 @@ class LaidOut:
         folder = tempfile.mkdtemp(prefix="vllm-mods-tree-")
         try:
             for path in tree.paths("vllm"):
-                if path.endswith(_SUFFIXES):
+                if path.endswith(PYTHON):
                     _write(os.path.join(folder, path), tree.read(path))
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -44,6 +45,11 @@ class LaidOut:
         _remove(self._folders[:-2])
         del self._folders[:-2]
         return folder
+
+
+def python_of(*layers: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
+    """Return the Python of layers of files, each over those before it."""
+    return {p: data for layer in layers for p, data in layer.items() if p.endswith(PYTHON)}
 
 
 def _remove(folders: list[tuple[Tree, str]]) -> None:

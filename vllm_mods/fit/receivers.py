@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from vllm_mods.fit.checker import check, replaced
-from vllm_mods.fit.overlay import LaidOut, overlay
+from vllm_mods.fit.overlay import LaidOut, overlay, python_of
 from vllm_mods.fit.overrides import MethodCall
 from vllm_mods.fit.world import World
 
@@ -24,9 +24,10 @@ def receiver_types(
     for call in calls[:_MOST]:
         by_file[call.path].append(call)
     lowest, below = world.tree.layers()
-    files = {**replaced(), **below, **world.files}
-    files |= {path: _revealing(world.glance(path) or b"", some) for path, some in by_file.items()}
-    files = {path: data for path, data in files.items() if path.endswith((".py", ".pyi"))}
+    revealing = {
+        path: _revealing(world.glance(path) or b"", some) for path, some in by_file.items()
+    }
+    files = python_of(replaced(), below, world.files, revealing)
     with overlay(laid_out.folder(lowest), files) as folder:
         said = check(folder, by_file, (), python)
     types: dict[tuple[str, int], list[str]] = defaultdict(list)

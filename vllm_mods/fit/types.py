@@ -18,7 +18,7 @@ from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.gates import RULES, Ruling, judge
 from vllm_mods.fit.lines import added_lines
-from vllm_mods.fit.overlay import LaidOut, overlay
+from vllm_mods.fit.overlay import LaidOut, overlay, python_of
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.signatures import every
 from vllm_mods.fit.world import World
@@ -75,9 +75,8 @@ def _news(question: Question, laid_out: LaidOut) -> list[Diagnostic]:
     now = _ask(root, after, asked, question)
     # Of what nothing is said now, nothing that was said before is asked.
     was = _ask(root, before, {one.path for one in now}, question)
-    unread = [
-        one for one in now if one.rule not in RULES
-    ]  # of these, ty knows nothing before either
+    # What it cannot read now it could not read before: that is said all the same.
+    unread = [one for one in now if one.rule not in RULES]
     return [*unread, *_without((one for one in now if one.rule in RULES), was, question)]
 
 
@@ -92,8 +91,7 @@ def _files(
     below: Mapping[str, bytes | None], changes: Iterable[FileChange], *, after: bool
 ) -> dict[str, bytes | None]:
     mine = {change.path: change.after if after else change.before for change in changes}
-    files = {**replaced(), **below, **mine}
-    return {path: data for path, data in files.items() if path.endswith((".py", ".pyi"))}
+    return python_of(replaced(), below, mine)
 
 
 def _ask(

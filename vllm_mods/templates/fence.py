@@ -9,6 +9,8 @@ import resource
 import signal
 import struct
 
+from vllm_mods.base import own_process
+
 _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 """The architecture as the kernel's audit names it, and which of the numbers below are its own."""
 _CALLS = {
@@ -39,9 +41,7 @@ def lock(seconds: int, memory: int, output: int) -> None:
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_CORE, 0),
     ):
-        hard = resource.getrlimit(what)[1]
-        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (least, least))
+        own_process.limit(what, most)
     machine = platform.machine()
     if machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
         raise OSError(f"no filter of system calls is known for {machine}")

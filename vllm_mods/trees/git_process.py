@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from vllm_mods.base import limits
+from vllm_mods.base import limits, own_process
 
 
 class GitSettings(Enum):
@@ -150,9 +150,7 @@ def _bound() -> None:
         (resource.RLIMIT_FSIZE, limits.CLONE),
         (resource.RLIMIT_DATA, limits.GIT_MEMORY),
     ):
-        hard = resource.getrlimit(what)[1]  # which nobody but root may raise
-        bound = int(most) if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (bound, bound))
+        own_process.limit(what, int(most))
 
 
 def _read(process: subprocess.Popen[bytes], *, terminal: bool) -> tuple[bytes, str]:
