@@ -124,7 +124,6 @@ class FindingCode(StrEnum):
     RANGE_TOO_WIDE = "range-too-wide"
     RECIPE_VERSION = "recipe-version"
     RECORD_DISAGREES = "record-disagrees"
-    REFUSED = "refused"
     REMOVED = "removed"
     RENDERED = "rendered"
     REQUIRED_MOD = "required-mod"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.serving import command, envs, flags, refusals, registry, template, values
+from vllm_mods.serving import command, envs, flags, registry, template, values
 from vllm_mods.serving.command import Use
 from vllm_mods.serving.faults import ServeFault, note, of
 from vllm_mods.serving.flags import Flag
@@ -65,10 +65,7 @@ def check(known: KnownFlags, serving: Serving) -> ServeAnswer:
     Raises ``TreeError`` if a file of the tree cannot be read.
     """
     checker = _Checker(known, serving)
-    faults = tuple(checker.faults())
-    if all(fault.level is Level.NOTE for fault in faults):
-        faults += tuple(refusals.faults(known, checker.parsed, checker.filled_in))
-    return ServeAnswer(tuple(dict.fromkeys(faults)), len(checker.parsed.uses))
+    return ServeAnswer(tuple(dict.fromkeys(checker.faults())), len(checker.parsed.uses))
 
 
 class _Checker:

@@ -51,19 +51,11 @@ class _SourceModule(NamedTuple):
 class ModuleSources:
     """The parsed modules of one tree; each is read when it is asked for, and once."""
 
-    def __init__(self, tree: Tree, near: tuple[str, ...] = ("vllm",), far: str = "") -> None:
+    def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.near = near
-        self.far = far
         self._bases: dict[ClassPlace, tuple[ClassPlace, ...]] = {}
         self._modules: dict[str, _SourceModule | None] = {}
         self._parsed: dict[str, ast.Module | None] = {}
-
-    def only(self, near: tuple[str, ...], far: str) -> ModuleSources:
-        """Return the same sources, in which imports lead to what is near only, and not to ``far``."""
-        narrow = ModuleSources(self.tree, near, far)
-        narrow._parsed = self._parsed
-        return narrow
 
     def parse(self, path: str) -> ast.Module | None:
         """Return a file's syntax tree, ``None`` if there is no such file or it is no Python.
@@ -82,7 +74,7 @@ class ModuleSources:
 
     def file_of(self, dotted: str) -> str | None:
         """Return the path of a module by its dotted name, ``None`` if it is not in the tree."""
-        if dotted == self.far or not any(f"{dotted}.".startswith(f"{one}.") for one in self.near):
+        if dotted.partition(".")[0] != "vllm":
             return None  # beside vLLM is what people installed, not what the release says
         stem = dotted.replace(".", "/")
         for path in (f"{stem}.py", f"{stem}/__init__.py"):
@@ -142,10 +134,6 @@ class ModuleSources:
             for member in base.node.body:
                 if isinstance(member, ast.FunctionDef):
                     yield SourcePlace(base.path, member)
-
-    def method(self, cls: ClassPlace, name: str) -> FunctionPlace | None:
-        """Find a method of a class or of its bases."""
-        return next((one for one in self.methods(cls) if one.node.name == name), None)
 
     def _look_up(
         self, path: str, name: str, *, typing: bool, depth: int = 0

@@ -197,10 +197,10 @@ def _in_bounds(
     sources: ModuleSources, cls: ClassPlace, field: ConfigField, value: float, at: str = ""
 ) -> Iterator[ServeFault]:
     if all(one.lets_none_through for one in _early(sources, cls, field)):
-        yield from bound_problems(field, value, at)
+        yield from _bound_problems(field, value, at)
 
 
-def bound_problems(field: ConfigField, value: float, at: str = "") -> Iterator[ServeFault]:
+def _bound_problems(field: ConfigField, value: float, at: str = "") -> Iterator[ServeFault]:
     """Yield a problem if a number is out of the bounds of its field."""
     if not all(getattr(operator, name)(value, bound) for name, bound in field.bounds):
         asked = " and ".join(f"{configs.BOUNDS[name]} {bound}" for name, bound in field.bounds)
@@ -218,29 +218,37 @@ def _field_problems(
     at: str,
 ) -> Iterator[ServeFault]:
     """Yield what is wrong with one value in a JSON object, as far as its type is plain."""
-    if is_unchecked(field):
+    if _is_unchecked(field):
         return
     early = _early(sources, cls, field)
-    if early and (value is None or not all(one.lets_none_through for one in early)):
-        yield from _early_problems(sources, cls, field, value, at)
-        return
     kinds = hints.hints(sources, field.annotation)
     config = hints.config_class(sources, kinds)
+    is_sure = all(one.lets_none_through for one in early)
     if isinstance(value, dict) and config is not None:
-        yield from object_problems(sources, config, value, f"{at}.")
+        if is_sure or any(_makes(config, one) for one in early):
+            yield from object_problems(sources, config, value, f"{at}.")
         return
-    wrong = tuple(type_problems(sources, kinds, value, at))
+    if early and (value is None or not is_sure):
+        yield from _early_problems(sources, cls, field, value, at)
+        return
+    wrong = tuple(_type_problems(sources, kinds, value, at))
     yield from wrong
     if not wrong and isinstance(value, (int, float)) and not isinstance(value, bool):
         yield from _in_bounds(sources, cls, field, value, at)
 
 
-def is_unchecked(field: ConfigField) -> bool:
+def _makes(config: ClassPlace, validator: configs.Validator) -> bool:
+    """Tell whether a validator makes an object of a config class of what is given, key by key."""
+    calls = (node for node in ast.walk(validator.at.node) if isinstance(node, ast.Call))
+    return any(ast.unparse(one) == f"{config.node.name}(**value)" for one in calls)
+
+
+def _is_unchecked(field: ConfigField) -> bool:
     """Tell whether pydantic takes anything for a field."""
     return "SkipValidation" in ast.unparse(field.annotation.node)
 
 
-def type_problems(
+def _type_problems(
     sources: ModuleSources,
     kinds: tuple[hints.Hint, ...],
     value: object,
