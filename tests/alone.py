@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-FAR = ("network", "packaging", "behaviour", "engines", "ray", "browser")
+FAR = ("network", "packaging", "behaviour", "engines", "browser")
 _CACHES = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 _numbers = count()
 

@@ -77,7 +77,7 @@ def test_no_block_is_silently_not_run() -> None:
 def test_nobody_is_told_to_install_by_a_name_that_the_index_does_not_have() -> None:
     """Until vllm-mods is there, that name may be anybody's: pages and hints install from files and addresses."""
     by_name = re.compile(r"pip (?:install|download)\b[^`#\n]*[ '\"]vllm-mods(?![-\w/.])")
-    assert by_name.search("pip install --quiet 'vllm-mods[ray]'")
+    assert by_name.search("pip install --quiet 'vllm-mods[parsers]'")
     assert not by_name.search("pip install ./vllm-mods")
     sources = (ROOT / "vllm_mods").rglob("*.py")
     texts = [*(ROOT / page.path for page in PAGES), *sources, ROOT / "CONTRIBUTING.md"]

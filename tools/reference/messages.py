@@ -45,7 +45,7 @@ _ERRORS = {
 _NEAR = 2  # lines
 _CODE = re.compile("[a-z]+(-[a-z]+)*")
 # Of the same names, and made of keys or of what went wrong with a process: no findings.
-_NO_FINDINGS = {"matrices/work.py", "matrices/cluster.py"}
+_NO_FINDINGS = "matrices/work.py"
 
 
 class Said(NamedTuple):
@@ -108,7 +108,7 @@ def findings() -> list[Said]:
         # `problem` of a reader of manifests has a key there, that of a port a code.
         a_code = (name, place.split("/")[0]) in {("problem", "porting"), ("error", "recipes")}
         before = 0 if a_code else _MAKES.get(name)
-        if before is None or place in _NO_FINDINGS:
+        if before is None or place == _NO_FINDINGS:
             continue
         given = {word.arg: word.value for word in call.keywords}
         words = (_text(given.get("code", _nth(call, before)), function) or "").split(" / ")

@@ -15,7 +15,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
-from vllm_mods.matrices import choose, locks, ranges, run, spread, work
+from vllm_mods.matrices import choose, locks, ranges, run, work
 from vllm_mods.matrices import since as earlier_matrix
 from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.matrices.locks import Updated
@@ -33,7 +33,6 @@ class MatrixTerms(NamedTuple):
     vllm: str | None = None
     pre: bool = False
     jobs: int | None = None
-    executor: str | None = None
     kept: bool = True
     strict: bool = False
     relock: bool = False
@@ -134,20 +133,9 @@ def _prepare(
         others=check_versions(terms.others, mods),
     )
     workshop = work.Workshop(setting, note=access.note)
-    executor = _executor(terms, workshop)
-    grid = run.Matrix(workshop, setting, executor, named=frozenset(named), progress=terms.progress)
+    jobs = terms.jobs or len(os.sched_getaffinity(0))
+    grid = run.Matrix(workshop, setting, jobs, named=frozenset(named), progress=terms.progress)
     return grid, workshop
-
-
-def _executor(terms: MatrixTerms, workshop: work.Workshop) -> work.Executor:
-    where = terms.executor
-    if where is None:
-        return spread.local(terms.jobs or len(os.sched_getaffinity(0)), workshop)
-    if where != "ray" and not where.startswith("ray://"):
-        raise UsageError(f"there is no executor called {where!r}", hint="ray, or ray://HOST:10001")
-    from vllm_mods.matrices.cluster import ray_executor  # noqa: PLC0415  (ray: seconds)
-
-    return ray_executor(where)
 
 
 def _verify(specs: Iterable[str], access: Access, *, unstated: bool = False) -> None:

@@ -52,7 +52,6 @@ from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
     "contradict, a tree that got worse, a mod that is needed nowhere.",
 )
 @option("--jobs N", "Processes to spread over [one per CPU].", type=click.IntRange(min=1))
-@option("--executor WHERE", "`ray` or ray://HOST:PORT: spread over a Ray cluster (vllm-mods[ray]).")
 @option("--no-cache", "Compute every cell anew, and keep none.")
 @options.others
 @options.verify

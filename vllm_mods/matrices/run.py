@@ -10,15 +10,8 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.matrices.answer import Answer, Said, Shown, cell_of
 from vllm_mods.matrices.cell import Cell, HunkView
-from vllm_mods.matrices.work import (
-    Executor,
-    Setting,
-    Subject,
-    Task,
-    TaskOutcome,
-    Workshop,
-    is_meant,
-)
+from vllm_mods.matrices.spread import outcomes
+from vllm_mods.matrices.work import Setting, Subject, Task, TaskOutcome, Workshop, is_meant
 from vllm_mods.trees.index import release_file
 
 Progress = Callable[[int, int], None]
@@ -35,12 +28,12 @@ class Computed(NamedTuple):
 class Matrix(NamedTuple):
     """One run. ``named`` are trees that the user typed: one that is none at all is a wrong call.
 
-    ``progress`` is told how many of how many subjects are answered.
+    ``jobs`` processes share what is not known. ``progress`` is told how many of how many subjects are answered.
     """
 
     workshop: Workshop
     setting: Setting
-    executor: Executor
+    jobs: int
     named: frozenset[str] = frozenset()
     progress: Progress | None = None
 
@@ -85,7 +78,7 @@ class Matrix(NamedTuple):
         total = sum(len(subjects) for _, subjects in wanted)
         if self.progress is not None and tasks:
             self.progress(len(answers), total)
-        for outcome in self.executor(tasks, self.setting) if tasks else ():
+        for outcome in outcomes(tasks, self.setting, self.jobs, self.workshop):
             self._check(outcome)
             for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True):
                 answers[outcome.task.spec, subject] = (outcome.version, answer)

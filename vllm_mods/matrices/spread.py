@@ -17,9 +17,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from itertools import pairwise
 from multiprocessing import connection
-from typing import Protocol
 
-from vllm_mods.matrices.work import Executor, Setting, Task, TaskOutcome, Workshop, dead
+from vllm_mods.matrices.work import Setting, Task, TaskOutcome, Workshop, dead
 
 _DIED = (
     "the process that computed it was killed, twice: its memory may not have been enough "
@@ -31,15 +30,13 @@ _PRELOADED = ["vllm_mods.matrices.spread"]
 _workshop: Workshop | None = None
 
 
-def local(jobs: int, workshop: Workshop) -> Executor:
-    """Return an executor for this machine: ``workshop`` for a few tasks, ``jobs`` processes for more."""
-
-    def run(tasks: Sequence[Task], setting: Setting) -> Iterator[TaskOutcome]:
-        if jobs == 1 or len(tasks) <= _FEW:
-            return map(workshop.run, tasks)
-        return spread(tasks, setting, jobs)
-
-    return run
+def outcomes(
+    tasks: Sequence[Task], setting: Setting, jobs: int, workshop: Workshop
+) -> Iterator[TaskOutcome]:
+    """Return the outcome of each task: ``workshop`` answers a few, ``jobs`` processes answer more."""
+    if jobs == 1 or len(tasks) <= _FEW:
+        return map(workshop.run, tasks)
+    return spread(tasks, setting, jobs)
 
 
 def spread(
@@ -56,48 +53,29 @@ def spread(
     multiprocessing.set_forkserver_preload(_PRELOADED)
     others = set(multiprocessing.active_children())
     try:
-        yield from over_lanes(tasks, jobs, lambda: _ProcessLane(setting, make), _DIED)
+        lanes = _Lanes(_share(tasks, jobs), setting, make)
+        while lanes.running:
+            for future in wait(lanes.running, return_when=FIRST_COMPLETED).done:
+                outcome = lanes.finish(future)
+                if outcome is not None:
+                    yield outcome
+        lanes.end()
     finally:
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
 
 
-class Lane(Protocol):
-    """One process somewhere that answers tasks, one after the other."""
-
-    @property
-    def deaths(self) -> type[Exception]:
-        """What is raised where the process has died."""
-
-    def submit(self, task: Task) -> Future[TaskOutcome]:
-        """Have a task answered. The future, or this call, raises one of ``deaths`` if the process is dead."""
-
-    def end(self) -> None:
-        """Let the process end."""
-
-
-def over_lanes(
-    tasks: Sequence[Task], count: int, new_lane: Callable[[], Lane], died: str
-) -> Iterator[TaskOutcome]:
-    """Yield the outcome of each task, spread over ``count`` lanes. ``died`` is said of one that kills its process twice."""
-    lanes = _Lanes(_share(tasks, count), new_lane, died)
-    while lanes.running:
-        for future in wait(lanes.running, return_when=FIRST_COMPLETED).done:
-            outcome = lanes.finish(future)
-            if outcome is not None:
-                yield outcome
-    lanes.end()
-
-
 class _Lanes:
     """Queues of tasks, each with a process of its own: if one dies, its current task is known."""
 
-    def __init__(self, queues: list[deque[Task]], new_lane: Callable[[], Lane], died: str) -> None:
+    def __init__(
+        self, queues: list[deque[Task]], setting: Setting, make: Callable[[Setting], Workshop]
+    ) -> None:
         self.running: dict[Future[TaskOutcome], tuple[int, Task]] = {}
         self._queues = queues
-        self._new_lane = new_lane
-        self._died = died
-        self._lanes = [new_lane() for _ in queues]
+        self._setting = setting
+        self._make = make
+        self._processes = [self._new_process() for _ in queues]
         self._again: set[Task] = set()
         for lane in range(len(queues)):
             self._go_on(lane)
@@ -108,10 +86,10 @@ class _Lanes:
         outcome: TaskOutcome | None = None
         try:
             outcome = future.result()
-        except self._lanes[lane].deaths:
-            self._lanes[lane] = self._new_lane()
+        except BrokenProcessPool:
+            self._processes[lane] = self._new_process()
             if task in self._again:
-                outcome = dead(task, self._died)
+                outcome = dead(task, _DIED)
             else:
                 parts = [task._replace(subjects=(subject,)) for subject in task.subjects]
                 self._again.update(parts)
@@ -121,8 +99,8 @@ class _Lanes:
 
     def end(self) -> None:
         """Let the processes end."""
-        for lane in self._lanes:
-            lane.end()
+        for process in self._processes:
+            process.shutdown()
 
     def _go_on(self, lane: int) -> None:
         """Give a process its next task, or the last one of whoever has the most left."""
@@ -131,11 +109,20 @@ class _Lanes:
             return
         task = mine.popleft() if mine else longest.pop()
         try:
-            future = self._lanes[lane].submit(task)
-        except self._lanes[lane].deaths:  # it died with nothing to do
-            self._lanes[lane] = self._new_lane()
-            future = self._lanes[lane].submit(task)
+            future = self._processes[lane].submit(_run, task)
+        except BrokenProcessPool:  # it died with nothing to do
+            self._processes[lane] = self._new_process()
+            future = self._processes[lane].submit(_run, task)
         self.running[future] = (lane, task)
+
+    def _new_process(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            1,
+            mp_context=multiprocessing.get_context("forkserver"),
+            initializer=_start,
+            # the server that processes are made by keeps the environment of the day it was started
+            initargs=(self._setting, self._make, dict(os.environ)),
+        )
 
 
 def _share(tasks: Sequence[Task], jobs: int) -> list[deque[Task]]:
@@ -145,38 +132,19 @@ def _share(tasks: Sequence[Task], jobs: int) -> list[deque[Task]]:
     return [deque(tasks[start:end]) for start, end in pairwise(ends)]
 
 
-class _ProcessLane:
-    """A process of this machine."""
-
-    deaths = BrokenProcessPool
-
-    def __init__(self, setting: Setting, make: Callable[[Setting], Workshop]) -> None:
-        self._pool = ProcessPoolExecutor(
-            1,
-            mp_context=multiprocessing.get_context("forkserver"),
-            initializer=_start,
-            # the server that processes are made by keeps the environment of the day it was started
-            initargs=(setting, make, dict(os.environ)),
-        )
-
-    def submit(self, task: Task) -> Future[TaskOutcome]:
-        """Have a task answered."""
-        return self._pool.submit(_run, task)
-
-    def end(self) -> None:
-        """Let the process end."""
-        self._pool.shutdown()
-
-
 def _start(setting: Setting, make: Callable[[Setting], Workshop], environ: dict[str, str]) -> None:
-    """Make a new process ready. It goes quietly when it is interrupted or its parent has gone."""
+    """Make a new process ready. It goes quietly when it is interrupted or its parent has gone.
+
+    The collection of garbage is left to ``_run``: Python's own looks at every node of a syntax tree again and
+    again, which takes 22 % of a cell that is computed anew.
+    """
     global _workshop  # noqa: PLW0603  (a pool gives its processes nothing else to keep things in)
     os.environ.clear()
     os.environ.update(environ)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     _workshop = make(setting)
-    collect_rarely()
+    gc.disable()
 
 
 def _leave_with_parent() -> None:
@@ -187,20 +155,8 @@ def _leave_with_parent() -> None:
 
 
 def _run(task: Task) -> TaskOutcome:
-    assert _workshop is not None  # noqa: S101  (made when the process started)
-    return answer(_workshop, task)
-
-
-def collect_rarely() -> None:
-    """Leave the collection of garbage to ``answer``: Python's own looks at every node of a syntax tree again and again.
-
-    That takes 22 % of a cell that is computed anew.
-    """
-    gc.disable()
-
-
-def answer(workshop: Workshop, task: Task) -> TaskOutcome:
     """Answer a task, and collect garbage behind it: trees of syntax are full of cycles."""
-    outcome = workshop.run(task)
+    assert _workshop is not None  # noqa: S101  (made when the process started)
+    outcome = _workshop.run(task)
     gc.collect()
     return outcome

@@ -124,7 +124,7 @@ class AnswerStore(NamedTuple):
 def key_of(mods: Sequence[Mod]) -> str:
     """Return what an answer is kept under: the mods, their locks, and the code that decides."""
     parts = [f"{mod.name} {mod.digest} {sha256(mod.lock)}" for mod in mods]
-    return sha256("\n".join((str(_SCHEMA), code_digest(), *parts)).encode())
+    return sha256("\n".join((str(_SCHEMA), _code_digest(), *parts)).encode())
 
 
 def _kind(tree: Tree) -> str:
@@ -132,7 +132,7 @@ def _kind(tree: Tree) -> str:
 
 
 @lru_cache(maxsize=1)
-def code_digest() -> str:
+def _code_digest() -> str:
     """Return a digest of all that decides a verdict beside mods and trees: this code and what it uses."""
     from importlib.metadata import version  # noqa: PLC0415  (all of email)
 

@@ -1,7 +1,6 @@
 """What one worker does: open a tree, and answer for some mods on it.
 
-A worker may be this process, one beside it or one on another machine: tasks, settings and outcomes
-are plain data.
+A worker may be this process or one beside it: tasks, settings and outcomes are plain data.
 """
 
 from __future__ import annotations
@@ -32,10 +31,6 @@ from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.other_packages import changed_distributions
 from vllm_mods.trees.release import Releases
-
-Executor = Callable[[Sequence["Task"], "Setting"], Iterator["TaskOutcome"]]
-"""Answers tasks, wherever and in whatever order."""
-
 
 # Summaries of source files that one process keeps: about 100 MB.
 _SUMMARIES = 4000
