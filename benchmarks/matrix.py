@@ -98,8 +98,7 @@ def _share(pid: int) -> int:
 
 
 def forget_answers(cache: str) -> None:
-    for kind in ("answers", "traces"):
-        shutil.rmtree(os.path.join(cache, kind), ignore_errors=True)
+    shutil.rmtree(os.path.join(cache, "answers"), ignore_errors=True)
 
 
 class MeteredWorkshop(Workshop):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from hashlib import sha256
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class ReleaseInMemory(MemoryTree):
-    """A release in memory that knows what is installed beside it, and what it is built for."""
+    """A release in memory that knows what is installed beside it, what it is built for, and by what it is known."""
 
     packages: dict[str, str] = field(default_factory=dict)
     platform: str | None = None
+    identity: str | None = None
 
     def package(self, name: str) -> str | None:
         return self.packages.get(name)
-
-    def digest(self, path: str) -> str | None:
-        data = self.files.get(path)
-        return None if data is None or path.endswith(".so") else sha256(data).hexdigest()
 
     def folders(self) -> list[str]:
         return sorted({path.split("/")[0] for path in self.files if ".dist-info/" in path})

@@ -9,7 +9,7 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base.digest import sha256
 from vllm_mods.formats import receipt, record
-from vllm_mods.matrices import answer, questions
+from vllm_mods.matrices import answer
 from vllm_mods.site import integrity, journal, transaction
 from vllm_mods.trees import receipt_tree
 from vllm_mods.trees.folder import FolderTree
@@ -115,25 +115,17 @@ def _kept_answers(data: bytes, folder: str) -> None:
     from vllm_mods.matrices.store import AnswerStore
 
     cache = Cache(os.path.join(folder, "cache"))
-    tree = FolderTree(_site(folder))
-    for kind, key in (("answers", ("k", "i")), ("traces", ("k", "False False"))):
-        for packed in (zlib.compress(data), data):
-            digest = hashlib.sha256("\0".join(key).encode() + packed).digest()
-            cache.record(kind, *key, data=digest + packed)
-            store = AnswerStore(cache)
-            store.known("k", "i")
-            store.alike("k", tree, "r")
+    for packed in (zlib.compress(data), data):
+        digest = hashlib.sha256(b"k\0i" + packed).digest()
+        cache.record("answers", "k", "i", data=digest + packed)
+        AnswerStore(cache).known("k", "i")
 
 
 def _kept_seeds() -> tuple[bytes, ...]:
     from vllm_mods.base.model import Verdict
 
     said = answer.to_data(answer.Answer(Verdict.APPLIES, "one", True))
-    asked = questions.pack((("read", "vllm/x.py", questions._short(sha256(X))),))
-    return (
-        json.dumps({"version": "0.19.1", "answer": said}).encode(),
-        json.dumps({"of": [{"version": "r", "asked": asked, "answer": said}]}).encode(),
-    )
+    return (json.dumps({"version": "0.19.1", "answer": said}).encode(),)
 
 
 def _installed(data: bytes, folder: str) -> None:

@@ -300,7 +300,7 @@ def test_a_matrix_takes_another_version_and_keeps_its_answers_apart(
         assert f"beside this vLLM is transformers {version}" in notes(cell)
 
 
-def test_an_answer_is_shared_by_releases_that_are_read_with_the_same(
+def test_every_release_is_read_with_the_version_that_was_named(
     matrix: Matrix, tmp_path: Path, server: PackageServer
 ) -> None:
     write_mod(tmp_path / "library")

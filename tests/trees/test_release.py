@@ -393,14 +393,6 @@ def test_without_ranges_the_hash_is_that_of_what_was_read(server: PackageServer)
     assert tree.identity == hashlib.sha256(server.files[SDIST]).hexdigest()
 
 
-def test_the_record_knows_the_hash_of_a_file(server: PackageServer) -> None:
-    tree = Releases().open("0.19.1")
-    assert isinstance(tree, ArchiveTree)
-    assert tree.digest(PATH) == hashlib.sha256(SOURCES[PATH]).hexdigest()
-    assert tree.digest("vllm/gone.py") is None
-    assert server.asked(WHEEL)
-
-
 @pytest.mark.usefixtures("server")
 def test_a_build_without_a_number_names_its_commit_and_no_other_release() -> None:
     with pytest.raises(UsageError, match="a build of commit ace95c9cf") as caught:

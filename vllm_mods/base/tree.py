@@ -67,10 +67,6 @@ class Tree(Protocol):
         """
         return None
 
-    def digest(self, path: str) -> str | None:  # noqa: ARG002
-        """Return a file's sha256 where it is known without reading the file."""
-        return None
-
     def folders(self) -> Collection[str]:
         """Return the names of the folders in the site root that are known without a search."""
         return ()

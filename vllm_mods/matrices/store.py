@@ -1,8 +1,7 @@
 """Answers kept on disk, in the folder that also keeps what was read from the network.
 
-Two ways lead to one. A release, or a commit, that is known by a hash has its answer under that hash:
-no byte of it need be looked at. Any other tree is held against what earlier plans of the same mods
-asked of other trees (``questions``). Nothing kept is believed unless its own digest agrees, and a
+A release, or a commit, that is known by a hash has its answer under that hash: no byte of it need be
+looked at. Any other tree is planned each time. Nothing kept is believed unless its own digest agrees, and a
 cache that two processes write at once loses an answer at worst.
 """
 
@@ -24,13 +23,10 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.matrices import questions
 from vllm_mods.matrices.answer import Said, from_data, to_data
-from vllm_mods.matrices.questions import Question
 
 _SCHEMA = 1
-# Traces kept per mod: those of the trees looked at last.
-_TRACES = 32
+_KIND = "answers"
 _KEPT_DAYS = 90
 # Folders of the package of which nothing decides a verdict; a test holds that nothing here uses them.
 BESIDE = frozenset({"cli", "report", "serving", "_data", "__pycache__"})
@@ -41,72 +37,33 @@ class AnswerStore(NamedTuple):
 
     cache: Cache | None
 
-    def known(self, key: str, identity: str) -> tuple[str | None, Said] | None:
-        """Return the version and the answer of a tree that is known by a hash."""
-        entry = self._take("answers", key, identity)
+    def known(self, key: str, identity: str | None) -> tuple[str | None, Said] | None:
+        """Return the version and the answer of a tree that is known by a hash; one without has no answer here."""
+        entry = None if identity is None else self._take(key, identity)
         try:
             return None if entry is None else (entry["version"], from_data(entry["answer"]))
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
 
-    def alike(self, key: str, tree: Tree, ranges: str) -> Said | None:
-        """Return the answer of a tree of which nothing that was asked differs from this one.
-
-        ``ranges`` says which variants are meant for the version; see ``put``.
-        """
-        accepted = (ranges, f"version {tree.version}")
-        for entry in self._traces(key, tree):
-            try:
-                if entry["version"] in accepted and questions.holds(entry["asked"], tree):
-                    return from_data(entry["answer"])
-            except (KeyError, TypeError, ValueError, AttributeError):
-                continue
-        return None
-
-    def put(
-        self,
-        key: str,
-        answer: Said,
-        tree: Tree,
-        *,
-        identity: str | None,
-        asked: tuple[Question, ...],
-        ranges: str | None,
-    ) -> None:
-        """Keep an answer. With ``ranges`` it holds for every version that gives the same ranges."""
-        self.remember(key, answer, tree.version, identity)
-        entry = {
-            "version": f"version {tree.version}" if ranges is None else ranges,
-            "asked": questions.pack(asked),
-            "answer": to_data(answer),
-        }
-        if self.cache is not None and asked:
-            traces = [one for one in self._traces(key, tree) if one != entry]
-            self._keep("traces", key, _kind(tree), data={"of": [entry, *traces[: _TRACES - 1]]})
-
-    def remember(self, key: str, answer: Said, version: str | None, identity: str | None) -> None:
-        """Keep the answer of a tree under its hash; a tree without one has no such answer."""
-        if identity is not None:
-            data = {"version": version, "answer": to_data(answer)}
-            self._keep("answers", key, identity, data=data)
+    def remember(self, key: str, answer: Said, tree: Tree) -> None:
+        """Keep the answer of a tree under its hash; that of a tree without one is not kept."""
+        if self.cache is not None and tree.identity is not None:
+            entry = {"version": tree.version, "answer": to_data(answer)}
+            packed = zlib.compress(json.dumps(entry, separators=(",", ":")).encode(), 1)
+            data = _digest(key, tree.identity, packed) + packed
+            self.cache.record(_KIND, key, tree.identity, data=data)
 
     def sweep(self) -> None:
         """Drop answers that nobody has written for a long time: their mods have changed since."""
         if self.cache is not None:
-            for kind in ("answers", "traces"):
-                self.cache.sweep(kind, _KEPT_DAYS)
+            self.cache.sweep(_KIND, _KEPT_DAYS)
 
-    def _traces(self, key: str, tree: Tree) -> list[dict[str, Any]]:
-        entry = self._take("traces", key, _kind(tree)) or {}
-        traces = entry.get("of")
-        return traces if isinstance(traces, list) else []
-
-    def _take(self, kind: str, *key: str) -> dict[str, Any] | None:
-        data = self.cache.lookup(kind, *key) if self.cache is not None else None
+    def _take(self, key: str, identity: str) -> dict[str, Any] | None:
+        data = self.cache.lookup(_KIND, key, identity) if self.cache is not None else None
         if data is None:
             return None
         digest, packed = data[:32], data[32:]
-        if hashlib.sha256("\0".join(key).encode() + packed).digest() != digest:
+        if _digest(key, identity, packed) != digest:
             return None  # cut short, or of another place
         try:
             entry = json_of(zlib.decompress(packed))
@@ -114,21 +71,15 @@ class AnswerStore(NamedTuple):
             return None
         return entry if isinstance(entry, dict) else None
 
-    def _keep(self, kind: str, *key: str, data: dict[str, Any]) -> None:
-        if self.cache is not None:
-            packed = zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 1)
-            digest = hashlib.sha256("\0".join(key).encode() + packed).digest()
-            self.cache.record(kind, *key, data=digest + packed)
+
+def _digest(key: str, identity: str, packed: bytes) -> bytes:
+    return hashlib.sha256(f"{key}\0{identity}".encode() + packed).digest()
 
 
 def key_of(mods: Sequence[Mod]) -> str:
     """Return what an answer is kept under: the mods, their locks, and the code that decides."""
     parts = [f"{mod.name} {mod.digest} {sha256(mod.lock)}" for mod in mods]
     return sha256("\n".join((str(_SCHEMA), _code_digest(), *parts)).encode())
-
-
-def _kind(tree: Tree) -> str:
-    return f"{tree.remote} {tree.pristine}"
 
 
 @lru_cache(maxsize=1)

@@ -21,12 +21,11 @@ from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.matrices import explain
 from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, failed
-from vllm_mods.matrices.questions import Recorder
+from vllm_mods.matrices.noted_tree import NotedTree
 from vllm_mods.matrices.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
 from vllm_mods.placing.scopes import Scopes
 from vllm_mods.planning import planner
-from vllm_mods.planning.context import PlanContext
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.other_packages import changed_distributions
@@ -104,8 +103,6 @@ class Workshop:
     ) -> dict[Subject, tuple[str | None, Said]]:
         """Return the version and the answer for each subject whose answer is kept, without opening a release."""
         identity = self._identity(spec)
-        if identity is None:
-            return {}
         answers = {one: self._store.known(self._key(one), identity) for one in subjects}
         return {one: kept for one, kept in answers.items() if kept is not None}
 
@@ -166,30 +163,24 @@ class Workshop:
     def _answer(self, subject: Subject, tree: Tree) -> Said:
         mods = self._needed(subject.mod)
         key = self._key(subject)
-        identity = tree.identity
-        kept = None if identity is None else self._store.known(key, identity)
+        kept = self._store.known(key, tree.identity)
         if kept is not None:
             return kept[1]
-        tree, ranges = _seen_by(mods, tree)
+        tree = _alone(mods, tree)
         if subject.show:
             try:
                 shown = self._show(subject, tree)
             except TreeError:
                 return Shown()  # the cell itself says what cannot be read
-            self._store.remember(key, shown, tree.version, identity)
+            self._store.remember(key, shown, tree)
             return shown
-        alike = None if ranges is None else self._store.alike(key, tree, ranges)
-        if alike is not None:
-            self._store.remember(key, alike, tree.version, identity)
-            return alike
-        recorder = Recorder(tree)
-        answer = self._compute(subject.mod, mods, recorder)
-        answer = answer._replace(packages=tuple(sorted(recorder.packages.items())))
-        if recorder.failure is None and not self.origins.missed:
-            asked = recorder.questions()
-            self._store.put(key, answer, tree, identity=identity, asked=asked, ranges=ranges)
-        elif isinstance(recorder.failure, Unreachable):
-            return _failed(recorder.failure)
+        noted = NotedTree(tree)
+        answer = self._compute(subject.mod, mods, noted)
+        answer = answer._replace(packages=tuple(sorted(noted.packages.items())))
+        if noted.failure is None and not self.origins.missed:
+            self._store.remember(key, answer, tree)
+        elif isinstance(noted.failure, Unreachable):
+            return _failed(noted.failure)
         return answer
 
     def _show(self, subject: Subject, tree: Tree) -> Shown:
@@ -284,25 +275,16 @@ def _receipt(tree: Tree) -> Receipt | None:
         raise TreeError(error.message, hint=error.hint) from error
 
 
-def _seen_by(mods: Sequence[Mod], tree: Tree) -> tuple[Tree, str | None]:
-    """Return a tree as if no other mod had asked it anything, and ``_ranges``, None where the tree cannot tell."""
-    seen = tree.apart()
-    try:
-        return seen, _ranges(mods, seen)
-    except TreeError:
-        return seen, None  # the plan will meet the same error, and has the words for it
+def _alone(mods: Iterable[Mod], tree: Tree) -> Tree:
+    """Return a tree as if no other mod had asked it anything, asked for the packages that these are for.
 
-
-def _ranges(mods: Sequence[Mod], tree: Tree) -> str:
-    """Return, as a text, all that a plan takes from a tree's version: the variants meant for it, or nearest."""
-    context = PlanContext(tree, None, planner.WORKSPACE, None)
-    words = ["versioned" if tree.version else repr(tree.version)]
-    for mod in mods:
-        context.take_lock(mod)
-        # what is beside it is a question; a note may be of the range of vLLM alone
-        words += [f"{context.is_for_vllm(mod, one)}" for one in mod.variants]
-        words += [one.id for one in context.nearest(mod)]
-    return f"ranges {' '.join(words)}"
+    What a path is of may be known by the package's name only.
+    """
+    alone = tree.apart()
+    with suppress(TreeError):  # the plan will meet the same error, and has the words for it
+        for variant in (one for mod in mods for one in mod.variants if one.package):
+            alone.package(variant.package)
+    return alone
 
 
 def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:

@@ -124,10 +124,6 @@ class ArchiveTree(PristineTree):
             return None
         return self.others.holding(path)
 
-    def digest(self, path: str) -> str | None:
-        """Return a file's sha256 if it is known without reading the file."""
-        return self._holding(path).digest(path)
-
     def load(self, paths: Collection[str]) -> None:
         """Have some files of it here, in few round trips. Raises ``TreeError``."""
         self._archive.load(paths)
@@ -177,9 +173,6 @@ class ZipArchive:
         with reading(f"{self._label}: {name}"):
             return zips.content(self._zip, info)
 
-    def digest(self, _: str) -> None:
-        """Know nothing of a file that was not read."""
-
     def load(self, _: Collection[str]) -> None:
         """Do nothing: all of it is here."""
 
@@ -226,9 +219,6 @@ class TarArchive:
         if len(data) != member.size:
             raise TreeError(f"{self._label}: {name} is cut short", hint=_REBUILD)
         return data
-
-    def digest(self, _: str) -> None:
-        """Know nothing of a file that was not read."""
 
     def load(self, _: Collection[str]) -> None:
         """Do nothing: all of it is here."""

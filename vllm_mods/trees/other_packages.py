@@ -40,9 +40,6 @@ class Archive(Protocol):
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
 
-    def digest(self, name: str, /) -> str | None:
-        """Return a file's sha256 where it is known without reading the file."""
-
     def load(self, names: Collection[str], /) -> None:
         """Have some files here that are read next. Raises ``TreeError``."""
 

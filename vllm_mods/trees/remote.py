@@ -225,7 +225,7 @@ class RemoteZip:
             self._read_already[name] = data
         return self._read_already[name]
 
-    def digest(self, name: str) -> str | None:
+    def _digest(self, name: str) -> str | None:
         """Return the sha256 that the wheel's RECORD gives a file."""
         recorded = tree_names.recorded_hash(self._record, name)
         return tree_names.sha256_of(recorded) if recorded else None
@@ -274,13 +274,13 @@ class RemoteZip:
 
     def _is_recorded(self, name: str, data: bytes) -> bool:
         """Tell whether a file is the one of RECORD; it has no row of its own, and is known already."""
-        digest = self.digest(name)
+        digest = self._digest(name)
         return (
             data == self._record if digest is None else hashlib.sha256(data).hexdigest() == digest
         )
 
     def _from_cache(self, name: str) -> bytes | None:
-        digest = self.digest(name)  # none of its own RECORD
+        digest = self._digest(name)  # none of its own RECORD
         data = self._record if digest is None else self._cache.get(digest)
         # of another release perhaps: RECORD has said that it is this one, and the directory has to agree
         stated = self._zip.infos[name]

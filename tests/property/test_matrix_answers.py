@@ -1,4 +1,4 @@
-"""An answer that one release takes over from another is the one that it would have been given alone."""
+"""What a matrix answers, computed or kept, is what ``check`` says of the tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from release_shelf import ReleaseInMemory, Shelf
 from sampling import examples
 
 from vllm_mods.base.model import BinaryFile, Expectation, Mod
-from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.matrices.answer import Answer, answer_of
 from vllm_mods.matrices.work import Subject, Task
@@ -75,7 +74,7 @@ def libraries(draw: st.DrawFn) -> tuple[Mod, ...]:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(libraries(), st.lists(files, min_size=2, max_size=6), st.booleans())
-def test_a_shared_answer_is_the_fresh_one(
+def test_answers_for_several_mods_are_those_of_check(
     mods: tuple[Mod, ...],
     contents: list[dict[str, str]],
     pristine: bool,  # noqa: FBT001
@@ -86,16 +85,28 @@ def test_a_shared_answer_is_the_fresh_one(
             version=version,
             spec=f"memory:{version}",
             pristine=pristine,
+            identity=version,
         )
         for version, one in zip(VERSIONS, contents, strict=False)
     ]
-    subjects = tuple(Subject(one.name) for one in mods)
+    first, second = mods
+    needed: dict[Mod, tuple[Mod, ...]] = {first: (first,)}
+    needed[second] = (first, second) if second.requires else (second,)
     with tempfile.TemporaryDirectory() as cache:
-        sharing = Shelf(mods, trees, cache, store=True)
+        shelf = Shelf(mods, trees, cache, store=True)
         for tree in trees:
-            task = Task(tree.spec, subjects)
-            fresh = Shelf(mods, trees, cache, store=False).run(task)
-            assert sharing.run(task) == fresh
+            check(shelf, tree, needed)
+
+
+def check(shelf: Shelf, tree: ReleaseInMemory, needed: dict[Mod, tuple[Mod, ...]]) -> None:
+    """Hold what is computed against ``check``, which asks a tree itself, and what is kept against that."""
+    task = Task(tree.spec, tuple(Subject(one.name) for one in needed))
+    computed = shelf.run(task)
+    for behind, answer in zip(needed.values(), computed.answers, strict=True):
+        assert isinstance(answer, Answer)
+        planned = plan(behind, tree, origin=shelf.origins).mods[-1]
+        assert answer._replace(packages=()) == answer_of(planned)
+    assert shelf.run(task) == computed
 
 
 CLASS, ROOT, HEIR, CALLER = "vllm/kid.py", "vllm/root.py", "vllm/deep/heir.py", "vllm/caller.py"
@@ -184,6 +195,7 @@ def releases(draw: st.DrawFn) -> list[ReleaseInMemory]:
         there = {path: text.encode() for path, text in files.items()}
         more: dict[str, Any] = {"packages": packages, "platform": platform}
         more |= {"version": version, "spec": f"memory:{version}", "pristine": pristine}
+        more |= {"identity": version}
         made.append(ReleaseInMemory({"vllm/__init__.py": b"", **there}, remote=remote, **more))
     return made
 
@@ -213,22 +225,11 @@ def edits(draw: st.DrawFn, name: str) -> Any:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.tuples(edits("a"), edits("b")), releases())
-def test_what_the_fit_follows_and_what_lies_beside_are_part_of_an_answer(
+def test_what_the_fit_follows_and_what_lies_beside_is_what_check_sees(
     variants: Any, trees: list[ReleaseInMemory]
 ) -> None:
     one = mod(*variants, name="one", outside=("other_dist/x.py",))
     with tempfile.TemporaryDirectory() as cache:
-        sharing = Shelf((one,), trees, cache, store=True)
+        shelf = Shelf((one,), trees, cache, store=True)
         for tree in trees:
-            task = Task(tree.spec, (Subject("one"),))
-            fresh = Shelf((one,), trees, cache, store=False)
-            outcome = fresh.run(task)
-            assert sharing.run(task) == outcome
-            (answer,) = outcome.answers
-            assert isinstance(answer, Answer)
-            assert answer._replace(packages=()) == as_checked(one, tree, fresh)
-
-
-def as_checked(one: Mod, tree: Tree, shelf: Shelf) -> Answer:
-    """Return what ``check`` says, which asks a tree itself."""
-    return answer_of(plan([one], tree, origin=shelf.origins).mods[0])
+            check(shelf, tree, {one: (one,)})
