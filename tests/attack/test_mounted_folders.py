@@ -70,7 +70,7 @@ def test_what_is_not_here_is_not_started_and_an_export_says_so(
 ) -> None:
     name(call, tmp_path / "gone")
     assert f"{tmp_path}/gone: there is no such folder" in started(call, code=2)
-    said = call("export", NAME, "--format", "k8s")
+    said = call("export", NAME, "--format", "compose")
     assert f"note: {tmp_path}/gone is not here: nobody looked whether it is a model" in said.err
 
 
@@ -97,10 +97,7 @@ def test_a_path_that_says_more_than_a_path_is_refused(
     place = call.library / f"pairings/{NAME}.toml"
     text = place.read_text().replace('model = "org/small"', f"model = '{tmp_path}/models/{part}'")
     place.write_text(text)
-    for command in (
-        ("run", "--print"),
-        *(("export", "--format", form) for form in ("compose", "quadlet", "k8s")),
-    ):
+    for command in (("run", "--print"), ("export", "--format", "compose")):
         said = call(command[0], NAME, *command[1:], code=2)
         assert "cannot be mounted" in said.err
         assert said.out == ""
@@ -133,4 +130,4 @@ def test_a_policy_says_below_which_folders_models_lie(
     for place in (outside, tmp_path / "models/link", tmp_path / "models/../models-of-others/small"):
         said = started(call, "--model-folder", place, code=3)
         assert f"{file} does not let this in: {outside} lies below none of its model_roots" in said
-    call("export", NAME, "--format", "quadlet", "--model-folder", tmp_path / "gone", code=3)
+    call("export", NAME, "--format", "compose", "--model-folder", tmp_path / "gone", code=3)

@@ -168,9 +168,8 @@ def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> No
     call("export", NAME, "--format", "compose", "--output", place)
     (one,) = yaml.safe_load(place.read_text())["services"].values()
     assert one["image"] == f"small:0.19.1-{digest(call)[:12]}"
-    assert (
-        "\nImage=localhost/mine:1\n"
-        in call("export", NAME, "--format", "quadlet", "--image", "mine:1").out
+    assert '\n    image: "mine:1"\n' in (
+        call("export", NAME, "--format", "compose", "--image", "mine:1").out
     )
     used = call("export", NAME, "--port", 80, code=2)
     assert "--port says how a container is started, and a recipe or a mod does not" in used.err
@@ -182,12 +181,10 @@ def test_a_cluster_is_exported_as_two_nodes_and_not_run(call: Caller, tmp_path: 
     call("lock", NAME, "--base", call.base)
     said = call("run", NAME, code=2)
     assert said.err.endswith("hint: vllm-mods export small --format compose\n")
-    folder = tmp_path / "units"
-    call("export", NAME, "--format", "quadlet", "--output", folder)
-    assert sorted(one.name for one in folder.iterdir()) == [
-        "small-head.container",
-        "small-worker.container",
-    ]
-    head = (folder / "small-head.container").read_text()
+    place = tmp_path / "compose.yaml"
+    call("export", NAME, "--format", "compose", "--output", place)
+    nodes = yaml.safe_load(place.read_text())["services"]
+    assert sorted(nodes) == ["small-head", "small-worker"]
+    head = nodes["small-head"]["entrypoint"][-1]
     assert "ray start --head" in head
     assert "vllm serve org/small --chat-template /" in head

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from vllm_mods.api.export import export_mod, export_recipe
@@ -19,7 +17,7 @@ from vllm_mods.report.reply import Reply, notes
 from vllm_mods.running import files
 from vllm_mods.running.service import StartOptions
 
-_RECIPE = "recipe"
+_RECIPE, _COMPOSE = "recipe", "compose"
 
 
 @click.command(name="export")
@@ -29,7 +27,7 @@ _RECIPE = "recipe"
     "--format",
     "What a pairing becomes.",
     "form",
-    type=click.Choice((_RECIPE, *files.FORMATS)),
+    type=click.Choice((_RECIPE, _COMPOSE)),
     default=_RECIPE,
     show_default=True,
 )
@@ -48,8 +46,8 @@ def command(
     """Write a mod as a folder that launchers run as it is, or a pairing as a recipe or as what starts its image.
 
     The folder's run.sh has vllm-mods apply the mod; where there is none, a wheel of it in the folder is installed. A pairing becomes a
-    recipe that renders the same command; with --format, a file that starts the image of its lock, for
-    a cluster on two nodes. --lock and what follows it are for these.
+    recipe that renders the same command; with --format compose, a file that starts the image of its lock, for
+    a cluster on two nodes. --lock and what follows it are for that.
     """
     if form == _RECIPE:
         _check_unused(start)
@@ -81,27 +79,24 @@ def _check_unused(start: StartOptions) -> None:
         if value != default:
             raise UsageError(
                 f"--{name.replace('_', '-')} says how a container is started, and a recipe or a mod does not",
-                hint=f"--format {files.FORMATS[0]}",
+                hint=f"--format {_COMPOSE}",
             )
 
 
 def _write_pairing(
     library: Library, name: str, form: str, start: StartOptions, output: str | None
 ) -> int:
-    """Write a recipe or the files that start an image: one as ``output``, several into that folder."""
+    """Write a recipe, or the file that starts an image."""
     if form == _RECIPE:
         recipe = export_recipe(library, name)
-        texts = {_RECIPE: recipe.text}
+        written = recipe.text
         for note in recipe.notes:
             answers.note(note)
     else:
         planned = plan_service(library, name, start, note=answers.note, elsewhere=True)
-        texts = files.write(planned.service, form)
+        written = files.compose(planned.service)
     if output is None:
-        terminal.file("\n".join(texts.values()))
-        return EXIT_OK
-    if len(texts) > 1:
-        os.makedirs(output, exist_ok=True)
-    for file, data in texts.items():
-        write_new(os.path.join(output, file) if len(texts) > 1 else output, data.encode())
+        terminal.file(written)
+    else:
+        write_new(output, written.encode())
     return EXIT_OK

@@ -19,7 +19,12 @@ PAIRING_LABEL = "vllm-mods.run"
 LOCK_LABEL = "vllm-mods.lock"
 CACHE = "/root/.cache/huggingface"
 """Where the Hub's client keeps models in vLLM's images."""
-RAY_PORT = 6379
+_RAY_PORT = 6379
+WORKER = (
+    f'until ray start --address="${{HEAD_IP:?the address of the head}}:{_RAY_PORT}" '
+    '--node-ip-address="$VLLM_HOST_IP" --block; do sleep 5; done'
+)
+"""The script of every node of a cluster but the first, which it joins; then it waits."""
 _PORT = 8000
 # Each multiplies the ranks that vLLM starts; expert parallelism spreads experts over these.
 _PARALLEL = (
@@ -30,7 +35,7 @@ _PARALLEL = (
 )
 _GPUS = re.compile(r"(all|none|\d+(,\d+)*)\Z", re.ASCII)
 _SHM = re.compile(r"[0-9]+([kmgt]i?)?b?\Z", re.IGNORECASE | re.ASCII)
-# Commas, colons and quotes divide the words of docker, podman, compose and quadlets; ``$`` and ``%`` are written as each takes them.
+# Commas, colons and quotes divide the words of docker, podman and compose; ``$`` is written as each takes it.
 _NO_PATH = re.compile(r"""[\x00-\x1f\x7f,:"\\]""")
 _RESTART = re.compile(r"(no|always|unless-stopped|on-failure(:\d+)?)\Z", re.ASCII)
 
@@ -47,7 +52,7 @@ class Service(NamedTuple):
     """A container that serves a pairing.
 
     ``port`` is the host's, ``inside`` the one that vLLM listens on. ``gpus`` is ``all``, ``none`` or numbers with
-    commas, ``per_node`` how many the command needs on each node. ``arguments`` are put behind the image's command.
+    commas. ``arguments`` are put behind the image's command.
     ``command`` is the text of that command, which a node of a ``cluster`` runs when Ray is up.
     """
 
@@ -60,7 +65,6 @@ class Service(NamedTuple):
     port: int
     inside: int
     gpus: str
-    per_node: int
     shm: str
     restart: str
     arguments: tuple[str, ...]
@@ -145,7 +149,6 @@ def service(
         port=asked.port or inside,
         inside=inside,
         gpus=asked.gpus,
-        per_node=per_node,
         shm=asked.shm_size,
         restart=asked.restart,
         arguments=arguments,
@@ -183,14 +186,8 @@ def _gpus(program: str, gpus: str) -> list[str]:
 
 def head(planned: Service) -> str:
     """Return the script of a cluster's first node: Ray, then the command, as launchers of recipes do it."""
-    ray = f'ray start --head --port={RAY_PORT} --node-ip-address="$VLLM_HOST_IP" || exit 1'
+    ray = f'ray start --head --port={_RAY_PORT} --node-ip-address="$VLLM_HOST_IP" || exit 1'
     return f"{ray}\n{planned.command}"
-
-
-def worker(address: str) -> str:
-    """Return the script of every other node, which joins the first at ``address`` and waits."""
-    joined = f'ray start --address="{address}:{RAY_PORT}" --node-ip-address="$VLLM_HOST_IP" --block'
-    return f"until {joined}; do sleep 5; done"
 
 
 def _number(words: tuple[str, ...], default: int, *names: str) -> int:
