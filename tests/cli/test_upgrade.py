@@ -1,4 +1,4 @@
-"""`upgrade` on bases in OCI layouts: all of it or nothing, and the way back."""
+"""`upgrade` on bases in OCI layouts: all of it or nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def upgrade(call: Caller, folder: Path, *more: object, where: str = "next", code
     return done.out if code == 0 else done.err
 
 
-def test_a_pairing_moves_to_another_release_and_back(call: Caller, tmp_path: Path) -> None:
+def test_a_pairing_moves_to_another_release(call: Caller, tmp_path: Path) -> None:
     before = files(call)
     said = upgrade(call, tmp_path, "--to", "v0.20.0")
     tag = pairing_lock.tag(pairing_lock.parse(call.lock.read_bytes(), ""), call.lock.read_bytes())
@@ -69,23 +69,13 @@ def test_a_pairing_moves_to_another_release_and_back(call: Caller, tmp_path: Pat
     assert now[f"{NAME}.toml"] == before[f"{NAME}.toml"].replace(b"v0.19.1", b"v0.20.0").replace(
         b"'>=0.19,<0.20'", b'">=0.20.0,<0.21"'
     )
-    assert now[f"{NAME}.toml.previous"] == before[f"{NAME}.toml"]
-    assert now[f"{NAME}.lock.previous"] == before[f"{NAME}.lock"]
+    assert sorted(now) == sorted(before)
     # What was written is what `lock` says of it, and the image is that lock's.
     new = f"oci:{tmp_path}/next/layout"
     assert call("lock", NAME, "--check", "--base", new).out == f"{call.lock} holds\n"
     call("lock", NAME, "--base", new, "--output", tmp_path / "same.lock")
     assert (tmp_path / "same.lock").read_bytes() == call.lock.read_bytes()
     call("image", "verify", f"oci:{tmp_path}/made", "--lock", call.lock)
-
-    back = call("upgrade", NAME, "--rollback")
-    assert "small: vLLM 0.20.0 → 0.19.1, now small:0.19.1-" in back.out
-    assert f"stays  {tag}" in back.out
-    assert "vllm.version: 0.20.0 → 0.19.1" in back.out
-    assert files(call).items() > before.items()
-    # And forth again: what was rolled back is not lost.
-    call("upgrade", NAME, "--rollback")
-    assert files(call).items() > {name: now[name] for name in before}.items()
 
 
 def test_a_base_built_anew_gets_the_layer_anew(call: Caller, tmp_path: Path) -> None:
@@ -99,12 +89,11 @@ def test_a_base_built_anew_gets_the_layer_anew(call: Caller, tmp_path: Path) -> 
     assert moved >= {"base.diff_ids", "base.config"}
     assert not moved & {"vllm.version", "command", "pairing_digest", "mods"}
     assert files(call)[f"{NAME}.toml"] == before[f"{NAME}.toml"]
-    # Once more, and there is nothing to do: what `--rollback` goes back to stays.
+    # Once more, and there is nothing to do.
     kept = files(call)
     assert json.loads(upgrade(call, tmp_path, "--json", where="anew"))["changed"] is False
     assert upgrade(call, tmp_path, where="anew").endswith("as it is now: nothing moved\n")
     assert files(call) == kept
-    assert kept[f"{NAME}.lock.previous"] == before[f"{NAME}.lock"]
 
 
 @pytest.mark.parametrize(
@@ -145,8 +134,6 @@ def test_a_command_that_the_release_would_not_take_moves_nothing(
         ("me/base:v0.19.1-cu129", ("--to", "soon"), "--to soon: not a version"),
         ("me/base:nightly", ("--to", "0.20.0"), "hint: vllm-mods upgrade small --to 0.20.0 --base REF"),
         ("me:19/v0.19.1", ("--to", "0.20.0"), "the tag of me:19/v0.19.1 does not say"),
-        ("me/base:v0.19.1-cu129", ("--rollback",), "small was not upgraded: there is no"),
-        ("me/base:v0.19.1-cu129", ("--rollback", "--to", "0.20.0"), "takes neither --to nor"),
     ],
 )  # fmt: skip
 def test_usage(call: Caller, old: str, arguments: tuple[str, ...], said: str) -> None:
@@ -211,8 +198,7 @@ def test_who_is_killed_around_the_image_has_the_pairing_as_it_was(
     monkeypatch.undo()
     monkeypatch.setenv("VLLM_MODS_LIBRARY", str(call.library))
     monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
-    upgrade(call, tmp_path, "--to", "0.20.0")
-    assert files(call)[f"{NAME}.lock.previous"] == before[f"{NAME}.lock"]
+    assert "0.19.1 → 0.20.0" in upgrade(call, tmp_path, "--to", "0.20.0")
 
 
 KILL = """
@@ -232,11 +218,10 @@ sys.exit(run(sys.argv[2:]))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", [1, 3])
+@pytest.mark.parametrize("at", [1, 2])
 def test_who_is_killed_between_pairing_and_lock_has_both_with_the_next_run(
     call: Caller, tmp_path: Path, at: int
 ) -> None:
-    before = files(call)
     arguments = ["upgrade", NAME, "--to", "0.20.0", "--base", f"oci:{tmp_path}/next/layout"]
     arguments += ["--output", f"oci:{tmp_path}/made"]
     done = subprocess.run(
@@ -246,5 +231,4 @@ def test_who_is_killed_between_pairing_and_lock_has_both_with_the_next_run(
     assert "0.19.1 → 0.20.0" not in upgrade(call, tmp_path, "--to", "0.20.0"), "it was done"
     now = files(call)
     assert b"v0.20.0-cu129" in now[f"{NAME}.toml"]
-    assert now[f"{NAME}.lock.previous"] == before[f"{NAME}.lock"]
-    assert now[f"{NAME}.toml.previous"] == before[f"{NAME}.toml"]
+    assert pairing_lock.parse(now[f"{NAME}.lock"], "").vllm.version == "0.20.0"

@@ -1,7 +1,8 @@
-"""A pairing moved to another vLLM, or back: checked, locked and built, all of it or nothing."""
+"""A pairing moved to another vLLM: checked, locked and built, all of it or nothing."""
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
+import os
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access
@@ -25,6 +26,7 @@ from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import LockDifference
 from vllm_mods.library.catalog import Library
+from vllm_mods.library.writing import replace
 
 
 class Upgraded(NamedTuple):
@@ -38,7 +40,7 @@ class Upgraded(NamedTuple):
     @property
     def changed(self) -> bool:
         """Whether anything moved."""
-        return self.now is not self.before
+        return self.written is not None
 
     @property
     def differences(self) -> tuple[LockDifference, ...]:
@@ -61,11 +63,13 @@ def upgrade(
 
     ``to`` is a version; without it, a base that has another digest by now gets the pairing's layer anew. ``base`` is
     the image to build on, without it the pairing's with that version in its tag; ``output`` is that of ``build``.
-    The old image stays, and the pairing's file and its lock are kept beside them for ``roll_back``. Raises ``Refused``
-    with nothing changed where a mod does not fit, with the commands that port it.
+    The pairing's file and its lock change in one step, behind the image: who is killed before that leaves at most one
+    that nothing names yet. The old image stays. Raises ``Refused`` with nothing changed where a mod does not fit, with
+    the commands that port it.
     """
     access = access or Access()
-    before = _read_own(library, pairing)
+    check_own_pairing(library, pairing)
+    before = read_lock(library, lock_path(library, pairing, None), pairing)
     to = None if to is None else to.removeprefix("v")
     wanted = upgrading.move_to_release(library.pairing(pairing), before.lock, to, base)
     epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
@@ -95,21 +99,7 @@ def upgrade(
         check_room(lock, opened, place, None)
         images = build_all(now, opened)
         written = outputs.write(place, [image[1:] for image in images], now.tag)
-        upgrading.write_pairing(library, pairing, {".toml": edited, ".lock": now.data})
+        root = os.path.dirname(os.path.dirname(file))
+        both = {file: edited, now.path: now.data}
+        replace(root, {os.path.relpath(path, root): data for path, data in both.items()})
     return Upgraded(before, now, tuple(images), written)
-
-
-@refusing()
-def roll_back(library: Library, pairing: str) -> Upgraded:
-    """Put back a pairing's file and lock as they were before the last ``upgrade``. Raises ``UsageError`` where there is none."""
-    before = _read_own(library, pairing)
-    files = upgrading.read_previous(library, pairing)
-    lock = pairing_lock.parse(files[".lock"], f"{before.path}{upgrading.PREVIOUS}")
-    pairings.parse(files[".toml"], f"{library.pairing_file(pairing)}{upgrading.PREVIOUS}")
-    upgrading.write_pairing(library, pairing, files)
-    return Upgraded(before, ReadLock(before.path, files[".lock"], lock))
-
-
-def _read_own(library: Library, name: str) -> ReadLock:
-    check_own_pairing(library, name)
-    return read_lock(library, lock_path(library, name, None), name)

@@ -1,14 +1,9 @@
-"""A pairing on another release, or on the same one built anew; and the way back.
-
-Its file and its lock change in one step, and what they were is kept beside them. Who is killed before
-that leaves at most an image that nothing names yet.
-"""
+"""A pairing on another release, or on the same one built anew."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vllm_mods.base.errors import Refused, UsageError
@@ -16,12 +11,6 @@ from vllm_mods.base.versions import in_range
 from vllm_mods.formats import manifest_editor, pairing
 from vllm_mods.formats.pairing import Pairing, specifier
 from vllm_mods.formats.pairing_lock import PairingLock
-from vllm_mods.library import writing
-from vllm_mods.library.catalog import Library
-
-KEPT = (".toml", ".lock")
-"""What belongs to a pairing and is changed together, by the ending of its file."""
-PREVIOUS = ".previous"
 
 
 def move_to_release(
@@ -101,32 +90,3 @@ def edit_pairing(data: bytes, where: str, now: Pairing) -> bytes:
         if getattr(read, key) != value:
             data = manifest_editor.set_key(data, where, key, value)
     return data
-
-
-def write_pairing(library: Library, name: str, files: Mapping[str, bytes]) -> None:
-    """Write files of a pairing, by their endings, and keep what it was; all of it or nothing.
-
-    Raises ``Refused`` as ``writing.replace`` does.
-    """
-    beside, _ = os.path.splitext(library.pairing_file(name))
-    root = os.path.dirname(os.path.dirname(beside))
-    place = os.path.relpath(beside, root)
-    before = {f"{ending}{PREVIOUS}": library.read(f"{beside}{ending}") for ending in KEPT}
-    every = {**files, **{ending: data for ending, data in before.items() if data is not None}}
-    writing.replace(root, {f"{place}{ending}": data for ending, data in every.items()})
-
-
-def read_previous(library: Library, name: str) -> dict[str, bytes]:
-    """Return what a pairing and its lock were before the last upgrade, by their endings.
-
-    Raises ``UsageError`` if there is no such thing.
-    """
-    beside, _ = os.path.splitext(library.pairing_file(name))
-    contents = {ending: library.read(f"{beside}{ending}{PREVIOUS}") for ending in KEPT}
-    known = {ending: data for ending, data in contents.items() if data is not None}
-    if len(known) < len(KEPT):
-        raise UsageError(
-            f"{name} was not upgraded: there is no {beside}{KEPT[-1]}{PREVIOUS}",
-            hint=f"vllm-mods upgrade {name} --to VERSION",
-        )
-    return known

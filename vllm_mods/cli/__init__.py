@@ -48,7 +48,7 @@ GROUPS = {
         "lock": "Resolve a pairing to hashes; say what moved.",
         "build": "Build the image of a pairing's lock.",
         "image": "Tell what is in an image, and whether it is intact.",
-        "upgrade": "Move a pairing to another vLLM, or back.",
+        "upgrade": "Move a pairing to another vLLM.",
         "run": "Start a pairing's image as a container that serves.",
         "evidence": "Tell whether the mods' code ran, by what a server said.",
     },

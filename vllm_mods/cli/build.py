@@ -9,8 +9,7 @@ import click
 from vllm_mods.api.build import build
 from vllm_mods.api.lock import lock, moved_since
 from vllm_mods.api.on_base import lock_path
-from vllm_mods.api.upgrade import roll_back, upgrade
-from vllm_mods.base.errors import UsageError
+from vllm_mods.api.upgrade import upgrade
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
@@ -97,28 +96,15 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
     "The image to build on, wherever it lies [the pairing's, with that version in its tag].",
 )
 @option("--output WHERE", "As `build` has it [the engine that the base lies in].")
-@option("--rollback", "Back to what pairing and lock were before.")
 @options.own_library
 @options.network
 @options.source_date_epoch
 @answers.json_output
-def upgrade_command(
-    pairing: str, *, rollback: bool, source_date_epoch: int | None, **given: Any
-) -> Reply:
+def upgrade_command(**given: Any) -> Reply:
     """Move a pairing to another vLLM: check, lock, serve-check and build, all of it or nothing.
 
     The pairing's file gets the base and the range of that version, the image a tag of its own; the old
-    image stays, and pairing and lock as they were are kept beside them for --rollback. Without --to, a
-    base that has another digest by now gets the pairing's layer anew. Nothing is ported: a mod that does
-    not fit is a refusal that names the command.
+    image stays. Without --to, a base that has another digest by now gets the pairing's layer anew. Nothing
+    is ported: a mod that does not fit is a refusal that names the command.
     """
-    if not rollback:
-        result = upgrade(pairing=pairing, source_date_epoch=source_date_epoch, **given)
-    elif any(given[named] is not None for named in ("to", "base", "output")):
-        raise UsageError(
-            "--rollback goes to what was before, and takes neither --to nor --base nor --output",
-            hint=f"vllm-mods upgrade {pairing} --rollback",
-        )
-    else:
-        result = roll_back(given["library"], pairing)
-    return report.upgrade(result)
+    return report.upgrade(upgrade(**given))

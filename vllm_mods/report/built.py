@@ -105,16 +105,17 @@ def upgrade(result: Upgraded) -> Reply:
         "mods": [fields(mod, "name", "version", "verdict") for mod in lock.mods],
         "differences": result.differences,
     }
-    if not result.changed:
+    if result.written is None:
         return Reply(answer, f"{lock.pairing} is on {lock.base.ref} as it is now: nothing moved")
     lines = [
         f"{lock.pairing}: vLLM {before.vllm.version} → {lock.vllm.version}, now {result.now.tag} on {lock.base.ref}",
         *_mod_lines(lock),
         "what moved:",
         *(f"  {one}" for one in result.differences),
+        result.written.message,
+        *_image_lines(result.images),
+        f"stays  {result.before.tag}",
     ]
-    if result.written is not None:
-        answer["image"] = result.images[0].built.config_digest
-        answer["manifest"] = result.written.pushed
-        lines += [result.written.message, *_image_lines(result.images)]
-    return Reply(answer, "\n".join((*lines, f"stays  {result.before.tag}")))
+    answer["image"] = result.images[0].built.config_digest
+    answer["manifest"] = result.written.pushed
+    return Reply(answer, "\n".join(lines))
