@@ -73,6 +73,14 @@ YESES = [
         "        try:\n            import vllm.nothing\n        except ImportError:\n            pass\n",
     ),
     (INC, PICK, "        import vllm._C\n"),
+    # vllm/model_executor/models/gpt_oss.py of 0.29.0
+    (
+        INC,
+        PICK,
+        PICK + "\n    @typing.overload\n    def one(self, a: int) -> int: ...\n"
+        "\n    @typing.overload\n    def one(self, a: str) -> str: ...\n"
+        "\n    def one(self, a):\n        return a\n\n\nimport typing\n",
+    ),
     (INC, PICK, "        return [bit for bit in range(self.bits) if (more := bit)]\n"),
 ]
 

@@ -33,6 +33,14 @@ def errors(added: str) -> list[Finding]:
 
 
 WORKING = {
+    "a class takes the place of another, and is called under a third name": """
+class Other:
+    def __init__(self, *, size): ...
+a.Worker = Other
+def x():
+    from vllm.a import Worker as Later
+    return Later(size=2)
+""",
     "a method is put into a class": """
 def fast(self, b):
     return b

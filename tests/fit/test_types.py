@@ -48,6 +48,10 @@ FILES_TOO = {
             def give(self, a, b): ...
 
 
+        class Marker:
+            pass
+
+
         class Far:
             def __getattr__(self, name): ...
 
@@ -106,11 +110,11 @@ def findings(
             "Argument `a` does not match any known parameter of `object.__init__`",
             "note",
         ),
-        # a Triton kernel is started with more than it takes
+        # a Triton kernel is started with more than it takes: what, its compiler says
         (
-            "name.once[1](\n            1, num_warps=2)",
+            "name.once[1](\n            1, multibuffer=2)",
             "unknown-argument",
-            "Argument `num_warps` does not match any known parameter",
+            "Argument `multibuffer` does not match any known parameter",
             "",
         ),
         (
@@ -205,7 +209,78 @@ def findings(
             "",
         ),
         ("name(\n            1)", "not-callable", f"{LACKS} `None` is not callable", "note"),
-        ("name(\n            1)", "not-callable", f"{LACKS} `int` is not callable", "error"),
+        ("name(\n            1)", "not-callable", f"{LACKS} `str` is not callable", "error"),
+        # vllm_ascend 0.18.0: cdiv(int, int) -> int is given tensors, too.
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `int` has no attribute `unsqueeze`",
+            "note",
+        ),
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `Literal[1]` has no attribute `unsqueeze`",
+            "error",
+        ),
+        # a class without a member says nothing of what is handed around under its name
+        (
+            "name(\n            1).bits",
+            "missing-attribute",
+            f"{LACKS} `Marker` has no attribute `bits`",
+            "note",
+        ),
+        # vllm states `tuple[torch.dtype]` for a field with two
+        (
+            "a, b = (\n            1 and self.shapes)",
+            "invalid-assignment",
+            "Not enough values to unpack: Expected 2",
+            "note",
+        ),
+        (
+            "a, b = (\n            1, )",
+            "invalid-assignment",
+            "Not enough values to unpack: Expected 2",
+            "error",
+        ),
+        # vllm/distributed/weight_transfer/sharded_rdt_fake.py of 0.29.0: a parameter `args=()`
+        (
+            "name[(\n            1)]",
+            "index-out-of-bounds",
+            "Index 0 is out of bounds for tuple `tuple[()]` with length 0",
+            "",
+        ),
+        # a property that became a method is always true
+        (
+            "if (\n            1 and name.bits): pass",
+            "redundant-condition",
+            "Method `Plain.bits` is always truthy: Did you mean to call this method?",
+            "error",
+        ),
+        (
+            "name(\n            1)",
+            "invalid-argument-type",
+            "Argument to function `once` is incorrect: Expected `int`, found `CoroutineType[Any, Any, int]`",
+            "error",
+        ),
+        (
+            "name(\n            1)",
+            "invalid-argument-type",
+            "Argument to function `once` is incorrect: Expected `Awaitable[int]`, found `CoroutineType[Any, Any, int]`",
+            "note",
+        ),
+        (
+            "return (\n            1)",
+            "invalid-explicit-return",
+            "Return type does not match returned value: expected `int`, found `CoroutineType[Any, Any, int]`",
+            "error",
+        ),
+        (
+            "return (\n            1)",
+            "invalid-explicit-return",
+            "Return type does not match returned value: expected `int`, found `str`",
+            "",
+        ),
         (
             "name + (\n            1)",
             "unsupported-operator",

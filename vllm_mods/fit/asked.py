@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import nearest
-from vllm_mods.fit.search import classes_named
-from vllm_mods.fit.signatures import DefNode, decorator_name, every, transparent
+from vllm_mods.fit.search import classes_named, meant_in
+from vllm_mods.fit.shapes import Class
+from vllm_mods.fit.signatures import DefNode, decorator_name, dotted, every, transparent
 from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.walk import walk
+from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
@@ -80,7 +82,7 @@ class Asked:
         said = self.said.text[:220]
         expression = self._expression(of_call=of_call)
         code = "" if expression is None else f"`{ast.unparse(expression)[:60]}`: "
-        owner = self.owner()
+        owner = self.owner() or next(iter(self.called_classes() if of_call else ()), None)
         where = f", {owner.text}" if owner else ""
         return f"{code}{said[:1].lower()}{said[1:]}{where}{self._nearest(owner)}"
 
@@ -88,11 +90,29 @@ class Asked:
         """Return the code that is wrong: the call of an argument, else all that starts there."""
         inner = [node for node in self.around if isinstance(node, ast.expr)]
         if of_call:
-            return next((node for node in inner if isinstance(node, ast.Call)), None)
+            return self.call()
         starts = [
             n for n in inner if (n.lineno, n.col_offset) == (inner[0].lineno, inner[0].col_offset)
         ]
         return starts[-1] if starts else None
+
+    def call(self) -> ast.Call | None:
+        """Return the innermost call around the place."""
+        return next((node for node in self.around if isinstance(node, ast.Call)), None)
+
+    def called_classes(self) -> tuple[Symbol, ...]:
+        """Return the classes of the tree that the call makes one of."""
+        call = self.call()
+        name = None if call is None else dotted(call.func)
+        if name is None:
+            return ()
+        scope = next((site.scope for site in self._sites() if site.node is call), None)
+        world, path = self.site.world, self.site.path
+        symbols = meant_in(world, path, scope, name) if scope else world.resolve(path, name).symbols
+        return tuple(one for one in symbols if isinstance(one.binding, Class))
+
+    def _sites(self) -> Iterator[CodeSite]:
+        return walk(self.site.tree, frozenset((self.said.line,)))
 
     def _nearest(self, owner: Symbol | None) -> str:
         member = MEMBER.search(self.said.text)
@@ -165,8 +185,7 @@ class Asked:
 
     def is_tolerant(self) -> bool:
         """Tell whether the code says itself that it may be wrong, or is for type checkers only."""
-        sites = walk(self.site.tree, frozenset((self.said.line,)))
-        return any(site.scope.tolerant or site.scope.typing_only for site in sites)
+        return any(site.scope.tolerant or site.scope.typing_only for site in self._sites())
 
 
 def named_member(node: ast.AST) -> str | None:

@@ -149,7 +149,8 @@ def _rebound(node: ast.stmt, other: ast.stmt, body: list[ast.stmt]) -> bool:
 def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
     """Judge two statements with the same ``_key``."""
     if isinstance(node, ScopeNode) and isinstance(other, ScopeNode):
-        decorated = {decorator_name(d) for d in (*node.decorator_list, *other.decorator_list)}
+        decorators = (*node.decorator_list, *other.decorator_list)
+        decorated = {decorator_name(one).rpartition(".")[2] for one in decorators}
         if (
             decorated
             and _decorators(node) == _decorators(other)

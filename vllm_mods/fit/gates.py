@@ -21,7 +21,7 @@ from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.missing import is_missing, is_plain, lacks
 from vllm_mods.fit.search import classes_named, files_mentioning, subclasses
-from vllm_mods.fit.shapes import Class, Function, words
+from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.unset import sometimes_unset, unset
@@ -30,15 +30,11 @@ from vllm_mods.fit.world import World
 _OF_TYPE = re.compile(rf"(?:[Oo]bjects?|base) (?:of|with) type {TYPE}(?: and {TYPE})?")
 _SUBJECT = re.compile(rf"^(?:Operator `\S+` .*|.*?){TYPE}")
 _CALLED = re.compile(r"(?:function|method|constructor|to|of) `([\w.]+)`")
-_ARGUMENT = re.compile(r"Expected `(.+?)`, found `(.+)`$")
+_GIVEN = re.compile(r"[Ee]xpected `(.+?)`, found `(.+)`$")
+_AWAITS = re.compile(r"Await|Coroutine|Future|Task|Unknown|Any|object")
 _QUOTED = re.compile(r"`(\w+)`")
 _CONTAINERS = re.compile(r"(?:list|dict|tuple|set|frozenset)\[.*\]")
 _UNION_CALL = "Attempted to call union type"
-_LAUNCH = words(
-    "num_warps num_stages num_ctas maxnreg waves_per_eu matrix_instr_nonkdim kpack warmup grid "
-    "num_buffers_warp_spec num_consumer_groups reg_dec_producer reg_inc_consumer enable_warp_specialization launch_pdl "
-    "launch_cooperative_grid"
-)
 # What gives a field of a pydantic model that is left out a value, or another name: an alias, a validator before the fields.
 _FILLS = re.compile(
     rb"\b(?:validation_)?alias(?:_generator)?\s*=|root_validator|model_validator\((?:[^)]|\n)*?mode\s*=\s*[\"']before"
@@ -83,28 +79,20 @@ def _is_known_kind(asked: Asked) -> bool | None:
 
 def _cannot_be_made(asked: Asked) -> bool | None:
     """Ask our own reading: ty takes a protocol's empty methods for abstract ones, and Python does not."""
-    classes = _called_class(asked)
-    return True if any(abstract_methods(asked.site.world, one) for one in classes) else None
-
-
-def _called_class(asked: Asked) -> tuple[Symbol, ...]:
-    call = next((node for node in asked.around if isinstance(node, ast.Call)), None)
-    name = dotted(call.func) if call is not None else None
-    if name is None:
-        return ()
-    symbols = asked.site.world.resolve(asked.site.path, name).symbols
-    return tuple(one for one in symbols if isinstance(one.binding, Class))
+    world = asked.site.world
+    return True if any(abstract_methods(world, one) for one in asked.called_classes()) else None
 
 
 def _argument(asked: Asked) -> bool | None:
-    """Leave out what a kernel is started with, and what pydantic fills in or lets be."""
+    """Leave out what a kernel is started with, which its compiler knows, and what pydantic fills in or lets be."""
     said = asked.said
-    if said.rule == "unknown-argument" and not _LAUNCH.isdisjoint(_QUOTED.findall(said.text)):
+    call = asked.call()
+    if said.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
         return None
     if "object.__init__" in said.text:
         return False
     world = asked.site.world
-    for cls in _called_class(asked):
+    for cls in asked.called_classes():
         line = lineage(world, cls)
         if "BaseModel" in line.bases:
             if said.rule != "missing-argument":
@@ -165,11 +153,13 @@ def _kind_of(kind: str) -> str:
 
 
 def _value(asked: Asked) -> bool:
-    """Believe that a number is no text and a container neither; what else does not suit, a program may well take."""
-    match = _ARGUMENT.search(asked.said.text)
+    """Believe that a number is no text, and a container or a coroutine neither; what else does not suit, a program may well take."""
+    match = _GIVEN.search(asked.said.text)
     if match is None:
         return False
     wanted, given = match[1], match[2]
+    if given.startswith(COROUTINE):
+        return not _AWAITS.search(wanted)
     if "`isinstance`" in asked.said.text or "`issubclass`" in asked.said.text:
         return FUNCTION.match(given) is not None
     if wanted not in _NUMBERS | _TEXTS or "|" in given:
@@ -198,20 +188,33 @@ def _kinds(text: str) -> list[str]:
 
 
 def _operands(asked: Asked) -> bool:
-    """Be sure of operands that are builtin, functions or coroutines, or of classes that have no such operator."""
+    """Be sure of operands that are builtin, functions or coroutines, or of classes that have no such operator.
+
+    What is stated to be a number may be a tensor, with which a text does not go either.
+    """
     kinds = _kinds(asked.said.text)
+    with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
     return bool(kinds) and all(
-        _CONTAINERS.fullmatch(kind) or is_plain(asked, kind) for kind in kinds
+        _CONTAINERS.fullmatch(kind) or (with_text and kind in _NUMBERS) or is_plain(asked, kind)
+        for kind in kinds
     )
 
 
 def _assignment(asked: Asked) -> bool | None:
     text = asked.said.text
     if "values to unpack" in text:
+        if _unpacks_field(asked):  # ``tuple[int]`` is often written for one of any length
+            return False
         return None if _returns_as_many(asked) else True
     if "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None
+
+
+def _unpacks_field(asked: Asked) -> bool:
+    assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
+    value = None if assigned is None else assigned.value
+    return any(isinstance(one, ast.Attribute) for one in getattr(value, "values", [value]))
 
 
 def _returns_as_many(asked: Asked) -> bool:
@@ -229,9 +232,18 @@ def _returns_as_many(asked: Asked) -> bool:
             return False
 
 
+def _index(asked: Asked) -> bool | None:
+    return None if "`tuple[()]`" in asked.said.text else True
+
+
 def _truth(asked: Asked) -> bool | None:
     text = asked.said.text
-    return True if "bound method" in text or COROUTINE in text else None
+    never_meant = ("Did you mean to call", "bound method", COROUTINE)
+    return True if any(part in text for part in never_meant) else None
+
+
+def _returned(asked: Asked) -> bool | None:
+    return True if COROUTINE in asked.said.text and _value(asked) else None
 
 
 def _await(asked: Asked) -> bool | None:
@@ -291,6 +303,9 @@ RULES: Mapping[str, Rule] = {
         words("redundant-condition truthiness-test-of-callable"),
         Rule(_C.FIT_KIND, _truth, _truth, "only a method or a coroutine is never meant"),
     ),
+    "invalid-explicit-return": Rule(
+        _C.FIT_KIND, _returned, _returned, "only a coroutine is surely not what is stated"
+    ),
     "abstract-class-instantiation": Rule(_C.FIT_KIND, _cannot_be_made, _yes, "Python refuses it"),
     "invalid-assignment": Rule(
         _C.FIT_KIND,
@@ -299,7 +314,7 @@ RULES: Mapping[str, Rule] = {
         "Python only refuses to unpack and to set what is frozen",
     ),
     "index-out-of-bounds": Rule(
-        _C.FIT_KIND, _yes, _yes, "the length of a tuple is known or it is not said"
+        _C.FIT_KIND, _index, _index, "the default `()` of a parameter says nothing of its length"
     ),
     **dict.fromkeys(
         words("invalid-base unsupported-base invalid-raise invalid-exception-caught"),

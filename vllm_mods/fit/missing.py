@@ -12,7 +12,10 @@ from vllm_mods.fit.shapes import words
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.world import World
 
-_SCALARS = re.compile(r"(?:int|str|float|bool|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
+_SCALARS = re.compile(r"(?:str|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
+# What is stated to be a number may be a tensor of one, which nobody can call, enter or wait for either.
+_NUMBERS = words("int float bool")
+_NOT_OF_TENSORS = words("__call__ __enter__ __await__")
 _INTERFACES = words(
     "Iterable Iterator Sequence MutableSequence Mapping MutableMapping Set MutableSet Collection Container Callable "
     "Awaitable AsyncIterator AsyncIterable Generator AsyncGenerator Buffer Hashable Sized"
@@ -24,6 +27,8 @@ def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
 
     ``special`` is the method that is missing of a class: one below may have it.
     """
+    if kind in _NUMBERS:
+        return special in _NOT_OF_TENSORS
     if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(COROUTINE):
         return True
     classes = asked.classes(kind)
@@ -36,9 +41,11 @@ def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
 
 def _is_known(world: World, symbol: Symbol) -> bool:
     line = lineage(world, symbol)
+    # a class without a member says nothing of what is handed around under its name
     return (
         "Protocol" not in line.bases
         and not line.unknown
+        and any(one.cls.attributes for one in line.classes)
         and not any(one.cls.dynamic for one in line.classes)
     )
 

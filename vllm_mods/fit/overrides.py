@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.search import class_at, classes_in, definers, files_mentioning
@@ -106,12 +107,29 @@ def override_problems(
     for call, why in refused.items():
         reached = _reaches(world, call, override, kinds.get(call, ""))
         if reached:
-            yield _problem(override, (path, line), f"{call.path}:{call.node.lineno}", why)
+            problem = _problem(override, (path, line), f"{call.path}:{call.node.lineno}", why)
+            if _is_called_its_own_way(world, override, call):
+                problem = problem._replace(level=Level.NOTE)
+            yield problem
             return
         unclear += reached is None
     if unclear:
         why = f"{unclear} calls of {mine.name} may reach it, on receivers of unknown type"
         yield Doubt(path, "override", why)
+
+
+def _is_called_its_own_way(world: World, override: Override, call: MethodCall) -> bool:
+    """Tell whether a class of another package than the call's is called there as only it can be: which caller runs, a plugin decides."""
+    root = override.owner.path.partition("/")[0] + "/"
+    if call.path.startswith(root):
+        return False
+    mine, theirs = unbound(override.method), unbound(override.overridden)
+    shapes = (
+        shape_of(one.node)
+        for one in _calls(world, override.method.name)
+        if one.path.startswith(root)
+    )
+    return any(refusal(mine, one) is None and refusal(theirs, one) is not None for one in shapes)
 
 
 def _problem(override: Override, place: tuple[str, int], caller: str, why: str) -> Problem:

@@ -34,6 +34,9 @@ _SETTERS = {
     "patch.object",
 }
 
+_QUOTED = re.compile(r"`(?:\w+\.)*(\w+)`")
+_PLACED = re.compile(r"\b(\w+) \([\w/]+\.py:\d+\)")  # the class that is meant, with its place
+
 
 class RunTimeWrites(NamedTuple):
     """``names`` are attributes that are written; of ``owners``, by their last names, any attribute may be."""
@@ -48,7 +51,7 @@ class RunTimeWrites(NamedTuple):
         # without the code that the type checker's words are about
         said = problem.message.partition("`: ")[2] or problem.message
         named = set(re.findall(r"\w+", said))
-        about = {problem.token, *re.findall(r"`(?:\w+\.)*(\w+)`", said)}
+        about = {problem.token, *_QUOTED.findall(said), *_PLACED.findall(said)}
         name = next(iter(sorted(self.names & about)), "")
         owner = next(iter(sorted(self.owners & named)), "")
         if not name and not owner:
