@@ -243,7 +243,7 @@ def _truth(asked: Asked) -> bool | None:
 
 
 def _returned(asked: Asked) -> bool | None:
-    return True if COROUTINE in asked.said.text and _value(asked) else None
+    return True if _value(asked) else None
 
 
 def _await(asked: Asked) -> bool | None:
@@ -259,12 +259,16 @@ def _await(asked: Asked) -> bool | None:
 
 
 class Rule(NamedTuple):
-    """``always`` is asked wherever it stands, ``inside`` where the patch adds the line. ``why`` says what for."""
+    """``always`` is asked wherever it stands, ``inside`` where the patch adds the line. ``why`` says what for.
+
+    Of a rule that says much that is let be, what does not have ``only`` in its text is not looked at.
+    """
 
     code: FindingCode
     always: Gate
     inside: Gate
     why: str
+    only: str = ""
 
 
 _C = FindingCode
@@ -304,7 +308,11 @@ RULES: Mapping[str, Rule] = {
         Rule(_C.FIT_KIND, _truth, _truth, "only a method or a coroutine is never meant"),
     ),
     "invalid-explicit-return": Rule(
-        _C.FIT_KIND, _returned, _returned, "only a coroutine is surely not what is stated"
+        _C.FIT_KIND,
+        _returned,
+        _returned,
+        "only a coroutine is surely not what is stated",
+        only=COROUTINE,
     ),
     "abstract-class-instantiation": Rule(_C.FIT_KIND, _cannot_be_made, _yes, "Python refuses it"),
     "invalid-assignment": Rule(

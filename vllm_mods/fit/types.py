@@ -101,7 +101,8 @@ def _ask(
         return ()
     plain = {p: plain_getattr(data) if p in asked and data else data for p, data in files.items()}
     with overlay(root, plain) as folder:
-        return check(folder, asked, RULES, question.python)
+        said = check(folder, asked, RULES, question.python)
+    return tuple(one for one in said if one.rule not in RULES or RULES[one.rule].only in one.text)
 
 
 def _without(
