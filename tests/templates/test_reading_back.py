@@ -17,6 +17,7 @@ from vllm_mods.templates import check, parser_process
 from vllm_mods.templates.check import TemplateChecked
 from vllm_mods.templates.reading_back import ANSWERS
 from vllm_mods.templates.source import Template
+from vllm_mods.trees.release import Releases
 
 TOY = ("toy", "toy")
 
@@ -65,6 +66,44 @@ def test_a_template_whose_calls_no_parser_reads_is_told_so() -> None:
     assert found.back is not None
     assert [one.code for one in found.back.findings] == ["calls-unread"]
     assert not found.ok
+
+
+ASKING = {
+    "vllm/tool_parsers/toy.py": toy_release()
+    .files["vllm/tool_parsers/toy.py"]
+    .decode()
+    .replace(
+        '        logger.info_once("read")\n',
+        "        from vllm.utils.other import is_made_otherwise\n        if is_made_otherwise(self): return None\n",
+    )
+}
+
+
+def test_what_nobody_here_can_answer_is_no_answer_about_the_template() -> None:
+    # is_mistral_tool_parser was stood in for, and was true: on 0.24.0 to 0.26.0 no parser read a call.
+    found = _checked(pair=(None, None), files=ASKING)
+    assert found.back is not None
+    (said,) = (one for one in found.back.findings if one.level is Level.ERROR)
+    assert said.code == "parser-unasked"
+    assert said.message == (
+        "not asked: toy asks whether is_made_otherwise is true, of a module that is stood in for here"
+    )
+    with pytest.raises(TreeError, match="toy asks whether is_made_otherwise is true"):
+        _checked(pair=("toy", None), files=ASKING)
+
+
+@pytest.mark.network
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "version", ["0.17.0", "0.20.2", "0.23.0", "0.24.0", "0.25.1", "0.26.0", "0.29.0", "0.33.0"]
+)
+def test_a_parser_that_is_known_to_read_the_calls_reads_them(version: str) -> None:
+    release = parser_process.open_release(Releases().open(version))
+    text = (ROOT / "templates/qwen3.6-enhanced/template.jinja").read_bytes()
+    found = check.check(Template("t.jinja", "t.jinja", text), (), release, ("qwen3_coder", None))
+    assert found.back is not None
+    (pair,) = found.back.pairs
+    assert min(pair.read[:3]) >= pair.asked - 4
 
 
 def test_a_template_without_tools_is_not_asked_for_calls() -> None:

@@ -115,6 +115,7 @@ class FindingCode(StrEnum):
     OTHER_VERSION = "other-version"
     OUTSIDE = "outside"
     PACKAGE = "package"
+    PARSER_UNASKED = "parser-unasked"
     PLATFORM = "platform"
     PROMPT_DIFFERS = "prompt-differs"
     PYTHON_CONFLICT = "python-conflict"

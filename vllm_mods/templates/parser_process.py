@@ -82,7 +82,10 @@ class ReleaseParsers(NamedTuple):
             )
 
     def read(self, jobs: Sequence[ReadingJob]) -> list[dict[str, Any]]:
-        """Return, for each job and way, the ``reasoning``, ``content`` and ``calls``, or an ``error``."""
+        """Return, for each job and way, the ``reasoning``, ``content`` and ``calls``, or an ``error``.
+
+        One that is ``stood_in`` is no answer: the parser asks what is not known of a module that is not there.
+        """
         lines, end = _run(self.sources, jobs) if jobs else ([], "")
         answers = lines[2:][: len(jobs)]
         read = []
@@ -131,9 +134,9 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _sanitize(answer: Any, why: str) -> dict[str, Any]:
     """Return an answer in its expected shape: the process may write anything."""
     if not isinstance(answer, dict):
-        return {"error": why}
+        return {"error": why, "stood_in": False}
     if "error" in answer:
-        return {"error": str(answer["error"])}
+        return {"error": str(answer["error"]), "stood_in": answer.get("stood_in") is True}
     texts = {key: str(answer.get(key, "")) for key in ("reasoning", "content")}
     return {**texts, "calls": answer.get("calls")}
 

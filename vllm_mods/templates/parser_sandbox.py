@@ -203,6 +203,8 @@ def _read(job: Mapping[str, Any]) -> dict[str, Any]:
                 answers_by_way[way] = answers.read_streamed(
                     reader, tokenizer, ids, prompt, int(way)
                 )
+        except release_code.StandInAskedError as error:
+            answers_by_way[way] = {"error": str(error), "stood_in": True}
         except BaseException as error:  # noqa: BLE001  (a parser may even exit)
             answers_by_way[way] = {"error": _describe(error)}
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from packaging.version import Version
 
+from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.templates import replay
@@ -127,20 +128,25 @@ def read_back(
 
     ``formats`` are those that releases take it for (``RenderAnswer``).
 
-    Raises ``UsageError`` for the name of a parser that the release does not have.
+    Raises ``UsageError`` for the name of a parser that the release does not have, ``TreeError`` for one that
+    asks what nobody here can answer.
     """
     version = Version(release.version) if release.version else None
     known = [name for since, name in formats if version is None or Version(since) <= version]
     content_format = (known or [formats[0][1]])[-1]
     written, findings = answers_of(render, content_format, with_tools=with_tools)
     release.require(*named)
-    pairs = [named] if any(named) else _pairs(release, written)
+    unasked: dict[str, str] = {}
+    pairs = [named] if any(named) else _pairs(release, written, unasked)
     read = _judge(release, written, pairs, named=any(named))
-    if (
-        not any(named)
-        and not any(tool for tool, _ in pairs)
-        and any("tool_calls" in one.message for one in written)
-    ):
+    has_calls = any("tool_calls" in one.message for one in written)
+    is_unread = has_calls and not any(named) and not any(tool for tool, _ in pairs)
+    if unasked:
+        whys = "; ".join(f"{name} asks {why}" for name, why in unasked.items())
+        message = f"not asked: {whys}, of a module that is stood in for here"
+        level = Level.ERROR if is_unread else Level.NOTE
+        findings.append(Finding(FindingCode.PARSER_UNASKED, message, level=level))
+    elif is_unread:
         message = f"none of the {len(release.tools)} tool parsers reads the calls that it writes"
         findings.append(Finding(FindingCode.CALLS_UNREAD, message))
     return ReadBack(release, any(named), read, tuple(findings))
@@ -185,8 +191,13 @@ def answers_of(
     return [one._replace(tags=tags) for one in written], findings
 
 
-def _pairs(release: ReleaseParsers, written: Sequence[WrittenAnswer]) -> list[ParserPair]:
-    """Return the tool parsers that read a call, and the reasoning parsers that read reasoning."""
+def _pairs(
+    release: ReleaseParsers, written: Sequence[WrittenAnswer], unasked: dict[str, str]
+) -> list[ParserPair]:
+    """Return the tool parsers that read a call, and the reasoning parsers that read reasoning.
+
+    Of those that could not be asked, the reasons are put into ``unasked``.
+    """
     by_name = {one.name: one for one in written}
     asked: list[tuple[ParserPair, WrittenAnswer]] = []
     if call := by_name.get(_FIRST):
@@ -194,6 +205,9 @@ def _pairs(release: ReleaseParsers, written: Sequence[WrittenAnswer]) -> list[Pa
     if thought := by_name.get(_REASONED):
         asked += [((None, name), thought) for name in release.reasoners]
     read = release.read([_job(one, pair, WAYS[:1]) for pair, one in asked])
+    for ((tool, reasoning), _), answers in zip(asked, read, strict=True):
+        if answers["whole"].get("stood_in"):
+            unasked[tool or reasoning or ""] = answers["whole"]["error"]
     return [
         pair
         for (pair, one), answers in zip(asked, read, strict=True)
@@ -232,6 +246,13 @@ def _judge(
         lost: dict[tuple[str, ...], list[str]] = {}
         for answer in some:
             answers = next(read)
+            stood_in = [one["error"] for one in answers.values() if one.get("stood_in")]
+            if named and stood_in:
+                raise TreeError(
+                    f"{release.spec}: {' and '.join(filter(None, pair))} asks {stood_in[0]}, of a module that is "
+                    "stood in for here: it says nothing of the template",
+                    hint="another parser, or ask a vLLM that runs",
+                )
             whys = {way: _difference(answer, answers[way], pair, alone=not named) for way in WAYS}
             wrong = tuple(way for way, why in whys.items() if why)
             for way in WAYS:

@@ -36,6 +36,10 @@ _OWN = ("vllm.parser", "vllm.reasoning", "vllm.tool_parsers")
 """What is never stood in for."""
 
 
+class StandInAskedError(Exception):
+    """The release's code asks something that what stands in for a module cannot know: no answer about a template."""
+
+
 class _AnyName(type):
     """The type of stand-ins: whatever is asked of one is another."""
 
@@ -60,7 +64,11 @@ class _StandIn(metaclass=_AnyName):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _StandIn()
+        return _stand_in(f"{type(self).__name__}.{name}")()
+
+    def __bool__(self) -> bool:
+        """Refuse to say: either answer would be one that the release never gave."""
+        raise StandInAskedError(f"whether {type(self).__name__} is true")
 
     def __call__(self, *args: Any, **given: Any) -> Any:
         """Be a decorator, or a function without a result."""
@@ -98,6 +106,7 @@ def _replacements() -> dict[str, Any]:
         "iinfo": lambda *_: SimpleNamespace(min=-(2**63), max=2**63 - 1),
         "SpecialTokens": _MistralTokens,
         "is_mistral_tokenizer": lambda *_: False,
+        "is_mistral_tool_parser": lambda cls: bool(getattr(cls, "IS_MISTRAL_TOOL_PARSER", False)),
         "check_json_nesting": lambda *_, **__: None,
     }
 
