@@ -76,7 +76,7 @@ class ChatCompletionRequest:
         self.__dict__.update(given)
 """
 TEMPLATE = b"""
-{{- tools|length if tools else '' }}
+{{- tools|tojson if tools else '' }}
 {%- for m in messages %}
 {{- '<' ~ m.role ~ '>' }}
 {%- if m.role == 'assistant' %}{{ (m.reasoning or '') ~ '</think>' }}{% endif %}

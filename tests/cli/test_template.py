@@ -29,7 +29,10 @@ families = ["tiny"]
 type = "boolean"
 default = false
 """
-TEXT = "{% for m in messages %}{{ m.content|upper if loud else m.content }}\n{% endfor %}"
+TEXT = (
+    "{% for m in messages %}{{ m.content|upper if loud else m.content }}"
+    "{{ '.' if m.role == 'assistant' }}\n{% endfor %}"
+)
 HELLO = {"messages": [{"role": "user", "content": "hi"}], "expect": {"rendered": "hi\n"}}
 
 
@@ -85,7 +88,7 @@ def test_the_bundled_ones_are_as_they_should_be(call: Call, name: str, many: int
     answer = call("template", "check", name)
     assert answer.code == 0
     assert f"{many} conversations, all as they should be" in answer.out
-    assert "the cache is found again for 20 of 20 turns in 8 conversations" in answer.out
+    assert "the cache is found again for 22 of 22 turns in 9 conversations" in answer.out
     assert "content format openai, as every vLLM from 0.15 on takes it" in answer.out
 
 
@@ -99,17 +102,17 @@ def test_check_says_what_is_not(call: Call, small: Path) -> None:
     (found,) = call("template", "check", "small", "--json").json["templates"]
     assert not found["ok"]
     assert found["conversations"][0]["prompt"] == "user"
-    assert [one["code"] for one in found["findings"]] == ["kwarg-default"]
-    assert found["weights"] == {"refused": 0, "content lost": 4, "cache lost": 0, "style": 2}
-    assert [one["weight"] for one in found["findings"]] == ["style"]
-    assert "content lost 4, style 2" in answer.out
+    assert [one["code"] for one in found["findings"]] == ["kwarg-default", "no-tools"]
+    assert found["weights"] == {"refused": 0, "content lost": 4, "cache lost": 0, "style": 3}
+    assert [one["weight"] for one in found["findings"]] == ["style", "style"]
+    assert "content lost 4, style 3" in answer.out
 
 
 def test_a_file_is_held_against_the_conversations_of_another(
     call: Call, small: Path, tmp_path: Path
 ) -> None:
     mine = tmp_path / "mine.jinja"
-    mine.write_text("{% for m in messages %}{{ m.content }}\n{% endfor %}")
+    mine.write_text(TEXT.replace("m.content|upper if loud else ", ""))
     answer = call("template", "check", str(mine))
     assert (answer.code, "found again for 7 of 7 turns" in answer.out) == (0, True)
     for others in ("small", str(small / "conversations")):
@@ -228,7 +231,7 @@ def test_a_template_in_an_image_is_checked_and_its_special_tokens_are_known(
     for named in ("/models/m", "/models/m/", "/models/m/tokenizer_config.json"):
         answer = call("template", "check", named, "--in", f"image:oci:{layout}")
         assert (answer.code, answer.err, answer.out.split("\n")[0]) == (0, "", named)
-        assert "nothing is refused or lost\n" in answer.out
+        assert "nothing is refused or lost, style 1\n" in answer.out
         assert "tokens-unknown" not in answer.out
 
 

@@ -107,7 +107,7 @@ def test_a_parser_that_is_known_to_read_the_calls_reads_them(version: str) -> No
 
 
 def test_a_template_without_tools_is_not_asked_for_calls() -> None:
-    text = TEMPLATE.replace(b"{{- tools|length if tools else '' }}", b"")
+    text = TEMPLATE.replace(b"{{- tools|tojson if tools else '' }}", b"")
     found = _checked(text)
     assert found.back is not None
     assert found.back.pairs[0].asked == sum("tool_calls" not in one for one in ANSWERS.values())

@@ -52,7 +52,9 @@ def test_a_template_that_writes_everything_loses_nothing() -> None:
     assert found.ok
     assert _codes(found) == {}
     assert {one.conversation.name for one in found.replays} == {
-        one.name for one in SCENES if "enable_thinking" not in one.kwargs
+        one.name
+        for one in SCENES
+        if "enable_thinking" not in one.kwargs and one.name != "chat-that-reasons"
     }
     assert all(one.turns and one.turns == one.turns_kept for one in found.replays)
     assert all(one.bytes == one.kept > 0 for one in found.replays)
@@ -180,26 +182,54 @@ def test_a_template_that_reads_no_reasoning_is_not_sent_any() -> None:
     assert "agent-that-reasons" not in {one.conversation.name for one in found.replays}
 
 
-def test_a_template_for_something_else_than_chats_is_told_so_and_not_asked() -> None:
-    first = "{{ (messages|selectattr('role', 'eq', '%s')|first).content }}"
-    found = _check(first % "query" + "<assistant>" + first % "document")
-    assert found.ok
-    assert [one.code for one in found.findings] == ["no-chat"]
-    assert found.replays == ()
-    assert not _check(first % "query").ok
-    assert not _check("{{ 'assistant' }}").ok
+TURNED = WHOLE.replace("<{{ m.role }}>", "<turn>")
+NO_BEGIN = WHOLE.replace("{{ '<assistant>' if add_generation_prompt }}", "")
+LLAMA = (
+    "{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+    "{% else %} {{ m.content }}</s>{% endif %}{% endfor %}"
+)
 
 
-def test_a_template_that_ends_its_prompts_for_good_is_for_scoring() -> None:
-    turns = "{% for m in messages %}<turn>{{ m.role }} {{ m.content }}<over>{% endfor %}"
-    scores = _check(turns + "<|endoftext|>")
-    assert [(one.code, "for scoring" in one.message) for one in scores.findings] == [
-        ("no-chat", True)
-    ]
-    assert (scores.ok, scores.replays) == (True, ())
-    answers = _check(turns + "{% if add_generation_prompt %}<turn>assistant <|start|>{% endif %}")
-    assert [one.code for one in answers.findings] == []
-    assert not answers.ok
+@pytest.mark.parametrize(
+    ("text", "scene", "code"),
+    [
+        # text beside a call
+        (
+            WHOLE.replace("{{ m.content }}", "{{ m.content if not m.tool_calls }}"),
+            "text-beside-a-call",
+            "content-lost",
+        ),
+        # tools that are read and never shown
+        (
+            WHOLE.replace("{{ tools|tojson if tools }}", "{{ 'call them' if tools }}"),
+            "agent",
+            "content-lost",
+        ),
+        (TURNED.replace("'<assistant>'", "'<turn>'"), "chat", "roles-alike"),
+        (NO_BEGIN, "chat", "answer-not-begun"),
+        (
+            WHOLE.replace("m.tool_calls|tojson ", "(m.tool_calls|tojson) ~ m.tool_calls "),
+            "agent",
+            "written-twice",
+        ),
+        (
+            WHOLE.replace("{{ tools|tojson if tools }}", "").replace(
+                "{{ m.reasoning_content }}", "{{ m.reasoning_content if loop.last }}"
+            ),
+            "chat-that-reasons",
+            "cache-lost",
+        ),
+    ],
+)
+def test_what_a_model_cannot_tell_is_found(text: str, scene: str, code: str) -> None:
+    found = _check(text)
+    assert code in _codes(found)[scene]
+    assert not found.ok
+
+
+def test_a_question_that_ends_as_an_answer_begins_has_begun_it() -> None:
+    found = _check(LLAMA)
+    assert _codes(found).keys() <= {"system-message", "system-message-midway"}
 
 
 @pytest.mark.parametrize(("form", "kept"), [("%Y-%m-%d", True), ("%H:%M", False), ("%S", False)])
@@ -237,7 +267,9 @@ def test_a_template_without_tools_is_not_asked_for_calls() -> None:
         "system-message",
         "system-message-midway",
         "long-chat",
+        "chat-that-reasons",
     }
+    assert [one.code for one in found.findings] == ["no-tools"]
 
 
 # ---- the engine of vLLM's Rust frontend --------------------------------------------------------

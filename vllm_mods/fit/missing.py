@@ -94,7 +94,7 @@ def is_missing(asked: Asked) -> bool:
     return True
 
 
-def lacks(asked: Asked) -> bool | None:
+def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of owner
     """Believe what is missing of a plain class; a layer is given more by others, a protocol has what stands behind it."""
     member = MEMBER.search(asked.said.text)
     if member is None:
@@ -103,7 +103,8 @@ def lacks(asked: Asked) -> bool | None:
         return None
     if asked.said.text.startswith("Module"):
         return _module_lacks(asked, member[1], member[2])
-    lines = [lineage(asked.site.world, one) for one in asked.classes(member[1])]
+    kinds = member[1].split(" | ")
+    lines = [lineage(asked.site.world, one) for kind in kinds for one in asked.classes(kind)]
     # the standard library's interfaces are protocols as well
     if (
         "Protocol" in member[1]
@@ -113,6 +114,8 @@ def lacks(asked: Asked) -> bool | None:
         return False
     if not any(line.torch for line in lines):
         return True
+    if len(kinds) > 1:
+        return False
     is_own = SELF.fullmatch(member[1]) is not None
     return is_plain(asked, member[1], member[2]) if is_own else is_missing(asked)
 

@@ -114,10 +114,14 @@ def check(
 
     content_format = answer.formats[-1][1]
     scenes = replay.scenes(answer.variables, content_format, template.data)
-    replays = replay.judge_scenes(scenes, render)
-    if no_chat := replay.why_no_chat(template.data, content_format, replays, render):
-        findings.append(Finding(FindingCode.NO_CHAT, no_chat, level=Level.NOTE))
-        replays = ()
+    no_chat = replay.why_no_chat(template.path, answer.variables)
+    if no_chat:
+        message = f"{no_chat}: it was asked about no conversation but those beside it"
+        findings.append(Finding(FindingCode.NO_CHAT, message, level=Level.NOTE))
+    elif "tools" not in answer.variables:
+        message = "it reads no `tools`, so a model hears of none: it was not asked about calls"
+        findings.append(Finding(FindingCode.NO_TOOLS, message, level=Level.NOTE))
+    replays = () if no_chat else replay.judge_scenes(scenes, render)
     cases = (
         *zip(conversations, plain, strict=True),
         *((one.conversation, one.whole) for one in replays),

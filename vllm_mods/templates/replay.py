@@ -23,9 +23,9 @@ _LONGEST = 100
 _PLAIN = ("chat", "agent")
 _RARE = "system-message-midway"
 _LONG = "long-chat"
+_NO_TOOLS = "chat-that-reasons"
+"""Asked where a template reads no tools; where it does, a conversation with calls asks the same."""
 _SWITCHES = ("enable_thinking", "open_thinking", "thinking")
-_RANKS = re.compile(rb"""["'](query|document)["']""")
-_LAST_TOKEN = re.compile(r"<[^<>\s]+>\Z")
 _REASONING = re.compile("think|thought|reason", re.IGNORECASE)
 _OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORECASE)
 """The end of a prompt that leaves it to the model to reason first."""
@@ -94,7 +94,8 @@ _WORDS = {
     "assistant": "the answer",
     "tool": "the result",
     "reasoning": "the reasoning",
-    "call": "the call with",
+    "call": "the call of",
+    "argument": "the call with",
 }
 _CHAT = (
     _user("First the raven."),
@@ -119,6 +120,27 @@ SCENES = (
             _user("And cobalt?"),
         ),
         _TOOLS,
+    ),
+    Conversation(
+        "text-beside-a-call",
+        (
+            _user("A word: peridot."),
+            assistant_message("It is to be found in rhodium.", None, _call(1, "sienna")),
+            _result(1, "a stone of topaz"),
+            assistant_message("It is umbrella."),
+            _user("And vermilion?"),
+        ),
+        _TOOLS,
+    ),
+    Conversation(
+        _NO_TOOLS,
+        (
+            _user("Is it willow?"),
+            assistant_message("It is xylem.", "That is the yew."),
+            _user("Is it zephyr?"),
+            assistant_message("It is almond.", "That is the birch."),
+            _user("Is it cedar?"),
+        ),
     ),
     Conversation(
         "thinking-off",
@@ -159,12 +181,10 @@ SCENES = (
 )
 
 
-_PAIR = (
-    {"role": "query", "content": "Is it merino?"},
-    {"role": "document", "content": "A narwhal."},
-)
-_SINGLE = (_user("Only the osprey."),)
-"""What templates for ranking and for embedding are given."""
+# How models are called that rank, embed or judge: nobody chats with them.
+_NO_CHAT = re.compile(r"(?<!f)rank|2vec|embed|retriev|colbert|reward|judge|guard", re.IGNORECASE)
+_RANKED = frozenset(("document", "documents", "passage", "query"))
+_SNAPSHOT = re.compile(r"[0-9a-f]{40}")
 
 
 class Replayed(NamedTuple):
@@ -197,6 +217,8 @@ def scenes(variables: Sequence[str], content_format: str, text: bytes) -> tuple[
             continue
         if reasons and b"reasoning" not in text:
             continue
+        if scene.name == _NO_TOOLS and "tools" in read:
+            continue
         on = dict.fromkeys(read.intersection(_SWITCHES), True) if reasons else {}
         messages = tuple(with_content_as(message, content_format) for message in scene.messages)
         asked.append(scene._replace(messages=messages, kwargs={**scene.kwargs, **on}))
@@ -214,49 +236,22 @@ def judge_scenes(asked: Sequence[Conversation], render: Render) -> tuple[Replaye
     return tuple(_judge(one, {cut: next(prompts) for cut in _cuts(one)}) for one in asked)
 
 
-def why_no_chat(
-    text: bytes, content_format: str, replays: Sequence[Replayed], render: Render
-) -> str | None:
-    """Say what else than chats a template is for, judged by its prompts; None for a chat template.
+def why_no_chat(path: str, variables: Sequence[str]) -> str | None:
+    """Say why a template is for something else than chats; None for a chat template.
 
-    One that begins an answer is for chats. ``replays`` are all that it made of conversations.
+    The name of its file, or of the model that it lies in, says so, or it reads a query or documents and no messages: what
+    it renders does not, as a broken chat template renders as little.
     """
-    if b"add_generation_prompt" in text:
-        return None
-    faults = {one.code for replay in replays for one in replay.findings if one.level == Level.ERROR}
-    if faults <= {FindingCode.CACHE_LOST} and any(_is_closed(one.whole) for one in replays):
-        return "its prompts end for good, with no answer to come: it is for scoring what was said"
-    heard = (
-        said.lower() in (replay.whole.prompt or "").lower()
-        for replay in replays
-        for message in replay.conversation.messages
-        if message["role"] == "user"
-        for _, said in _texts(message)
-    )
-    ranks = _RANKS.search(text) is not None and not any(heard)
-    refuses = all(one.whole.refused for one in replays)
-    if not ranks and not refuses:
-        return None
-    asked = [
-        Conversation("", tuple(with_content_as(one, content_format) for one in messages))
-        for messages in (_PAIR, _SINGLE)
-    ]
-    pair, single = (
-        all(said in (one.prompt or "") for message in case.messages for _, said in _texts(message))
-        for case, one in zip(asked, render(asked), strict=True)
-    )
-    if ranks and pair:
-        return "no user's words get into its prompts, a query and a document do: it is for ranking"
-    if refuses and single:
-        return "it refuses all but a single message: it is for embedding"
-    return None
-
-
-def _is_closed(rendered: Rendered) -> bool:
-    """Tell whether a prompt ends with a token that none of its turns ends with."""
-    prompt = rendered.prompt or ""
-    last = _LAST_TOKEN.search(prompt)
-    return last is not None and prompt.count(last[0]) == 1
+    others = _RANKED.intersection(variables)
+    if others and "messages" not in variables:
+        return f"it reads {', '.join(sorted(others))} and no `messages`"
+    *above, folder, file = ("", "", *os.path.abspath(path).split("/"))
+    if _SNAPSHOT.fullmatch(
+        folder
+    ):  # as the Hub's cache has them: models--OWNER--NAME/snapshots/COMMIT
+        folder = above[-2]
+    name = next((one for one in (file, folder) if _NO_CHAT.search(one)), None)
+    return name and f"{name} is for ranking, embedding or judging by its name"
 
 
 def _steps(conversation: Conversation) -> Iterator[tuple[int, int]]:
@@ -302,6 +297,8 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Repl
         what = f"{lost[0][0]} {lost[0][1]!r:.{_LONGEST}}"
         more = f" and {len(lost) - 1} more of its texts are" if lost[1:] else " is"
         findings.append(Finding(FindingCode.CONTENT_LOST, f"{what}{more} not in the prompt"))
+    else:
+        findings += _form_findings(conversation, prompts, whole.prompt or "")
     turns = kept_turns = total = kept = 0
     for at, after in _steps(conversation):
         wanted = _reusable_prefix(
@@ -319,6 +316,39 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Repl
         turns, kept_turns = turns + 1, kept_turns + (same == len(wanted))
         total, kept = total + len(wanted.encode()), kept + len(wanted[:same].encode())
     return Replayed(conversation, whole, turns, kept_turns, total, kept, tuple(findings))
+
+
+def _form_findings(
+    conversation: Conversation, prompts: Mapping[Cut, str], whole: str
+) -> Iterator[Finding]:
+    """Yield what keeps a model from telling who speaks, what it can call and whose turn it is, though all texts are there."""
+    first = conversation.messages[1]
+    if conversation.tools and conversation.tools[0]["function"]["name"] not in prompts[1, True]:
+        name = conversation.tools[0]["function"]["name"]
+        message = f"the tool {name!r} that the model may call is not in the prompt"
+        yield Finding(FindingCode.CONTENT_LOST, message)
+    for one in conversation.messages:
+        for what, text in _texts(one):
+            if what == "argument" and whole.count(text) > 1:
+                message = f"the argument {text!r} is in the prompt {whole.count(text)} times"
+                yield Finding(FindingCode.WRITTEN_TWICE, message)
+    if conversation.name != _PLAIN[0]:
+        return
+    between = []
+    rest = whole
+    for one in conversation.messages:
+        (_, text), *_ = _texts(one)
+        before, _, rest = rest.partition(text)
+        between.append(before.strip())
+    if between[1] == between[2]:
+        message = f"{between[1][:_SHOWN]!r} stands before answers and before questions: nothing tells who speaks"
+        yield Finding(FindingCode.ROLES_ALIKE, message)
+    (_, answer), *_ = _texts(first)
+    begun, history = prompts[1, True], prompts[2, False]
+    head = history.removeprefix(begun).partition(answer)[0].strip()
+    if begun == prompts[1, False] and head and history.startswith(begun):
+        message = f"the prompt ends before {head[:_SHOWN]!r}, with which an answer begins"
+        yield Finding(FindingCode.ANSWER_NOT_BEGUN, message)
 
 
 def _reusable_prefix(message: Message, prompt: str, without: str, history: str) -> str:
@@ -363,7 +393,7 @@ def _texts(message: Message) -> Iterator[tuple[str, str]]:
         yield "reasoning", message["reasoning"]
     for call in message.get("tool_calls", ()):
         yield "call", call["function"]["name"]
-        yield "call", call["function"]["arguments"]["word"]
+        yield "argument", call["function"]["arguments"]["word"]
 
 
 def with_content_as(message: Message, content_format: str) -> Message:

@@ -24,6 +24,9 @@ _WEIGHTS: Mapping[str, Weight] = MappingProxyType(
         "template-unreadable": Weight.REFUSED,
         "content-lost": Weight.CONTENT,
         "text-missing": Weight.CONTENT,
+        "roles-alike": Weight.CONTENT,
+        "answer-not-begun": Weight.CONTENT,
+        "written-twice": Weight.CONTENT,
         "cache-lost": Weight.CACHE,
     }
 )
