@@ -40,7 +40,7 @@ from vllm_mods.planning import (
     requirements,
     written,
 )
-from vllm_mods.planning.context import Origin, PlanContext
+from vllm_mods.planning.context import Origin, PlanContext, ask_for_packages
 from vllm_mods.planning.patching import Attempt, add_notes, as_placed, note
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ class _Planner(NamedTuple):
     strict_version: bool
 
     def plan(self, mods: tuple[Mod, ...]) -> Plan:
+        ask_for_packages(mods, self.context.tree)
         stale = {mod.name for mod in mods if not self.context.take_lock(mod)}
         present = applied.find(self.context, mods)
         inside = {} if len(present) == len(mods) else applied.conflicts(self.context)
