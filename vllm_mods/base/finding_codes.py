@@ -44,7 +44,6 @@ class FindingCode(StrEnum):
     FIT_CALL = "fit-call"
     FIT_DEAD = "fit-dead"
     FIT_DUPLICATE = "fit-duplicate"
-    FIT_EXPECTS = "fit-expects"
     FIT_IMPORT = "fit-import"
     FIT_KIND = "fit-kind"
     FIT_OVERRIDE = "fit-override"

@@ -229,10 +229,8 @@ class _Planner(NamedTuple):
             if against is not None:
                 return Attempt(variant, Verdict.MISPLACED, findings=(against,))
             origin = fit.AtOrigin(tree, at_origin.changes)
-        view, expects, allow = self.context.view, variant.expects, variant.allow
-        looked = fit.fit(
-            tried.changes, view, expects=expects, allow=allow, cache=self.cache, origin=origin
-        )
+        view, allow = self.context.view, variant.allow
+        looked = fit.fit(tried.changes, view, allow=allow, cache=self.cache, origin=origin)
         findings = looked.findings
         tried = tried._replace(
             beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined
