@@ -11,7 +11,6 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Mod, TemplateFile, Variant, Verdict, When
 from vllm_mods.matrices.cell import (
     Cell,
-    CellChange,
     CellProblem,
     HunkView,
     MatrixResult,
@@ -136,7 +135,7 @@ def large(mods: int, trees: int) -> MatrixResult:
 
 
 def about() -> MatrixResult:
-    """Two mods that differ in all that a mod can be found by, one of them on a nightly, since an earlier matrix."""
+    """Two mods that differ in all that a mod can be found by, one of them on a nightly."""
     whole = example()
     theirs = diff_of("flashinfer/x.py", "X = 1\n", "X = 2\n")
     both = diff_of("transformers/x.py", "X = 1\n", "X = 2\n") + diff_of("vllm/x.py", "A\n", "B\n")
@@ -160,10 +159,8 @@ def about() -> MatrixResult:
     beside = (("transformers", "5.4.0"),)
     nightly = "0.22.1rc1.dev46+gc5e3454"
     unique = {("good", "pypi:0.20.0"): (hunk(proof="unique"),)}
-    changes = (CellChange("pypi:0.21.0", "applies", "conflict", ("bad",)),)
     return MatrixResult(
         (*whole.cells, cell("good", nightly, packages=beside)),
-        changes=changes,
         mods=(good, bad),
         hunks={**whole.hunks, **unique},
     )

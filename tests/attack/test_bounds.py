@@ -90,7 +90,6 @@ _READERS = {  # the file of 20 GiB, how it begins, and a command that reads it
         "model/model.safetensors", struct.pack("<Q", 10 << 30) + b"{", "suggest model"
     ),
     "log": ("server.log", b"", "evidence limit --library lib --log server.log"),
-    "matrix": ("m.json", b"{", "matrix limit --library lib --tree site --since m.json"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Matrices of strange mods, trees, indexes and earlier answers: each cell says what it is, and nothing is a bug."""
+"""Matrices of strange mods, trees and indexes: each cell says what it is, and nothing is a bug."""
 
 from __future__ import annotations
 
@@ -50,28 +50,6 @@ def matrix(capfd: pytest.CaptureFixture[str], library: Path, *more: str) -> tupl
     capfd.readouterr()
     code = run(["matrix", "one", "--library", str(library), "--jobs", "1", "--json", *more])
     return code, json.loads(capfd.readouterr().out)
-
-
-@pytest.mark.parametrize(
-    "earlier",
-    [
-        {"schema": 2, "cells": []},
-        {"cells": []},
-        {"schema": 1, "cells": {"mod": "one"}},
-        {"schema": 1, "cells": [{"mod": "one", "tree": "pypi:0.19.0", "verdict": {"a": 1}, "computed": True}]},
-        {"schema": 1, "cells": [{"mod": "one", "tree": "pypi:0.19.0", "verdict": "\x1b[2J", "computed": True}]},
-        {"schema": 1, "cells": [{"mod": "one", "tree": "pypi:0.19.0", "verdict": None, "computed": True}]},
-        [1],
-    ],
-)  # fmt: skip
-def test_an_earlier_answer_of_another_kind_is_refused(
-    index: PackageServer, library: Path, capfd: pytest.CaptureFixture[str], earlier: Any
-) -> None:
-    (library / "before.json").write_text(json.dumps(earlier))
-    code, said = matrix(capfd, library, "--since", str(library / "before.json"))
-    assert code == 2, said
-    assert "before.json is not what a matrix said" in said["error"]["message"]
-    assert index.requests == []
 
 
 def test_trees_of_one_version_have_names_of_their_own() -> None:

@@ -10,9 +10,8 @@ import pytest
 from histories import git, grow
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
-from vllm_mods.trees.git import Repository
-from vllm_mods.trees.history import Upstream
+from vllm_mods.base.errors import TreeError, VllmModsError
+from vllm_mods.trees.git import Repository, newest_build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +37,8 @@ def hostile(tmp_path: Path) -> Path:
 
 def commits(folder: Path) -> tuple[Commit, ...]:
     """Return what upstream did between the two releases."""
-    upstream = Upstream(str(folder))
-    return upstream.repository.line(upstream.release("0.19.1"), upstream.release("0.20.0"))
+    repository = Repository(str(folder))
+    return repository.line(repository.commit("v0.19.1"), repository.commit("v0.20.0"))
 
 
 def test_no_program_that_the_repository_names_is_run(hostile: Path, tmp_path: Path) -> None:
@@ -74,25 +73,9 @@ def test_no_program_that_the_repository_names_is_run(hostile: Path, tmp_path: Pa
         (hostile / ".git/hooks" / hook).symlink_to(program)
     (commit,) = commits(hostile)
     assert (sorted(commit.paths), commit.pull_request) == (["vllm/loader.py", "vllm/loading.py"], 2)
-    assert Upstream(str(hostile)).repository.read(commit.sha, "vllm/loading.py")
-    assert Upstream(str(hostile)).build() is None
+    assert Repository(str(hostile)).tree(commit.sha).read("vllm/loading.py")
+    assert newest_build(str(hostile)) is None
     assert not ran.exists()
-
-
-@pytest.mark.parametrize(
-    "version", ["--upload-pack=x", "-h", "..", "x y", "0.1\n", "0.1\0", "@{-1}"]
-)
-def test_a_version_is_no_option_and_no_revision_of_another_kind(
-    hostile: Path, version: str
-) -> None:
-    with pytest.raises((UsageError, VllmModsError)):
-        Upstream(str(hostile)).release(version)
-
-
-def test_a_branch_named_as_a_tag_is_not_the_release(hostile: Path) -> None:
-    git(hostile, "branch", "v0.21.0", "HEAD~1")
-    with pytest.raises(UsageError, match="has no revision"):
-        Upstream(str(hostile)).release("0.21.0")
 
 
 def test_links_and_submodules_are_no_files_and_no_homes(hostile: Path) -> None:
@@ -103,11 +86,14 @@ def test_links_and_submodules_are_no_files_and_no_homes(hostile: Path) -> None:
     git(hostile, "update-index", "--add", "--cacheinfo", f"160000,{old},vllm/sub.py")
     git(hostile, "commit", "-qm", "three")
     repository = Repository(str(hostile))
-    new = repository.commit("HEAD")
-    assert repository.read(new, "vllm/linked.py") is None
-    assert repository.read(new, "vllm/sub.py") is None
-    with pytest.raises(TreeError, match="outside repository"):
-        repository.read(new, "../../etc/passwd")
+    tree = repository.tree(repository.commit("HEAD"))
+    for path, what in (
+        ("vllm/linked.py", "is a symbolic link"),
+        ("vllm/sub.py", "is a submodule"),
+        ("../../etc/passwd", "does not stay inside the tree"),
+    ):
+        with pytest.raises(TreeError, match=what):
+            tree.read(path)
 
 
 def test_a_file_beyond_all_measure_is_refused_and_not_read(
@@ -118,7 +104,7 @@ def test_a_file_beyond_all_measure_is_refused_and_not_read(
     monkeypatch.setattr(limits, "UNPACKED_FILE", limits.Limit(1024, "a test's", "bytes"))
     repository = Repository(str(hostile))
     with pytest.raises(VllmModsError, match=r"loading\.py"):
-        repository.read(repository.commit("HEAD"), "vllm/loading.py")
+        repository.tree(repository.commit("HEAD")).read("vllm/loading.py")
 
 
 def test_another_repository_in_the_environment_is_not_asked(

@@ -215,13 +215,6 @@ def test_an_address_of_nothing_finds_nothing(show: Show) -> None:
     assert page.get_by_role("status").inner_text() == "0 cells of 0 mods"
 
 
-def test_what_has_changed_is_a_list_of_links(show: Show) -> None:
-    page = show(about())
-    assert page.get_by_text("0.21.0: conflict, was applies").is_visible()
-    page.get_by_role("link", name="bad on 0.21.0").first.click()
-    assert page.locator("#cell-title").inner_text() == "bad 1.0.0 on vLLM 0.21.0"
-
-
 def test_a_cell_says_what_it_was_planned_with(show: Show) -> None:
     page = show(about(), "#good/pypi:0.22.1rc1.dev46+gc5e3454")
     assert "beside it\ntransformers 5.4.0" in page.locator("dialog .facts").first.inner_text()

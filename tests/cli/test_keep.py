@@ -262,40 +262,6 @@ def upstreams(folder: Path, *steps: tuple[str, str, str]) -> Path:
     return folder
 
 
-@pytest.mark.slow
-def test_the_body_names_the_commit_that_the_mod_met(call: Call, kept: Path, tmp_path: Path) -> None:
-    lock(call, kept)
-    history = upstreams(
-        tmp_path / "upstream",
-        ("v0.19.0", "First", LOADER),
-        ("v0.20.0", "More (#1)", MOVED),
-        ("", "A docstring", MOVED + "# more\n"),
-        ("", "Load `another` way (#4711)", PORTED),
-        ("v0.21.0", "Release", PORTED + "# released\n"),
-        ("v0.22.0", "Release", PORTED),
-        ("v0.23.0", "Heavier", CLASHING),
-    )
-    done = call("keep", "fast", "--library", kept, "--history", history)
-    assert done.code == 1, done.err
-    ported = git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.21.0")
-    commit = git(history, "log", "--format=%H", "--grep=another")[:12]
-    assert f"What changed upstream:\n\n* `{commit}: Load 'another' way (#4711)`" in ported
-    assert ", pull request 4711: " in ported
-    left = git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.23.0")
-    assert ": Heavier` of " in left
-
-
-def test_a_repository_without_the_tags_stops_nothing(
-    call: Call, kept: Path, tmp_path: Path
-) -> None:
-    lock(call, kept)
-    history = upstreams(tmp_path / "upstream", ("v0.19.0", "First", LOADER))
-    done = call("keep", "fast", "--library", kept, "--vllm", "<0.22", "--history", history)
-    assert done.code == 0, done.out
-    ported = git(kept, "log", "-1", "--format=%B", "vllm-mods/fast/0.21.0")
-    assert "which commit it met is not known" in ported
-
-
 def test_the_newest_commit_is_a_build_with_a_branch_of_its_own(
     call: Call, kept: Path, tmp_path: Path
 ) -> None:

@@ -77,31 +77,3 @@ def test_a_file_that_cannot_be_written_is_said(matrix: Call, tmp_path: Path) -> 
     answer = matrix("--format", "html", "--output", tmp_path / "nowhere/page.html")
     assert answer.code == 2
     assert "nowhere/page.html cannot be written: No such file or directory" in answer.err
-
-
-def test_what_has_changed_since_an_earlier_answer(matrix: Call, site: Path, tmp_path: Path) -> None:
-    earlier = tmp_path / "earlier.json"
-    matrix("--format", "json", "--output", earlier)
-    assert matrix("--since", earlier, "--json").json["changes"] == []
-    loader = site / "vllm/loader.py"
-    loader.write_text(loader.read_text().replace("place =", "path =", 1))
-    answer = matrix("--since", earlier)
-    assert "since the earlier matrix\n" in answer.out
-    assert " applies, was conflict: fast " in " ".join(answer.out.split())
-    without = json.loads(earlier.read_text())
-    without["cells"] = without["cells"][:1]
-    earlier.write_text(json.dumps(without))
-    said = matrix("--since", earlier, "--json").json["changes"]
-    assert [(one["before"], one["mods"]) for one in said] == [
-        ("conflict", ["fast"]),
-        (None, ["limit"]),
-    ]
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cells": [{}]}', '{"cells": 1}', "[" * 9999])
-def test_what_was_no_answer_is_refused(matrix: Call, tmp_path: Path, text: str) -> None:
-    (tmp_path / "x.json").write_text(text)
-    answer = matrix("--since", tmp_path / "x.json")
-    assert answer.code == 2
-    assert "is not what a matrix said as JSON" in answer.err
-    assert matrix("--since", tmp_path / "none.json").code == 2

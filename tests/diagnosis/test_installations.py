@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import pytest
-from packaging.requirements import Requirement
 
 from vllm_mods.diagnosis import search
 from vllm_mods.diagnosis import tool as tools
@@ -86,22 +84,3 @@ def test_where_this_tool_comes_from(
     monkeypatch.setattr(tools, "data_root", lambda: data)
     mine = tools.tool()
     assert (mine.origin, mine.place, mine.git) == (origin, place, shutil.which("git"))
-
-
-@pytest.mark.parametrize(
-    ("needs", "fault"),
-    [
-        ("packaging", None),
-        ("Packaging>=20", None),
-        ("pyyaml", None),
-        ("packaging<1", "<1 is needed"),
-        ("no-such-package-of-anybody", "it is not installed"),
-    ],
-)
-def test_what_is_wrong_with_a_package(
-    monkeypatch: pytest.MonkeyPatch, needs: str, fault: str | None
-) -> None:
-    monkeypatch.setattr(metadata, "requires", lambda _: [needs, "other-one; extra == 'test'"])
-    (package,) = tools.tool().packages
-    assert (package.name, package.fault) == (Requirement(needs).name.lower(), fault)
-    assert (package.version is None) == (fault == "it is not installed")

@@ -9,7 +9,7 @@ import pytest
 from fit_tree import BASE, FILES, INC, change, errors, findings, tree_of
 from memory_tree import MemoryTree
 
-from vllm_mods.base.model import Allowance, Expectation, FileChange, Level
+from vllm_mods.base.model import Allowance, FileChange, Level
 from vllm_mods.fit import Fit, fit
 from vllm_mods.fit.world import SummaryCache
 
@@ -238,24 +238,6 @@ def test_packages_beside_vllm_are_judged_by_what_is_installed() -> None:
     assert errors(INC, good, files=files) == []
     (found,) = errors(INC, (PICK, "        from flashinfer.prefill import rnu\n"), files=files)
     assert (found.code, "flashinfer/prefill.py" in found.message) == ("fit-import", True)
-
-
-@pytest.mark.parametrize(
-    ("symbol", "signature", "base", "words"),
-    [
-        ("INCConfig", None, "QuantizationConfig", ""),
-        ("INCConfig.pick", "(self, name)", None, ""),
-        ("INCConfig.maybe_update_config", "(self, model_name, hf_config, revision)", None, ""),
-        ("INCConfig.pick", "(self, prefix)", None, "signature (self, prefix)"),
-        ("INCConfig.lost", None, None, "not there"),
-        ("INCConfig", None, "Fp8Config", "base Fp8Config"),
-    ],
-)
-def test_expectations(symbol: str, signature: str | None, base: str | None, words: str) -> None:
-    expect = Expectation(path=INC, symbol=symbol, signature=signature, base=base)
-    found = fit((), tree_of(FILES), expects=(expect,)).findings
-    assert [f.code for f in found] == ["fit-expects"] * bool(words)
-    assert all(words in f.message for f in found)
 
 
 def test_an_allowance_makes_a_note_with_its_reason() -> None:

@@ -36,7 +36,6 @@ patches = ["a/x.patch"]
 root = "vllm/deep/"
 overlay = [{ source = "o.py", path = "vllm/o.py" }]
 python = ["flash-qla>=0.1; python_version > '3.10'"]
-expects = [{ path = "vllm/x.py", symbol = "A.f", signature = "(self, x)" }]
 allow = [{ code = "fit-call", scope = "A.f", reason = "because" }]
 """
 
@@ -54,7 +53,6 @@ def test_everything_the_design_names_is_read() -> None:
     assert (read.name, read.default, read.requires) == ("my-mod", True, ("other",))
     assert (read.upstream_status, read.evidence) == ("merged", (("log", r"Loaded \d+"),))
     assert (variant.patches[0].root, variant.overlay[0].path) == ("vllm/deep", "vllm/o.py")
-    assert variant.expects[0].signature == "(self, x)"
     assert variant.allow[0].reason == "because"
 
 

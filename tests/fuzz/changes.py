@@ -11,7 +11,6 @@ from mod_making import diff_of, mod, variant
 
 from fuzz.contract import Target
 from fuzz.parts import joined, taken
-from vllm_mods.base.model import Expectation
 from vllm_mods.fit import judge
 from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, project, project_lock, receipt
 from vllm_mods.library import mod_folder, packed_mod
@@ -51,7 +50,6 @@ vllm = ">=0.19,<0.20"
 patches = ["fix.patch"]
 python = ["torch>=2"]
 overlay = [{ source = "new.py", path = "vllm/new.py" }]
-expects = [{ path = "vllm/loader.py", symbol = "Loader.load", signature = "(self, name)" }]
 allow = [{ code = "fit-call", scope = "f", reason = "r" }]
 """
 
@@ -170,22 +168,17 @@ def _kept_seeds() -> tuple[bytes, ...]:
 
 
 def _python(data: bytes, _folder: str) -> None:
-    """Two texts: a file as a mod leaves it, and what the mod expects of the tree."""
-    after, signature = taken(data, 2)
+    """A file as a mod leaves it."""
     before = SMALL["vllm/loader.py"]
-    if after == before:
+    if data == before:
         return
     try:
-        patch = diff_writer.file_diff("vllm/loader.py", before, after)
+        patch = diff_writer.file_diff("vllm/loader.py", before, data)
     except ValueError:
         return
-    expects = (
-        Expectation("vllm/loader.py", "Loader.load", signature.decode("utf-8", "surrogateescape")),
-    )
-    made = mod(variant(patch, expects=expects))
-    planner.plan([made], MemoryTree(dict(SMALL)))
+    planner.plan([mod(variant(patch))], MemoryTree(dict(SMALL)))
     # and as what lies in the tree already
-    files = {**SMALL, "vllm/loader.py": after}
+    files = {**SMALL, "vllm/loader.py": data}
     planner.plan([mod(variant(FIX.encode()))], MemoryTree(files))
     with_user = diff_of("vllm/user.py", SMALL["vllm/user.py"].decode(), "import vllm.loader\n")
     planner.plan([mod(variant(with_user))], MemoryTree(files))
@@ -195,8 +188,8 @@ def _python_seeds() -> tuple[bytes, ...]:
     sources = []
     for module in (layered_tree, judge, receipt):
         with open(module.__file__ or "", "rb") as file:
-            sources.append(joined(file.read(), "(self, name, *, x=1)"))
-    return (joined(FAST, "(self, name)"), *sources)
+            sources.append(file.read())
+    return (FAST.encode(), *sources)
 
 
 def _scopes(data: bytes, _folder: str) -> None:

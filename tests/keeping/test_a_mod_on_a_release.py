@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 from command_line import FILES, LOADER
@@ -13,14 +13,10 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, write_mod
 
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level
 from vllm_mods.keeping import keeping, run
 from vllm_mods.keeping.keeping import KeptRelease, Ways
 from vllm_mods.library.catalog import Library
-from vllm_mods.matrices import bisect
 from vllm_mods.planning import lock_entries, planner
-from vllm_mods.trees.git import Commit
 from vllm_mods.trees.index import ReleaseFile
 from vllm_mods.trees.release import Releases
 
@@ -171,7 +167,7 @@ def test_a_release_that_carries_the_change_ends_the_range(folder: Path) -> None:
     kept = keep(folder, releases, "0.20.0")
     assert (kept.did, kept.before, kept.after) == ("ended", kept.before, "upstream")
     assert kept.told == ("vLLM 0.20.0 has every change itself: the range ends before it",)
-    assert kept.left == kept.upstream == ()
+    assert kept.left == ()
     assert [*ranges(folder).values()] == [">=0.19,<0.20.0"]
 
 
@@ -221,80 +217,6 @@ def test_a_port_that_cannot_be_begun_is_stuck_with_the_reason(folder: Path) -> N
     assert kept.did == "stuck"
     assert kept.left
     assert ranges(folder) == dict.fromkeys(ranges(folder), "==0.18.0")
-
-
-class Clone(NamedTuple):
-    """What ``keep`` asks of a clone of upstream's repository."""
-
-    repository: str = "the repository"
-
-    def known(self, *_: object) -> None:
-        """Return no history: a port is made without it."""
-
-    def release(self, version: str) -> str:
-        return f"commit of {version}"
-
-    def commit(self, tree: MemoryTree) -> str:
-        return f"commit of {tree.version}"
-
-
-class Met(NamedTuple):
-    """What a search through upstream's commits found."""
-
-    before: object
-    after: object
-    findings: tuple[Finding, ...] = ()
-
-
-def point(verdict: str, commit: Commit | None = None) -> SimpleNamespace:
-    return SimpleNamespace(
-        planned=SimpleNamespace(verdict=verdict), point=SimpleNamespace(commit=commit)
-    )
-
-
-COMMIT = Commit("1" * 40, (), "2026-01-02T03:04:05+00:00", "Rename it (#12)", frozenset())
-FINDING = Finding(FindingCode.NO_VARIANT, "no variant fits")
-NOTE = Finding(FindingCode.NO_VARIANT, "only told", level=Level.NOTE)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "says"),
-    [
-        (
-            Met(point("applies"), point("conflict", COMMIT), (FINDING, NOTE)),
-            (
-                "`111111111111: Rename it (#12)` of 2026-01-02, pull request 12: applies before, conflict since",
-                "no variant fits",
-            ),
-        ),
-        (
-            Met(point("applies"), point("conflict", COMMIT._replace(subject="Rename it"))),
-            ("`111111111111: Rename it` of 2026-01-02: applies before, conflict since",),
-        ),
-        (Met(None, point("conflict", COMMIT)), ()),
-        (Met(point("applies"), None), ()),
-        (Met(point("applies"), point("conflict")), ()),
-        (TreeError("cannot walk"), ("which commit it met is not known: cannot walk",)),
-    ],
-)
-def test_the_commit_that_a_mod_met_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, outcome: object, says: tuple[str, ...]
-) -> None:
-    lock(folder)
-    asked: list[object] = []
-
-    def over_commits(_mods: object, *ends: object) -> object:
-        asked.extend(ends)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    monkeypatch.setattr(bisect, "over_commits", over_commits)
-    releases = InMemory({"0.19.0": LOADER, "0.21.0": CLASHING})
-    ways = Ways(releases, Library(folder.parents[1]).roots, Clone())  # type: ignore[arg-type]
-    kept = keeping.keep(load(folder), releases.open("0.21.0"), ways)
-    assert kept.upstream == says
-    assert asked == ["the repository", "commit of 0.19.0", "commit of 0.21.0"]
 
 
 @pytest.fixture

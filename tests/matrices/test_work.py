@@ -124,6 +124,21 @@ def test_an_answer_is_kept_only_if_all_could_be_read(
     assert said(tmp_path, Failing(FILES, error=error, **known), subject, mods=(PLAIN,)) == [second]
 
 
+@pytest.mark.parametrize("error", [TreeError("it is broken"), Unreachable("no network")])
+def test_nothing_is_kept_to_show_of_an_answer_that_is_not(tmp_path: Path, error: TreeError) -> None:
+    known: dict[str, Any] = {"spec": "memory:0.19.1", "identity": "1" * 64}
+    subject = Subject(PLAIN.name, show=True)
+    assert said(tmp_path, Failing(FILES, error=error, **known), subject, mods=(PLAIN,)) == [Shown()]
+    whole = ReleaseInMemory(FILES, **known)
+    (shown,) = said(tmp_path, whole, subject, mods=(PLAIN,))
+    assert isinstance(shown, Shown)
+    assert [hunk.target for hunk in shown.hunks] == [((1, "A = 1"),)]
+    # and that is: nobody asks the tree any more
+    whole.reads.clear()
+    assert said(tmp_path, whole, subject, mods=(PLAIN,)) == [shown]
+    assert not whole.reads
+
+
 def test_a_tree_that_nothing_names_is_asked_each_time(tmp_path: Path) -> None:
     other = {**FILES, "vllm/m.py": b"B = 1\n"}
     for files, verdict in ((FILES, Verdict.APPLIES), (other, Verdict.CONFLICT)):

@@ -178,7 +178,7 @@ def live(
         assert info.st_uid == owner
     if not brief:
         assert "every file as it was left" in run("verify", "--target", site)
-    assert "nothing is wrong" in run("doctor", *target)
+    assert "nothing is wrong" in run("doctor", "--target", site)
     run("revert", "--target", site)
     assert snapshot(site) == before
 

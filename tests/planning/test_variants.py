@@ -8,7 +8,7 @@ from mod_making import diff_of, mod, variant
 from small_plans import PATH, after, codes, found, one, tree
 
 from vllm_mods.base.errors import DiffError, TreeError
-from vllm_mods.base.model import Expectation, Level, PatchFile, Variant, Verdict
+from vllm_mods.base.model import Level, PatchFile, Variant, Verdict
 from vllm_mods.fit.world import SummaryCache
 
 TEXT = "def f():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    return a\n"
@@ -158,10 +158,8 @@ def test_of_a_tree_without_a_version_no_range_says_anything() -> None:
 
 
 def test_a_variant_that_goes_in_and_would_not_work_says_more_than_that_none_is_meant() -> None:
-    needs = Expectation(path="vllm/gone.py", symbol="f")
     planned = one(
-        mod(apart("p", "<0.1", "x"), change("b = 2", "b = 9", "q", "<0.2", expects=(needs,))),
-        tree(TEXT),
+        mod(apart("p", "<0.1", "x"), change("b = 2", "b = nowhere", "q", "<0.2")), tree(TEXT)
     )
     assert planned.verdict is Verdict.UNFIT
     assert planned.variant is not None
@@ -171,8 +169,7 @@ def test_a_variant_that_goes_in_and_would_not_work_says_more_than_that_none_is_m
 
 
 def test_a_variant_that_would_not_work_does_not_stand_in_the_way_of_one_that_does() -> None:
-    needs = Expectation(path="vllm/gone.py", symbol="f")
-    broken = change("b = 2", "b = 9", "broken", expects=(needs,))
+    broken = change("b = 2", "b = nowhere", "broken")
     works = change("c = 3", "c = 9", "works")
     planned = one(mod(broken, works), tree(TEXT))
     assert (planned.verdict, planned.variant) == (Verdict.APPLIES, works)
@@ -238,8 +235,7 @@ def test_what_cannot_be_read_is_told_beside_what_does_not_fit() -> None:
 
 
 def test_what_goes_in_and_would_not_work_is_unfit() -> None:
-    needs = Expectation(path=PATH, symbol="f", signature="(x)")
-    planned = one(mod(change("b = 2", "b = 9", expects=(needs,))), tree(TEXT))
+    planned = one(mod(change("b = 2", "b = nowhere")), tree(TEXT))
     assert planned.verdict is Verdict.UNFIT
     assert Level.ERROR in {finding.level for finding in planned.findings}
     assert not planned.changes
@@ -252,7 +248,7 @@ def test_what_goes_in_and_would_not_work_is_unfit() -> None:
     planned = one(mod(variant(patch)), MemoryTree(base | {PATH: text.encode()}))
     assert planned.verdict is Verdict.UNFIT
     assert "vllm/base.py" in planned.beside
-    fine = one(mod(change("b = 2", "b = 9", expects=(needs._replace(signature="()"),))), tree(TEXT))
+    fine = one(mod(change("b = 2", "b = 9")), tree(TEXT))
     assert fine.verdict is Verdict.APPLIES
 
 

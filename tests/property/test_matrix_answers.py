@@ -11,7 +11,7 @@ from mod_making import diff_of, lock_with, mod, variant
 from release_shelf import ReleaseInMemory, Shelf
 from sampling import examples
 
-from vllm_mods.base.model import BinaryFile, Expectation, Mod
+from vllm_mods.base.model import BinaryFile, Mod
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.matrices.answer import Answer, answer_of
 from vllm_mods.matrices.work import Subject, Task
@@ -48,7 +48,6 @@ def variants(draw: st.DrawFn, name: str, after: str) -> Any:
         *draw(st.sampled_from([(patch,), (patch,), (patch, more)])),
         name=name,
         vllm=draw(st.sampled_from(RANGES)),
-        expects=draw(st.sampled_from([(), (Expectation(BESIDE, "load", "(a)"),)])),
         python=draw(st.sampled_from([(), ("kernels>=2",), ("kernels==1.0",)])),
     )
 

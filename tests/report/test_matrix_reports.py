@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
-from matrix_making import about, cell, example, hostile, large
+from matrix_making import cell, example, hostile, large
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Verdict
@@ -41,13 +41,6 @@ def test_spans_name_stretches_and_trees_that_the_matrix_does_not_have() -> None:
     of = matrix_grid.grid(MatrixResult(tuple(cell("m", f"0.{n}.0") for n in range(5))))
     said = matrix_grid.spans(of, ("pypi:0.0.0", "pypi:0.1.0", "pypi:0.4.0", "wheel:x"))
     assert said == "0.0.0 to 0.1.0, 0.4.0, wheel:x"
-
-
-def test_what_has_changed_stands_above_the_problems() -> None:
-    text = matrix_text.render(about())
-    assert "since the earlier matrix\n  0.21.0: conflict, was applies: bad\n" in text
-    assert "* `0.21.0: conflict, was applies`: `bad`" in matrix_markdown.render(about())
-    assert "Nothing has changed" in html.render(example()._replace(changes=()))
 
 
 # --- text ---------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mod_making import diff_of, mod, variant
+from mod_making import diff_of, lock_of, mod, variant
 from package_server import (
     WHEEL,
     PackageServer,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 X = "transformers/models/x.py"
 REQUIRES = ("transformers!=5.5.0,>=4.56", "flashinfer-python==0.6.8", "torch==2.11.0",
+            "flash-linear-attention==0.4.1",
             'other>=1; sys_platform == "win32"', 'nothing>=1; extra == "audio"', "!broken")  # fmt: skip
 
 
@@ -64,6 +65,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageS
         WHEEL: make_wheel(requires=REQUIRES),
         "flashinfer_python-0.6.8-py3-none-any.whl": package(
             "flashinfer-python", "0.6.8", {"flashinfer/jit/core.py": b"F = 1\n"}
+        ),
+        "flash_linear_attention-0.4.1-py3-none-any.whl": package(
+            "flash-linear-attention", "0.4.1", {"fla/x.py": b"L = 1\n"}
         ),
         "torch-2.11.0-cp312-cp312-manylinux_2_28_x86_64.whl": package(
             "torch", "2.11.0", {"torch/__init__.py": b""}, ("triton==3.6.0",)
@@ -133,6 +137,21 @@ def test_a_pin_and_what_torch_pins_are_read_too(
     assert one(found, open_tree("pypi:0.19.1")).verdict is Verdict.APPLIES
     # also where only the path is asked for, as the matrix does it
     assert open_tree("pypi:0.19.1").read(path) == text.encode()
+    assert server.requests
+
+
+def test_what_is_named_otherwise_than_its_folder_is_found_with_a_lock_as_without(
+    server: PackageServer,
+) -> None:
+    found = theirs("fla/x.py", "L = 1\n", package="flash-linear-attention", package_version=">=0")
+    planned = one(found, open_tree("pypi:0.19.1"))
+    known = one(found._replace(lock=lock_of(planned)), open_tree("pypi:0.19.1"))
+    assert (planned.verdict, planned.vouched) == (Verdict.APPLIES, False)
+    assert (known.verdict, known.vouched) == (Verdict.APPLIES, True)
+    # nor does it matter which mod reads the file first
+    wordless = theirs("fla/x.py", "L = 1\n", package="", package_version="")._replace(name="other")
+    both = plan([wordless, found], open_tree("pypi:0.19.1")).mods
+    assert [each.verdict for each in both] == [Verdict.APPLIES, Verdict.CONFLICT]  # not `missing`
     assert server.requests
 
 

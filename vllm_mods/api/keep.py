@@ -11,7 +11,7 @@ from vllm_mods.keeping import run
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.matrices.choose import choose_releases
-from vllm_mods.trees.history import Upstream
+from vllm_mods.trees.git import newest_build
 
 
 def keep(
@@ -22,7 +22,6 @@ def keep(
     since: str | None = None,
     vllm: str | None = None,
     pre: bool = False,
-    history: str | None = None,
     access: Access | None = None,
 ) -> Iterator[KeptRelease]:
     """Bring the mods of a library in a git repository up to the releases that are new to them.
@@ -30,7 +29,6 @@ def keep(
     ``mods`` are names, without them all that the ``folder`` has; ``message`` returns the text of a commit.
     Releases newer than ``since`` (without it, than all that ``mod.lock`` knows), or those in the range ``vllm``;
     pre-releases with ``pre``; and the newest commit of the clone that ``access`` has for commits.
-    ``history`` is a clone of vLLM's repository.
 
     Yields a ``KeptRelease`` for each mod and release as it is done. Raises ``UsageError`` for a mod that the library
     does not have, and for a library in no repository.
@@ -46,10 +44,9 @@ def keep(
         )
     specs = choose_releases((), access.releases.files(), ">=0" if vllm is None else vllm, pre=pre)
     versions = [spec.removeprefix("pypi:") for spec in specs if not spec.endswith(".whl")]
-    upstream = None if history is None else Upstream(history)
-    build = None if access.commits is None else Upstream(access.commits).build()
+    build = None if access.commits is None else newest_build(access.commits)
     versions += [] if build is None else [build]
     for name in mods or own:
         wanted = run.new_to(own[name], versions, since)
-        job = run.Keeping(name, message, upstream)
+        job = run.Keeping(name, message)
         yield from run.run(folder, job, wanted, access.releases)

@@ -16,7 +16,6 @@ from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
 from vllm_mods.matrices import choose, locks, ranges, run, work
-from vllm_mods.matrices import since as earlier_matrix
 from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Computed
@@ -38,8 +37,6 @@ class MatrixTerms(NamedTuple):
     relock: bool = False
     verify: bool = False
     explain: bool = False
-    since: bytes | None = None
-    since_name: str = "FILE"
     others: Mapping[str, str] = {}
     progress: Progress | None = None
 
@@ -92,9 +89,6 @@ def run_matrix(
     mods: Sequence[Mod], trees: Sequence[str], terms: MatrixTerms, access: Access
 ) -> tuple[MatrixResult, tuple[Computed, ...]]:
     """Make a matrix; the second are the answers that locks are made of. Raises as ``matrix`` does."""
-    before = None
-    if terms.since is not None:
-        before = earlier_matrix.earlier(terms.since, terms.since_name)
     mods = tuple(mods)
     grid, workshop = _prepare(mods, trees, terms, access)
     specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
@@ -109,7 +103,6 @@ def run_matrix(
     result = MatrixResult(
         cells,
         problems,
-        None if before is None else earlier_matrix.changes(before, cells),
         mods,
         terms.strict,
         grid.explain(cells) if terms.explain else {},

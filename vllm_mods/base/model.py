@@ -167,19 +167,6 @@ class FetchedFile(NamedTuple):
     data: bytes
 
 
-class Expectation(NamedTuple):
-    """What a variant needs of the tree: ``symbol`` (dotted) exists in the module at ``path``.
-
-    ``signature`` is its parameters without annotations, e.g. ``(self, model_name)``; ``base`` the
-    name of one of its base classes.
-    """
-
-    path: str
-    symbol: str
-    signature: str | None = None
-    base: str | None = None
-
-
 class Allowance(NamedTuple):
     """A finding of the fit that the author has looked at: its ``code``, its ``scope``, and why."""
 
@@ -213,7 +200,6 @@ class Variant(NamedTuple):
     overlay: tuple[OverlayFile, ...] = ()
     templates: tuple[TemplateFile, ...] = ()
     python: tuple[str, ...] = ()
-    expects: tuple[Expectation, ...] = ()
     allow: tuple[Allowance, ...] = ()
     replace: tuple[TextReplacement, ...] = ()
     package: str = ""

@@ -24,8 +24,8 @@ class Tree(Protocol):
     round trip for each read. The files of a ``pristine`` one are known to be as released: those of an archive or
     a revision are, those of a folder, which anybody may have edited, are not. ``root`` is the folder on this
     machine that it is, ``workspace`` the absolute folder outside of it that may be read by absolute path.
-    ``commit`` is the one that it was read from, ``releases`` opens other releases from where it came, ``verified``
-    says how much of a release was held to its hash: ``whole``, ``parts`` or nothing (None).
+    ``releases`` opens other releases from where it came, ``verified`` says how much of a release was held to
+    its hash: ``whole``, ``parts`` or nothing (None).
 
     >>> with vm.open_tree("site-packages") as tree:
     ...     tree.pristine, "vllm/loader.py" in tree.paths("vllm"), tree.read("vllm/none.py")
@@ -37,7 +37,6 @@ class Tree(Protocol):
     pristine: bool = False
     root: str | None = None
     workspace: str | None = None
-    commit: str | None = None
     verified: str | None = None
     releases: TreeSource | None = None
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-
 import click
 
 from vllm_mods.api.access import Access
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.report.reply import Reply
 
 
@@ -19,13 +16,9 @@ from vllm_mods.report.reply import Reply
     "A folder, image:REF, or any other tree [the active environment's vLLM].",
     envvar=options.TARGET,
 )
-@options.libraries
-@options.workspace
 @options.access
 @answers.json_output
-def command(
-    target: str | None, workspace: str | None, libraries: LibraryArguments, access: Access
-) -> Reply:
+def command(target: str | None, access: Access) -> Reply:
     """Tell what this installation is, what a vLLM tree is, and what is wrong with either.
 
     Nothing is written, and no vLLM is imported. Exit code 0 if nothing is wrong, 1 if something is.
@@ -33,6 +26,4 @@ def command(
     from vllm_mods.diagnosis.checks import examine  # noqa: PLC0415  (not needed with `--help`)
     from vllm_mods.report import doctor as report  # noqa: PLC0415
 
-    open_tree = functools.partial(access.open, workspace=workspace)
-    result = examine(target, libraries.open, open_tree, workspace=workspace)
-    return report.examined(result, answers.paint)
+    return report.examined(examine(target, access.open))

@@ -95,7 +95,7 @@ def _of_machine(error: BaseException) -> Failure | None:
             "broken-package",
             f"{package}, which vllm-mods needs, does not load: {words.splitlines()[0]}",
             f"{sys.executable} -m pip install --force-reinstall {package}  # or, of a library (.so) "
-            "that is missing, the system's package that has it; `vllm-mods doctor` tries them all",
+            "that is missing, the system's package that has it",
             EXIT_USAGE,
         )
     if isinstance(error, FileNotFoundError) and os.stat(".").st_nlink == 0:

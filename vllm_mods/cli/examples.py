@@ -42,7 +42,6 @@ EXAMPLES = (
     "vllm-mods template check ./chat_template.jinja --parsers --target pypi:0.33.0",
     "vllm-mods template render qwen3.5-enhanced request.json",
     "vllm-mods template diff ./chat_template.jinja qwen3.5-enhanced",
-    "vllm-mods template patch /models/Qwen3.6-35B-A3B",
     "vllm-mods image inspect vllm/vllm-openai:v0.21.0",
     "vllm-mods image verify oci:./layout --lock qwen.lock",
     "vllm-mods doctor --target image:vllm/vllm-openai:v0.21.0",

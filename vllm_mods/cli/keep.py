@@ -16,7 +16,6 @@ from vllm_mods.cli.manner import option
 @option("--since RELEASE", "Look at newer ones [the newest of mod.lock].")
 @option("--vllm SPEC", "Look at these releases only.")
 @option("--pre", "Pre-releases too.")
-@option("--history REPO", "A clone of vLLM's repository: its commits tell what a mod met.")
 @option("--commits REPO", "The newest commit of a clone of vLLM's repository too.")
 @option("--offline", "Use only what is cached; open no connection.")
 @manner.json_flag
@@ -29,7 +28,7 @@ def command(
     widened; where none does, it is ported; where the release carries the change, the range ends. Each
     is one commit on a branch vllm-mods/MOD/RELEASE, which begins where the one of the release before
     ends, with the text for a pull request as its message. A branch that is there is left alone.
-    With --history the text names the commit of vLLM's that a mod met. Nothing is checked out and nothing pushed. Exit code 0, or 1 where something is left to a person.
+    Nothing is checked out and nothing pushed. Exit code 0, or 1 where something is left to a person.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)
     from vllm_mods.report import keep as report  # noqa: PLC0415

@@ -38,10 +38,6 @@ from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
     multiple=True,
 )
 @option(
-    "--since FILE",
-    "Say what has changed since an earlier matrix: FILE is its answer as JSON.",
-)
-@option(
     "--update-lock",
     "Write what was found into each mod's mod.lock; what it says of other releases stays.",
     "relock",
@@ -74,7 +70,6 @@ def command(
     mods: tuple[str, ...],
     pairing: str | None,
     trees: tuple[str, ...],
-    since: str | None,
     others: tuple[str, ...],
     relock: bool,
     no_cache: bool,
@@ -98,8 +93,6 @@ def command(
         kept=not no_cache,
         relock=relock,
         explain=form in EXPLAINING,
-        since=None if since is None else named_files.read(since),
-        since_name=since or "",
         others=other_packages(others),
         progress=_show_progress,
         **given,

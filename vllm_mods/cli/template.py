@@ -20,7 +20,7 @@ from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.report.reply import Reply
-from vllm_mods.templates import conversation, official
+from vllm_mods.templates import conversation
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.source import Template, open_template
 
@@ -144,20 +144,6 @@ def diff(old: str, new: str, **given: Any) -> Reply:
     those that `template check` asks of every template. Exit code 1 if any differs.
     """
     return report.diff(compare_templates(old=old, new=new, **given), (old, new))
-
-
-@command.command(name="patch")
-@_argument("template")
-@options.library
-@answers.json_output
-def patch(template: str, library: Library) -> Reply:
-    """Print a model's own template with its worst faults mended, and the rest of it as it was.
-
-    For those who take no rewritten one: a few lines of Qwen3.5's, 3.6's and 3.8's own text are
-    changed, each exactly where it stands, or nothing is. TEMPLATE is the model's folder or its file.
-    """
-    opened = open_template(library, template)
-    return report.patched(opened, official.patch_template(library, opened))
 
 
 def _conversation(template: Template, messages: str) -> Conversation:

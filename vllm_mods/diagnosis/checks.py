@@ -1,7 +1,6 @@
 """What is wrong with this installation and with a tree. Reads only, imports no vLLM.
 
-It repeats no check: the plan says whether a mod fits, the transaction's draft whether it could be
-written, and ``verify`` whether it is still in.
+It repeats no check: ``check`` says whether a mod fits, and ``verify`` whether it is still in.
 """
 
 from __future__ import annotations
@@ -9,31 +8,22 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from vllm_mods.applying import advice, ground, rebuilding
+from vllm_mods.applying import advice
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Verdict
+from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
-from vllm_mods.diagnosis.diagnosis import (
-    Diagnosis,
-    Examined,
-    ModOnTree,
-    Refusal,
-    Trouble,
-)
+from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble
 from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed, unresolved
-from vllm_mods.diagnosis.tool import Tool, tool
+from vllm_mods.diagnosis.tool import tool
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.library.catalog import Library
-from vllm_mods.planning import planner
-from vllm_mods.site import integrity, staging, transitions
+from vllm_mods.site import integrity
 from vllm_mods.site.integrity import verify
-from vllm_mods.site.site import Site
 from vllm_mods.site.state_folder import read_receipt, read_state
 from vllm_mods.trees.distributions import dist_infos, reinstalling
 from vllm_mods.trees.image import ImageTree
@@ -42,29 +32,13 @@ _SHOWN = 3
 _ENOUGH = (
     4 << 20
 )  # bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB
-_BROKEN = {
-    Verdict.PARTIAL: FindingCode.MOD_PARTIAL,
-    Verdict.UNREADABLE: FindingCode.MOD_UNREADABLE,
-    Verdict.MISSING: FindingCode.MOD_MISSING,
-}
-"""Verdicts that say that the tree is not in order; every other is an answer."""
 
 
-def examine(
-    spec: str | None,
-    opened: Callable[[], Library],
-    opener: Callable[[str], Tree],
-    *,
-    workspace: str | None = None,
-) -> Diagnosis:
+def examine(spec: str | None, opener: Callable[[str], Tree]) -> Diagnosis:
     """Look at this installation and at the tree ``spec``, else at the vLLM of the active environment.
 
-    ``opened`` opens the caller's libraries. Raises what ``opener`` does for a tree that is
-    named and is none.
+    Raises what ``opener`` does for a tree that is named and is none.
     """
-    issues: list[Trouble] = []
-    mine = tool()
-    issues += _packages(mine)
     active = () if spec is not None else search.active(os.environ)
     spec = active[0] if len(active) == 1 else spec
     if spec is None:
@@ -73,21 +47,12 @@ def examine(
         more = f"; one is in {' and in '.join(elsewhere)}" if elsewhere else ""
         message = f"the active environment has {'several vLLMs' if active else 'no vLLM'}{more}"
         hint = f"vllm-mods doctor --target {place}"
-        issues.append(Trouble(FindingCode.NO_TARGET, message, hint, Level.NOTE))
-        return Diagnosis(mine, None, elsewhere, tuple(issues))
-    tree = opener(spec)
-    library = Library()
-    names = library.names()
-    with _collect_errors(issues):
-        theirs = opened()
-        library, names = theirs, theirs.names()
-    mods = []
-    for name in names:
-        with _collect_errors(issues):
-            mods.append(library.load(name))
-    target = _look(tree, library, mods, workspace, issues)
+        none = Trouble(FindingCode.NO_TARGET, message, hint, Level.NOTE)
+        return Diagnosis(tool(), None, elsewhere, (none,))
+    issues: list[Trouble] = []
+    target = _look(opener(spec), issues)
     issues.sort(key=lambda issue: issue.level is Level.NOTE)
-    return Diagnosis(mine, target, (), tuple(issues))
+    return Diagnosis(tool(), target, (), tuple(issues))
 
 
 @contextmanager
@@ -99,13 +64,10 @@ def _collect_errors(issues: list[Trouble]) -> Iterator[None]:
         issues.append(Trouble(FindingCode.UNREADABLE, error.message, error.hint))
 
 
-def _look(
-    tree: Tree, library: Library, mods: Sequence[Mod], workspace: str | None, issues: list[Trouble]
-) -> Examined:
+def _look(tree: Tree, issues: list[Trouble]) -> Examined:
     current: Receipt | None = None
     version: str | None = None
     files: Listed | None = None
-    held: Compared | None = None
     findings: tuple[Finding, ...] = ()
     with _collect_errors(issues):  # a damaged receipt, say: the rest can still be told
         current, findings = _state(tree)
@@ -119,23 +81,9 @@ def _look(
             files = listed(tree)
             held = None if files is None else compare(tree, files)
             issues += _files(tree, files, held, current, again)
-    fits = tuple(_fits(tree, library, mods, current, workspace))
-    issues += _refusals(fits)
-    issues += _mods(tree, fits, current, again, listed=files is not None)
     if tree.root is not None:
         issues += _around(tree.root)
-    return Examined(tree, _kind(tree), version, current, fits, files)
-
-
-def _packages(mine: Tool) -> Iterator[Trouble]:
-    for package in mine.packages:
-        if package.fault is not None:
-            yield Trouble(
-                FindingCode.PACKAGE,
-                f"{package.name} {package.version or ''}".strip() + f": {package.fault}",
-                f"{shlex.quote(mine.executable)} -m pip install --force-reinstall "
-                f"{shlex.quote(package.name + package.needs)}",
-            )
+    return Examined(tree, _kind(tree), version, current, files)
 
 
 def _kind(tree: Tree) -> str:
@@ -235,82 +183,6 @@ def _files(
             level = Level.NOTE if code is FindingCode.UNLISTED else Level.ERROR
             hint = None if code is FindingCode.UNLISTED else again
             yield Trouble(code, f"{_name_few(some)}: {what}", hint, level)
-
-
-def _fits(
-    tree: Tree,
-    library: Library,
-    mods: Sequence[Mod],
-    current: Receipt | None,
-    workspace: str | None,
-) -> Iterator[ModOnTree]:
-    """Plan each mod with what it requires, and draft on disk what ``apply`` would do."""
-    space = os.path.realpath(workspace) if workspace else planner.WORKSPACE
-
-    def planned(chosen: Sequence[Mod], view: Tree, receipt: Receipt | None) -> Plan:
-        return planner.plan(chosen, view, receipt=receipt, workspace=space)
-
-    for mod in mods:
-        mine: ModPlan | None = None
-        name = library.name_of(mod)
-        try:
-            base = ground.of(tree, current)
-            plans = ground.plan(base, library.select((name,)), planned)
-            mine = next(one for one in plans.shown.mods if one.mod.name == mod.name)
-            if plans.shown.ok and mine.verdict.writes and tree.root is not None:
-                spaces = filter(None, (current.workspace if current else None, workspace))
-                where = Site(root=tree.root, workspaces=tuple(map(os.path.realpath, spaces)))
-                wanted = (
-                    transitions.forward(plans.whole, current)
-                    if base.bare is None
-                    else rebuilding.transition(base, plans.whole, tree.root)
-                )
-                staging.draft(where, current, wanted)
-            yield ModOnTree(name, mine)
-        except VllmModsError as error:
-            yield ModOnTree(name, mine, Refusal(error.message, error.hint))
-        except OSError as error:
-            yield ModOnTree(name, mine, Refusal(str(error), f"ls -la {tree.spec}"))
-
-
-def _refusals(fits: Iterable[ModOnTree]) -> Iterator[Trouble]:
-    refused: dict[tuple[FindingCode, Refusal], list[str]] = {}
-    for fit in fits:
-        if fit.refusal is not None:
-            code = FindingCode.UNREADABLE if fit.planned is None else FindingCode.NOT_WRITABLE
-            refused.setdefault((code, fit.refusal), []).append(fit.name)
-    for (code, why), names in refused.items():
-        message = why.message
-        if code is FindingCode.NOT_WRITABLE:
-            message = f"apply would refuse {', '.join(names)}: {message}"
-        yield Trouble(code, message, why.hint)
-
-
-def _mods(
-    tree: Tree, fits: Iterable[ModOnTree], current: Receipt | None, again: str, *, listed: bool
-) -> Iterator[Trouble]:
-    known = {one.name for one in current.mods} if current else set()
-    for plan in (fit.planned for fit in fits if fit.planned is not None):
-        name, verdict = plan.mod.name, plan.verdict
-        if name in known:
-            continue  # `verify` has told
-        # What this version should have; where a list has the files, that says what is lost.
-        expected = verdict is not Verdict.MISSING or (plan.in_range and not listed)
-        if expected and verdict in _BROKEN:
-            reasons = [found.message for found in plan.findings if found.level is Level.ERROR]
-            yield Trouble(
-                _BROKEN[verdict],
-                f"{name} is {verdict.value}: {reasons[0] if reasons else 'no reason given'}",
-                f"vllm-mods check {name} --target {shlex.quote(tree.spec)}",
-            )
-        elif verdict is Verdict.APPLIED:
-            yield Trouble(
-                FindingCode.NO_RECEIPT,
-                f"{name} is in, and no receipt says so: something else put it there, and `revert` "
-                "cannot take it out",
-                f"{again}  # then apply it",
-                Level.NOTE,
-            )
 
 
 def _around(root: str) -> Iterator[Trouble]:

@@ -1,11 +1,11 @@
-"""What the doctor found: of the installation, of a tree, of the mods on it."""
+"""What the doctor found: of the installation, and of a tree."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Level, ModPlan
+from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis.listing import Listed
 from vllm_mods.diagnosis.tool import Tool
@@ -21,24 +21,6 @@ class Trouble(NamedTuple):
     level: Level = Level.ERROR
 
 
-class Refusal(NamedTuple):
-    """Why something would not be done."""
-
-    message: str
-    hint: str | None
-
-
-class ModOnTree(NamedTuple):
-    """A mod on the tree: its plan, and what ``apply`` would say on disk although the mod fits.
-
-    ``planned`` is None for a mod that could not be planned at all.
-    """
-
-    name: str
-    planned: ModPlan | None
-    refusal: Refusal | None = None
-
-
 class Examined(NamedTuple):
     """The tree that was asked about, and the list of its files, if it has one."""
 
@@ -46,7 +28,6 @@ class Examined(NamedTuple):
     kind: str
     version: str | None
     receipt: Receipt | None
-    fits: tuple[ModOnTree, ...]
     listed: Listed | None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Allowance, Expectation, FileChange, Finding, Level
+from vllm_mods.base.model import Allowance, FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 
 if TYPE_CHECKING:
@@ -56,15 +56,14 @@ def fit(
     changes: tuple[FileChange, ...],
     tree: Tree,
     *,
-    expects: Iterable[Expectation] = (),
     allow: Iterable[Allowance] = (),
     cache: SummaryCache | None = None,
     origin: AtOrigin | None = None,
 ) -> Fit:
     """Hold changes against the tree around them.
 
-    ``changes`` are relative to ``tree``, which is the tree before them. ``expects`` is judged
-    on the tree before, ``allow`` turns findings into notes that carry the author's reason.
+    ``changes`` are relative to ``tree``, which is the tree before them. ``allow`` turns findings
+    into notes that carry the author's reason.
     ``cache`` keeps what is derived from single files: share one over many trees; ``origin`` is
     where the changes were written, if that can be had: what is wrong here and was not there counts without further proof. Raises ``TreeError`` where the
     tree cannot be read.
@@ -72,18 +71,15 @@ def fit(
     from vllm_mods.fit.judge import judge  # noqa: PLC0415  (ast and difflib: 20 ms)
     from vllm_mods.fit.world import SummaryCache as NewCache  # noqa: PLC0415
 
-    expected = tuple(expects)
     python = tuple(
         change
         for change in changes
         if change.path.endswith(".py") and change.before != change.after
     )
-    if not python and not expected:
+    if not python:
         return Fit()
     try:
-        judgement = judge(
-            python, tree, expected, cache if cache is not None else NewCache(), origin
-        )
+        judgement = judge(python, tree, cache if cache is not None else NewCache(), origin)
     except RecursionError as error:
         paths = ", ".join(change.path for change in python)
         raise TreeError(

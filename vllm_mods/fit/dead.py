@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Expectation, Level
+from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import TORCH_MODULE, lineage
 from vllm_mods.fit.problems import Problem, nearest
 from vllm_mods.fit.search import classes_in, files_mentioning, python_files, subclasses
@@ -22,22 +22,21 @@ _CALLED = re.compile(r"__\w+__|(?:visit|test|do|on|handle|validate|serialize|che
 
 
 def dead_problems(
-    before: World, after: World, path: str, expects: Iterable[Expectation], origin: World | None
+    before: World, after: World, path: str, origin: World | None
 ) -> Iterator[Problem]:
-    """Judge what is new in a file: notes, and errors for what the mod expects to be a hook, or was one where it was written.
+    """Judge what is new in a file: notes, and errors for what was a hook where it was written.
 
     ``origin`` is the release that the patch was written for, where it can be had.
     """
-    asked = {expect.symbol for expect in expects}
     gone: list[Problem] = []
     # An origin of which only a part can be had decides nothing.
     with suppress(TreeError):
-        gone = [] if origin is None else list(_gone(before, after, origin, path, asked))
+        gone = [] if origin is None else list(_gone(before, after, origin, path))
     yield from gone
     if before.read(path) is None:
         yield from _file(after, path)
     scopes = {problem.scope for problem in gone}
-    yield from (p for p in _unnamed(before, after, path, asked) if p.scope not in scopes)
+    yield from (p for p in _unnamed(before, after, path) if p.scope not in scopes)
 
 
 class _Added(NamedTuple):
@@ -60,7 +59,7 @@ def _added(before: World, after: World, path: str) -> Iterator[_Added]:
                 yield _Added(f"{name}.{method}", functions[0], symbol, above, name not in old)
 
 
-def _unnamed(before: World, after: World, path: str, asked: set[str]) -> Iterator[Problem]:
+def _unnamed(before: World, after: World, path: str) -> Iterator[Problem]:
     """Yield the added methods that nothing names and no base defines."""
     for new in _added(before, after, path):
         line, method = lineage(after, new.symbol), new.function.name
@@ -76,26 +75,23 @@ def _unnamed(before: World, after: World, path: str, asked: set[str]) -> Iterato
             continue
         near = nearest(method, new.above)
         message = f"nobody calls {new.scope}, and no base defines it{near}"
-        level = Level.ERROR if new.scope in asked else Level.NOTE
         key, at = (new.scope,), new.function.line
-        yield Problem(FindingCode.FIT_DEAD, path, at, new.scope, message, key, method, level)
+        yield Problem(FindingCode.FIT_DEAD, path, at, new.scope, message, key, method, Level.NOTE)
 
 
-def _gone(
-    before: World, after: World, origin: World, path: str, asked: set[str]
-) -> Iterator[Problem]:
+def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Problem]:
     """Yield the added methods that overrode one where the patch was written, and override none here."""
     for new in _added(before, after, path):
         method = new.function.name
-        hooks = [
-            (base, owned[0])
+        owners = [
+            owned[0]
             for base in lineage(after, new.symbol).classes[1:]
             for there in origin.lookup(base.path, base.cls.name).symbols
             if isinstance(there.binding, Class) and (owned := lineage(origin, there).owner(method))
         ]
-        if not hooks or method.startswith("__"):
+        if not owners or method.startswith("__"):
             continue
-        base, owner = hooks[0]
+        owner = owners[0]
         known = {m for other in lineage(origin, owner).classes for m in other.cls.methods}
         version = origin.tree.version or "the release it was written for"
         instead = nearest(method, new.above - known) or nearest(method, new.above)
@@ -104,8 +100,7 @@ def _gone(
             f"{new.scope} overrides {owner.cls.name}.{method} in {version}, and no base defines it"
         )
         message = f"{text} here{'' if called else ': nobody calls it'}{instead}"
-        is_hook = not asked.isdisjoint({new.scope, f"{base.cls.name}.{method}"})
-        level = Level.NOTE if called and not is_hook else Level.ERROR
+        level = Level.NOTE if called else Level.ERROR
         key, at = (new.scope,), new.function.line
         yield Problem(FindingCode.FIT_DEAD, path, at, new.scope, message, key, method, level)
 

@@ -9,14 +9,13 @@ from functools import partial
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Expectation, FileChange, Finding, Level
+from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit import AtOrigin
 from vllm_mods.fit.abstract import abstract_problems
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
-from vllm_mods.fit.expectations import expectation_problems
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
@@ -71,20 +70,18 @@ class _Worlds(NamedTuple):
 def judge(
     changes: tuple[FileChange, ...],
     tree: Tree,
-    expects: tuple[Expectation, ...],
     cache: SummaryCache,
     origin: AtOrigin | None = None,
 ) -> Judgement:
     """Run every check. ``origin`` is where the patch was written, if that can be had."""
-    if changes:
-        _load_whole(tree)
-    if changes and origin is not None:
+    _load_whole(tree)
+    if origin is not None:
         _load_whole(origin.tree)
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
     after = World(tree, {change.path: change.after for change in changes}, cache, texts)
-    answers: list[Problem | Doubt] = [*expectation_problems(before, expects)]
-    lowest = lowest_python(tree) if changes else None
+    answers: list[Problem | Doubt] = []
+    lowest = lowest_python(tree)
     sound: dict[str, bytes] = {}
     for change in changes:
         if change.after is None:
@@ -106,7 +103,7 @@ def judge(
     receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path, receivers))
-        answers.extend(dead_problems(before, after, path, expects, there and there.before))
+        answers.extend(dead_problems(before, after, path, there and there.before))
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)

@@ -14,7 +14,6 @@ from vllm_mods.base import limits
 from vllm_mods.base.model import (
     Allowance,
     BinaryFile,
-    Expectation,
     FetchedFile,
     ImageFile,
     Mod,
@@ -183,15 +182,6 @@ def _template(entry: Table) -> TemplateFile:
     return TemplateFile(name, file, source="", data=b"")
 
 
-def _expectation(entry: Table) -> Expectation:
-    return Expectation(
-        path=entry.path("path", required=True),
-        symbol=entry.text("symbol", required=True),
-        signature=entry.get("signature", str),
-        base=entry.get("base", str),
-    )
-
-
 def _allowance(entry: Table) -> Allowance:
     return Allowance(
         code=entry.text("code", required=True),
@@ -231,7 +221,6 @@ def _variant(table: Table) -> Variant:
         overlay=table.rows("overlay", _overlay),
         templates=table.rows("templates", _template),
         python=table.strings("python", _REQUIREMENT, "a PEP 508 requirement"),
-        expects=table.rows("expects", _expectation),
         allow=table.rows("allow", _allowance),
         replace=table.rows("replace", _replacement),
         fetch=table.rows("fetch", _fetched),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import VllmModsError
@@ -13,15 +13,11 @@ from vllm_mods.base.model import Mod, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import manifest_editor
 from vllm_mods.library import catalog, mod_folder
-from vllm_mods.matrices import bisect
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.porting import job as porting
 from vllm_mods.porting import variant as making
 from vllm_mods.porting import writing as port_writing
 from vllm_mods.trees.release import Releases
-
-if TYPE_CHECKING:
-    from vllm_mods.trees.history import Upstream
 
 _UPPER = re.compile(r"\s*(?:<=?|==|===|~=)")
 
@@ -32,9 +28,8 @@ class KeptRelease(NamedTuple):
     ``did`` is ``fits`` (nothing to do), ``widened``, ``ported``, ``ended`` (the release carries the
     change), ``left`` (a port that a person has to finish lies in the mod's folder) or ``stuck`` (none
     could be begun), by ``run`` also ``there`` and ``waits``.
-    ``before`` and ``after`` are its row of the matrix; ``told`` was decided by rule, ``left`` is for a person,
-    ``upstream`` says which commit of upstream's the mod met. ``branch`` is the name for what that needed,
-    ``commit`` None where nothing was made.
+    ``before`` and ``after`` are its row of the matrix; ``told`` was decided by rule, ``left`` is for a person.
+    ``branch`` is the name for what that needed, ``commit`` None where nothing was made.
     """
 
     mod: str
@@ -44,17 +39,15 @@ class KeptRelease(NamedTuple):
     after: str = ""
     told: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    upstream: tuple[str, ...] = ()
     branch: str = ""
     commit: str | None = None
 
 
 class Ways(NamedTuple):
-    """What to go by: releases, the folders of the library, and upstream's repository if there is one."""
+    """What to go by: releases, and the folders of the library."""
 
     releases: Releases
     roots: Sequence[str]
-    upstream: Upstream | None = None
 
 
 def keep(mod: Mod, tree: Tree, ways: Ways) -> KeptRelease:
@@ -67,7 +60,7 @@ def keep(mod: Mod, tree: Tree, ways: Ways) -> KeptRelease:
     before = _row(planned)
     kept = KeptRelease(mod.name, version, "fits", before, before)
     if planned.verdict is Verdict.UPSTREAM:
-        return _end(mod, tree, kept, ways)
+        return _end(mod, kept, ways)
     if planned.verdict.writes:
         return _take(mod, planned, tree, kept, ways)
     if planned.verdict.ok:
@@ -84,28 +77,7 @@ def _row(planned: ModPlan) -> str:
     return f"{planned.verdict}{name}"
 
 
-def _met(
-    mod: Mod, variant: Variant, base: str, tree: Tree, upstream: Upstream | None
-) -> tuple[str, ...]:
-    """Say which commit of upstream's a variant met between the release that it was written for and a tree."""
-    if upstream is None:
-        return ()
-    try:
-        ends = upstream.release(base), upstream.commit(tree)
-        alone = bisect.narrow(mod, variant.id)._replace(requires=(), conflicts=(), after=())
-        outcome = bisect.over_commits((alone,), upstream.repository, *ends)
-    except VllmModsError as error:
-        return (f"which commit it met is not known: {error.message}",)
-    if outcome.before is None or outcome.after is None or outcome.after.point.commit is None:
-        return ()
-    commit = outcome.after.point.commit
-    pull = f", pull request {commit.pull_request}" if commit.pull_request is not None else ""
-    verdicts = f"{outcome.before.planned.verdict} before, {outcome.after.planned.verdict} since"
-    errors = [f"{one.message}" for one in outcome.findings if one.level == "error"]
-    return (f"`{commit.named}` of {commit.date[:10]}{pull}: {verdicts}", *errors)
-
-
-def _end(mod: Mod, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
+def _end(mod: Mod, kept: KeptRelease, ways: Ways) -> KeptRelease:
     """End the range of the variant that is meant for a release which carries the change.
 
     A range that would name no release then is left as it is: its variant is for a person to take out.
@@ -114,9 +86,7 @@ def _end(mod: Mod, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
     known = [file.version for file in ways.releases.files()]
     manifest = mod.manifest
     gone = []
-    met: tuple[str, ...] = ()
     for variant in (one for one in mod.variants if versions.in_range(version, one.vllm)):
-        met = met or _last(mod, variant, tree, ways)
         parts = [part.strip() for part in variant.vllm.split(",")]
         kept_parts = [part for part in parts if part and not part.startswith("<")]
         ended = ",".join([*kept_parts, f"<{versions.public(version)}"])
@@ -132,14 +102,7 @@ def _end(mod: Mod, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
     if manifest == mod.manifest:
         return kept._replace(left=tuple(gone))
     port_writing.overwrite(mod, {mod_folder.MANIFEST: manifest})
-    return kept._replace(
-        did="ended", after="upstream", told=(reason,), left=tuple(gone), upstream=met
-    )
-
-
-def _last(mod: Mod, variant: Variant, tree: Tree, ways: Ways) -> tuple[str, ...]:
-    known = making.recorded(lock_entries.current(mod), variant)
-    return _met(mod, variant, known[-1], tree, ways.upstream) if known else ()
+    return kept._replace(did="ended", after="upstream", told=(reason,), left=tuple(gone))
 
 
 def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
@@ -202,7 +165,6 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
     variant = making.nearest(mod, tree.version, locked)
     base = making.base_tree(mod, variant, tree.version, ways.releases)
     old = base.version or base.spec
-    kept = kept._replace(upstream=_met(mod, variant, old, tree, ways.upstream))
     job = porting.Job(
         mod,
         variant,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import ManifestError, VllmModsError
@@ -16,16 +16,12 @@ from vllm_mods.planning import lock_entries
 from vllm_mods.porting import writing
 from vllm_mods.trees.release import Releases
 
-if TYPE_CHECKING:
-    from vllm_mods.trees.history import Upstream
-
 
 class Keeping(NamedTuple):
-    """A mod to be kept up, what returns the text of a commit, and upstream's repository."""
+    """A mod to be kept up, and what returns the text of a commit."""
 
     mod: str
     message: Callable[[KeptRelease], str]
-    upstream: Upstream | None = None
 
 
 def run(
@@ -76,7 +72,7 @@ def _keep(
     with branches.laid_out(home, at) as folder:
         try:
             library = Library(folder)
-            ways = Ways(releases, library.roots, wanted.upstream)
+            ways = Ways(releases, library.roots)
             kept = keeping.keep(library.load(wanted.mod), releases.open(release), ways)
         except VllmModsError as error:
             return kept._replace(left=(error.message,))

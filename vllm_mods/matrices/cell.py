@@ -75,24 +75,12 @@ class CellProblem(NamedTuple):
     message: str
 
 
-class CellChange(NamedTuple):
-    """Mods that say something else of a tree than an earlier matrix did, as words for verdicts.
-
-    ``before`` is None where that had no such cell.
-    """
-
-    tree: str
-    before: str | None
-    after: str
-    mods: tuple[str, ...]
-
-
 class MatrixResult(NamedTuple):
     """A whole matrix: ``cells`` tree by tree in the order asked for, and what follows from them.
 
-    ``problems`` are what is not as a manifest or a committed lock says; ``changes`` the differences from an
-    earlier one, None if it was compared with none; ``mods`` what the cells are of. A ``strict`` one is not
-    ``ok`` for a problem alone. ``hunks`` are those of cells, by mod and tree, where they were asked for.
+    ``problems`` are what is not as a manifest or a committed lock says, ``mods`` what the cells are of. A
+    ``strict`` one is not ``ok`` for a problem alone. ``hunks`` are those of cells, by mod and tree, where
+    they were asked for.
 
     >>> grid = vm.matrix(vm.Library("library").mods("stale"), ["site-packages"])
     >>> grid.ok, grid.cells[0].verdict.value
@@ -101,7 +89,6 @@ class MatrixResult(NamedTuple):
 
     cells: tuple[Cell, ...]
     problems: tuple[CellProblem, ...] = ()
-    changes: tuple[CellChange, ...] | None = None
     mods: tuple[Mod, ...] = ()
     strict: bool = False
     hunks: Mapping[tuple[str, str], tuple[HunkView, ...]] = {}

@@ -26,6 +26,7 @@ from vllm_mods.matrices.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
 from vllm_mods.placing.scopes import Scopes
 from vllm_mods.planning import planner
+from vllm_mods.planning.context import ask_for_packages
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.other_packages import changed_distributions
@@ -114,7 +115,7 @@ class Workshop:
             fault = TaskFault("tree", error.message, error.hint)
             return _all(task, _failed(error), fault if isinstance(error, UsageError) else None)
         try:
-            answers = tuple(self._answer(subject, tree) for subject in task.subjects)
+            answers = tuple(self._said(subject, tree)[0] for subject in task.subjects)
             return TaskOutcome(task, tree.version, answers)
         except VllmModsError as error:
             fault = TaskFault("mod", error.message, error.hint)
@@ -160,33 +161,35 @@ class Workshop:
             self._identities[spec] = identity
         return self._identities[spec]
 
-    def _answer(self, subject: Subject, tree: Tree) -> Said:
-        mods = self._needed(subject.mod)
+    def _said(self, subject: Subject, tree: Tree) -> tuple[Said, bool]:
+        """Return an answer, and whether it is kept: what rests on something that could not be read is not."""
         key = self._key(subject)
         kept = self._store.known(key, tree.identity)
         if kept is not None:
-            return kept[1]
-        tree = _alone(mods, tree)
-        if subject.show:
-            try:
-                shown = self._show(subject, tree)
-            except TreeError:
-                return Shown()  # the cell itself says what cannot be read
-            self._store.remember(key, shown, tree)
-            return shown
-        noted = NotedTree(tree)
-        answer = self._compute(subject.mod, mods, noted)
-        answer = answer._replace(packages=tuple(sorted(noted.packages.items())))
-        if noted.failure is None and not self.origins.missed:
-            self._store.remember(key, answer, tree)
-        elif isinstance(noted.failure, Unreachable):
-            return _failed(noted.failure)
-        return answer
+            return kept[1], True
+        ask = self._show if subject.show else self._plan
+        said, final = ask(subject.mod, tree.apart())
+        if final:
+            self._store.remember(key, said, tree)
+        return said, final
 
-    def _show(self, subject: Subject, tree: Tree) -> Shown:
+    def _show(self, name: str, tree: Tree) -> tuple[Shown, bool]:
         """Explain a cell."""
-        answer = cast("Answer", self._answer(Subject(subject.mod), tree))
-        return explain.explain(self._mods[subject.mod], answer, tree)
+        answer, final = self._said(Subject(name), tree)
+        ask_for_packages(self._needed(name), tree)
+        try:
+            shown = explain.explain(self._mods[name], cast("Answer", answer), tree)
+        except TreeError:
+            return Shown(), False  # the cell itself says what cannot be read
+        return shown, final
+
+    def _plan(self, name: str, tree: Tree) -> tuple[Answer, bool]:
+        noted = NotedTree(tree)
+        answer = self._compute(name, self._needed(name), noted)
+        answer = answer._replace(packages=tuple(sorted(noted.packages.items())))
+        if isinstance(noted.failure, Unreachable):
+            return _failed(noted.failure), False
+        return answer, noted.failure is None and not self.origins.missed
 
     def _compute(self, name: str, mods: tuple[Mod, ...], tree: Tree) -> Answer:
         try:
@@ -273,18 +276,6 @@ def _receipt(tree: Tree) -> Receipt | None:
         return None if raw is None else receipt.parse(raw)
     except Refused as error:
         raise TreeError(error.message, hint=error.hint) from error
-
-
-def _alone(mods: Iterable[Mod], tree: Tree) -> Tree:
-    """Return a tree as if no other mod had asked it anything, asked for the packages that these are for.
-
-    What a path is of may be known by the package's name only.
-    """
-    alone = tree.apart()
-    with suppress(TreeError):  # the plan will meet the same error, and has the words for it
-        for variant in (one for mod in mods for one in mod.variants if one.package):
-            alone.package(variant.package)
-    return alone
 
 
 def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:

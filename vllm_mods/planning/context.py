@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from vllm_mods.base import versions
+from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
@@ -104,7 +106,7 @@ class PlanContext:
 
     def in_range(self, mod: Mod, variant: Variant) -> bool:
         """Tell whether a variant is meant for the tree: by the lock, else by the range, and for its package."""
-        # asked for whatever vLLM it is: what a path is of may be known by the package's name only
+        # asked for whatever vLLM it is: where nobody can tell, the whole plan has to say so
         package = self._is_for_package(variant)
         return self.is_for_vllm(mod, variant) and package is not False
 
@@ -185,6 +187,13 @@ class PlanContext:
             for path in places
             if not self.tree.remote and self.tree.read(path) is not None
         ]
+
+
+def ask_for_packages(mods: Iterable[Mod], tree: Tree) -> None:
+    """Have a tree find the distributions that mods are for: what a path is of may be known by their names only."""
+    for variant in (one for mod in mods for one in mod.variants if one.package):
+        with suppress(TreeError):  # whoever reads it meets the same error, and has the words for it
+            tree.package(variant.package)
 
 
 def _begins_at(variant: Variant, version: str | None) -> bool:

@@ -40,7 +40,7 @@ from vllm_mods.planning import (
     requirements,
     written,
 )
-from vllm_mods.planning.context import Origin, PlanContext
+from vllm_mods.planning.context import Origin, PlanContext, ask_for_packages
 from vllm_mods.planning.patching import Attempt, add_notes, as_placed, note
 
 if TYPE_CHECKING:
@@ -124,6 +124,7 @@ class _Planner(NamedTuple):
     strict_version: bool
 
     def plan(self, mods: tuple[Mod, ...]) -> Plan:
+        ask_for_packages(mods, self.context.tree)
         stale = {mod.name for mod in mods if not self.context.take_lock(mod)}
         present = applied.find(self.context, mods)
         inside = {} if len(present) == len(mods) else applied.conflicts(self.context)
@@ -228,10 +229,8 @@ class _Planner(NamedTuple):
             if against is not None:
                 return Attempt(variant, Verdict.MISPLACED, findings=(against,))
             origin = fit.AtOrigin(tree, at_origin.changes)
-        view, expects, allow = self.context.view, variant.expects, variant.allow
-        looked = fit.fit(
-            tried.changes, view, expects=expects, allow=allow, cache=self.cache, origin=origin
-        )
+        view, allow = self.context.view, variant.allow
+        looked = fit.fit(tried.changes, view, allow=allow, cache=self.cache, origin=origin)
         findings = looked.findings
         tried = tried._replace(
             beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from vllm_mods.base.model import Level
-from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, ModOnTree
+from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined
 from vllm_mods.report import data, text
-from vllm_mods.report.columns import columns
 from vllm_mods.report.reply import Reply
-from vllm_mods.report.text import Paint
 
 
-def examined(diagnosis: Diagnosis, paint: Paint) -> Reply:
+def examined(diagnosis: Diagnosis) -> Reply:
     """Return what is wrong with an installation and a tree."""
     answer = {
         "ok": diagnosis.ok,
@@ -27,7 +25,7 @@ def examined(diagnosis: Diagnosis, paint: Paint) -> Reply:
         f"  {tool.python} ({tool.executable})",
     ]
     if diagnosis.target is not None:
-        lines += _target(diagnosis.target, paint)
+        lines += _target(diagnosis.target)
     for level, title in ((Level.ERROR, "what is wrong"), (Level.NOTE, "good to know")):
         some = [one for one in diagnosis.troubles if one.level is level]
         lines += ["", title] if some else []
@@ -44,17 +42,13 @@ def examined(diagnosis: Diagnosis, paint: Paint) -> Reply:
     return Reply(answer, "\n".join(lines), diagnosis.ok)
 
 
-def _target(target: Examined, paint: Paint) -> list[str]:
+def _target(target: Examined) -> list[str]:
     lines = ["", text.tree_name(target.version, target.tree.spec)]
     if target.listed is not None:
         lines.append(f"  {len(target.listed.rows)} files, held against {target.listed.name}")
     entries = target.receipt.mods if target.receipt else ()
     lines += [f"  {one.name} {one.version} (variant {one.variant}) is in" for one in entries]
-    lines += [] if entries else ["  no mods are in"]
-    planned = [one.planned for one in target.fits if one.planned is not None]
-    lines += ["", "mods"] if planned else []
-    rows = ((plan.mod.name, text.verdict_of(plan, paint)) for plan in planned)
-    return [*lines, *columns(rows, "  ")]
+    return lines if entries else [*lines, "  no mods are in"]
 
 
 def _target_data(target: Examined) -> dict[str, Any]:
@@ -64,17 +58,5 @@ def _target_data(target: Examined) -> dict[str, Any]:
         "kind": target.kind,
         "version": target.version,
         "mods": [data.applied(entry) for entry in receipt.mods] if receipt else [],
-        "fits": [_fit_data(one) for one in target.fits],
         "listed": None if listed is None else {"by": listed.name, "files": len(listed.rows)},
-    }
-
-
-def _fit_data(fit: ModOnTree) -> dict[str, Any]:
-    planned = fit.planned
-    return {
-        "name": fit.name,
-        "verdict": None if planned is None else planned.verdict.value,
-        "variant": planned.variant.id if planned and planned.variant else None,
-        "findings": planned.findings if planned else (),
-        "refusal": fit.refusal,
     }

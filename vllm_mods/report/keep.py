@@ -23,7 +23,6 @@ def message(release: KeptRelease) -> str:
     rows += [f"| before | {release.before} |", f"| after | {release.after} |"]
     parts = [title, "\n".join(rows)]
     for head, lines in (
-        ("What changed upstream", release.upstream),
         ("Decided by rule", release.told),
         ("For a person to look at", release.left),
     ):

@@ -26,7 +26,6 @@ def _json(result: MatrixResult) -> str:
             for one in result.cells
         ],
         "problems": result.problems,
-        **({} if result.changes is None else {"changes": result.changes}),
     }
     return json.dumps(encode(answer), indent=2) + "\n"
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.model import Finding, Level, Verdict
-from vllm_mods.matrices.cell import Cell, CellChange, CellProblem, MatrixResult
+from vllm_mods.matrices.cell import Cell, CellProblem, MatrixResult
 from vllm_mods.report.text import MEANING, between, label
 
 MEANINGS = {
@@ -168,12 +168,6 @@ def problem(of: Grid, grievance: Grievance) -> str:
     """Return a problem as one sentence, with its code."""
     where = f" on {spans(of, grievance.trees)}" if grievance.trees else ""
     return clean(f"{grievance.mod}{where}: {grievance.message} [{grievance.code}]")
-
-
-def change(of: Grid, cell: CellChange) -> str:
-    """Return what has changed on a tree, without the mods."""
-    before = "new" if cell.before is None else f"was {cell.before}"
-    return clean(f"{of.label(cell.tree)}: {cell.after}, {before}")
 
 
 def details(run: Iterable[Cell]) -> str:

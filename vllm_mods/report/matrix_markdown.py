@@ -19,11 +19,6 @@ def render(result: MatrixResult) -> str:
     """Return a summary, a table of runs, the problems and the findings."""
     of = view.grid(result)
     blocks = [f"**{view.summary(of)}** {_plain(view.headline(of))}.", _table(of)]
-    changed = [
-        f"* {_plain(view.change(of, one))}: {', '.join(map(_code, one.mods))}"
-        for one in result.changes or ()
-    ]
-    blocks += ["### Since the earlier matrix", "\n".join(changed)] if changed else []
     problems = [f"* {_code(view.problem(of, one))}" for one in view.problems(result)]
     blocks += ["### Problems", "\n".join(problems)] if problems else []
     wrong = view.wrong(of)

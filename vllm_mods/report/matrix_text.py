@@ -24,10 +24,7 @@ def render(result: MatrixResult, paint: Paint = str) -> str:
     of = view.grid(result)
     blocks = [view.headline(of)]
     blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
-    changed = (f"{view.change(of, one)}: {', '.join(one.mods)}" for one in result.changes or ())
-    problems = (view.problem(of, one) for one in view.problems(result))
-    blocks += _block("since the earlier matrix", map(view.clean, changed))
-    blocks += _block("problems", problems)
+    blocks += _block("problems", (view.problem(of, one) for one in view.problems(result)))
     blocks += ["\n".join(_wrong(run, paint)) for run in view.wrong(of)]
     return "\n\n".join((*blocks, view.summary(of))) + "\n"
 

@@ -13,7 +13,6 @@ from vllm_mods.report import data, text
 from vllm_mods.report.columns import columns
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.templates.check import CaseOutcome, TemplateChecked
-from vllm_mods.templates.official import Patched
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import Replayed
@@ -86,14 +85,6 @@ def rendered(template: Template, prompt: Prompt) -> Reply:
     )
     answer = {"template": template.name, "prompt": prompt.text}
     return Reply(answer, prompt.text, stderr=notes(unread), is_file=True)
-
-
-def patched(template: Template, result: Patched) -> Reply:
-    """Return a model's own template with its worst faults mended."""
-    stderr = (f"note: {template.path} has {result.patch} already",) if result.was_in else ()
-    whole = result.data.decode("utf-8", "surrogateescape")
-    answer = {"template": template.name, **data.fields(result, "patch", "was_in"), "text": whole}
-    return Reply(answer, whole, stderr=stderr, is_file=True)
 
 
 def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:

@@ -54,7 +54,7 @@ def plain(verdict: Verdict, words: str | None = None) -> str:
     return verdict.value if words is None else words
 
 
-def verdict_of(planned: ModPlan, paint: Paint = plain) -> str:
+def _verdict_of(planned: ModPlan, paint: Paint) -> str:
     """Return the verdict of one mod, what it means, and the variant that goes in."""
     variant = planned.variant.id if planned.variant and planned.verdict.ok else None
     suffix = f" (variant {variant})" if variant is not None else ""
@@ -67,7 +67,7 @@ def plan(planned: Plan, paint: Paint = plain, *, explain: bool = False) -> str:
     ``explain`` lists the classes of faults that nobody looked for.
     """
     blocks = [tree_name(planned.version, planned.spec)]
-    rows = ((f"{one.mod.name} {one.mod.version}", verdict_of(one, paint)) for one in planned.mods)
+    rows = ((f"{one.mod.name} {one.mod.version}", _verdict_of(one, paint)) for one in planned.mods)
     for planned_mod, head in zip(planned.mods, columns(rows, "  "), strict=True):
         lines = [head, *(f"    {line}" for line in changed(planned_mod))]
         lines += _reasons(planned_mod, paint)

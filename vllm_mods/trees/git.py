@@ -1,4 +1,4 @@
-"""``git:REPO@REV``: a revision, read from the object store of a local repository; its history.
+"""``git:REPO@REV``: a revision, read from the object store of a local repository; its line of commits.
 
 Nothing is checked out. The one place that imports GitPython, and for one job: a process of git that hands out blobs.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.tree import PristineTree
-from vllm_mods.base.versions import from_describe
+from vllm_mods.base.versions import from_describe, node
 from vllm_mods.formats import tree_names
 from vllm_mods.trees import git_process
 from vllm_mods.trees.folder import read_in_workspace
@@ -144,12 +144,6 @@ class Commit(NamedTuple):
         match = _PULL.search(self.subject)
         return int(match[1] or match[2]) if match else None
 
-    @property
-    def named(self) -> str:
-        """The abbreviated id and the subject, as text that no terminal and no Markdown makes anything of."""
-        subject = "".join(letter if letter.isprintable() else "?" for letter in self.subject)
-        return f"{self.sha[:12]}: {subject.replace('`', chr(39))}"
-
 
 class GitObject(NamedTuple):
     """An object of a repository: ``kind`` is ``blob``, ``tree`` or ``commit``; of its bytes there are ``size``."""
@@ -219,9 +213,9 @@ class Repository:
         """Return the files of a commit. Raises ``UsageError`` if vLLM is not among them."""
         return GitTree(self, commit, f"{self.spec}@{commit}")
 
-    def entries(self, commit: str, *paths: str) -> dict[str, tuple[bytes, str]]:
-        """Return the mode and the blob of every entry of a commit, or of some. Raises ``TreeError``."""
-        words = ("-r", "-z", "--full-tree", commit, "--", *paths)
+    def entries(self, commit: str) -> dict[str, tuple[bytes, str]]:
+        """Return the mode and the blob of every entry of a commit. Raises ``TreeError``."""
+        words = ("-r", "-z", "--full-tree", commit, "--")
         listing = self.output("cannot list the commit", "ls-tree", *words)
         entries: dict[str, tuple[bytes, str]] = {}
         for row in listing.split(b"\0"):
@@ -251,16 +245,6 @@ class Repository:
                 raise TreeError(f"cannot read {what}: {error}", hint=hint) from error
         return self._blobs[blob]
 
-    def read(self, commit: str, path: str) -> bytes | None:
-        """Return the bytes of a file in a commit, None for none and for what is no file.
-
-        Raises ``TreeError`` for one that cannot be read.
-        """
-        entry = self.entries(commit, path).get(path)
-        if entry is None or entry[0] not in REGULAR:
-            return None
-        return self.blob(entry[1], f"{self.spec}@{commit}: {path}")
-
     def line(self, since: str, until: str) -> tuple[Commit, ...]:
         """Return the commits from ``until`` back by first parents, as far as ``since`` lacks them.
 
@@ -271,6 +255,26 @@ class Repository:
         span = f"{since}..{until}"
         log = self.output("cannot walk the history", "log", *words, *form, span, "--")
         return tuple(_commits(log))
+
+
+def newest_build(folder: str) -> str | None:
+    """Return the version of the newest commit of a clone of vLLM's repository, None if that is a release's.
+
+    The newest commit is that of the remote's default branch, else HEAD. Raises
+    ``UsageError`` where no tag says a version.
+    """
+    repository = Repository(folder)
+    try:
+        newest = repository.commit("refs/remotes/origin/HEAD")
+    except UsageError:
+        newest = repository.commit("HEAD")
+    version = repository.tree(newest).version
+    if version is None:
+        raise UsageError(
+            f"{repository.folder}: no tag leads to {newest[:12]}: nothing says what version it is",
+            hint=f"git -C {repository.folder} fetch --tags --unshallow",
+        )
+    return version if node(version) is not None else None
 
 
 def _commits(log: bytes) -> Iterator[Commit]:

@@ -174,8 +174,8 @@
   // What is said of mods is shown with their rows; a list of which nothing is left goes.
   function follow() {
     const lists = new Set();
-    for (const entry of document.querySelectorAll("[data-rows]")) {
-      entry.hidden = !entry.dataset.rows.split(" ").some((at) => shown(rows[at]));
+    for (const entry of document.querySelectorAll("[data-row]")) {
+      entry.hidden = !shown(rows[entry.dataset.row]);
       lists.add(entry.closest(".list, section"));
     }
     for (const list of lists) {
