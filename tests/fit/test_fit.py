@@ -73,6 +73,12 @@ YESES = [
         "        try:\n            import vllm.nothing\n        except ImportError:\n            pass\n",
     ),
     (INC, PICK, "        import vllm._C\n"),
+    # vllm/benchmarks/forward/pipeline.py of 0.33.0: set in a function inside a method
+    (
+        INC,
+        PICK,
+        "        def keep(batch):\n            self.batch = batch\n\n        keep(1)\n        return self.batch\n",
+    ),
     # vllm/model_executor/models/gpt_oss.py of 0.29.0
     (
         INC,

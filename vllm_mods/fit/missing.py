@@ -105,6 +105,8 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         return _module_lacks(asked, member[1], member[2])
     kinds = member[1].split(" | ")
     lines = [lineage(asked.site.world, one) for kind in kinds for one in asked.classes(kind)]
+    if any(member[2] in attributes(asked.site.world, line)[0] for line in lines):
+        return None  # set in a function inside a method, where ty does not look
     # the standard library's interfaces are protocols as well
     if (
         "Protocol" in member[1]
