@@ -401,7 +401,7 @@ def test_strict_sees_an_altered_hunk(call: Call, index: PackageServer, library: 
     assert index.requests
 
 
-def test_a_range_that_is_too_narrow_is_told_and_strict_refuses_it(
+def test_where_a_mod_fits_beyond_its_ranges_is_told_and_is_no_break(
     call: Call, index: PackageServer, library: Path
 ) -> None:
     patch = (library / "patches/limit/x.patch").read_bytes()
@@ -410,8 +410,35 @@ def test_a_range_that_is_too_narrow_is_told_and_strict_refuses_it(
     relaxed = call("matrix", "limit", "--json")
     assert relaxed.code == 0
     assert problems(relaxed) == {("range-too-narrow", "limit", "pypi:0.21.0")}
-    assert call("matrix", "limit", "--strict").code == 1
+    assert call("matrix", "limit", "--strict").code == 0
     assert index.requests
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("", 1),
+        ('vllm = ">=0.19"', 1),
+        ('vllm = ">=0.19,<0.21"\nuntil = "0.21 has another limit"', 0),
+        ('vllm = ">=0.19,<0.21"', 2),
+        ('vllm = ">=0.19"\nuntil = "never"', 2),
+        ('until = "never"', 2),
+    ],
+)
+def test_a_release_that_no_variant_takes_is_a_break_unless_the_mod_says_that_it_ends(
+    call: Call, index: PackageServer, library: Path, said: str, code: int
+) -> None:
+    index.files[wheel_name("0.22.0")] = release("0.22.0", other=b"def other():\n    return 9\n")
+    patch = (library / "patches/limit/x.patch").read_bytes()
+    write_mod(library, "limit", patch, vllm=">=0.19,<=0.21", more=said)
+    call("matrix", "limit", "--vllm", "<0.22", "--update-lock")
+    answer = call("matrix", "limit", "--vllm", ">=0.22", "--strict", "--json")
+    assert answer.code == code
+    if code == 1:
+        assert problems(answer) == {("needs-port", "limit", "pypi:0.22.0")}
+    if not said:
+        older = call("matrix", "limit", "--vllm", "<0.19", "--strict", "--json")
+        assert (older.code, {code for code, *_ in problems(older)}) == (0, {"range-too-narrow"})
 
 
 def test_a_mod_that_upstream_has_made_needless(

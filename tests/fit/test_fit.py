@@ -391,3 +391,14 @@ def test_another_route_of_the_same_path_is_no_duplicate() -> None:
     more = ROUTE.format(name="more").replace(".post", ".delete")
     pair = ("    return request.tokens\n", f"    return request.tokens\n{more}")
     assert errors(path, pair, files=FILES | {path: SERVER}) == []
+
+
+def test_a_mixin_has_what_those_have_that_it_is_mixed_into() -> None:
+    # vllm/model_executor/models/minicpmo.py of 0.16.0
+    files = {
+        "vllm/model.py": "class Base:\n    def __init__(self):\n        self.size = 1\n\n\nclass Audio(Base):\n    def read(self):\n        return self.size\n"
+    }
+    patch = ("class Audio(Base):", "class Audio:")
+    both = ("return self.size\n", "return self.size\n\n\nclass Model(Audio, Base):\n    pass\n")
+    assert errors("vllm/model.py", patch, both, files=files) == []
+    assert [f.code for f in errors("vllm/model.py", patch, files=files)] == ["fit-attribute"]

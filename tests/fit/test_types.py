@@ -232,7 +232,7 @@ def findings(
         ),
         # vllm states `tuple[torch.dtype]` for a field with two
         (
-            "a, b = (\n            1 and self.shapes)",
+            "a, b = (\n            1 and self).shapes",
             "invalid-assignment",
             "Not enough values to unpack: Expected 2",
             "note",

@@ -92,6 +92,7 @@ class FindingCode(StrEnum):
     MODE_CHANGED = "mode-changed"
     MODEL = "model"
     NEEDLESS = "needless"
+    NEEDS_PORT = "needs-port"
     NO_CHAT = "no-chat"
     NO_LIST = "no-list"
     NO_RECEIPT = "no-receipt"

@@ -226,7 +226,8 @@ class ImageFile(NamedTuple):
 class Mod(NamedTuple):
     """A mod, read whole. ``digest`` is the sha256 over its manifest and every file it names.
 
-    ``outside`` are the paths that it says it changes outside of ``vllm/``, ``when`` the checkpoints that it is for (none: any),
+    ``vllm`` are the releases that it promises to go into (``""``: those its variants name and all newer ones), ``until``
+    why they end. ``outside`` are the paths that it says it changes outside of ``vllm/``, ``when`` the checkpoints that it is for (none: any),
     ``serve_args`` and ``env`` what a pairing takes over for what serves, ``files`` what only an image gets.
 
     >>> (mod,) = vm.Library("library").mods("fast")
@@ -241,6 +242,8 @@ class Mod(NamedTuple):
     directory: str
     digest: str
     default: bool = False
+    vllm: str = ""
+    until: str = ""
     requires: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
     after: tuple[str, ...] = ()

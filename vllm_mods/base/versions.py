@@ -27,6 +27,7 @@ _COMPARED = {
 _DESCRIBED = r"(?a)v?(?P<tag>\d.*)-(?P<distance>\d+)-(?P<node>g[0-9a-f]+)\Z"
 _NODE = r"(?a)\+(?:.*\.)?g([0-9a-f]{7,40})\b"
 _SPAN = r"(?a)\s*>=\s*(\d+(?:\.\d+)*)\s*(?:,\s*<\s*(\d+(?:\.\d+)*)\s*)?\Z"
+_START = r"(?a)(?:>=?|===?|~=)\s*v?(\d+(?:\.\d+)*)"
 _LAST_NUMBER = r"(?a)(.*?)(\d+)\Z"
 
 
@@ -48,6 +49,22 @@ def in_range(version: str | None, spec: str) -> bool | None:
         raise ValueError(f"{spec!r} is not a version specifier (PEP 440)") from error
     parsed = _parse(version)
     return None if parsed is None else allowed.contains(parsed, prereleases=True)
+
+
+def has_end(spec: str) -> bool:
+    """Tell whether a specifier leaves out all versions from some number on."""
+    return any(clause.strip().startswith(("<", "==", "~=")) for clause in spec.split(","))
+
+
+def lowest(specs: Iterable[str]) -> str | None:
+    """Return the lowest number with which one of some specifiers begins, None if one has no beginning."""
+    starts = []
+    for spec in specs:
+        numbers = re.findall(_START, spec)
+        if not numbers:
+            return None
+        starts.append(max(numbers, key=sort_key))
+    return min(starts, key=sort_key, default=None)
 
 
 def joined(specs: Iterable[str]) -> tuple[str, ...]:

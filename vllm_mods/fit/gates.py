@@ -89,9 +89,13 @@ def _argument(asked: Asked) -> bool | None:
     call = asked.call()
     if said.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
         return None
-    if "object.__init__" in said.text:
-        return False
     world = asked.site.world
+    called = _CALLED.search(said.text)
+    owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
+    if owner == "object" or any(
+        not _is_stated(world, one) for one in (classes_named(world, owner) if owner else ())
+    ):
+        return False
     for cls in asked.called_classes():
         line = lineage(world, cls)
         if "BaseModel" in line.bases:
@@ -203,7 +207,7 @@ def _operands(asked: Asked) -> bool:
 def _assignment(asked: Asked) -> bool | None:
     text = asked.said.text
     if "values to unpack" in text:
-        if _unpacks_field(asked):  # ``tuple[int]`` is often written for one of any length
+        if not _unpacks_result(asked):
             return False
         return None if _returns_as_many(asked) else True
     if "is read-only" in text or "read-only property" in text:
@@ -211,10 +215,10 @@ def _assignment(asked: Asked) -> bool | None:
     return False if "unresolved attribute" in text else None
 
 
-def _unpacks_field(asked: Asked) -> bool:
+def _unpacks_result(asked: Asked) -> bool:
+    """Tell whether what is unpacked is written there: a name may be one of several, and ``tuple[int]`` is often stated for any length."""
     assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
-    value = None if assigned is None else assigned.value
-    return any(isinstance(one, ast.Attribute) for one in getattr(value, "values", [value]))
+    return assigned is not None and isinstance(assigned.value, ast.Call | ast.Await | ast.Tuple)
 
 
 def _returns_as_many(asked: Asked) -> bool:

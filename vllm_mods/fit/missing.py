@@ -114,12 +114,11 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         or any("Protocol" in line.bases for line in lines)
     ):
         return False
+    if SELF.fullmatch(member[1]) is not None:  # a mixin has what those have that it is mixed into
+        return is_plain(asked, member[1], member[2])
     if not any(line.torch for line in lines):
         return True
-    if len(kinds) > 1:
-        return False
-    is_own = SELF.fullmatch(member[1]) is not None
-    return is_plain(asked, member[1], member[2]) if is_own else is_missing(asked)
+    return False if len(kinds) > 1 else is_missing(asked)
 
 
 def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:

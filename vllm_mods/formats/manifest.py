@@ -25,6 +25,7 @@ from vllm_mods.base.model import (
     When,
 )
 from vllm_mods.base.untrusted import toml_of
+from vllm_mods.base.versions import has_end
 from vllm_mods.formats import platforms
 from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Scalar, Table, reading, repeated
 
@@ -67,6 +68,8 @@ def _mod(top: Table) -> Mod:
         directory="",
         digest="",
         default=top.get("default", bool) or False,
+        vllm=top.specifier("vllm") if "vllm" in top.raw else "",
+        until=top.text("until"),
         requires=top.strings("requires", NAME, "the name of a mod"),
         conflicts=top.strings("conflicts", NAME, "the name of a mod"),
         after=top.strings("after", NAME, "the name of a mod"),
@@ -83,6 +86,9 @@ def _mod(top: Table) -> Mod:
         files=top.rows("files", _file),
         variants=variants,
     )
+    if has_end(mod.vllm) is not bool(mod.until) and "vllm" not in top.bad:
+        why = "says why the releases of `vllm` end: there is an end with a reason, or neither"
+        top.problem("until", why)
     if not variants and "variant" not in top.bad:
         top.problem("variant", "a mod needs at least one [[variant]]")
     for path in repeated(file.path for file in mod.files):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Mod, Verdict
+from vllm_mods.base.model import Finding, Level, Mod, Verdict
 
 
 class Cell(NamedTuple):
@@ -65,14 +65,15 @@ class HunkView(NamedTuple):
 class CellProblem(NamedTuple):
     """Something that is not as a mod's manifest or its committed lock says.
 
-    ``code`` is ``range-too-wide``, ``range-too-narrow``, ``stale-lock``, ``worse-than-baseline``
-    or ``needless``.
+    ``code`` is ``range-too-wide``, ``range-too-narrow`` (a note), ``needs-port``, ``stale-lock``,
+    ``worse-than-baseline`` or ``needless``.
     """
 
     code: FindingCode
     mod: str
     tree: str | None
     message: str
+    level: Level = Level.ERROR
 
 
 class MatrixResult(NamedTuple):
@@ -97,4 +98,5 @@ class MatrixResult(NamedTuple):
     def ok(self) -> bool:
         """Whether every mod would end up in every tree that it is meant for."""
         good = all(cell.verdict.ok for cell in self.cells if cell.meant)
-        return good and not (self.strict and self.problems)
+        wrong = any(problem.level is Level.ERROR for problem in self.problems)
+        return good and not (self.strict and wrong)

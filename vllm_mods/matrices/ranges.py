@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from vllm_mods.base import versions
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Mod, Verdict
+from vllm_mods.base.model import Level, Mod, Verdict
 from vllm_mods.matrices.cell import Cell, CellProblem
 
 
@@ -21,24 +22,46 @@ def range_problems(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[CellProb
 def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
     known = [cell for cell in cells if cell.computed and cell.verdict is not Verdict.UNREADABLE]
     for cell in known:
-        where = f"vLLM {cell.version} ({cell.tree})"
-        if cell.meant and not cell.verdict.ok:
-            message = f"a range of {mod.name} names {where}, where it is `{cell.verdict}`"
-        elif not cell.verdict.writes or (cell.meant and cell.in_range):
-            continue
-        elif cell.meant:
-            message = (
-                f"on {where} variant `{cell.variant}` of {mod.name} fits, and the range of another "
-                "variant names that version"
-            )
-        else:
-            message = (
-                f"no range of {mod.name} names {where}, where its variant `{cell.variant}` fits: "
-                "widen the range, if it behaves there too"
-            )
-        code = FindingCode.RANGE_TOO_WIDE if cell.meant else FindingCode.RANGE_TOO_NARROW
-        yield CellProblem(code, mod.name, cell.tree, message)
+        code, message, level = _of_cell(mod, cell)
+        if code is not None:
+            yield CellProblem(code, mod.name, cell.tree, message, level)
     meant = [cell for cell in known if cell.meant]
     if meant and all(cell.verdict is Verdict.UPSTREAM for cell in meant):
         message = f"every release that {mod.name} is meant for carries its change itself: it can go"
         yield CellProblem(FindingCode.NEEDLESS, mod.name, None, message)
+
+
+def _of_cell(mod: Mod, cell: Cell) -> tuple[FindingCode | None, str, Level]:
+    """Return what is wrong with the ranges of a mod on a tree, None for the code if nothing is."""
+    where = f"vLLM {cell.version} ({cell.tree})"
+    named = any(versions.in_range(cell.version, one.vllm) for one in mod.variants)
+    if not cell.verdict.ok:
+        if named:
+            message = f"a range of {mod.name} names {where}, where it is `{cell.verdict}`"
+            return FindingCode.RANGE_TOO_WIDE, message, Level.ERROR
+        if cell.meant or _is_news(mod, cell.version):
+            message = (
+                f"no variant of {mod.name} goes into {where}: `port` makes one, or `vllm` in its mod.toml "
+                "ends before it, and `until` says why"
+            )
+            return FindingCode.NEEDS_PORT, message, Level.ERROR
+    elif cell.verdict.writes and named and not cell.in_range:
+        message = (
+            f"on {where} variant `{cell.variant}` of {mod.name} fits, and the range of another "
+            "variant names that version"
+        )
+        return FindingCode.RANGE_TOO_WIDE, message, Level.ERROR
+    elif cell.verdict.writes and not cell.meant:
+        message = (
+            f"no range of {mod.name} names {where}, where its variant `{cell.variant}` fits: "
+            "widen the range, if it behaves there too"
+        )
+        return FindingCode.RANGE_TOO_NARROW, message, Level.NOTE
+    return None, "", Level.NOTE
+
+
+def _is_news(mod: Mod, version: str) -> bool:
+    """Tell whether a release came after those that a mod was made for, which does not say where it ends."""
+    first = versions.lowest(variant.vllm for variant in mod.variants)
+    newer = first is None or versions.sort_key(version) >= versions.sort_key(first)
+    return newer and not mod.vllm

@@ -265,8 +265,9 @@ def dead(task: Task, why: str) -> TaskOutcome:
 
 
 def is_meant(mod: Mod, version: str | None) -> bool:
-    """Tell whether the range of one of the mod's variants names this version."""
-    return any(versions.in_range(version, variant.vllm) for variant in mod.variants)
+    """Tell whether the mod promises this version, or the range of one of its variants names it."""
+    ranges = [variant.vllm for variant in mod.variants]
+    return any(versions.in_range(version, one) for one in ([mod.vllm] if mod.vllm else ranges))
 
 
 def _receipt(tree: Tree) -> Receipt | None:
