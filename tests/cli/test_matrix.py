@@ -86,6 +86,17 @@ def test_every_release_and_rebuilt_wheel_has_its_cells(call: Call, index: Packag
     assert index.requests
 
 
+@pytest.mark.usefixtures("library")
+def test_a_library_of_ones_own_is_shown_without_the_bundled_mods(
+    call: Call, index: PackageServer
+) -> None:
+    own = {cell["mod"] for cell in call("matrix", "--vllm", "==0.19.0", "--json").json["cells"]}
+    assert own == {"fast", "limit"}
+    both = call("matrix", "limit", "flashqla", "--vllm", "==0.19.0", "--json")
+    assert {cell["mod"] for cell in both.json["cells"]} == {"limit", "flashqla"}
+    assert index.requests
+
+
 def test_pre_releases_come_when_they_are_asked_for(call: Call, index: PackageServer) -> None:
     answer = call("matrix", "limit", "--pre", "--json")
     assert ("limit", "0.21.0rc1") in grid(answer)

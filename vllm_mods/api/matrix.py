@@ -143,7 +143,7 @@ def _verify(specs: Iterable[str], access: Access, *, unstated: bool = False) -> 
 
 
 def choose_mods(library: Library, names: Sequence[str], pairing: str | None) -> tuple[Mod, ...]:
-    """Read a pairing's mods and the named ones, or without either all of them.
+    """Read a pairing's mods and the named ones, or without either all of the caller's libraries, else the bundled ones.
 
     Raises ``UsageError`` where all would be two of one name: a tree holds one of them.
     """
@@ -151,7 +151,7 @@ def choose_mods(library: Library, names: Sequence[str], pairing: str | None) -> 
         return library.select((*library.mods_of(library.pairing(pairing)), *names))
     if names:
         return library.select(names)
-    every = library.names()
+    every = library.own_names() or library.names()
     if twice := [name for name in every if "/" in name]:
         owner = twice[0].partition("/")[0]
         beside = [name for name in every if library.owner(library.load(name).directory) == owner]

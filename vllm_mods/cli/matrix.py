@@ -80,7 +80,7 @@ def command(
 ) -> int:
     """Check mods against many vLLM releases.
 
-    Without MOD and --pairing, all mods; without --vllm and --tree, every release that a mod's ranges
+    Without MOD and --pairing, all mods of your libraries, or the bundled ones; without --vllm and --tree, every release that a mod's ranges
     name, rebuilt wheels included, and the newest three beyond. Exit code 0 if every mod
     would end up in every tree that its ranges name.
     """

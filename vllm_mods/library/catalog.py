@@ -313,12 +313,15 @@ class Library:
 
     def defaults(self) -> tuple[str, ...]:
         """Return the names of the bundled mods that are marked ``default = true``."""
-        bundled = os.path.join(self.roots[0], "patches", "")
-        return tuple(
-            name
-            for name in _shown(self._folders)
-            if self._folders[name].startswith(bundled) and self.load(name).default
-        )
+        bundled = (name for name in _shown(self._folders) if self._is_bundled(name))
+        return tuple(name for name in bundled if self.load(name).default)
+
+    def own_names(self) -> tuple[str, ...]:
+        """Return the names of the mods that are not bundled."""
+        return tuple(name for name in self.names() if not self._is_bundled(name))
+
+    def _is_bundled(self, name: str) -> bool:
+        return self._folders[name].startswith(os.path.join(self.roots[0], "patches", ""))
 
 
 def is_checkout() -> bool:

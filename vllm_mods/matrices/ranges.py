@@ -41,8 +41,8 @@ def _of_cell(mod: Mod, cell: Cell) -> tuple[FindingCode | None, str, Level]:
             return FindingCode.RANGE_TOO_WIDE, message, Level.ERROR
         if cell.meant or _is_news(mod, cell.version):
             message = (
-                f"no variant of {mod.name} goes into {where}: `port` makes one, or `vllm` in its mod.toml "
-                "ends before it, and `until` says why"
+                f"no variant of {mod.name} goes into {where}: `port` it, or let `vllm` in its mod.toml end "
+                "before that, with the reason in `until`"
             )
             return FindingCode.NEEDS_PORT, message, Level.ERROR
     elif cell.verdict.writes and named and not cell.in_range:
