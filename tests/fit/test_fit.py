@@ -402,3 +402,13 @@ def test_a_mixin_has_what_those_have_that_it_is_mixed_into() -> None:
     both = ("return self.size\n", "return self.size\n\n\nclass Model(Audio, Base):\n    pass\n")
     assert errors("vllm/model.py", patch, both, files=files) == []
     assert [f.code for f in errors("vllm/model.py", patch, files=files)] == ["fit-attribute"]
+
+
+def test_what_a_method_returns_in_one_of_its_forms_may_be_unpacked() -> None:
+    # vllm/model_executor/layers/fused_moe/runner/default_moe_runner.py of 0.17.0
+    files = {
+        "vllm/group.py": "class Group:\n    def send(self, a) -> tuple[int, int] | tuple[int, int, int]:\n        ...\n\n\ndef group() -> Group: ...\n",
+        "vllm/use.py": "from vllm.group import group\n\n\ndef f():\n    pass\n",
+    }
+    patch = ("    pass\n", "    a, b = group().send(1)\n    return a, b\n")
+    assert errors("vllm/use.py", patch, files=files) == []

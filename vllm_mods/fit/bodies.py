@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from vllm_mods.fit.shapes import Function, Value
-from vllm_mods.fit.signatures import DefNode, ScopeNode
+from vllm_mods.fit.signatures import DefNode, ScopeNode, every
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
@@ -26,15 +27,19 @@ def definition(world: World, path: str, what: Function | Value) -> ast.stmt | No
 
 def scope_at(data: bytes, line: int) -> str:
     """Return the dotted chain of classes and functions around a line."""
-    chain: list[str] = []
-    stack: list[ast.AST] = [syntax_tree.module(data) or ast.Module([], [])]
-    while stack:
-        for node in ast.iter_child_nodes(stack.pop()):
-            if getattr(node, "lineno", line + 1) <= line <= (getattr(node, "end_lineno", 0) or 0):
-                stack.append(node)
-                if isinstance(node, ScopeNode):
-                    chain.append(node.name)
-    return ".".join(chain)
+    return ".".join(name for first, last, name in _scopes(data) if first <= line <= last)
+
+
+@lru_cache(maxsize=256)
+def _scopes(data: bytes) -> tuple[tuple[int, int, str], ...]:
+    """Return first and last line and name of every class and function, the outer ones first."""
+    tree = syntax_tree.module(data) or ast.Module([], [])
+    found = [
+        (node.lineno, node.end_lineno or node.lineno, node.name)
+        for node in every(tree)
+        if isinstance(node, ScopeNode)
+    ]
+    return tuple(sorted(found, key=lambda scope: (scope[0], -scope[1])))
 
 
 def own(node: ast.AST | None) -> Iterator[ast.AST]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -20,9 +20,9 @@ from vllm_mods.fit.bodies import arities, definition
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.missing import is_missing, is_plain, lacks
-from vllm_mods.fit.search import classes_named, files_mentioning, subclasses
+from vllm_mods.fit.search import classes_named, definers, files_mentioning, subclasses
 from vllm_mods.fit.shapes import Function, words
-from vllm_mods.fit.signatures import dotted
+from vllm_mods.fit.signatures import DefNode, dotted
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.unset import sometimes_unset, unset
 from vllm_mods.fit.world import World
@@ -222,18 +222,30 @@ def _unpacks_result(asked: Asked) -> bool:
 
 
 def _returns_as_many(asked: Asked) -> bool:
-    """Tell whether the function that is unpacked returns as many values as are taken, whatever its annotation says."""
+    """Tell whether what is called may return as many values as are taken, whatever its annotation says."""
     assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
+    call = getattr(assigned, "value", None)
+    call = call.value if isinstance(call, ast.Await) else call
     match assigned:
-        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Call(func=function)):
-            world, name = asked.site.world, dotted(function)
-            symbols = world.resolve(asked.site.path, name).symbols if name else ()
-            plain = [
-                (one.path, one.binding) for one in symbols if isinstance(one.binding, Function)
-            ]
-            return any(len(targets) in arities(definition(world, *one)) for one in plain)
+        case ast.Assign(targets=[ast.Tuple(elts=targets)]) if isinstance(call, ast.Call):
+            several = (definition(asked.site.world, *one) for one in _called(asked, call))
+            return any(
+                len(targets) in arities(one)
+                or (isinstance(one, DefNode) and isinstance(one.returns, ast.BinOp))
+                for one in several
+            )
         case _:
             return False
+
+
+def _called(asked: Asked, call: ast.Call) -> Iterator[tuple[str, Function]]:
+    """Yield the functions of the tree that a call may be of: those of its name at module level, or every method of that name."""
+    world, name = asked.site.world, dotted(call.func)
+    symbols = world.resolve(asked.site.path, name).symbols if name else ()
+    yield from ((one.path, one.binding) for one in symbols if isinstance(one.binding, Function))
+    if isinstance(call.func, ast.Attribute):
+        for owner in definers(world, call.func.attr):
+            yield from ((owner.path, one) for one in owner.cls.methods[call.func.attr])
 
 
 def _index(asked: Asked) -> bool | None:

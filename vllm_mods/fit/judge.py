@@ -107,7 +107,7 @@ def judge(
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
-    question = Question(before, after, judged, tuple(used.lines), lowest)
+    question = Question(before, after, judged, tuple(used.lines), used.words, lowest)
     answers.extend(_opinion(question, there, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
     if any(map(may_rest_on_writes, problems)):
@@ -160,7 +160,7 @@ def _question_there(
     texts: dict[str, bytes | None] = {}
     before = World(origin.tree, {change.path: change.before for change in changes}, cache, texts)
     after = World(origin.tree, {change.path: change.after for change in changes}, cache, texts)
-    return Question(before, after, changes, (), python)
+    return Question(before, after, changes, (), frozenset(), python)
 
 
 def _opinion(

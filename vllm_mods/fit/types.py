@@ -8,8 +8,10 @@ What it does not say of these lines where the patch was written is the doing of 
 from __future__ import annotations
 
 import ast
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange
@@ -28,13 +30,17 @@ from vllm_mods.formats import syntax_tree
 MOST_USERS = 200
 
 
+_WORD = re.compile(r"\w+")
+
+
 class Question(NamedTuple):
-    """What the checker is asked: the two states of a tree, the changed files and those that use what is changed."""
+    """What the checker is asked: the two states of a tree, the changed files, and those that use what is changed, by its names."""
 
     before: World
     after: World
     changes: tuple[FileChange, ...]
     users: tuple[str, ...]
+    names: frozenset[str]
     python: tuple[int, int] | None
 
 
@@ -72,12 +78,27 @@ def _news(question: Question, laid_out: LaidOut) -> list[Diagnostic]:
     before = _files(below, question.changes, after=False)
     after = _files(below, question.changes, after=True)
     asked = {*(c.path for c in question.changes if c.after), *question.users[:MOST_USERS]}
-    now = _ask(root, after, asked, question)
+    now = tuple(_about(_ask(root, after, asked, question), question))
     # Of what nothing is said now, nothing that was said before is asked.
     was = _ask(root, before, {one.path for one in now}, question)
     # What it cannot read now it could not read before: that is said all the same.
     unread = [one for one in now if one.rule not in RULES]
     return [*unread, *_without((one for one in now if one.rule in RULES), was, question)]
+
+
+def _about(said: Iterable[Diagnostic], question: Question) -> Iterator[Diagnostic]:
+    """Leave out what is said in other files than the changed ones of something else than what is changed."""
+    changed = {change.path for change in question.changes}
+    rows: dict[str, list[bytes]] = {}
+    for one in said:
+        if one.path not in changed:
+            if one.path not in rows:
+                rows[one.path] = (question.after.glance(one.path) or b"").splitlines()
+            row = rows[one.path][one.line - 1 : one.line]
+            words = _WORD.findall(one.text + b"".join(row).decode(errors="replace"))
+            if question.names.isdisjoint(words):
+                continue
+        yield one
 
 
 def _likenesses(one: Diagnostic, world: World) -> tuple[tuple[str, ...], ...]:
@@ -110,12 +131,18 @@ def _without(
 ) -> Iterator[Diagnostic]:
     """Leave out what was said before of the same definition, or of another one of the file from which it moved."""
     before, after = question.before, question.after
-    known = Counter(_key(one, before) for one in was)
-    rest = [one for one in now if not _taken(known, _key(one, after))]
-    moved: Counter[tuple[str, ...]] = Counter()
-    for key, many in known.items():
-        moved[key[:3]] += many
-    yield from (one for one in rest if not _taken(moved, _key(one, after)[:3]))
+    said: dict[tuple[str, ...], list[Diagnostic]] = defaultdict(list)
+    known_of: dict[tuple[str, ...], list[Diagnostic]] = defaultdict(list)
+    for grouped, ones in ((known_of, was), (said, now)):
+        for one in ones:
+            grouped[one.path, one.rule, one.text].append(one)
+    for key, several in said.items():
+        more = len(several) - len(known_of[key])
+        if more <= 0:
+            continue
+        known = Counter(_key(one, before) for one in known_of[key])
+        fresh = [one for one in several if not _taken(known, _key(one, after))]
+        yield from fresh[len(fresh) - more :]
 
 
 def _taken(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
@@ -138,6 +165,7 @@ def _problem(world: World, diagnostic: Diagnostic, verdict: Ruling) -> Problem:
     )
 
 
+@lru_cache(maxsize=256)
 def plain_getattr(data: bytes) -> bytes:
     """Return a file in which ``getattr(object, "name")`` on one line is ``object.name``, everything in its place."""
     tree = syntax_tree.module(data) if b"getattr(" in data else None
