@@ -41,7 +41,9 @@ def template_check(
     Returns a ``TemplateChecked`` for each: ``ok``, and its findings. Raises ``UsageError`` for a template that
     there is not, ``ManifestError`` for what is wrong beside one.
 
-    >>> _ = Path("plain.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    >>> begin = "{{ 'assistant: ' if add_generation_prompt }}"
+    >>> turns = "{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}"
+    >>> _ = Path("plain.jinja").write_text(turns + begin)
     >>> (checked,) = vm.template_check(vm.Library(), ["plain.jinja"])
     >>> checked.template.name, checked.ok
     ('plain.jinja', True)

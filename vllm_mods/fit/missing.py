@@ -16,6 +16,7 @@ _SCALARS = re.compile(r"(?:str|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
 # What is stated to be a number may be a tensor of one, which nobody can call, enter or wait for either.
 _NUMBERS = words("int float bool")
 _NOT_OF_TENSORS = words("__call__ __enter__ __await__")
+_TYPE_VARIABLE = re.compile(r"(?:type\[)?\w+@\w+\]?")
 _INTERFACES = words(
     "Iterable Iterator Sequence MutableSequence Mapping MutableMapping Set MutableSet Collection Container Callable "
     "Awaitable AsyncIterator AsyncIterable Generator AsyncGenerator Buffer Hashable Sized"
@@ -116,7 +117,7 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
         return False
     if SELF.fullmatch(member[1]) is not None:  # a mixin has what those have that it is mixed into
         return is_plain(asked, member[1], member[2])
-    if "@" in member[1]:  # a type variable: any class may be meant
+    if _TYPE_VARIABLE.fullmatch(member[1]):  # any class may be meant
         return False
     if not any(line.torch for line in lines):
         return True

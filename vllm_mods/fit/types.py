@@ -96,7 +96,8 @@ def _about(said: Iterable[Diagnostic], question: Question) -> Iterator[Diagnosti
                 rows[one.path] = (question.after.glance(one.path) or b"").splitlines()
             row = rows[one.path][one.line - 1 : one.line]
             words = _WORD.findall(one.text + b"".join(row).decode(errors="replace"))
-            if question.names.isdisjoint(words):
+            # of ``self`` no class is named, and it may be one below a changed one
+            if question.names.isdisjoint(words) and "Self" not in words:
                 continue
         yield one
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,10 @@ from vllm_mods.templates.replay import Replayed
 from vllm_mods.templates.source import SPECIAL, Template
 
 _SHORT = 200
+# How models are called that rank, embed or judge: nobody chats with them.
+_NO_CHAT = re.compile(r"(?<!f)rank|2vec|embed|retriev|colbert|reward|judge|guard", re.IGNORECASE)
+_RANKED = frozenset(("document", "documents", "passage", "query"))
+_SNAPSHOT = re.compile(r"[0-9a-f]{40}")
 
 
 class CaseOutcome(NamedTuple):
@@ -114,7 +119,7 @@ def check(
 
     content_format = answer.formats[-1][1]
     scenes = replay.scenes(answer.variables, content_format, template.data)
-    no_chat = replay.why_no_chat(template.path, answer.variables)
+    no_chat = _why_no_chat(template.path, answer.variables)
     if no_chat:
         message = f"{no_chat}: it was asked about no conversation but those beside it"
         findings.append(Finding(FindingCode.NO_CHAT, message, level=Level.NOTE))
@@ -141,6 +146,24 @@ def check(
     )
     whole = answer._replace(rendered=plain)
     return TemplateChecked(template, whole, tuple(findings), outcomes, replays, back)
+
+
+def _why_no_chat(path: str, variables: Sequence[str]) -> str | None:
+    """Say why a template is for something else than chats; None for a chat template.
+
+    The name of its file, or of the model that it lies in, says so, or it reads a query or documents and no messages: what
+    it renders does not, as a broken chat template renders as little.
+    """
+    others = _RANKED.intersection(variables)
+    if others and "messages" not in variables:
+        return f"it reads {', '.join(sorted(others))} and no `messages`"
+    *above, folder, file = ("", "", *os.path.abspath(path).split("/"))
+    if _SNAPSHOT.fullmatch(
+        folder
+    ):  # as the Hub's cache has them: models--OWNER--NAME/snapshots/COMMIT
+        folder = above[-2]
+    name = next((one for one in (file, folder) if _NO_CHAT.search(one)), None)
+    return name and f"{name} is for ranking, embedding or judging by its name"
 
 
 def _render(

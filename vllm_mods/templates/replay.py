@@ -23,8 +23,9 @@ _LONGEST = 100
 _PLAIN = ("chat", "agent")
 _RARE = "system-message-midway"
 _LONG = "long-chat"
-_NO_TOOLS = "chat-that-reasons"
-"""Asked where a template reads no tools; where it does, a conversation with calls asks the same."""
+_NO_TOOLS = (
+    "chat-that-reasons"  # where a template reads tools, a conversation with calls asks the same
+)
 _SWITCHES = ("enable_thinking", "open_thinking", "thinking")
 _REASONING = re.compile("think|thought|reason", re.IGNORECASE)
 _OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORECASE)
@@ -181,12 +182,6 @@ SCENES = (
 )
 
 
-# How models are called that rank, embed or judge: nobody chats with them.
-_NO_CHAT = re.compile(r"(?<!f)rank|2vec|embed|retriev|colbert|reward|judge|guard", re.IGNORECASE)
-_RANKED = frozenset(("document", "documents", "passage", "query"))
-_SNAPSHOT = re.compile(r"[0-9a-f]{40}")
-
-
 class Replayed(NamedTuple):
     """What one conversation lost. ``bytes`` are those that could be found again, ``kept`` those that were."""
 
@@ -234,24 +229,6 @@ def judge_scenes(asked: Sequence[Conversation], render: Render) -> tuple[Replaye
     ]
     prompts = iter(render(parts))
     return tuple(_judge(one, {cut: next(prompts) for cut in _cuts(one)}) for one in asked)
-
-
-def why_no_chat(path: str, variables: Sequence[str]) -> str | None:
-    """Say why a template is for something else than chats; None for a chat template.
-
-    The name of its file, or of the model that it lies in, says so, or it reads a query or documents and no messages: what
-    it renders does not, as a broken chat template renders as little.
-    """
-    others = _RANKED.intersection(variables)
-    if others and "messages" not in variables:
-        return f"it reads {', '.join(sorted(others))} and no `messages`"
-    *above, folder, file = ("", "", *os.path.abspath(path).split("/"))
-    if _SNAPSHOT.fullmatch(
-        folder
-    ):  # as the Hub's cache has them: models--OWNER--NAME/snapshots/COMMIT
-        folder = above[-2]
-    name = next((one for one in (file, folder) if _NO_CHAT.search(one)), None)
-    return name and f"{name} is for ranking, embedding or judging by its name"
 
 
 def _steps(conversation: Conversation) -> Iterator[tuple[int, int]]:
@@ -322,11 +299,10 @@ def _form_findings(
     conversation: Conversation, prompts: Mapping[Cut, str], whole: str
 ) -> Iterator[Finding]:
     """Yield what keeps a model from telling who speaks, what it can call and whose turn it is, though all texts are there."""
-    first = conversation.messages[1]
-    if conversation.tools and conversation.tools[0]["function"]["name"] not in prompts[1, True]:
-        name = conversation.tools[0]["function"]["name"]
-        message = f"the tool {name!r} that the model may call is not in the prompt"
-        yield Finding(FindingCode.CONTENT_LOST, message)
+    for one in conversation.tools or ():
+        if (name := one["function"]["name"]) not in prompts[1, True]:
+            message = f"the tool {name!r} that the model may call is not in the prompt"
+            yield Finding(FindingCode.CONTENT_LOST, message)
     for one in conversation.messages:
         for what, text in _texts(one):
             if what == "argument" and whole.count(text) > 1:
@@ -343,7 +319,7 @@ def _form_findings(
     if between[1] == between[2]:
         message = f"{between[1][:_SHOWN]!r} stands before answers and before questions: nothing tells who speaks"
         yield Finding(FindingCode.ROLES_ALIKE, message)
-    (_, answer), *_ = _texts(first)
+    (_, answer), *_ = _texts(conversation.messages[1])
     begun, history = prompts[1, True], prompts[2, False]
     head = history.removeprefix(begun).partition(answer)[0].strip()
     if begun == prompts[1, False] and head and history.startswith(begun):
