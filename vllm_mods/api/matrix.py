@@ -4,6 +4,7 @@
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -152,7 +153,8 @@ def choose_mods(library: Library, names: Sequence[str], pairing: str | None) -> 
     if names:
         return library.select(names)
     every = library.own_names() or library.names()
-    if twice := [name for name in every if "/" in name]:
+    known = Counter(name.rpartition("/")[2] for name in every)
+    if twice := [name for name in every if known[name.rpartition("/")[2]] > 1]:
         owner = twice[0].partition("/")[0]
         beside = [name for name in every if library.owner(library.load(name).directory) == owner]
         raise UsageError(
