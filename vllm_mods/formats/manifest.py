@@ -86,9 +86,10 @@ def _mod(top: Table) -> Mod:
         files=top.rows("files", _file),
         variants=variants,
     )
-    if has_end(mod.vllm) is not bool(mod.until) and "vllm" not in top.bad:
-        why = "says why the releases of `vllm` end: there is an end with a reason, or neither"
-        top.problem("until", why)
+    if has_end(mod.vllm) and not mod.until:
+        top.problem("vllm", "it has an end: say why, until = '…'")
+    if mod.until and not has_end(mod.vllm):
+        top.problem("until", "it says why the releases of `vllm` end, and `vllm` has no end")
     if not variants and "variant" not in top.bad:
         top.problem("variant", "a mod needs at least one [[variant]]")
     for path in repeated(file.path for file in mod.files):
