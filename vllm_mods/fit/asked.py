@@ -13,7 +13,7 @@ from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import nearest
 from vllm_mods.fit.search import classes_named, meant_in
 from vllm_mods.fit.shapes import Class
-from vllm_mods.fit.signatures import DefNode, decorator_name, dotted, every, transparent
+from vllm_mods.fit.signatures import DefNode, decorator_name, dotted, transparent
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import World
@@ -52,14 +52,19 @@ class JudgedFile:
         text = row.decode(errors="replace")[: said.column - 1]
         place = said.line, len(text.encode())
         found: list[ast.AST] = []
-        for node in every(self.tree):
-            if not isinstance(node, ast.expr | ast.stmt | ast.arg | ast.keyword):
-                continue
-            start = node.lineno, node.col_offset
-            if isinstance(node, DefNode | ast.ClassDef):
-                start = syntax_tree.first_line(node), 0
-            if start <= place < (node.end_lineno or 0, node.end_col_offset or 0):
-                found.append(node)
+        stack: list[ast.AST] = [self.tree]
+        while stack:
+            for node in ast.iter_child_nodes(stack.pop()):
+                if not isinstance(node, ast.expr | ast.stmt | ast.arg | ast.keyword):
+                    stack.append(node)  # it has no place of its own
+                    continue
+                start, end = (node.lineno, node.col_offset), (node.end_lineno or 0)
+                if isinstance(node, DefNode | ast.ClassDef):
+                    start = syntax_tree.first_line(node), 0
+                if start[0] <= said.line <= end:
+                    stack.append(node)
+                if start <= place < (end, node.end_col_offset or 0):
+                    found.append(node)
         return sorted(found, key=_width)
 
 
