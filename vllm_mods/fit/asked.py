@@ -24,6 +24,7 @@ TYPE = r"`((?:[^`]|`[^`]*`(?=\W*`))*)`"
 MEMBER = re.compile(rf"(?:Object of type|Class|Module) {TYPE} has no (?:attribute|member) `(\w+)`")
 FUNCTION = re.compile(r"(?:bound method |def )")
 COROUTINE = "CoroutineType["
+IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
 _CLASS = re.compile(r"(?:type\[|<class ')?(?:\w+\.)*(\w+)(?:\[.*\])?(?:'>|\])?")
 _SUPER = re.compile(r"<super: <class '(\w+)'>")
 SELF = re.compile(r"(?:type\[)?Self@(\w+)\]?")
@@ -181,6 +182,11 @@ class Asked:
                 return True
             inner = node
         return False
+
+    def is_let_be(self) -> bool:
+        """Tell whether the author has told a type checker to let the call be that the place is in."""
+        call = self.call()
+        return call is not None and IGNORED.search(self.site.rows[call.lineno - 1]) is not None
 
     def is_compiled(self) -> bool:
         """Tell whether a decorator hands the function around to another compiler, such as Triton's ``jit``."""

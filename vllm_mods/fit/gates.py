@@ -249,7 +249,8 @@ def _called(asked: Asked, call: ast.Call) -> Iterator[tuple[str, Function]]:
 
 
 def _index(asked: Asked) -> bool | None:
-    return None if "`tuple[()]`" in asked.said.text else True
+    text = asked.said.text
+    return True if "for tuple" in text and "`tuple[()]`" not in text else None
 
 
 def _truth(asked: Asked) -> bool | None:
@@ -338,7 +339,10 @@ RULES: Mapping[str, Rule] = {
         "Python only refuses to unpack and to set what is frozen",
     ),
     "index-out-of-bounds": Rule(
-        _C.FIT_KIND, _index, _index, "the default `()` of a parameter says nothing of its length"
+        _C.FIT_KIND,
+        _index,
+        _index,
+        "the default of a parameter, or of getattr, says nothing of its length",
     ),
     **dict.fromkeys(
         words("invalid-base unsupported-base invalid-raise invalid-exception-caught"),
@@ -378,6 +382,8 @@ def judge(site: JudgedFile, said: Diagnostic, *, gated: bool) -> Ruling | None:
         return None
     if gated and sure:
         sure = rule.inside(asked)
+    if sure and asked.is_let_be():
+        sure = False
     if sure is None:
         return None
     level = Level.ERROR if sure else Level.NOTE

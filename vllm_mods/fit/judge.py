@@ -13,6 +13,7 @@ from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit import AtOrigin
 from vllm_mods.fit.abstract import abstract_problems
+from vllm_mods.fit.asked import IGNORED
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
 from vllm_mods.fit.duplicates import duplicate_problems
@@ -45,7 +46,6 @@ from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
-_IGNORED = re.compile(rb"#\s*(?:type|ty|mypy|pyright):\s*ignore\b")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -186,7 +186,7 @@ def _honour(after: World, problem: Problem) -> Problem:
     if (
         problem.level is Level.NOTE
         or problem.code == FindingCode.FIT_SYNTAX
-        or not _IGNORED.search(row)
+        or not IGNORED.search(row)
     ):
         return problem
     message = f"{problem.message} (its line says `type: ignore`)"
