@@ -215,15 +215,19 @@ def _assignment(asked: Asked) -> bool | None:
     return False if "unresolved attribute" in text else None
 
 
+def _assignment_around(asked: Asked) -> ast.Assign | None:
+    return next((node for node in asked.around if isinstance(node, ast.Assign)), None)
+
+
 def _unpacks_result(asked: Asked) -> bool:
     """Tell whether what is unpacked is written there: a name may be one of several, and ``tuple[int]`` is often stated for any length."""
-    assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
+    assigned = _assignment_around(asked)
     return assigned is not None and isinstance(assigned.value, ast.Call | ast.Await | ast.Tuple)
 
 
 def _returns_as_many(asked: Asked) -> bool:
     """Tell whether what is called may return as many values as are taken, whatever its annotation says."""
-    assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
+    assigned = _assignment_around(asked)
     call = getattr(assigned, "value", None)
     call = call.value if isinstance(call, ast.Await) else call
     match assigned:
@@ -267,7 +271,7 @@ def _await(asked: Asked) -> bool | None:
     """Let be what an override may give that is no coroutine."""
     if COROUTINE not in asked.said.text:
         return None
-    call = next((node for node in asked.around if isinstance(node, ast.Call)), None)
+    call = asked.call()
     name = getattr(call.func, "attr", None) if call is not None else None
     if name is None:
         return True

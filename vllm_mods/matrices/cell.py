@@ -80,7 +80,7 @@ class MatrixResult(NamedTuple):
     """A whole matrix: ``cells`` tree by tree in the order asked for, and what follows from them.
 
     ``problems`` are what is not as a manifest or a committed lock says, ``mods`` what the cells are of. A
-    ``strict`` one is not ``ok`` for a problem alone. ``hunks`` are those of cells, by mod and tree, where
+    ``strict`` one is not ``ok`` for a problem alone that is an error. ``hunks`` are those of cells, by mod and tree, where
     they were asked for.
 
     >>> grid = vm.matrix(vm.Library("library").mods("stale"), ["site-packages"])

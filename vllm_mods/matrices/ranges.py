@@ -8,6 +8,7 @@ from vllm_mods.base import versions
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, Mod, Verdict
 from vllm_mods.matrices.cell import Cell, CellProblem
+from vllm_mods.matrices.work import is_named
 
 
 def range_problems(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[CellProblem, ...]:
@@ -22,42 +23,44 @@ def range_problems(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[CellProb
 def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
     known = [cell for cell in cells if cell.computed and cell.verdict is not Verdict.UNREADABLE]
     for cell in known:
-        code, message, level = _of_cell(mod, cell)
-        if code is not None:
-            yield CellProblem(code, mod.name, cell.tree, message, level)
+        problem = _of_cell(mod, cell)
+        if problem is not None:
+            yield problem
     meant = [cell for cell in known if cell.meant]
     if meant and all(cell.verdict is Verdict.UPSTREAM for cell in meant):
         message = f"every release that {mod.name} is meant for carries its change itself: it can go"
         yield CellProblem(FindingCode.NEEDLESS, mod.name, None, message)
 
 
-def _of_cell(mod: Mod, cell: Cell) -> tuple[FindingCode | None, str, Level]:
-    """Return what is wrong with the ranges of a mod on a tree, None for the code if nothing is."""
+def _of_cell(mod: Mod, cell: Cell) -> CellProblem | None:
+    """Return what is wrong with the ranges of a mod on a tree, None if nothing is."""
     where = f"vLLM {cell.version} ({cell.tree})"
-    named = any(versions.in_range(cell.version, one.vllm) for one in mod.variants)
-    if not cell.verdict.ok:
-        if named:
-            message = f"a range of {mod.name} names {where}, where it is `{cell.verdict}`"
-            return FindingCode.RANGE_TOO_WIDE, message, Level.ERROR
-        if cell.meant or _is_news(mod, cell.version):
-            message = (
-                f"no variant of {mod.name} goes into {where}: `port` it, or let `vllm` in its mod.toml end "
-                "before that, with the reason in `until`"
-            )
-            return FindingCode.NEEDS_PORT, message, Level.ERROR
+    named = is_named(mod, cell.version)
+    level = Level.ERROR
+    if not cell.verdict.ok and named:
+        code = FindingCode.RANGE_TOO_WIDE
+        message = f"a range of {mod.name} names {where}, where it is `{cell.verdict}`"
+    elif not cell.verdict.ok and (cell.meant or _is_news(mod, cell.version)):
+        code = FindingCode.NEEDS_PORT
+        message = (
+            f"no variant of {mod.name} goes into {where}: `port` it, or let `vllm` in its mod.toml end "
+            "before that, with the reason in `until`"
+        )
     elif cell.verdict.writes and named and not cell.in_range:
+        code = FindingCode.RANGE_TOO_WIDE
         message = (
             f"on {where} variant `{cell.variant}` of {mod.name} fits, and the range of another "
             "variant names that version"
         )
-        return FindingCode.RANGE_TOO_WIDE, message, Level.ERROR
-    elif cell.verdict.writes and not cell.meant:
+    elif cell.verdict.writes and not named and not cell.meant:
+        code, level = FindingCode.RANGE_TOO_NARROW, Level.NOTE
         message = (
             f"no range of {mod.name} names {where}, where its variant `{cell.variant}` fits: "
             "widen the range, if it behaves there too"
         )
-        return FindingCode.RANGE_TOO_NARROW, message, Level.NOTE
-    return None, "", Level.NOTE
+    else:
+        return None
+    return CellProblem(code, mod.name, cell.tree, message, level)
 
 
 def _is_news(mod: Mod, version: str) -> bool:

@@ -265,9 +265,13 @@ def dead(task: Task, why: str) -> TaskOutcome:
 
 
 def is_meant(mod: Mod, version: str | None) -> bool:
-    """Tell whether the mod promises this version, or the range of one of its variants names it."""
-    ranges = [variant.vllm for variant in mod.variants]
-    return any(versions.in_range(version, one) for one in ([mod.vllm] if mod.vllm else ranges))
+    """Tell whether the mod promises this version, or without a promise the range of one of its variants names it."""
+    return bool(versions.in_range(version, mod.vllm)) if mod.vllm else is_named(mod, version)
+
+
+def is_named(mod: Mod, version: str | None) -> bool:
+    """Tell whether the range of one of the mod's variants names this version."""
+    return any(versions.in_range(version, variant.vllm) for variant in mod.variants)
 
 
 def _receipt(tree: Tree) -> Receipt | None:
