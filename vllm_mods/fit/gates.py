@@ -19,7 +19,7 @@ from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked, JudgedFile
 from vllm_mods.fit.bodies import arities, definition
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.missing import is_missing, is_plain, lacks
+from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks
 from vllm_mods.fit.search import classes_named, definers, files_mentioning, subclasses
 from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import DefNode, dotted
@@ -147,7 +147,7 @@ def _is_stated(world: World, symbol: Symbol) -> bool:
     return "Protocol" not in lineage(world, symbol).bases
 
 
-_NUMBERS, _TEXTS = words("int float bool"), words("str bytes")
+_TEXTS = words("str bytes")
 
 
 def _kind_of(kind: str) -> str:
@@ -166,12 +166,12 @@ def _value(asked: Asked) -> bool:
         return not _AWAITS.search(wanted)
     if "`isinstance`" in asked.said.text or "`issubclass`" in asked.said.text:
         return FUNCTION.match(given) is not None
-    if wanted not in _NUMBERS | _TEXTS or "|" in given:
+    if wanted not in NUMBERS | _TEXTS or "|" in given:
         return False
     kind = _kind_of(given)
     if _CONTAINERS.fullmatch(given):
         return True
-    return kind in (_TEXTS if wanted in _NUMBERS else _NUMBERS)
+    return kind in (_TEXTS if wanted in NUMBERS else NUMBERS)
 
 
 def _kind(asked: Asked) -> bool:
@@ -199,7 +199,7 @@ def _operands(asked: Asked) -> bool:
     kinds = _kinds(asked.said.text)
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
     return bool(kinds) and all(
-        _CONTAINERS.fullmatch(kind) or (with_text and kind in _NUMBERS) or is_plain(asked, kind)
+        _CONTAINERS.fullmatch(kind) or (with_text and kind in NUMBERS) or is_plain(asked, kind)
         for kind in kinds
     )
 

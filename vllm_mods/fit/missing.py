@@ -14,7 +14,7 @@ from vllm_mods.fit.world import World
 
 _SCALARS = re.compile(r"(?:str|bytes|Literal\[.*\]|LiteralString)(?: & .*)?")
 # What is stated to be a number may be a tensor of one, which nobody can call, enter or wait for either.
-_NUMBERS = words("int float bool")
+NUMBERS = words("int float bool")
 _NOT_OF_TENSORS = words("__call__ __enter__ __await__")
 _TYPE_VARIABLE = re.compile(r"(?:type\[)?\w+@\w+\]?")
 _INTERFACES = words(
@@ -28,7 +28,7 @@ def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
 
     ``special`` is the method that is missing of a class: one below may have it.
     """
-    if kind in _NUMBERS:
+    if kind in NUMBERS:
         return special in _NOT_OF_TENSORS
     if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(COROUTINE):
         return True

@@ -91,11 +91,11 @@ def _about(said: Iterable[Diagnostic], question: Question) -> Iterator[Diagnosti
     changed = {change.path for change in question.changes}
     rows: dict[str, list[bytes]] = {}
     for one in said:
-        if one.path not in changed:
+        if one.path not in changed and one.rule in RULES:
             if one.path not in rows:
                 rows[one.path] = (question.after.glance(one.path) or b"").splitlines()
             row = rows[one.path][one.line - 1 : one.line]
-            words = _WORD.findall(one.text + b"".join(row).decode(errors="replace"))
+            words = _WORD.findall(f"{one.text} {b''.join(row).decode(errors='replace')}")
             # of ``self`` no class is named, and it may be one below a changed one
             if question.names.isdisjoint(words) and "Self" not in words:
                 continue
