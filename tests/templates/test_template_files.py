@@ -33,7 +33,7 @@ from vllm_mods.trees.open import open_tree
 QWEN35, QWEN36 = NAMES = ("qwen3.5-enhanced", "qwen3.6-enhanced")
 QWEN38 = "qwen3.8-enhanced"
 MODES = range(1, 16)
-NOT_ESCAPED = ("27-tags-left-alone", "36-results-are-not-touched")
+NOT_ESCAPED = ("25-tags-in-calls", "27-tags-left-alone", "36-results-are-not-touched")
 """Text that is handed over as it is may end a turn anywhere."""
 EVERY = (*NAMES, QWEN38)
 CONVERSATIONS = {name: conversations(name) for name in EVERY}
@@ -175,8 +175,9 @@ def test_conversation(name: str, slug: str) -> None:
         assert text in prompt
     for text in expect.get("absent", ()):
         assert text not in prompt
-    expected = expected_calls(name, slug)
-    assert calls_like(prompt, expected) == expected
+    if slug not in NOT_ESCAPED:
+        expected = expected_calls(name, slug)
+        assert calls_like(prompt, expected) == expected
 
 
 @EACH
