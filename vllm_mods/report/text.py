@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
@@ -193,12 +192,6 @@ def folded(words: str, width: int, indent: str = "", hanging: str = "") -> list[
 def between(labels: Sequence[str]) -> str:
     """Name neighbours by the first and the last."""
     return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
-
-
-def spans(some: Collection[str], every: Iterable[str]) -> str:
-    """Name the stretches of a row of labels that ``some`` of them make up."""
-    stretches = groupby(every, some.__contains__)
-    return ", ".join(between(tuple(stretch)) for inside, stretch in stretches if inside)
 
 
 def label(tree: str, version: str) -> str:
