@@ -8,9 +8,11 @@ import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, lock_of, mod, variant
 
+from vllm_mods.api.libraries import find_variant
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.bisect import BisectOutcome, Point, narrow, search
+from vllm_mods.matrices.bisect import BisectOutcome, Point, search
+from vllm_mods.planning.lock_entries import with_variants
 from vllm_mods.planning.planner import plan
 from vllm_mods.trees.git import Commit
 
@@ -153,9 +155,9 @@ def test_one_variant_alone_keeps_what_the_lock_says_of_it() -> None:
     tree = MemoryTree({PATH: BASE.encode()})
     only = mod(first, digest=whole.digest)
     whole = whole._replace(lock=lock_of(plan([only], tree).mods[0]))
-    assert plan([narrow(whole, "first")], tree).mods[0].vouched
-    other = plan([narrow(whole, "second")], tree).mods[0]
+    assert plan([with_variants(whole, (first,))], tree).mods[0].vouched
+    other = plan([with_variants(whole, (second,))], tree).mods[0]
     assert (other.vouched, other.verdict) == (False, Verdict.APPLIES)
-    with pytest.raises(UsageError, match="no variant 'third'") as caught:
-        narrow(whole, "third")
-    assert caught.value.hint == "its variants: first, second"
+    with pytest.raises(UsageError, match="no variant `third`") as caught:
+        find_variant(whole, "third")
+    assert caught.value.hint == "--variant first, second"

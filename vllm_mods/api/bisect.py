@@ -2,9 +2,11 @@
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
+from vllm_mods.api.libraries import find_variant
 from vllm_mods.library.catalog import Library
 from vllm_mods.matrices import bisect as searching
 from vllm_mods.matrices.bisect import BisectOutcome
+from vllm_mods.planning import lock_entries
 
 
 def bisect(
@@ -33,7 +35,8 @@ def bisect(
     """
     mods = library.select((mod,))
     if variant is not None:
-        mods = (*mods[:-1], searching.narrow(mods[-1], variant))
+        alone = lock_entries.with_variants(mods[-1], (find_variant(mods[-1], variant),))
+        mods = (*mods[:-1], alone)
     from vllm_mods.trees.git import Repository  # noqa: PLC0415  (raises where there is no git)
 
     return searching.over_commits(mods, Repository(repo), good, bad)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import Mod
+from vllm_mods.base.model import Mod, Variant
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.library import project_file, trust
 from vllm_mods.library.catalog import Library
@@ -116,13 +116,14 @@ def other_packages(named: Sequence[str], mods: Iterable[Mod] | None = None) -> M
     return versions if mods is None else check_versions(versions, tuple(mods))
 
 
-def open_own_library(folders: Sequence[str], open_all: Callable[[], Library]) -> Library:
-    """Undo what an earlier run left half written in the caller's ``folders``, then open the libraries."""
-    from vllm_mods.library import writing  # noqa: PLC0415  (apply has no use for it)
-
-    for folder in folders:
-        writing.recover(folder)
-    return open_all()
+def find_variant(mod: Mod, name: str) -> Variant:
+    """Return a variant of a mod by its id. Raises ``UsageError`` if it has no such one."""
+    variants = {variant.id: variant for variant in mod.variants}
+    if name not in variants:
+        raise UsageError(
+            f"{mod.name} has no variant `{name}`", hint=f"--variant {', '.join(variants)}"
+        )
+    return variants[name]
 
 
 def check_own_mod(library: Library, mod: Mod) -> None:

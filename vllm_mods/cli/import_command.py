@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -85,7 +86,8 @@ def command(
             hint="--library DIR writes a mod to DIR/patches/NAME",
         )
     terms = terms._replace(name=named)
-    mod = import_mod(path, terms, library=folder, progress=_show_progress, access=access)
+    progress = functools.partial(answers.show_line, last=False)
+    mod = import_mod(path, terms, library=folder, progress=progress, access=access)
     return report.mod(mod, path)
 
 
@@ -125,8 +127,3 @@ def _mod_by_path(text: str) -> tuple[str, str]:
             f"--mod {text} is not PATH=NAME", hint="--mod mods/fix-template=qwen3.5-enhanced"
         )
     return path, name
-
-
-def _show_progress(text: str) -> None:
-    if answers.watched():
-        answers.show_line(text, last=False)

@@ -115,8 +115,7 @@ def command(
 
 
 def _show_progress(done: int, total: int) -> None:
-    if answers.watched():
-        answers.show_line(f"{done} of {total} cells", last=done == total)
+    answers.show_line(f"{done} of {total} cells", last=done == total)
 
 
 def _tell_lock(mod: Mod, updated: Updated) -> None:

@@ -12,8 +12,8 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.fit.world import SummaryCache
-from vllm_mods.formats import diff, mod_lock
-from vllm_mods.planning import planner
+from vllm_mods.formats import diff
+from vllm_mods.planning import lock_entries, planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,20 +126,6 @@ def over_commits(mods: Sequence[Mod], repository: Repository, good: str, bad: st
     return outcome
 
 
-def narrow(mod: Mod, variant: str) -> Mod:
-    """Return the mod with one of its variants only. Raises ``UsageError`` if it has no such one."""
-    kept = tuple(one for one in mod.variants if one.id == variant)
-    if not kept:
-        names = ", ".join(one.id for one in mod.variants)
-        raise UsageError(f"{mod.name} has no variant {variant!r}", hint=f"its variants: {names}")
-    locked = mod.lock
-    if locked is not None:
-        whole = mod_lock.parse(locked, f"{mod.directory}/mod.lock")
-        trees = tuple(tree for tree in whole.trees if tree.variant == variant)
-        locked = mod_lock.dump(whole._replace(trees=trees))
-    return mod._replace(variants=kept, lock=locked)
-
-
 class _TreeLine:
     """The trees as far as they were planned, and the files that the plans rest on."""
 
@@ -201,7 +187,7 @@ class _TreeLine:
         variant = before.planned.variant
         if variant is None or after.planned.verdict.ok or variant == after.planned.variant:
             return after.planned.findings
-        mods = (*self.mods[:-1], narrow(self.mods[-1], variant.id))
+        mods = (*self.mods[:-1], lock_entries.with_variants(self.mods[-1], (variant,)))
         alone = self.ask(mods, after.point).planned
         return after.planned.findings if alone.verdict.ok else alone.findings
 

@@ -261,7 +261,7 @@ def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, 
 
 def dead(task: Task, why: str) -> TaskOutcome:
     """Return the outcome of a task whose worker died with it."""
-    return _all(task, failed(FindingCode.NOT_COMPUTED, why, computed=False))
+    return _all(task, failed(why, computed=False))
 
 
 def is_meant(mod: Mod, version: str | None) -> bool:
@@ -291,7 +291,4 @@ def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutc
 
 def _failed(error: VllmModsError) -> Answer:
     words = f"{error.message}; {error.hint}" if error.hint else error.message
-    computed = not isinstance(error, Unreachable)
-    return failed(
-        FindingCode.UNREADABLE if computed else FindingCode.NOT_COMPUTED, words, computed=computed
-    )
+    return failed(words, computed=not isinstance(error, Unreachable))

@@ -48,11 +48,6 @@ def tree_name(version: str | None, spec: str) -> str:
     return f"vLLM {version or 'of unknown version'} ({spec})"
 
 
-def plain(verdict: Verdict, words: str | None = None) -> str:
-    """Return what a ``Paint`` would colour."""
-    return verdict.value if words is None else words
-
-
 def _verdict_of(planned: ModPlan, paint: Paint) -> str:
     """Return the verdict of one mod, what it means, and the variant that goes in."""
     variant = planned.variant.id if planned.variant and planned.verdict.ok else None
@@ -60,7 +55,7 @@ def _verdict_of(planned: ModPlan, paint: Paint) -> str:
     return f"{paint(planned.verdict)}: {meaning(planned)}{suffix}"
 
 
-def plan(planned: Plan, paint: Paint = plain, *, explain: bool = False) -> str:
+def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
     """Return the answer of ``check``: a verdict per mod, what it rests on, what it changes.
 
     ``explain`` lists the classes of faults that nobody looked for.
