@@ -120,7 +120,6 @@ def _prepare(
         cache_folder(os.environ),
         offline=access.offline,
         store=terms.kept,
-        strict=terms.strict,
         commits=access.commits,
         others=check_versions(terms.others, mods),
     )
