@@ -168,7 +168,6 @@ def _port_one(job: Job, access: Access) -> PortResult:
 def _port_range(
     mod: Mod, spec: str, library: Library, terms: PortTerms, access: Access
 ) -> PortResult:
-    """Port to each release that no variant fits."""
     specs = releases_in(access, spec, "--to")
     if terms.name is not None or terms.vllm is not None:
         raise UsageError(

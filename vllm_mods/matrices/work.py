@@ -169,7 +169,6 @@ class Workshop:
         return said, final
 
     def _show(self, name: str, tree: Tree) -> tuple[Shown, bool]:
-        """Explain a cell."""
         answer, final = self._said(Subject(name), tree)
         ask_for_packages(self._needed(name), tree)
         try:
@@ -251,7 +250,6 @@ def _receipt(tree: Tree) -> Receipt | None:
 
 
 def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:
-    """Return one answer for every subject of a task."""
     answers = tuple(Shown() if subject.show else answer for subject in task.subjects)
     return TaskOutcome(task, None, answers, fault)
 

@@ -43,7 +43,6 @@ def _point(judged: Judged) -> dict[str, Any]:
 
 
 def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[str]:
-    """Return what changed between the ends, where, and what it broke."""
     mod = outcome.good.planned.mod
     ends = [
         f"{name}: {_verdict(end, paint)}"

@@ -156,7 +156,6 @@ def _mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
 
 
 def _pairing_lines(pairings: Iterable[Pairing]) -> list[str]:
-    """Return two lines per pairing."""
     rows = []
     for pairing in pairings:
         parts = ", ".join((*pairing.mods, *pairing.templates)) or "no mods"

@@ -300,7 +300,6 @@ def _read_back(back: ReadBack) -> list[str]:
 
 
 def _parsers(back: ReadBack) -> dict[str, Any]:
-    """Return the same for scripts."""
     return {
         "vllm": back.release.version,
         "tool_call_parsers": back.release.tools,

@@ -49,7 +49,6 @@ def tree_name(version: str | None, spec: str) -> str:
 
 
 def _verdict_of(planned: ModPlan, paint: Paint) -> str:
-    """Return the verdict of one mod, what it means, and the variant that goes in."""
     variant = planned.variant.id if planned.variant and planned.verdict.ok else None
     suffix = f" (variant {variant})" if variant is not None else ""
     return f"{paint(planned.verdict)}: {meaning(planned)}{suffix}"
