@@ -17,7 +17,6 @@ from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt
 from vllm_mods.matrices import explain
 from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, failed
 from vllm_mods.matrices.noted_tree import NotedTree
@@ -181,11 +180,11 @@ class Workshop:
         noted = NotedTree(tree)
         mods = self._needed(name)
         try:
-            whole = planner.plan(
-                mods, noted, receipt=_receipt(noted), cache=self._fit, origin=self.origins
-            )
+            raw = None if tree.pristine else noted.read(receipt.RECEIPT)
+            applied = None if raw is None else receipt.parse(raw)
+            whole = planner.plan(mods, noted, receipt=applied, cache=self._fit, origin=self.origins)
             answer = answer_of(next(one for one in whole.mods if one.mod.name == name))
-        except TreeError as error:
+        except (TreeError, Refused) as error:  # the receipt may be damaged
             answer = _failed(error)
         answer = answer._replace(packages=tuple(sorted(noted.packages.items())))
         if isinstance(noted.failure, Unreachable):
@@ -238,15 +237,6 @@ def is_meant(mod: Mod, version: str | None) -> bool:
 def is_named(mod: Mod, version: str | None) -> bool:
     """Tell whether the range of one of the mod's variants names this version."""
     return any(versions.in_range(version, variant.vllm) for variant in mod.variants)
-
-
-def _receipt(tree: Tree) -> Receipt | None:
-    """Return what was applied to a tree by this tool. Raises ``TreeError`` for a damaged receipt."""
-    raw = None if tree.pristine else tree.read(receipt.RECEIPT)
-    try:
-        return None if raw is None else receipt.parse(raw)
-    except Refused as error:
-        raise TreeError(error.message, hint=error.hint) from error
 
 
 def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:
