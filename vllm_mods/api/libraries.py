@@ -27,22 +27,11 @@ def open_library(
 
     ``note`` is called with what one should know, such as a library that is not fetched.
 
-    Returns a ``Library``. Raises ``UsageError`` for a folder that is none.
+    Returns a ``Library``. Raises ``UsageError`` for a folder that is none, ``Refused`` for a library that is not as it
+    is locked.
 
     >>> vm.open_library("library").mods("fast")
     (<Mod fast 1.0.0>,)
-    """
-    shared, absent = _of_project(note)
-    return Library(*folders, shared=shared, absent=absent)
-
-
-def _of_project(
-    note: Callable[[str], None],
-) -> tuple[tuple["Shared", ...], Callable[[bool], None]]:
-    """Return the project's libraries that are on this machine, and what a ``Library`` asks about the others.
-
-    A name that is found without them means the same with them, or is refused then as one of several: so
-    that is noted once, and a list of all names is refused. Raises as ``locking.open_shared`` does.
     """
     shared: tuple[Shared, ...] = ()
     missing: list[NotFetched] = []
@@ -52,6 +41,8 @@ def _of_project(
 
         shared = locking.open_shared(project, missing=missing)
 
+    # A name that is found without them means the same with them, or is refused then as one of several: so
+    # that is noted once, and a list of all names is refused.
     @functools.cache
     def absent(needed: bool) -> None:  # noqa: FBT001
         if needed and missing:
@@ -59,7 +50,7 @@ def _of_project(
         for error in missing:
             note(f"{error.message}: {error.hint}")
 
-    return shared, absent
+    return Library(*folders, shared=shared, absent=absent)
 
 
 class Chosen(NamedTuple):
