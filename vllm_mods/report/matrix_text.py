@@ -9,8 +9,7 @@ from collections.abc import Iterable
 
 from vllm_mods.matrices.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
-from vllm_mods.report.columns import columns
-from vllm_mods.report.text import Paint, folded
+from vllm_mods.report.text import Paint, columns, folded
 
 _COLUMNS = 80
 _WORD = 13  # the longest verdict, in brackets

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
-from vllm_mods.report.columns import columns
 
 Paint = Callable[..., str]
 """Colours as a verdict is coloured: its word, or words that are given behind it."""
@@ -181,6 +180,17 @@ def folded(words: str, width: int, indent: str = "", hanging: str = "") -> list[
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def columns(rows: Iterable[tuple[str, ...]], indent: str = "") -> list[str]:
+    """Return a line for each row: all columns but the last, which may be painted, as wide as their longest text."""
+    every = list(rows)
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)][:-1]
+    lines = []
+    for row in every:
+        padded = [text.ljust(width) for text, width in zip(row, widths, strict=False)]
+        lines.append((indent + "  ".join((*padded, row[-1]))).rstrip())
+    return lines
 
 
 def between(labels: Sequence[str]) -> str:
