@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.import_mod import ImportTerms, import_mod, is_mod
-from vllm_mods.api.import_recipe import import_recipe
+from vllm_mods.api.import_mod import ImportTerms, import_mod, import_recipe, is_mod
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, named_files, new, options

@@ -44,15 +44,13 @@ def _point(judged: Judged) -> dict[str, Any]:
 
 def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[str]:
     mod = outcome.good.planned.mod
-    ends = [
-        f"{name}: {_verdict(end, paint)}"
-        for name, end in ((good, outcome.good), (bad, outcome.bad))
+    touching = f"{outcome.touching:,} of them touch a file in question"
+    lines = [
+        f"{mod.name} {mod.version}",
+        f"  {good}: {_verdict(outcome.good, paint)}",
+        f"  {bad}: {_verdict(outcome.bad, paint)}",
+        f"  {outcome.points:,} commits, {touching}; {outcome.planned} plans",
     ]
-    lines = [f"{mod.name} {mod.version}", *(f"  {end}" for end in ends)]
-    lines.append(
-        f"  {outcome.points:,} commits, {outcome.touching:,} of them touch a file in question; "
-        f"{outcome.planned} plans"
-    )
     before, after = outcome.before, outcome.after
     commit = after and after.point.commit
     if before is None or after is None or commit is None:
