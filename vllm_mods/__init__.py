@@ -16,7 +16,7 @@ Mods in a vLLM
     apply, revert, sync     put mods in, whole or not at all; take them out; hold exactly some
     status, verify          which mods are in, and whether they are as they were left
 Mods over time
-    matrix, bisect, upstream    verdicts on many trees; where one changes; when a mod can go
+    matrix, bisect          verdicts on many trees; the commit that changes one
     new, port               make a mod of changes; carry it to another vLLM
 Pairings and images
     suggest, serve_check, template_check    a model's mods; a serve command; chat templates
@@ -25,7 +25,7 @@ Pairings and images
 What these take and return (help() of each says what it has)
     Mod, Pairing, Tree, Plan (ok, mods, changes), ModPlan (verdict, findings), Finding, Verdict,
     FileChange, Applied, Reverted, Status, Verified, CheckResult, Synced, MatrixResult (ok, cells),
-    Cell, BisectOutcome, Carried, NewMod, PortResult, Suggested, ServeChecked, TemplateChecked, ReadLock,
+    Cell, BisectOutcome, NewMod, PortResult, Suggested, ServeChecked, TemplateChecked, ReadLock,
     BuildResult, ImageVerified
 
 VllmModsError, with message and hint, is every error: UsageError, ManifestError, DiffError,
@@ -58,7 +58,6 @@ _PUBLIC = {
     "api.sync": ("Synced", "sync"),
     "api.matrix": ("matrix",),
     "api.bisect": ("bisect",),
-    "api.upstream": ("Carried", "upstream"),
     "api.new": ("NewMod", "new"),
     "api.port": ("PortResult", "port"),
     "api.suggest": ("Suggested", "suggest"),
@@ -116,8 +115,6 @@ if TYPE_CHECKING:
     from vllm_mods.api.sync import Synced as Synced
     from vllm_mods.api.sync import sync as sync
     from vllm_mods.api.template_check import template_check as template_check
-    from vllm_mods.api.upstream import Carried as Carried
-    from vllm_mods.api.upstream import upstream as upstream
     from vllm_mods.api.verify import verify as verify
     from vllm_mods.applying.outcomes import Applied as Applied
     from vllm_mods.applying.outcomes import Reverted as Reverted

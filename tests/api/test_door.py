@@ -43,10 +43,10 @@ def test_the_public_names_are_these() -> None:
             "open_library",
         ),
         *("open_tree", "plan", "port", "revert", "serve_check", "status", "suggest", "sync"),
-        *("template_check", "upstream", "verify"),
+        *("template_check", "verify"),
     }
     assert set(PUBLIC) - functions == {
-        *("Access", "Applied", "BisectOutcome", "Carried", "Cell", "CheckResult", "DiffError"),
+        *("Access", "Applied", "BisectOutcome", "Cell", "CheckResult", "DiffError"),
         *("FileChange", "Finding", "ImageVerified", "Library", "ManifestError"),
         *("MatrixResult", "Mod", "ModPlan", "NewMod", "NotRendered", "NotRestored", "Pairing"),
         *(

@@ -25,7 +25,7 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 from web_site import DRIPS, Site, moved, site
 
-from vllm_mods.api import import_recipe
+from vllm_mods.api import import_mod
 from vllm_mods.base import limits, line_diff, sessions, untrusted
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.model import Mod, OverlayFile, Variant
@@ -459,7 +459,7 @@ ENOUGH: dict[
     "RECIPE": (
         9,
         "more than 9 bytes",
-        lambda _: import_recipe.recipe_text(b"x" * 99, "x"),
+        lambda _: import_mod.recipe_text(b"x" * 99, "x"),
     ),
     "PYTHON_NESTING": (
         9,

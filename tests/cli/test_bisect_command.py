@@ -1,4 +1,4 @@
-"""``bisect`` in repositories made here, and on real releases."""
+"""``bisect`` in repositories made here."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_a_good_end_on_a_branch_of_its_own(call: Call, repo: Path) -> None:
         (("--good", "main", "--bad", "v0.19.0"), "--good v0.19.0 --bad main"),
         (("--good", "main", "--bad", "main"), "name two revisions"),
         (("--good", "nope", "--bad", "main"), "no revision nope"),
-        (("--good", "v0.19.0", "--bad", "main", "--variant", "z"), "its variants: a"),
+        (("--good", "v0.19.0", "--bad", "main", "--variant", "z"), "--variant a"),
     ],
 )
 def test_ends_that_are_none(
@@ -180,15 +180,3 @@ def test_what_is_no_repository(call: Call, tmp_path: Path) -> None:
     answer = call("bisect", "fast", "--repo", tmp_path, "--good", "a", "--bad", "b")
     assert answer.code == 2
     assert "is not a git repository" in answer.err
-
-
-@pytest.mark.network
-def test_over_real_releases(call: Call) -> None:
-    arguments = ("--variant", "0.20", "--good", "0.20.0", "--bad", "0.24.0")
-    answer = call("bisect", "hybrid-int4-fp8", *arguments)
-    assert answer.code == 0
-    assert "it changes from pypi:0.23.0 to pypi:0.24.0" in answer.out
-    assert (
-        "`INCConfig` is defined in vllm/model_executor/layers/quantization/inc/inc.py"
-        in " ".join(answer.out.split())
-    )

@@ -1,4 +1,4 @@
-"""The search itself, on trees in memory; repositories and releases are in tests/cli."""
+"""The search itself, on trees in memory; repositories are in tests/cli."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, lock_of, mod, variant
 
+from vllm_mods.api.libraries import find_variant
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.bisect import BisectOutcome, Point, narrow, over_releases, search
+from vllm_mods.matrices.bisect import BisectOutcome, Point, search
+from vllm_mods.planning.lock_entries import with_variants
 from vllm_mods.planning.planner import plan
 from vllm_mods.trees.git import Commit
-from vllm_mods.trees.index import ReleaseFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -154,64 +155,9 @@ def test_one_variant_alone_keeps_what_the_lock_says_of_it() -> None:
     tree = MemoryTree({PATH: BASE.encode()})
     only = mod(first, digest=whole.digest)
     whole = whole._replace(lock=lock_of(plan([only], tree).mods[0]))
-    assert plan([narrow(whole, "first")], tree).mods[0].vouched
-    other = plan([narrow(whole, "second")], tree).mods[0]
+    assert plan([with_variants(whole, (first,))], tree).mods[0].vouched
+    other = plan([with_variants(whole, (second,))], tree).mods[0]
     assert (other.vouched, other.verdict) == (False, Verdict.APPLIES)
-    with pytest.raises(UsageError, match="no variant 'third'") as caught:
-        narrow(whole, "third")
-    assert caught.value.hint == "its variants: first, second"
-
-
-# --- releases ----------------------------------------------------------------
-
-
-def release(version: str, build: str = "") -> ReleaseFile:
-    name = f"vllm-{version}{build}-cp38-abi3-manylinux1_x86_64.whl"
-    return ReleaseFile(
-        filename=name,
-        url=f"https://localhost/{name}",
-        version=version,
-        kind="wheel",
-        build=(1, "") if build else (),
-        platforms=("manylinux1_x86_64",),
-    )
-
-
-FILES = [*map(release, ("0.9.2", "0.10.0", "0.10.1", "0.11.0", "0.12.0")), release("0.10.1", "-1")]
-REBUILT = "pypi:vllm-0.10.1-cp38-abi3-manylinux1_x86_64.whl"
-
-
-def between(good: str, bad: str, broken: set[str]) -> BisectOutcome:
-    def opened(spec: str) -> MemoryTree:
-        text = BROKEN if spec in broken else BASE
-        return MemoryTree({PATH: text.encode()}, spec=spec, remote=True, pristine=True)
-
-    return over_releases([MOD], FILES, opened, good, bad)
-
-
-def test_over_releases_the_pair_is_found_rebuilt_wheels_included() -> None:
-    found = between("0.9.2", "pypi:0.12.0", {"pypi:0.10.1", "pypi:0.11.0", "pypi:0.12.0"})
-    assert found.before is not None
-    assert found.after is not None
-    assert (found.before.spec, found.after.spec) == (REBUILT, "pypi:0.10.1")
-    assert (found.points, found.good.spec, found.bad.spec) == (6, "pypi:0.9.2", "pypi:0.12.0")
-
-
-def test_over_releases_an_end_is_the_wheel_that_pip_would_take() -> None:
-    found = between("0.10.1", "0.11.0", {"pypi:0.11.0"})
-    assert (found.good.spec, found.points) == ("pypi:0.10.1", 2)
-
-
-@pytest.mark.parametrize(
-    ("good", "bad", "message", "hint"),
-    [
-        ("0.11.0", "0.10.0", "0.10.0 does not come after 0.11.0", "--good 0.10.0 --bad 0.11.0"),
-        ("0.10.0", "0.10.0", "0.10.0 does not come after 0.10.0", ""),
-        ("0.9.2", "0.11.7", "no release 0.11.7; the nearest are 0.11.0, ", "--repo"),
-        ("v0.10", "main", "there is no release main", "--repo"),
-    ],
-)
-def test_over_releases_ends_that_are_none(good: str, bad: str, message: str, hint: str) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
-        between(good, bad, set())
-    assert hint in (caught.value.hint or "")
+    with pytest.raises(UsageError, match="no variant `third`") as caught:
+        find_variant(whole, "third")
+    assert caught.value.hint == "--variant first, second"

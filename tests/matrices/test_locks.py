@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from mod_making import mod, variant
 
-from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Mod, Verdict
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import LockedTree
@@ -101,7 +100,7 @@ def test_one_of_two_builds_was_bad_already() -> None:
 
 
 def test_what_could_not_be_read_says_nothing() -> None:
-    unread = failed(FindingCode.NOT_COMPUTED, "no network", computed=False)
+    unread = failed("no network", computed=False)
     assert codes(committed(v0_19_0=GOOD), v0_19_0=unread) == []
 
 

@@ -84,10 +84,9 @@ class Access:
         """
         if platform is not None or in_image is not None:
             return open_image(self, spec, platform=platform, in_image=in_image, workspace=workspace)
-        if spec.startswith("pypi:") and not workspace:
-            name = spec.removeprefix("pypi:")
-            if name:
-                return self.releases.open(name, verify=verify, named=others)  # nothing to close
+        name = spec.removeprefix("pypi:")
+        if name not in {"", spec} and not workspace:
+            return self.releases.open(name, verify=verify, named=others)  # nothing to close
         return self.keep(
             open_tree(
                 spec,

@@ -10,7 +10,6 @@ from vllm_mods.api.on_base import (
     OnBase,
     ReadLock,
     build_all,
-    check_room,
     demand_serving,
     in_library,
     lock_path,
@@ -83,9 +82,7 @@ def build(
         demand_serving(library, wanted, opened, access)
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)
-        check_room(locked.lock, opened, place, platform)
-        images = build_all(locked, opened)
-        written = outputs.write(place, [image[1:] for image in images], tag)
+        images, written = build_all(locked, opened, place, tag, platform)
     return BuildResult(tuple(images), tag, place, written, locked.sha256)
 
 

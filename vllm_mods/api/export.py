@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import NamedTuple
 
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust, writing
@@ -13,24 +12,10 @@ from vllm_mods.making import exporting
 from vllm_mods.recipes import writer
 
 
-class ExportedMod(NamedTuple):
-    """The ``files`` of a folder that puts a mod in, and what one should know."""
-
-    files: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-class ExportedRecipe(NamedTuple):
-    """A recipe that renders a pairing's command, and what one should know."""
-
-    text: str
-    notes: tuple[str, ...]
-
-
-def export_mod(library: Library, name: str, output: str) -> ExportedMod:
+def export_mod(library: Library, name: str, output: str) -> tuple[list[str], list[str]]:
     """Write a mod to a new folder ``output`` that launchers run as it is, with those that it requires.
 
-    Raises ``UsageError`` for a mod that there is not, ``Refused`` for one that no policy trusts.
+    Returns the names of the files in it, and what one should know. Raises ``UsageError`` for a mod that there is not, ``Refused`` for one that no policy trusts.
     """
     mods = library.select([name])
     files = exporting.export(mods)
@@ -45,11 +30,14 @@ def export_mod(library: Library, name: str, output: str) -> ExportedMod:
         if mod.serve_args:
             words = shlex.join(mod.serve_args)
             notes.append(f"{mod.name} needs {words}: put it into the recipe's command")
-    return ExportedMod(tuple(sorted(files)), tuple(notes))
+    return sorted(files), notes
 
 
-def export_recipe(library: Library, name: str) -> ExportedRecipe:
-    """Return a pairing as a recipe. Raises ``UsageError`` for one that there is not, ``Refused`` for one that no policy trusts."""
+def export_recipe(library: Library, name: str) -> tuple[str, list[str]]:
+    """Return a pairing as a recipe that renders its command, and what one should know.
+
+    Raises ``UsageError`` for one that there is not, ``Refused`` for one that no policy trusts.
+    """
     pairing = library.pairing(name)
     trust.demand_pairing(library, name)
     present = [mod for mod in pairing.mods if library.has(mod)]
@@ -62,4 +50,4 @@ def export_recipe(library: Library, name: str) -> ExportedRecipe:
         for mod in dict.fromkeys((*pairing.mods, *pairing.templates))
         if mod not in known
     ]
-    return ExportedRecipe(writer.write(served), tuple(notes))
+    return writer.write(served), notes

@@ -38,16 +38,15 @@ class ImageVerified(NamedTuple):
         return not self.findings and all(one.inspection.ok for one in self.images.values())
 
 
-def open_reference(
+def image_inspect(
     reference: str, access: Access, *, platform: str | None = None, in_image: str | None = None
-) -> ImageTree:
-    """Open the vLLM in an image by its reference, with ``image:`` before it or without."""
+) -> InspectedImage:
+    """Return what is in an image, with ``image:`` before its reference or without: mods, lock, what is not as it was left.
+
+    Raises ``UsageError`` for what is no image with a vLLM.
+    """
     spec = f"image:{reference.removeprefix('image:')}"
-    return open_image(access, spec, platform=platform, in_image=in_image)
-
-
-def image_inspect(tree: ImageTree) -> InspectedImage:
-    """Return what is in an opened image: its mods, its lock, and what is not as it was left."""
+    tree = open_image(access, spec, platform=platform, in_image=in_image)
     return InspectedImage(tree, inspection.inspect(tree))
 
 
@@ -84,7 +83,7 @@ def image_verify(
     wrong = [*inspection.entry_findings(entries)] if len(entries) > 1 else []
     for wanted in several or (platform,):
         try:
-            tree = open_reference(name, access, platform=wanted, in_image=in_image)
+            tree, result = image_inspect(name, access, platform=wanted, in_image=in_image)
         except UsageError as error:
             if len(several) < 2:
                 raise
@@ -94,7 +93,6 @@ def image_verify(
                 )
             )
             continue
-        result = inspection.inspect(tree)
         more = () if lock is None else inspection.compare_with_lock(tree, result, lock, lock_name)
         result = result._replace(findings=(*result.findings, *more))
         images[wanted or ""] = InspectedImage(tree, result)

@@ -1,4 +1,4 @@
-"""A mod taken over: a mod of ours, or a launcher's folder or zip, whose script is run."""
+"""What is taken over: a mod of ours, a launcher's folder or zip, whose script is run, and its recipe as a pairing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import NamedTuple
 from vllm_mods.api.access import Access, open_image, releases_in
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.new import NewMod, of_effect
+from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
+from vllm_mods.library.catalog import Library
 from vllm_mods.making import exporting, folder, over_releases, recording
 from vllm_mods.making.compose import ModEffect, Wanted
 from vllm_mods.making.fetching import Fetcher
@@ -23,6 +25,8 @@ from vllm_mods.making.over_releases import Release
 from vllm_mods.making.recording import Limits
 from vllm_mods.making.sandbox import ImageInEngine
 from vllm_mods.planning import planner
+from vllm_mods.recipes import reader
+from vllm_mods.recipes.reader import ImportedRecipe
 
 
 class ImportTerms(NamedTuple):
@@ -167,3 +171,38 @@ class _ModImport:
         )
         mod = mod_folder.load_files(wanted.name, over.files)
         return NewMod(mod, over.files, None, over.notes, over.unknown, over.rows)
+
+
+def import_recipe(
+    library: Library,
+    data: bytes,
+    path: str,
+    *,
+    name: str | None = None,
+    mods: Mapping[str, str] | None = None,
+) -> ImportedRecipe:
+    """Read a recipe, which messages call ``path``, as a pairing called ``name``.
+
+    ``mods`` are names of the library's mods by the paths in the recipe. Raises ``UsageError`` for what is no text
+    and for a mod that there is not, ``ManifestError`` for what is no recipe.
+    """
+    for mod in (mods or {}).values():
+        if mod not in library.names():
+            library.load(mod)  # says which there are
+    known = library.names()
+    return reader.read(recipe_text(data, path), path, known=known, name=name, mods=mods or {})
+
+
+def recipe_text(data: bytes, path: str) -> str:
+    """Return a recipe as text, as launchers read it. Raises ``UsageError`` for anything else."""
+    if len(data) > limits.RECIPE:
+        raise UsageError(
+            f"{path} is no recipe: it has more than {limits.RECIPE}", hint="a recipe is YAML"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{path} is no recipe: byte {error.start} is not UTF-8", hint="a recipe is YAML"
+        ) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")

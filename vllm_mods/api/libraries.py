@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import Mod
+from vllm_mods.base.model import Mod, Variant
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.library import project_file, trust
 from vllm_mods.library.catalog import Library
@@ -27,22 +27,11 @@ def open_library(
 
     ``note`` is called with what one should know, such as a library that is not fetched.
 
-    Returns a ``Library``. Raises ``UsageError`` for a folder that is none.
+    Returns a ``Library``. Raises ``UsageError`` for a folder that is none, ``Refused`` for a library that is not as it
+    is locked.
 
     >>> vm.open_library("library").mods("fast")
     (<Mod fast 1.0.0>,)
-    """
-    shared, absent = _of_project(note)
-    return Library(*folders, shared=shared, absent=absent)
-
-
-def _of_project(
-    note: Callable[[str], None],
-) -> tuple[tuple["Shared", ...], Callable[[bool], None]]:
-    """Return the project's libraries that are on this machine, and what a ``Library`` asks about the others.
-
-    A name that is found without them means the same with them, or is refused then as one of several: so
-    that is noted once, and a list of all names is refused. Raises as ``locking.open_shared`` does.
     """
     shared: tuple[Shared, ...] = ()
     missing: list[NotFetched] = []
@@ -52,6 +41,8 @@ def _of_project(
 
         shared = locking.open_shared(project, missing=missing)
 
+    # A name that is found without them means the same with them, or is refused then as one of several: so
+    # that is noted once, and a list of all names is refused.
     @functools.cache
     def absent(needed: bool) -> None:  # noqa: FBT001
         if needed and missing:
@@ -59,7 +50,7 @@ def _of_project(
         for error in missing:
             note(f"{error.message}: {error.hint}")
 
-    return shared, absent
+    return Library(*folders, shared=shared, absent=absent)
 
 
 class Chosen(NamedTuple):
@@ -116,13 +107,14 @@ def other_packages(named: Sequence[str], mods: Iterable[Mod] | None = None) -> M
     return versions if mods is None else check_versions(versions, tuple(mods))
 
 
-def open_own_library(folders: Sequence[str], open_all: Callable[[], Library]) -> Library:
-    """Undo what an earlier run left half written in the caller's ``folders``, then open the libraries."""
-    from vllm_mods.library import writing  # noqa: PLC0415  (apply has no use for it)
-
-    for folder in folders:
-        writing.recover(folder)
-    return open_all()
+def find_variant(mod: Mod, name: str) -> Variant:
+    """Return a variant of a mod by its id. Raises ``UsageError`` if it has no such one."""
+    variants = {variant.id: variant for variant in mod.variants}
+    if name not in variants:
+        raise UsageError(
+            f"{mod.name} has no variant `{name}`", hint=f"--variant {', '.join(variants)}"
+        )
+    return variants[name]
 
 
 def check_own_mod(library: Library, mod: Mod) -> None:

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.on_base import (
@@ -18,7 +18,6 @@ from vllm_mods.api.on_base import (
 from vllm_mods.base.errors import Unreachable, UsageError, refusing
 from vllm_mods.base.output import write_whole
 from vllm_mods.checkpoints import fitting
-from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -135,16 +134,9 @@ def look_at_model(library: Library, wanted: Pairing, access: Access) -> LockedMo
         return None
     mods = library.select(library.mods_of(wanted))
     fitting.demand(mods, checkpoint, wanted.name)
-    for name, fails in _missing_mods(library, {mod.name for mod in mods}, checkpoint):
-        access.note(f"without {name}, vLLM fails with this model: {fails}")
-    return LockedModel(checkpoint.commit, checkpoint.config_sha256, checkpoint.index_sha256)
-
-
-def _missing_mods(
-    library: Library, present: set[str], checkpoint: Checkpoint
-) -> Iterator[tuple[str, str]]:
-    """Yield the mods that are not present and without which vLLM fails with a checkpoint, and how it does."""
+    present = {mod.name for mod in mods}
     for name in library.names():
         fit = fitting.of_mod(library.load(name), checkpoint)
         if fit.fails and fit.name not in present:
-            yield fit.name, fit.fails
+            access.note(f"without {fit.name}, vLLM fails with this model: {fit.fails}")
+    return LockedModel(checkpoint.commit, checkpoint.config_sha256, checkpoint.index_sha256)

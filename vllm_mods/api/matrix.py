@@ -19,12 +19,10 @@ from vllm_mods.library.writing import replace
 from vllm_mods.matrices import choose, locks, ranges, run, work
 from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.matrices.locks import Updated
-from vllm_mods.matrices.run import Computed
+from vllm_mods.matrices.run import Computed, Progress
 from vllm_mods.planning import lock_entries
 from vllm_mods.planning.origins import Origins
 from vllm_mods.trees.other_packages import check_versions
-
-Progress = Callable[[int, int], None]
 
 
 class MatrixTerms(NamedTuple):
@@ -91,9 +89,9 @@ def run_matrix(
 ) -> tuple[MatrixResult, tuple[Computed, ...]]:
     """Make a matrix; the second are the answers that locks are made of. Raises as ``matrix`` does."""
     mods = tuple(mods)
-    grid, workshop = _prepare(mods, trees, terms, access)
+    grid = _prepare(mods, trees, terms, access)
     specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
-        mods, workshop.releases.files(), terms.vllm, pre=terms.pre
+        mods, grid.workshop.releases.files(), terms.vllm, pre=terms.pre
     )
     _verify(specs if terms.verify else (), access)
     computed = grid.compute(specs)
@@ -108,13 +106,13 @@ def run_matrix(
         terms.strict,
         grid.explain(cells) if terms.explain else {},
     )
-    workshop.sweep()
+    grid.workshop.sweep()
     return result, computed
 
 
 def _prepare(
     mods: tuple[Mod, ...], named: Sequence[str], terms: MatrixTerms, access: Access
-) -> tuple[run.Matrix, work.Workshop]:
+) -> run.Matrix:
     # what an old lock says must not lean on itself
     unlocked = terms.relock or terms.strict
     setting = work.Setting(
@@ -122,14 +120,12 @@ def _prepare(
         cache_folder(os.environ),
         offline=access.offline,
         store=terms.kept,
-        strict=terms.strict,
         commits=access.commits,
         others=check_versions(terms.others, mods),
     )
     workshop = work.Workshop(setting, note=access.note)
     jobs = terms.jobs or len(os.sched_getaffinity(0))
-    grid = run.Matrix(workshop, setting, jobs, named=frozenset(named), progress=terms.progress)
-    return grid, workshop
+    return run.Matrix(workshop, setting, jobs, named=frozenset(named), progress=terms.progress)
 
 
 def _verify(specs: Iterable[str], access: Access, *, unstated: bool = False) -> None:

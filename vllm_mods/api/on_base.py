@@ -14,7 +14,7 @@ from vllm_mods.base.model import Mod, Plan
 from vllm_mods.building import building, outputs, resolving
 from vllm_mods.building.building import Drafted
 from vllm_mods.building.oci import BuiltImage
-from vllm_mods.building.outputs import Output
+from vllm_mods.building.outputs import Output, Written
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.pairing import Pairing
@@ -199,23 +199,26 @@ class BuiltFor(NamedTuple):
     base: Base
 
 
-def build_all(locked: ReadLock, opened: Sequence[OnBase]) -> list[BuiltFor]:
-    """Build the image of a lock for each platform whose base is open."""
+def build_all(
+    locked: ReadLock, opened: Sequence[OnBase], place: Output, tag: str, platform: str | None
+) -> tuple[list[BuiltFor], Written]:
+    """Build the image of a lock for each platform whose base is open, and write them under a tag.
+
+    Raises ``UsageError`` where not all that the lock is of would be in one place, and no ``platform`` was named.
+    """
+    _check_room(locked.lock, opened, place, platform)
     parts = pairing_lock.by_platform(locked.lock)
     images = []
-    for on_platform in opened:
-        part = parts[on_platform.drafted.lock.base.platform]
-        built = building.build(
-            on_platform.base, on_platform.drafted._replace(lock=part), locked.data
-        )
-        images.append(BuiltFor(part, built, on_platform.base))
-    return images
+    for base, drafted, _, _ in opened:
+        part = parts[drafted.lock.base.platform]
+        built = building.build(base, drafted._replace(lock=part), locked.data)
+        images.append(BuiltFor(part, built, base))
+    return images, outputs.write(place, [image[1:] for image in images], tag)
 
 
-def check_room(
+def _check_room(
     lock: PairingLock, opened: Sequence[OnBase], place: Output, platform: str | None
 ) -> None:
-    """Raise ``UsageError`` where not all that a lock is of would be in one place, and nobody has said so."""
     every, base = list(pairing_lock.by_platform(lock)), opened[0].base
     if len(opened) > 1 and place.kind not in outputs.SEVERAL:
         raise UsageError(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
-from vllm_mods.api.libraries import check_own_mod
+from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Variant
 from vllm_mods.base.tree import Tree
@@ -168,7 +168,6 @@ def _port_one(job: Job, access: Access) -> PortResult:
 def _port_range(
     mod: Mod, spec: str, library: Library, terms: PortTerms, access: Access
 ) -> PortResult:
-    """Port to each release that no variant fits."""
     specs = releases_in(access, spec, "--to")
     if terms.name is not None or terms.vllm is not None:
         raise UsageError(
@@ -205,7 +204,7 @@ def _make_job(
         version = source.version if source is not None else tree.version
         variant = variants.nearest(mod, version, lock_entries.current(on_disk))
     else:
-        variant = _find_variant(mod, terms.variant)
+        variant = find_variant(mod, terms.variant)
     _check_portable(mod, variant, tree)
     if name is not None and any(one.id == name for one in mod.variants):
         raise UsageError(f"{mod.name} has a variant `{name}` already", hint="--as ANOTHER")
@@ -229,28 +228,18 @@ def _make_job(
     )
 
 
-def _find_variant(mod: Mod, name: str) -> Variant:
-    for variant in mod.variants:
-        if variant.id == name:
-            return variant
-    known = ", ".join(variant.id for variant in mod.variants)
-    raise UsageError(f"{mod.name} has no variant `{name}`", hint=f"--variant {known}")
-
-
 def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:
     """Raise ``UsageError`` for a variant that has no patches to port."""
-    check = f"vllm-mods check {mod.name} --target {tree.spec}"
     if variant.replace:
-        raise UsageError(
-            f"variant `{variant.id}` of {mod.name} replaces text, and `port` carries patches only",
-            hint=check,
-        )
-    if not variant.patches:
-        raise UsageError(
-            f"variant `{variant.id}` of {mod.name} has no patches: there is nothing to port, its "
-            "files go into any vLLM",
-            hint=check,
-        )
+        why = "replaces text, and `port` carries patches only"
+    elif not variant.patches:
+        why = "has no patches: there is nothing to port, its files go into any vLLM"
+    else:
+        return
+    raise UsageError(
+        f"variant `{variant.id}` of {mod.name} {why}",
+        hint=f"vllm-mods check {mod.name} --target {tree.spec}",
+    )
 
 
 def _own_copy(library: Library, name: str, output: str | None, *, new: bool = True) -> Mod:

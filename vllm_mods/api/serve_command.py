@@ -132,23 +132,23 @@ def demand(
     planned: Plan | None = None,
     *,
     note: Callable[[str], None],
-) -> bool:
-    """Raise ``Refused`` if vLLM in an image would not take the command of the pairing.
-
-    Returns whether there was nothing to ``note``.
-    """
+) -> None:
+    """Raise ``Refused`` if vLLM in an image would not take the command of the pairing."""
     try:
         result = answer(asked, tree, planned)
     except TreeError as error:
         note(f"the command is not checked: {error.message}")
-        return False
+        return
     for name, text in asked.brought:
         note(f"{name} {text}")
-    errors = [fault for fault in result.faults if fault.level is Level.ERROR]
-    wrong = [fault for fault in errors if fault.code != FindingCode.MOD_FLAG_ABSENT]
-    for fault in errors:
-        if fault not in wrong:  # vLLM serves, and the mod may do nothing
+    wrong = []
+    for fault in result.faults:
+        if fault.level is not Level.ERROR:
+            continue
+        if fault.code == FindingCode.MOD_FLAG_ABSENT:  # vLLM serves, and the mod may do nothing
             note(f"{fault.subject}: {fault.message}")
+        else:
+            wrong.append(fault)
     if wrong:
         lines = "".join(f"\n  {fault.subject}: {fault.message} [{fault.code}]" for fault in wrong)
         of = asked.name
@@ -158,7 +158,6 @@ def demand(
             f"vLLM {tree.version} would not take the command of pairing {asked.name}{lines}",
             hint=f"vllm-mods serve-check {of} --target {tree.spec}",
         )
-    return not errors and not asked.brought
 
 
 def _with_minijinja(library: Library | None, name: str, data: bytes) -> str:

@@ -12,7 +12,6 @@ from vllm_mods.api.on_base import (
     BuiltFor,
     ReadLock,
     build_all,
-    check_room,
     demand_serving,
     joined_lock,
     lock_path,
@@ -96,9 +95,7 @@ def upgrade(
         if edited == text and not pairing_lock.moved(before.lock, lock):
             return Upgraded(before, before)
         now = ReadLock(before.path, pairing_lock.dump(lock), lock)
-        check_room(lock, opened, place, None)
-        images = build_all(now, opened)
-        written = outputs.write(place, [image[1:] for image in images], now.tag)
+        images, written = build_all(now, opened, place, now.tag, None)
         root = os.path.dirname(os.path.dirname(file))
         both = {file: edited, now.path: now.data}
         replace(root, {os.path.relpath(path, root): data for path, data in both.items()})

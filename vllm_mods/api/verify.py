@@ -3,7 +3,6 @@
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from vllm_mods.applying import ground
 from vllm_mods.applying.opening import in_tree, open_tree
@@ -38,18 +37,11 @@ def verify(target: Folder, *names: str) -> Verified:
     return Verified(tree.root, tree.version, mods, findings)
 
 
-class NodeReceipt(NamedTuple):
-    """A receipt, None where no mods are in, and the versions of packages."""
-
-    receipt: Receipt | None
-    packages: Mapping[str, str]
-
-
-def node_of(target: Folder) -> NodeReceipt:
-    """Return a tree's receipt, and the installed versions of the packages that its vLLM and its mods require."""
+def node_of(target: Folder) -> tuple[Receipt | None, Mapping[str, str]]:
+    """Return a tree's receipt, None where no mods are in, and the installed versions of the packages that its vLLM and its mods require."""
     from vllm_mods.trees import packages  # noqa: PLC0415  (packaging: only a comparison asks)
 
     tree, state = open_tree(target, None, recovering=None)
     requirements = (one.python for one in ground.variants_in(tree, state.receipt))
     versions = packages.required(tree, (text for texts in requirements for text in texts))
-    return NodeReceipt(state.receipt, versions)
+    return state.receipt, versions

@@ -61,8 +61,7 @@ GROUPS = {
     },
     "Find out": {
         "matrix": "Check mods against many vLLM releases.",
-        "bisect": "Find the commit or release at which a mod's verdict changes.",
-        "upstream": "Tell which hunks of a mod releases carry, and when it can go.",
+        "bisect": "Find the commit at which a mod's verdict changes.",
         "doctor": "Tell what this installation and a tree are, and what is wrong.",
         "explain": "Say what a verdict or a code means, and what to do next.",
         "completion": "Print the shell code that completes vllm-mods commands.",
@@ -81,7 +80,6 @@ _MODULES = {
     **dict.fromkeys(("lock", "upgrade"), "build"),
     **dict.fromkeys(("add", "remove", "update"), "project"),
     **dict.fromkeys(("status", "verify", "revert", "sync"), "installed"),
-    **dict.fromkeys(("bisect", "upstream"), "history"),
     **dict.fromkeys(("run", "evidence"), "containers"),
 }
 

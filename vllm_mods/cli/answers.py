@@ -103,7 +103,9 @@ def watched() -> bool:
 
 
 def show_line(text: str, *, last: bool) -> None:
-    """Put a line of progress in place of the one before; the last one goes at once."""
+    """Put a line of progress, if somebody sees it, in place of the one before; the last one goes at once."""
+    if not watched():
+        return
     terminal.steer(BEGIN)
     sys.stderr.write(text)
     terminal.steer(BEGIN if last else "")

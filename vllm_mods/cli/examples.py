@@ -26,7 +26,6 @@ EXAMPLES = (
     "vllm-mods matrix my-fix --library ./mods --vllm '>=0.19' --strict",
     "vllm-mods matrix --format html --output matrix.html",
     "vllm-mods bisect my-fix --library ./mods --repo ./vllm --good v0.21.0 --bad main",
-    "vllm-mods upstream my-fix --library ./mods --vllm '>=0.24'",
     "vllm-mods serve-check --command 'vllm serve m --kv-cache-dtype fp8' --target pypi:0.33.0",
     "vllm-mods suggest Intel/Qwen3.5-122B-A10B-int4-AutoRound --target pypi:0.21.0",
     "vllm-mods lock qwen3.5-122b-hybrid --check           # exit code 1 if anything moved",

@@ -65,12 +65,10 @@ def command(
         )
     if output is None:
         raise UsageError("a mod becomes a folder: where?", hint=f"--output mods/{what}")
-    result = export_mod(library, what, output)
-    words = (
-        f"wrote {output}: {text.counted(len(result.files), 'file')}; a recipe names it as {output}"
-    )
-    data = {"mod": what, "folder": output, "files": result.files}
-    return answers.print_reply(Reply(data, words, stderr=notes(result.notes)), as_json=as_json)
+    names, remarks = export_mod(library, what, output)
+    words = f"wrote {output}: {text.counted(len(names), 'file')}; a recipe names it as {output}"
+    data = {"mod": what, "folder": output, "files": names}
+    return answers.print_reply(Reply(data, words, stderr=notes(remarks)), as_json=as_json)
 
 
 def _check_unused(start: StartOptions) -> None:
@@ -86,12 +84,10 @@ def _check_unused(start: StartOptions) -> None:
 def _write_pairing(
     library: Library, name: str, form: str, start: StartOptions, output: str | None
 ) -> int:
-    """Write a recipe, or the file that starts an image."""
     if form == _RECIPE:
-        recipe = export_recipe(library, name)
-        written = recipe.text
-        for note in recipe.notes:
-            answers.note(note)
+        written, remarks = export_recipe(library, name)
+        for remark in remarks:
+            answers.note(remark)
     else:
         planned = plan_service(library, name, start, note=answers.note, elsewhere=True)
         written = files.compose(planned.service)

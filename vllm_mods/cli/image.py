@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.image_verify import image_inspect, image_verify, open_reference
+from vllm_mods.api.image_verify import image_inspect, image_verify
 from vllm_mods.cli import answers, named_files, options
 from vllm_mods.cli.manner import option
 from vllm_mods.report import image as report
@@ -31,7 +31,7 @@ def command() -> None:
 @answers.json_output
 def inspect(**given: Any) -> Reply:
     """Tell what is in an image: vLLM, mods, lock, and files that are not as they were left."""
-    return report.inspect(image_inspect(open_reference(**given)))
+    return report.inspect(image_inspect(**given))
 
 
 @command.command(name="verify")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
 import click
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.import_mod import ImportTerms, import_mod, is_mod
-from vllm_mods.api.import_recipe import import_recipe
+from vllm_mods.api.import_mod import ImportTerms, import_mod, import_recipe, is_mod
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, named_files, new, options
@@ -85,7 +85,8 @@ def command(
             hint="--library DIR writes a mod to DIR/patches/NAME",
         )
     terms = terms._replace(name=named)
-    mod = import_mod(path, terms, library=folder, progress=_show_progress, access=access)
+    progress = functools.partial(answers.show_line, last=False)
+    mod = import_mod(path, terms, library=folder, progress=progress, access=access)
     return report.mod(mod, path)
 
 
@@ -125,8 +126,3 @@ def _mod_by_path(text: str) -> tuple[str, str]:
             f"--mod {text} is not PATH=NAME", hint="--mod mods/fix-template=qwen3.5-enhanced"
         )
     return path, name
-
-
-def _show_progress(text: str) -> None:
-    if answers.watched():
-        answers.show_line(text, last=False)

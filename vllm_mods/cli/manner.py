@@ -34,7 +34,6 @@ def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Dec
 def _complete_place(
     kind: str, _context: click.Context, _parameter: click.Parameter, typed: str
 ) -> list[CompletionItem[str]]:
-    """Have the shell complete a file or a folder."""
     from click.shell_completion import CompletionItem  # noqa: PLC0415  (when a shell asks)
 
     return [CompletionItem(typed, type=kind)]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.libraries import open_library, open_own_library
+from vllm_mods.api.libraries import open_library
 from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.cli.answers import note, progress
 from vllm_mods.cli.manner import Declared, option
@@ -63,7 +63,11 @@ class LibraryArguments(NamedTuple):
 
     def open_own(self) -> Library:
         """Open them for an author who writes to them; an interrupted write is undone first."""
-        return open_own_library(self.all_folders, self.open)
+        from vllm_mods.library import writing  # noqa: PLC0415  (apply has no use for it)
+
+        for folder in self.all_folders:
+            writing.recover(folder)
+        return self.open()
 
 
 def completer(

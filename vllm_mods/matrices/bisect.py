@@ -1,4 +1,4 @@
-"""Find where on a line of trees a mod's verdict changes: commits of a repository, or releases.
+"""Find where on a line of a repository's commits a mod's verdict changes.
 
 Every verdict is ``plan``'s. A line may change more than once: what is found is one place where it
 changes, proven by a plan of the tree before and one of the tree after.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.fit.world import SummaryCache
-from vllm_mods.formats import diff, mod_lock
-from vllm_mods.matrices import choose
-from vllm_mods.planning import planner
+from vllm_mods.formats import diff
+from vllm_mods.planning import lock_entries, planner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from vllm_mods.base.model import Mod, ModPlan
     from vllm_mods.base.tree import Tree
     from vllm_mods.trees.git import Commit, Repository
-    from vllm_mods.trees.index import ReleaseFile
 
 
 class Point(NamedTuple):
@@ -48,9 +45,8 @@ class Judged(NamedTuple):
 class BisectOutcome(NamedTuple):
     """What a search found. ``before`` and ``after`` are neighbours, ``None`` if the ends agree.
 
-    ``findings`` say what of ``before``'s variant is no longer as it was. ``points`` counts commits
-    (or releases), ``touching`` those that may have changed a file that a verdict rests on,
-    ``planned`` the plans made.
+    ``findings`` say what of ``before``'s variant is no longer as it was. ``points`` counts commits,
+    ``touching`` those that may have changed a file that a verdict rests on, ``planned`` the plans made.
     """
 
     good: Judged
@@ -91,7 +87,7 @@ def search(
         before, after = line.judged[good], line.judged[bad]
         outcome = outcome._replace(before=before, after=after, findings=line.broken(before, after))
     return outcome._replace(
-        points=sum(point.commit is not None for point in points) or len(points),
+        points=sum(point.commit is not None for point in points),
         touching=len(line.touching(0, len(points) - 1)),
         planned=line.planned,
     )
@@ -128,51 +124,6 @@ def over_commits(mods: Sequence[Mod], repository: Repository, good: str, bad: st
             hint=f"--good {fork[:12]} --bad {good}",
         )
     return outcome
-
-
-def over_releases(
-    mods: Sequence[Mod],
-    files: Sequence[ReleaseFile],
-    opener: Callable[[str], Tree],
-    good: str,
-    bad: str,
-) -> BisectOutcome:
-    """Search the releases from version ``good`` to version ``bad``, rebuilt wheels included.
-
-    Raises ``UsageError`` if they are not two releases in this order.
-    """
-    known = {versions.sort_key(file.version): file.version for file in files if file.yanked is None}
-    ends = []
-    for end in (good, bad):
-        version = known.get(versions.sort_key(end.removeprefix("pypi:")))
-        if version is None:
-            near = ", ".join(versions.nearest(end, known.values(), 3))
-            raise UsageError(
-                f"there is no release {end}; the nearest are {near}",
-                hint="for a revision, name the repository too: --repo REPO",
-            )
-        ends.append(version)
-    first, last = ends
-    if versions.sort_key(first) >= versions.sort_key(last):
-        raise UsageError(f"{bad} does not come after {good}", hint=f"--good {last} --bad {first}")
-    specs = choose.choose_releases(mods[-1:], files, f">={first},<={last}")
-    # a version stands for the last of its wheels, so it comes behind the others
-    points = [Point(spec) for spec in specs[specs.index(f"pypi:{first}") :]]
-    return search(mods, points, opener)
-
-
-def narrow(mod: Mod, variant: str) -> Mod:
-    """Return the mod with one of its variants only. Raises ``UsageError`` if it has no such one."""
-    kept = tuple(one for one in mod.variants if one.id == variant)
-    if not kept:
-        names = ", ".join(one.id for one in mod.variants)
-        raise UsageError(f"{mod.name} has no variant {variant!r}", hint=f"its variants: {names}")
-    locked = mod.lock
-    if locked is not None:
-        whole = mod_lock.parse(locked, f"{mod.directory}/mod.lock")
-        trees = tuple(tree for tree in whole.trees if tree.variant == variant)
-        locked = mod_lock.dump(whole._replace(trees=trees))
-    return mod._replace(variants=kept, lock=locked)
 
 
 class _TreeLine:
@@ -236,7 +187,7 @@ class _TreeLine:
         variant = before.planned.variant
         if variant is None or after.planned.verdict.ok or variant == after.planned.variant:
             return after.planned.findings
-        mods = (*self.mods[:-1], narrow(self.mods[-1], variant.id))
+        mods = (*self.mods[:-1], lock_entries.with_variants(self.mods[-1], (variant,)))
         alone = self.ask(mods, after.point).planned
         return after.planned.findings if alone.verdict.ok else alone.findings
 

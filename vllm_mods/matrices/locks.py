@@ -223,7 +223,6 @@ def _states(of: Lock) -> dict[tuple[str, LockedTree | str], frozenset[str]]:
 
 
 def _only(of: Lock, seen: set[str]) -> Lock:
-    """Return the part of a lock that is about some releases."""
     trees = (
         tree._replace(vllm=tuple(label for label in tree.vllm if label in seen))
         for tree in of.trees

@@ -28,7 +28,6 @@ class NotedTree(TreeView):
         self.failure: TreeError | None = None
 
     def _noted(self, ask: Callable[[], _Given]) -> _Given:
-        """Return what the tree says; note an error."""
         try:
             return ask()
         except TreeError as error:

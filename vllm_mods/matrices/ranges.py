@@ -22,10 +22,7 @@ def range_problems(mods: Sequence[Mod], cells: Sequence[Cell]) -> tuple[CellProb
 
 def _of_mod(mod: Mod, cells: Iterable[Cell]) -> Iterator[CellProblem]:
     known = [cell for cell in cells if cell.computed and cell.verdict is not Verdict.UNREADABLE]
-    for cell in known:
-        problem = _of_cell(mod, cell)
-        if problem is not None:
-            yield problem
+    yield from filter(None, (_of_cell(mod, cell) for cell in known))
     meant = [cell for cell in known if cell.meant]
     if meant and all(cell.verdict is Verdict.UPSTREAM for cell in meant):
         message = f"every release that {mod.name} is meant for carries its change itself: it can go"

@@ -13,18 +13,14 @@ from typing import NamedTuple, cast
 from vllm_mods.base import versions
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
-from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
+from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt
 from vllm_mods.matrices import explain
 from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, failed
 from vllm_mods.matrices.noted_tree import NotedTree
 from vllm_mods.matrices.store import AnswerStore, key_of
-from vllm_mods.placing import scopes
-from vllm_mods.placing.scopes import Scopes
 from vllm_mods.planning import planner
 from vllm_mods.planning.context import ask_for_packages
 from vllm_mods.planning.origins import Origins
@@ -46,8 +42,7 @@ class Subject(NamedTuple):
 class Setting(NamedTuple):
     """What all tasks of a run share.
 
-    ``store`` says whether kept answers may be used and are kept, ``strict`` whether a second reader has
-    to find the same scopes in every file that a mod changes. ``commits`` is where builds are found by
+    ``store`` says whether kept answers may be used and are kept. ``commits`` is where builds are found by
     the commits that their versions name, ``others`` are versions of distributions to be read beside vLLM.
     """
 
@@ -55,7 +50,6 @@ class Setting(NamedTuple):
     cache_dir: str
     offline: bool = False
     store: bool = True
-    strict: bool = False
     commits: str | None = None
     others: Mapping[str, str] = {}
 
@@ -174,7 +168,6 @@ class Workshop:
         return said, final
 
     def _show(self, name: str, tree: Tree) -> tuple[Shown, bool]:
-        """Explain a cell."""
         answer, final = self._said(Subject(name), tree)
         ask_for_packages(self._needed(name), tree)
         try:
@@ -185,20 +178,18 @@ class Workshop:
 
     def _plan(self, name: str, tree: Tree) -> tuple[Answer, bool]:
         noted = NotedTree(tree)
-        answer = self._compute(name, self._needed(name), noted)
+        mods = self._needed(name)
+        try:
+            raw = None if tree.pristine else noted.read(receipt.RECEIPT)
+            applied = None if raw is None else receipt.parse(raw)
+            whole = planner.plan(mods, noted, receipt=applied, cache=self._fit, origin=self.origins)
+            answer = answer_of(next(one for one in whole.mods if one.mod.name == name))
+        except (TreeError, Refused) as error:  # the receipt may be damaged
+            answer = _failed(error)
         answer = answer._replace(packages=tuple(sorted(noted.packages.items())))
         if isinstance(noted.failure, Unreachable):
             return _failed(noted.failure), False
         return answer, noted.failure is None and not self.origins.missed
-
-    def _compute(self, name: str, mods: tuple[Mod, ...], tree: Tree) -> Answer:
-        try:
-            receipt = _receipt(tree)
-            whole = planner.plan(mods, tree, receipt=receipt, cache=self._fit, origin=self.origins)
-        except TreeError as error:
-            return _failed(error)
-        planned = next(one for one in whole.mods if one.mod.name == name)
-        return answer_of(second_reading(planned) if self._setting.strict else planned)
 
     def _needed(self, name: str) -> tuple[Mod, ...]:
         """Return a mod behind those that it requires."""
@@ -222,7 +213,7 @@ class Workshop:
     def _key(self, subject: Subject) -> str:
         if subject not in self._keys:
             mods = self._needed(subject.mod)
-            key = f"{key_of(mods)} {subject.mod}" + " strict" * self._setting.strict
+            key = f"{key_of(mods)} {subject.mod}"
             others = self._setting.others
             asked = changed_distributions(mods) if others else ()
             key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
@@ -233,35 +224,9 @@ class Workshop:
         return self._keys[subject]
 
 
-def second_reading(planned: ModPlan) -> ModPlan:
-    """Return a plan as it is, or unreadable where LibCST finds other scopes in a file of it than ``ast``."""
-    differ = "the two readers of Python find other classes and functions in what"
-    findings = [
-        Finding(FindingCode.SCOPES_DIFFER, f"{change.path}: {differ} {what}", path=change.path)
-        for change in planned.changes
-        if change.path.endswith((".py", ".pyi"))
-        for data, what in ((change.before, "is there"), (change.after, "the mod makes of it"))
-        if data is not None
-        and _places(scopes.read_scopes, data) != _places(scopes.read_strictly, data)
-    ]
-    if not findings:
-        return planned
-    return planned._replace(
-        verdict=Verdict.UNREADABLE, findings=(*findings, *planned.findings), changes=(), hunks=()
-    )
-
-
-def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, ...]] | None:
-    """Return kind, name and lines of every scope; None for what the reader cannot read."""
-    try:
-        return [one[:5] for one in read(data).scopes]
-    except scopes.UnparsableError:
-        return None
-
-
 def dead(task: Task, why: str) -> TaskOutcome:
     """Return the outcome of a task whose worker died with it."""
-    return _all(task, failed(FindingCode.NOT_COMPUTED, why, computed=False))
+    return _all(task, failed(why, computed=False))
 
 
 def is_meant(mod: Mod, version: str | None) -> bool:
@@ -274,24 +239,11 @@ def is_named(mod: Mod, version: str | None) -> bool:
     return any(versions.in_range(version, variant.vllm) for variant in mod.variants)
 
 
-def _receipt(tree: Tree) -> Receipt | None:
-    """Return what was applied to a tree by this tool. Raises ``TreeError`` for a damaged receipt."""
-    raw = None if tree.pristine else tree.read(receipt.RECEIPT)
-    try:
-        return None if raw is None else receipt.parse(raw)
-    except Refused as error:
-        raise TreeError(error.message, hint=error.hint) from error
-
-
 def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:
-    """Return one answer for every subject of a task."""
     answers = tuple(Shown() if subject.show else answer for subject in task.subjects)
     return TaskOutcome(task, None, answers, fault)
 
 
 def _failed(error: VllmModsError) -> Answer:
     words = f"{error.message}; {error.hint}" if error.hint else error.message
-    computed = not isinstance(error, Unreachable)
-    return failed(
-        FindingCode.UNREADABLE if computed else FindingCode.NOT_COMPUTED, words, computed=computed
-    )
+    return failed(words, computed=not isinstance(error, Unreachable))

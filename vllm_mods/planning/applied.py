@@ -99,7 +99,7 @@ def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
         return context.plan_of(mod, variant, Verdict.UPSTREAM, note(FindingCode.UPSTREAM, message))
     message = (
         "every change is in, and no receipt says that this tool put it in; "
-        f"which releases have it themselves: `vllm-mods upstream {mod.name}`"
+        f"which releases have it themselves: `vllm-mods matrix {mod.name}`"
     )
     return context.plan_of(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 

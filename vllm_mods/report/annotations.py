@@ -18,7 +18,7 @@ def workflow_commands(result: CheckResult) -> str:
 
 
 def _remarks(result: CheckResult) -> Iterator[str]:
-    """Yield remarks on the mods of a plan. What was found in the tree is shown at the manifest, which the repository has."""
+    """Yield remarks; what was found in the tree is shown at the manifest, which the repository has."""
     fits = result.model.mods if result.model else ()
     wrong = {fit.name: fit.why for fit in fits if not fit.meant}
     for planned in result.plan.mods:

@@ -11,9 +11,7 @@ from vllm_mods.report.reply import Reply
 from vllm_mods.report.text import Paint
 
 
-def bisect(
-    outcome: BisectOutcome, good: str, bad: str, *, repository: str | None, paint: Paint
-) -> Reply:
+def bisect(outcome: BisectOutcome, good: str, bad: str, *, repository: str, paint: Paint) -> Reply:
     """Return what changed between two ends; ``before`` and ``after`` are null where they do not differ."""
     mod = outcome.good.planned.mod
     answer = {
@@ -27,8 +25,7 @@ def bisect(
         "after": outcome.after and {**_point(outcome.after), "findings": outcome.findings},
         **data.fields(outcome, "points", "touching", "planned"),
     }
-    lines = _lines(outcome, good, bad, repository=repository, paint=paint)
-    return Reply(answer, "\n".join(lines), outcome.ok)
+    return Reply(answer, "\n".join(_lines(outcome, good, bad, paint)), outcome.ok)
 
 
 def _point(judged: Judged) -> dict[str, Any]:
@@ -45,41 +42,33 @@ def _point(judged: Judged) -> dict[str, Any]:
     }
 
 
-def _lines(
-    outcome: BisectOutcome, good: str, bad: str, *, repository: str | None, paint: Paint
-) -> list[str]:
-    """Return what changed between the ends, where, and what it broke."""
+def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[str]:
     mod = outcome.good.planned.mod
-    ends = [
-        f"{name}: {_verdict(end, paint)}"
-        for name, end in ((good, outcome.good), (bad, outcome.bad))
+    touching = f"{outcome.touching:,} of them touch a file in question"
+    lines = [
+        f"{mod.name} {mod.version}",
+        f"  {good}: {_verdict(outcome.good, paint)}",
+        f"  {bad}: {_verdict(outcome.bad, paint)}",
+        f"  {outcome.points:,} commits, {touching}; {outcome.planned} plans",
     ]
-    lines = [f"{mod.name} {mod.version}", *(f"  {end}" for end in ends)]
-    what = "commits" if repository else "releases"
-    looked = f"{outcome.points:,} {what}"
-    if repository:
-        looked += f", {outcome.touching:,} of them touch a file in question"
-    lines.append(f"  {looked}; {outcome.planned} plans")
-    if outcome.before is None or outcome.after is None:
+    before, after = outcome.before, outcome.after
+    commit = after and after.point.commit
+    if before is None or after is None or commit is None:
         reasons = _reasons(outcome.good.planned.findings)
         return [*lines, "the verdict is the same at both ends", *reasons]
-    commit = outcome.after.point.commit
-    if commit is None:
-        lines.append(f"it changes from {outcome.before.spec} to {outcome.after.spec}")
-    else:
-        lines.append(f"it changes at {commit.sha[:12]}, {commit.date[:10]}: {commit.subject}")
-        if commit.pull_request is not None:
-            lines.append(f"  pull request: #{commit.pull_request}")
-    lines.append(f"  before: {_verdict(outcome.before, paint)}")
-    lines += _reasons(outcome.before.planned.findings)
-    lines.append(f"  after:  {_verdict(outcome.after, paint)}")
-    lines += _reasons(outcome.findings, notes=outcome.after.planned.verdict.ok)
-    if commit is not None and len(commit.parents) > 1:
+    lines.append(f"it changes at {commit.sha[:12]}, {commit.date[:10]}: {commit.subject}")
+    if commit.pull_request is not None:
+        lines.append(f"  pull request: #{commit.pull_request}")
+    lines.append(f"  before: {_verdict(before, paint)}")
+    lines += _reasons(before.planned.findings)
+    lines.append(f"  after:  {_verdict(after, paint)}")
+    lines += _reasons(outcome.findings, notes=after.planned.verdict.ok)
+    if len(commit.parents) > 1:
         lines.append(
             "  it is a merge; for the commit in what it merged: "
             f"--good {commit.sha[:12]}^1 --bad {commit.sha[:12]}^2"
         )
-    if outcome.after.planned.verdict is not outcome.bad.planned.verdict:
+    if after.planned.verdict is not outcome.bad.planned.verdict:
         lines.append(f"  later it changes again, to `{outcome.bad.planned.verdict}` at {bad}")
     return lines
 

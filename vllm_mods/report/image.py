@@ -8,7 +8,6 @@ from vllm_mods.api.image_verify import ImageVerified, InspectedImage
 from vllm_mods.images import oci
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
-from vllm_mods.trees.image import ImageTree
 
 
 def inspect(image: InspectedImage) -> Reply:
@@ -32,7 +31,15 @@ def inspect(image: InspectedImage) -> Reply:
     answer = {
         "schema": data.SCHEMA,
         "ok": inspected.ok,
-        "image": _head(tree),
+        "image": {
+            "reference": base.reference,
+            "where": base.where,
+            "config": base.config_digest,
+            "manifest": base.manifest_digest,
+            "layers": len(base.diff_ids),
+            "site_root": f"/{tree.site_root}",
+            "version": tree.version,
+        },
         "labels": inspected.labels,
         "lock": lock
         and {
@@ -47,18 +54,6 @@ def inspect(image: InspectedImage) -> Reply:
         "findings": inspected.findings,
     }
     return Reply(answer, "\n".join((*lines, *text.located(inspected.findings))))
-
-
-def _head(tree: ImageTree) -> dict[str, Any]:
-    return {
-        "reference": tree.base.reference,
-        "where": tree.base.where,
-        "config": tree.base.config_digest,
-        "manifest": tree.base.manifest_digest,
-        "layers": len(tree.base.diff_ids),
-        "site_root": f"/{tree.site_root}",
-        "version": tree.version,
-    }
 
 
 def verified(result: ImageVerified) -> Reply:

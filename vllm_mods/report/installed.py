@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 
 from vllm_mods.api.sync import Synced
-from vllm_mods.api.verify import NodeReceipt
 from vllm_mods.applying.outcomes import Reverted, Status, Verified
 from vllm_mods.formats import receipt
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 
@@ -34,7 +35,9 @@ def status(result: Status, target: str) -> Reply:
     return Reply(answer, words, result.ok, result.hint)
 
 
-def verify(result: Verified, target: str, node: NodeReceipt | None) -> Reply:
+def verify(
+    result: Verified, target: str, node: tuple[Receipt | None, Mapping[str, str]] | None
+) -> Reply:
     """Return whether files are as they were left; with the receipt and the packages of a ``node``."""
     lines = [text.tree_name(result.version, target), *text.located(result.findings)]
     if result.ok:
@@ -47,8 +50,9 @@ def verify(result: Verified, target: str, node: NodeReceipt | None) -> Reply:
         "findings": result.findings,
     }
     if node is not None:
-        raw = None if node.receipt is None else json.loads(receipt.dump(node.receipt))
-        answer |= {"receipt": raw, "packages": node.packages}
+        written, packages = node
+        raw = None if written is None else json.loads(receipt.dump(written))
+        answer |= {"receipt": raw, "packages": packages}
     return Reply(answer, "\n".join(lines), result.ok)
 
 

@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 from vllm_mods.base.model import Verdict
 from vllm_mods.matrices.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
-from vllm_mods.report.text import MEANING
 
 
 def render(result: MatrixResult) -> str:
@@ -70,6 +69,4 @@ def _outcome(cell: Cell) -> str | None:
 
 
 def _headline(cell: Cell) -> str:
-    if not cell.computed:
-        return "unknown: it could not be computed"
-    return f"{cell.verdict.value}: {MEANING[cell.verdict]}"
+    return f"{cell.word}: {view.MEANINGS[cell.word]}"

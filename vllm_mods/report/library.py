@@ -15,8 +15,8 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.schema import BUNDLED
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.report import data
-from vllm_mods.report.columns import columns
 from vllm_mods.report.reply import Reply
+from vllm_mods.report.text import columns
 
 _OF_PAIRING = ("name", "summary", "model", "base", "vllm", "mods", "templates", "topology")
 
@@ -156,7 +156,6 @@ def _mod_lines(mods: Mapping[str, Mod], library: Library) -> list[str]:
 
 
 def _pairing_lines(pairings: Iterable[Pairing]) -> list[str]:
-    """Return two lines per pairing."""
     rows = []
     for pairing in pairings:
         parts = ", ".join((*pairing.mods, *pairing.templates)) or "no mods"

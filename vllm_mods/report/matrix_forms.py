@@ -12,7 +12,6 @@ from vllm_mods.report.data import SCHEMA, fields
 
 
 def _json(result: MatrixResult) -> str:
-    """Return what scripts depend on."""
     answer = {
         "schema": SCHEMA,
         "cells": [

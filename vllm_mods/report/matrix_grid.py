@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vllm_mods.base import versions
 from vllm_mods.base.model import Finding, Level, Verdict
 from vllm_mods.matrices.cell import Cell, CellProblem, MatrixResult
-from vllm_mods.report.text import MEANING, between, label
+from vllm_mods.report.text import MEANING, between, counted, label
 
 MEANINGS = {
     **{verdict.value: meaning for verdict, meaning in MEANING.items()},
@@ -131,11 +131,8 @@ def variant(cell: Cell) -> str:
 
 def headline(of: Grid) -> str:
     """Say how many mods and trees there are, and which."""
-    mods, trees = (
-        f"{count} {noun}{'s' * (count != 1)}"
-        for count, noun in ((len(of.rows), "mod"), (len(of.labels), "vLLM tree"))
-    )
-    return f"{mods} on {trees}" + (f", {between(tuple(of.labels.values()))}" if of.labels else "")
+    of_which = f", {between(tuple(of.labels.values()))}" if of.labels else ""
+    return f"{counted(len(of.rows), 'mod')} on {counted(len(of.labels), 'vLLM tree')}{of_which}"
 
 
 def spans(of: Grid, trees: Iterable[str]) -> str:

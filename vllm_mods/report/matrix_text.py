@@ -9,8 +9,7 @@ from collections.abc import Iterable
 
 from vllm_mods.matrices.cell import Cell, MatrixResult
 from vllm_mods.report import matrix_grid as view
-from vllm_mods.report.columns import columns
-from vllm_mods.report.text import Paint, folded
+from vllm_mods.report.text import Paint, columns, folded
 
 _COLUMNS = 80
 _WORD = 13  # the longest verdict, in brackets
@@ -24,15 +23,15 @@ def render(result: MatrixResult, paint: Paint = str) -> str:
     of = view.grid(result)
     blocks = [view.headline(of)]
     blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
-    blocks += _block("problems", (view.problem(of, one) for one in view.problems(result)))
+    problems = _items(view.problem(of, one) for one in view.problems(result))
+    blocks += ["\n".join(("problems", *problems))] if problems else []
     blocks += ["\n".join(_wrong(run, paint)) for run in view.wrong(of)]
     return "\n\n".join((*blocks, view.summary(of))) + "\n"
 
 
 def _mod(of: view.Grid, row: view.GridRow, paint: Paint) -> list[str]:
-    runs = view.runs(of, row)
     rows = []
-    for run in runs:
+    for run in view.runs(of, row):
         verdict = _painted(run.first, paint) + " " * (_WORD - len(_painted(run.first, str)))
         rows.append((run.trees, f"{verdict}  {view.details(run.cells)}"))
     return [view.clean(f"{row.mod} {row.version}"), *columns(rows, "  ")]
@@ -46,11 +45,6 @@ def _painted(cell: Cell, paint: Paint) -> str:
 def _wrong(run: view.Run, paint: Paint) -> list[str]:
     head = f"{view.clean(run.first.mod)} on {run.trees}: {_painted(run.first, paint)}"
     return [head, *_items(view.message(finding) for finding in run.first.findings)]
-
-
-def _block(title: str, texts: Iterable[str]) -> list[str]:
-    items = _items(texts)
-    return ["\n".join((title, *items))] if items else []
 
 
 def _items(texts: Iterable[str]) -> list[str]:

@@ -128,7 +128,6 @@ def _hunk(tables: _Tables, hunk: HunkView) -> int:
 
 
 def _fields(value: Finding | HunkView) -> dict[str, Any]:
-    """Return the fields that are set, fit to be shown."""
     fields = value._asdict().items()
     return _without_empty(
         {name: view.clean(one) if isinstance(one, str) else one for name, one in fields}

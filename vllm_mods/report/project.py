@@ -71,13 +71,11 @@ def updated(project: str, updates: Sequence[LibraryUpdate], *, dry_run: bool) ->
 
 
 def _at(locked: LockedLibrary) -> str:
-    """Say what a library was resolved to."""
     key = RESOLVED.get(locked.source.kind)
     return f" ({key} {locked.resolved[:12]})" if key else ""
 
 
 def _of_library(locked: LockedLibrary) -> dict[str, Any]:
-    """Return a library as the lock has it."""
     key = RESOLVED.get(locked.source.kind)
     resolved = {key: locked.resolved} if key else {}
     return {"source": str(locked.source), **resolved, "files": f"sha256:{locked.files}"}

@@ -8,8 +8,8 @@ from typing import Any
 from vllm_mods.api.serve_check import ServeCell, ServeChecked
 from vllm_mods.base.model import Level
 from vllm_mods.report import data, text
-from vllm_mods.report.columns import columns
 from vllm_mods.report.reply import Reply
+from vllm_mods.report.text import columns
 from vllm_mods.running.evidence import OTHER, RAN, SILENT, UNTOLD, ServerEvidence
 from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault

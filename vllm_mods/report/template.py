@@ -10,8 +10,8 @@ from vllm_mods.api.template_check import Prompt, TemplateComparison
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
-from vllm_mods.report.columns import columns
 from vllm_mods.report.reply import Reply, notes
+from vllm_mods.report.text import columns
 from vllm_mods.templates.check import CaseOutcome, TemplateChecked
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
@@ -300,7 +300,6 @@ def _read_back(back: ReadBack) -> list[str]:
 
 
 def _parsers(back: ReadBack) -> dict[str, Any]:
-    """Return the same for scripts."""
     return {
         "vllm": back.release.version,
         "tool_call_parsers": back.release.tools,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, ModPlan, Plan, Verdict
-from vllm_mods.report.columns import columns
 
 Paint = Callable[..., str]
 """Colours as a verdict is coloured: its word, or words that are given behind it."""
@@ -49,19 +47,13 @@ def tree_name(version: str | None, spec: str) -> str:
     return f"vLLM {version or 'of unknown version'} ({spec})"
 
 
-def plain(verdict: Verdict, words: str | None = None) -> str:
-    """Return what a ``Paint`` would colour."""
-    return verdict.value if words is None else words
-
-
 def _verdict_of(planned: ModPlan, paint: Paint) -> str:
-    """Return the verdict of one mod, what it means, and the variant that goes in."""
     variant = planned.variant.id if planned.variant and planned.verdict.ok else None
     suffix = f" (variant {variant})" if variant is not None else ""
     return f"{paint(planned.verdict)}: {meaning(planned)}{suffix}"
 
 
-def plan(planned: Plan, paint: Paint = plain, *, explain: bool = False) -> str:
+def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
     """Return the answer of ``check``: a verdict per mod, what it rests on, what it changes.
 
     ``explain`` lists the classes of faults that nobody looked for.
@@ -190,15 +182,20 @@ def folded(words: str, width: int, indent: str = "", hanging: str = "") -> list[
     )
 
 
+def columns(rows: Iterable[tuple[str, ...]], indent: str = "") -> list[str]:
+    """Return a line for each row: all columns but the last, which may be painted, as wide as their longest text."""
+    every = list(rows)
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)][:-1]
+    lines = []
+    for row in every:
+        padded = [text.ljust(width) for text, width in zip(row, widths, strict=False)]
+        lines.append((indent + "  ".join((*padded, row[-1]))).rstrip())
+    return lines
+
+
 def between(labels: Sequence[str]) -> str:
     """Name neighbours by the first and the last."""
     return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
-
-
-def spans(some: Collection[str], every: Iterable[str]) -> str:
-    """Name the stretches of a row of labels that ``some`` of them make up."""
-    stretches = groupby(every, some.__contains__)
-    return ", ".join(between(tuple(stretch)) for inside, stretch in stretches if inside)
 
 
 def label(tree: str, version: str) -> str:

@@ -17,7 +17,7 @@ NEXT = {
     Verdict.APPLIES: "vllm-mods apply MOD --target DIR",
     Verdict.MOVED: "vllm-mods apply MOD --target DIR",
     Verdict.APPLIED: "vllm-mods verify MOD --target DIR",
-    Verdict.UPSTREAM: "leave the mod out; vllm-mods upstream MOD",
+    Verdict.UPSTREAM: "leave the mod out; vllm-mods matrix MOD for the releases that carry it",
     Verdict.CONFLICT: _PORT,
     Verdict.MISPLACED: _PORT,
     Verdict.UNFIT: f"vllm-mods check MOD --target TREE --explain; {_PORT}",
