@@ -45,7 +45,7 @@ from vllm_mods.placing import locate, scopes, target
 from vllm_mods.placing.answers import Lost
 from vllm_mods.planning import planner
 from vllm_mods.recipes import yaml_source
-from vllm_mods.running import engine, evidence, waiting
+from vllm_mods.running import engine, evidence
 from vllm_mods.running.service import StartOptions, service
 from vllm_mods.scripts import command_line
 from vllm_mods.sharing import contents, repositories
@@ -158,7 +158,7 @@ def waited(_: Path) -> None:
     one = service(wanted, StartOptions(), image="x", command="x", cache="/")
     there = engine.EngineContainer("docker", "x", {}, running=True, restarts=0, started="")
     with mock.patch.object(engine, "container", return_value=there):
-        waiting.wait(one, "docker")
+        engine.wait(one, "docker")
 
 
 def looked_for(_: Path) -> None:

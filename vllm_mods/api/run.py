@@ -16,7 +16,7 @@ from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
-from vllm_mods.running import engine, waiting
+from vllm_mods.running import engine
 from vllm_mods.running import evidence as looking
 from vllm_mods.running.engine import EngineContainer
 from vllm_mods.running.evidence import ServerEvidence
@@ -126,7 +126,7 @@ def run(
     started = StartedContainer(planned, program, identity)
     if not wait:
         return started
-    waiting.wait(planned, program)
+    engine.wait(planned, program)
     seen = _of_container(library, (pairing,), engine.container(planned.name, program), access)
     return started._replace(evidence=seen._replace(ready=True))
 

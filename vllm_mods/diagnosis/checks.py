@@ -212,6 +212,5 @@ def _around(root: str) -> Iterator[Trouble]:
 
 
 def _name_few(paths: Sequence[str]) -> str:
-    """Name the first few of many."""
     more = len(paths) - _SHOWN
     return ", ".join(paths[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,13 +1,15 @@
-"""docker and podman, by their own commands: what a container is, and what it said."""
+"""docker and podman, by their own commands: what a container is, what it said, and whether it serves."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,8 +18,10 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import engine_command
 from vllm_mods.images.engine_command import PROGRAMS
+from vllm_mods.running.service import Service
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
+_POLL_SECONDS = 2.0
 
 
 class EngineContainer(NamedTuple):
@@ -126,3 +130,30 @@ def start(line: Sequence[str], name: str) -> str:
         f"{program} run: {words}; nothing is left of it",
         hint="--gpus none, if there are none" if no_gpu else f"{program} info",
     )
+
+
+def wait(planned: Service, program: str) -> None:
+    """Wait until it serves. Raises ``TreeError`` for a container that ends, or takes too long."""
+    end = time.monotonic() + limits.START_SECONDS
+    while not _serves(planned.port):
+        state = container(planned.name, program)
+        if not state.running or state.restarts:
+            last = log(state)[-2000:].decode("utf-8", "replace").strip()
+            why = f"ended before it served. The end of its log:\n{last}"
+        elif time.monotonic() > end:
+            why = f"has not served within {limits.START_SECONDS}"
+        else:
+            time.sleep(_POLL_SECONDS)
+            continue
+        raise TreeError(f"{planned.name} {why}", hint=log_command(program, planned.name))
+
+
+def _serves(port: int) -> bool:
+    connection = http.client.HTTPConnection("localhost", port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
