@@ -185,20 +185,25 @@ class _RecordedRun(NamedTuple):
     def _effect(self, ran: Ran, seen: Watched) -> ModEffect:
         """Return what a run did. Raises ``Refused`` for what no mod can have, and if it changed nothing."""
         start = len(self.site) + 1
-        inner = {path for path in (*ran.written, *ran.gone, *ran.odd) if self._is_in_site(path)}
+        every = (*ran.written, *ran.gone, *ran.odd)
+        inner = {path for path in every if path.startswith(f"{self.site}/")}
         if links := [path[start:] for path in ran.odd if path in inner]:
             raise Refused(
                 f"{links[0]} became a link, or no file at all, and a mod has plain files only",
                 hint="have the command copy the file itself",
             )
         after: dict[str, bytes | None] = {path[start:]: ran.written.get(path) for path in inner}
-        every = (
-            FileChange(path=path, before=self.tree.read(path), after=after[path])
+        source = self.source.files
+        changes = tuple(
+            FileChange(path=path, before=before, after=after[path])
             for path in sorted(after)
-            if not (path.endswith(".orig") and path[:-5] in self.source.files)
+            if not (path.endswith(".orig") and path[:-5] in source)
+            and (before := self.tree.read(path)) != after[path]
         )
-        changes = tuple(change for change in every if change.before != change.after)
-        if other := [one.path for one in changes if self._laid_out_as(one.path) != one.before]:
+        laid_out = (source.get(one.path, self.source.tree.read(one.path)) for one in changes)
+        if other := [
+            one.path for one, was in zip(changes, laid_out, strict=True) if was != one.before
+        ]:
             raise Refused(
                 f"{', '.join(other)}: the sdist that the command ran on has other bytes than {self.tree.spec}",
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
@@ -218,19 +223,12 @@ class _RecordedRun(NamedTuple):
             changes, templates, seen.installed, seen.exported, notes=notes, output=ran.output
         )
 
-    def _laid_out_as(self, path: str) -> bytes | None:
-        data = self.source.files.get(path)
-        return self.source.tree.read(path) if data is None else data
-
-    def _is_in_site(self, path: str) -> bool:
-        return path.startswith(f"{self.site}/")
-
     def _elsewhere(self, written: Mapping[str, bytes | None]) -> tuple[dict[str, bytes], list[str]]:
         """Return the chat templates in the workspace, and every other file outside of Python's packages."""
         templates: dict[str, bytes] = {}
         elsewhere: list[str] = []
         for path, data in sorted(written.items()):
-            if path.startswith((f"{self.home}/", f"{LAUNCHER}/")) or self._is_in_site(path):
+            if path.startswith((f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")):
                 continue
             if is_template(path) and data is not None:
                 templates[posixpath.basename(path)] = data

@@ -165,15 +165,12 @@ def _of_choices(sources: ModuleSources, at: AnyPlace, before: FlagShape) -> Flag
         if last_name(at.node) == "get_args":
             offered = hints.literals(hints.hints(sources, inner))
             return before._replace(choices=offered, open="")
-    sure = [ast.literal_eval(one) for one in ast.walk(at.node) if _is_plain_list(one)]
+    lists = (one.elts for one in ast.walk(at.node) if isinstance(one, ast.List))
+    sure = [elts for elts in lists if all(isinstance(one, ast.Constant) for one in elts)]
     return before._replace(
-        choices=tuple(value for values in sure for value in values),
+        choices=tuple(ast.literal_eval(one) for elts in sure for one in elts),
         open=f"vLLM computes its choices when it runs: {ast.unparse(at.node)}",
     )
-
-
-def _is_plain_list(node: ast.AST) -> bool:
-    return isinstance(node, ast.List) and all(isinstance(one, ast.Constant) for one in node.elts)
 
 
 def _of_action(node: ast.AST, before: FlagShape) -> FlagShape:

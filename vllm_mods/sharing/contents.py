@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.library import catalog, reading
+from vllm_mods.library.mod_folder import MANIFEST
 from vllm_mods.sharing import library_paths
 
 
@@ -37,10 +38,10 @@ def read_files(folder: str) -> dict[str, bytes]:
     return files
 
 
-def folders_with(paths: Iterable[str], part: str, file: str) -> tuple[str, ...]:
-    """Return the names of the folders in a part that hold a file, sorted."""
+def mods_in(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the mods among a library's files, sorted."""
     split = (path.split("/") for path in paths)
-    return tuple(sorted(parts[1] for parts in split if (parts[0], parts[2:]) == (part, [file])))
+    return tuple(sorted(one[1] for one in split if [one[0], *one[2:]] == ["patches", MANIFEST]))
 
 
 def _paths(folder: str) -> Iterator[str]:
