@@ -85,11 +85,7 @@ def _recover(root: str) -> None:
 
 def _move(root: str, ready: str) -> None:
     """Move every file to its place; put back what was there if one cannot be."""
-    names = [
-        os.path.relpath(os.path.join(above, name), ready)
-        for above, _, found in os.walk(ready)
-        for name in found
-    ]
+    names = list(reading.paths_below(ready))
     before: dict[str, bytes | None] = {}
     new_folders: list[str] = []
     try:

@@ -289,6 +289,8 @@ class _Checker:
                         yield ServeFault(
                             FindingCode.FLAG_ALONE, first, f"needs {second}, which is not given"
                         )
+                case _:
+                    pass
 
     # --- what the pairing brings
 

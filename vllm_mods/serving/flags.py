@@ -167,6 +167,8 @@ class _FlagReader:
                     self.loop(node, scope)
                 case ast.Return(value=ast.Call() as call):
                     self.call(call, scope)
+                case _:
+                    pass
 
     def assign(self, target: ast.expr, value: ast.expr, scope: _FlagScope) -> None:
         if isinstance(target, ast.Subscript):
@@ -196,6 +198,8 @@ class _FlagReader:
                 return self.kwargs(node, scope)
             case ast.Attribute() as func:
                 return self.method(node, func, scope)
+            case _:
+                pass
         return None
 
     def kwargs(self, node: ast.Call, scope: _FlagScope) -> _Kwargs | None:

@@ -46,16 +46,16 @@ def mods_in(paths: Iterable[str]) -> tuple[str, ...]:
 
 def _paths(folder: str) -> Iterator[str]:
     """Yield the paths of a library's files, in no particular order, and of the list that it may have."""
-
-    def fail(error: OSError) -> None:
-        place = error.filename or folder
-        raise UsageError(f"{place} cannot be read: {error.strerror}", hint=f"ls -ld {place}")
-
     yield from library_paths.BESIDE
     for part in catalog.PARTS:
         top = os.path.join(folder, part)
-        for above, folders, names in os.walk(top, onerror=fail) if os.path.lexists(top) else ():
-            folders[:] = [name for name in folders if not library_paths.is_left_out(name)]
-            links = [name for name in folders if os.path.islink(os.path.join(above, name))]
-            own = [name for name in names if not library_paths.is_left_out(name)]
-            yield from (os.path.relpath(os.path.join(above, name), folder) for name in own + links)
+        try:
+            for path in (
+                reading.paths_below(top, library_paths.is_left_out) if os.path.lexists(top) else ()
+            ):
+                yield os.path.join(part, path)
+        except OSError as error:
+            place = error.filename or folder
+            raise UsageError(
+                f"{place} cannot be read: {error.strerror}", hint=f"ls -ld {place}"
+            ) from error
