@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.images import engine_command
-from vllm_mods.making import sandbox, sources, watching
+from vllm_mods.making import sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
@@ -22,7 +23,15 @@ from vllm_mods.trees.image import ImageTree
 
 _LINES = 15
 _FETCH_OR_KEEP = "--fetch takes URLs once; or keep a copy of what it fetches in the mod's folder"
+_COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _EDIT_TREE = "--tree TREE, the vLLM that it was written for"
+
+
+class _Sources(NamedTuple):
+    """Files by path from the site root, and the tree that they were read from: of a release, its sdist."""
+
+    tree: Tree
+    files: dict[str, bytes]
 
 
 class Limits(NamedTuple):
@@ -49,7 +58,7 @@ def record(
     Raises ``Refused`` if it fails, changes nothing, goes past a limit, leaves a patch half applied or makes what
     a mod cannot have, or where there is no sandbox; ``UsageError`` for a tree that cannot be copied.
     """
-    source = sources.read(tree, limits.also)
+    source = _read_sources(tree, limits.also)
     while True:
         fetched = fetcher.files() if fetcher is not None else ()
         try:
@@ -77,7 +86,7 @@ class _RecordedRun(NamedTuple):
 
     name: str
     files: Mapping[str, bytes]
-    source: sources.Sources
+    source: _Sources
     tree: Tree
     limits: Limits
     container: ImageInEngine | None
@@ -253,3 +262,34 @@ def last_lines(output: str) -> str:
     """Return the last lines that a command printed, to stand below a message."""
     lines = [line for line in output.splitlines() if line.strip()]
     return "".join(f"\n  | {line}" for line in lines[-_LINES:])
+
+
+def _read_sources(tree: Tree, also: Sequence[str]) -> _Sources:
+    """Read the source of vLLM and of other packages of a tree, compiled code left out.
+
+    Raises ``UsageError`` for a tree that cannot be read whole, or has not got a package.
+    """
+    whole = _whole_of(tree)
+    files: dict[str, bytes] = {}
+    for package in ("vllm", *also):
+        # an sdist has vLLM alone, and a release the packages beside it
+        for source in (whole, tree):
+            paths = [path for path in source.paths(package) if not _COMPILED.match(path)]
+            if paths:
+                files |= {path: data for path in paths if (data := source.read(path)) is not None}
+                break
+        else:
+            raise UsageError(f"{tree.spec} has no package {package}", hint="--also PACKAGE")
+    return _Sources(whole, files)
+
+
+def _whole_of(tree: Tree) -> Tree:
+    """Return a tree with all of its source here. Raises ``UsageError`` for one that is read in parts."""
+    if not tree.remote:
+        return tree
+    if tree.releases is not None:
+        return tree.releases.whole(tree.spec.removeprefix("pypi:"))
+    raise UsageError(
+        f"{tree.spec} is read in parts, and a command needs all of it",
+        hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
+    )

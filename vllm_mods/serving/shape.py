@@ -8,10 +8,12 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
+from vllm_mods.base.tree import Tree
 from vllm_mods.serving import configs, hints
 from vllm_mods.serving.configs import ConfigField
 from vllm_mods.serving.flag_rules import FlagRules
 from vllm_mods.serving.flags import Flag, class_of, constant
+from vllm_mods.serving.flags import read as read_flags
 from vllm_mods.serving.hints import Hint
 from vllm_mods.serving.source import (
     AnyPlace,
@@ -52,6 +54,21 @@ class FlagShape(NamedTuple):
     def takes_value(self) -> bool:
         """Whether anything follows the flag."""
         return self.kind not in {"switch", "flag"}
+
+
+class KnownFlags:
+    """The flags of a tree, what each takes read when it is asked for. Raises ``TreeError`` if the tree does not say them."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.sources = ModuleSources(tree)
+        self.flags = read_flags(self.sources)
+        self._shapes: dict[int, FlagShape] = {}
+
+    def shape(self, flag: Flag) -> FlagShape:
+        """Return what a flag takes."""
+        if id(flag) not in self._shapes:
+            self._shapes[id(flag)] = shape(self.sources, flag, self.flags.rules)
+        return self._shapes[id(flag)]
 
 
 def shape(sources: ModuleSources, flag: Flag, rules: FlagRules) -> FlagShape:
