@@ -228,9 +228,12 @@ def _field_problems(
     if early and (value is None or not is_sure):
         yield from _early_problems(sources, cls, field, value, at)
         return
-    wrong = tuple(_type_problems(sources, kinds, value, at))
-    yield from wrong
-    if not wrong and isinstance(value, (int, float)) and not isinstance(value, bool):
+    wrong = _mismatch(sources, kinds, value)
+    if wrong is not None:
+        near = nearest(str(value), wrong)
+        message = f"{at!r}: {json.dumps(value)} is not offered: {list_names(wrong, near)}"
+        yield ServeFault(FindingCode.JSON_VALUE, "", message, near)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield from _in_bounds(sources, cls, field, value, at)
 
 
@@ -238,24 +241,6 @@ def _makes(config: ClassPlace, validator: configs.Validator) -> bool:
     """Tell whether a validator makes an object of a config class of what is given, key by key."""
     calls = (node for node in ast.walk(validator.at.node) if isinstance(node, ast.Call))
     return any(ast.unparse(one) == f"{config.node.name}(**value)" for one in calls)
-
-
-def _type_problems(
-    sources: ModuleSources,
-    kinds: tuple[hints.Hint, ...],
-    value: object,
-    at: str,
-) -> Iterator[ServeFault]:
-    """Yield a problem if a value of JSON is of none of the types of a field."""
-    wrong = _mismatch(sources, kinds, value)
-    if wrong is not None:
-        near = nearest(str(value), wrong)
-        yield ServeFault(
-            FindingCode.JSON_VALUE,
-            "",
-            f"{at!r}: {json.dumps(value)} is not offered: {list_names(wrong, near)}",
-            near,
-        )
 
 
 def _early_problems(
