@@ -15,6 +15,7 @@ import pytest
 import small_site
 from folder_base import FolderBase, lay
 
+from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.base.model import TemplateFile, Variant
 from vllm_mods.building import building, resolving, wheels
@@ -162,9 +163,9 @@ def test_the_image_holds_what_apply_writes_and_the_lock(image: FolderBase) -> No
     assert [mod.name for mod in there.mods] == ["patching", "writing"]
     config = json.loads(built.config)
     assert config["created"] == "1970-01-01T00:00:07Z"
-    assert config["config"]["Labels"]["vllm-mods.lock"] == f"sha256:{pairing_lock.digest(data)}"
+    assert config["config"]["Labels"]["vllm-mods.lock"] == f"sha256:{sha256(data)}"
     assert config["config"]["Labels"]["vllm-mods.mods"] == "patching@1.0.0 writing@1.0.0"
-    assert pairing_lock.tag(made.lock, data) == f"small:0.19.1-{pairing_lock.digest(data)[:12]}"
+    assert pairing_lock.tag(made.lock, data) == f"small:0.19.1-{sha256(data)[:12]}"
 
 
 def test_a_base_that_has_the_mods_gets_the_lock_alone(image: FolderBase) -> None:

@@ -19,7 +19,7 @@ from vllm_mods.making import exporting
 from vllm_mods.recipes import reader, writer
 from vllm_mods.scripts import command_line
 from vllm_mods.serving import check, command
-from vllm_mods.serving.known import KnownFlags
+from vllm_mods.serving.shape import KnownFlags
 
 if TYPE_CHECKING:
     from vllm_mods.formats.pairing import Pairing

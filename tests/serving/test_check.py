@@ -16,7 +16,7 @@ from vllm_mods.base.model import Level, ModPlan, TemplateFile, Verdict
 from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
-from vllm_mods.serving.known import KnownFlags
+from vllm_mods.serving.shape import KnownFlags
 from vllm_mods.serving.template import ContainerSettings
 
 if TYPE_CHECKING:

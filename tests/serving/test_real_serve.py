@@ -11,7 +11,7 @@ import pytest
 from vllm_mods.base.model import Level
 from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
-from vllm_mods.serving.known import KnownFlags
+from vllm_mods.serving.shape import KnownFlags
 from vllm_mods.trees.release import Releases
 
 pytestmark = pytest.mark.network

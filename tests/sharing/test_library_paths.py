@@ -114,4 +114,4 @@ def test_the_mods_of_a_list_of_paths() -> None:
         *("patches/b/mod.toml", "patches/a/mod.toml", "patches/a/b/mod.toml"),
         *("templates/c/mod.toml", "patches/mod.toml", "patches/d/x"),
     ]
-    assert contents.folders_with(paths, "patches", "mod.toml") == ("a", "b")
+    assert contents.mods_in(paths) == ("a", "b")

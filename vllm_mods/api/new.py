@@ -37,7 +37,8 @@ class NewMod(NamedTuple):
 
     def written(self, library: Folder) -> Self:
         """Write it into a library. Raises ``Refused`` where there is a mod of this name."""
-        folder = writing.write_mod(os.fspath(library), self.mod.name, self.files)
+        folder = os.path.join(os.fspath(library), "patches", self.mod.name)
+        writing.folder(folder, self.files)
         return self._replace(folder=folder)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access
+from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.building import building, outputs, resolving
@@ -37,7 +38,7 @@ class ReadLock(NamedTuple):
     @property
     def sha256(self) -> str:
         """The digest of the bytes, which names the image."""
-        return pairing_lock.digest(self.data)
+        return sha256(self.data)
 
     @property
     def tag(self) -> str:

@@ -20,7 +20,7 @@ from vllm_mods.scripts import command_line
 from vllm_mods.serving import faults
 from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
-from vllm_mods.serving.known import KnownFlags
+from vllm_mods.serving.shape import KnownFlags
 from vllm_mods.templates import check as template_check
 from vllm_mods.templates.source import Template, open_template
 from vllm_mods.trees.image import ImageTree

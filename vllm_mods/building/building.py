@@ -95,7 +95,7 @@ def labels(lock: PairingLock, data: bytes, below: Mapping[str, str]) -> dict[str
         f"{_NAME}.base.name": lock.base.ref,
         "vllm-mods.pairing": lock.pairing,
         "vllm-mods.model": lock.model,
-        "vllm-mods.lock": f"sha256:{pairing_lock.digest(data)}",
+        "vllm-mods.lock": f"sha256:{sha256(data)}",
         "vllm-mods.mods": " ".join(f"{mod.name}@{mod.version}" for mod in lock.mods),
     }
     if lock.base.manifest is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from vllm_mods.base.errors import DiffError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """In front of a UTF-8 file of some editors; no part of its first line."""
@@ -15,47 +16,40 @@ _ED = rb"^\d+(?:,\d+)?[acd]\r?$"
 _UNIFIED = "make it again with `git diff` or `diff -u`"
 
 
-class Form(NamedTuple):
-    """What a file is instead of a unified diff, the 1-based line that shows it, and what to do."""
-
-    line: int
-    why: str
-    hint: str
-
-
-def foreign(data: bytes, where: str) -> Form | None:
+def foreign(data: bytes, where: str) -> DiffError | None:
     """Return what has to be undone before any line can be read, None for nothing of the kind."""
     if data.startswith(_UTF_16) or data[1:2] == b"\0":
-        return Form(
+        return DiffError(
+            where,
             1,
             "the patch file is UTF-16, as PowerShell's `>` writes it",
-            f"make it again with `git diff --output={where}`, which writes the bytes themselves",
+            hint=f"make it again with `git diff --output={where}`, which writes the bytes themselves",
         )
     if b"\x1b[" in data and (match := re.search(_COLOURED, data, re.MULTILINE)):
-        return Form(
+        return DiffError(
+            where,
             _line(data, match),
             "the patch is coloured: terminal escape sequences stand in its lines",
-            f"make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}",
+            hint=f"make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}",
         )
     if b"\n*** " in data and (match := re.search(_CONTEXT, data, re.MULTILINE)):
-        return Form(
+        return DiffError(
+            where,
             _line(data, match),
             "a context diff: only unified diffs are read",
-            f"{_UNIFIED}, or: filterdiff --format=unified {where} (of patchutils)",
+            hint=f"{_UNIFIED}, or: filterdiff --format=unified {where} (of patchutils)",
         )
     return None
 
 
-def without_changes(data: bytes) -> Form:
+def without_changes(data: bytes, where: str) -> DiffError:
     """Say what a file is in which no part of a unified diff was found."""
-    for pattern, name in ((_NORMAL, "a diff without context"), (_ED, "an ed script")):
+    line, why = 1, "there is no change in this file: no '--- a/…' and '+++ b/…' lines"
+    for pattern, name in ((_ED, "an ed script"), (_NORMAL, "a diff without context")):
         if match := re.search(pattern, data, re.MULTILINE):
-            return Form(
-                _line(data, match),
-                f"{name}: only unified diffs are read, since nothing else proves where a change belongs",
-                _UNIFIED,
-            )
-    return Form(1, "there is no change in this file: no '--- a/…' and '+++ b/…' lines", _UNIFIED)
+            line = _line(data, match)
+            why = f"{name}: only unified diffs are read, since nothing else proves where a change belongs"
+    return DiffError(where, line, why, hint=_UNIFIED)
 
 
 def _line(data: bytes, match: re.Match[bytes]) -> int:

@@ -64,7 +64,7 @@ class _DiffReader:
 
     def files(self) -> tuple[FileDiff, ...]:
         if foreign := diff_forms.foreign(self.data, self.where):
-            raise self.fail(foreign.why, line=foreign.line, hint=foreign.hint)
+            raise foreign
         diffs: list[FileDiff] = []
         while (line := self.peek()) is not None:
             if line.startswith(b"diff --git "):
@@ -75,8 +75,7 @@ class _DiffReader:
                 self.preamble(line)
                 self.at += 1
         if not diffs:
-            instead = diff_forms.without_changes(self.data)
-            raise self.fail(instead.why, line=instead.line, hint=instead.hint)
+            raise diff_forms.without_changes(self.data, self.where)
         return tuple(diffs)
 
     def is_head(self, line: bytes) -> bool:
@@ -257,10 +256,8 @@ class _DiffReader:
             return None, None
         if stated[3] is not None:
             self.permissions(int(stated[3], 8))
-        old, new = (
-            None if not name.strip(b"0") else name.decode().lower() for name in stated.group(1, 2)
-        )
-        return old, new
+        old, new = (name.decode().lower() for name in stated.group(1, 2))
+        return old if old.strip("0") else None, new if new.strip("0") else None
 
     def permissions(self, mode: int) -> int:
         if mode & 0o170000 != 0o100000:
@@ -314,13 +311,11 @@ class _DiffReader:
         ordered: list[Hunk] = []
         shift = 0
         end = 0
-        # A side of length 0 states the line *before* it (POSIX diff), hence the correction.
-        for hunk in sorted(hunks, key=lambda hunk: hunk.old_start + (not hunk.old)):
-            first = hunk.old_start + (not hunk.old)
-            if first < end:
+        for hunk in sorted(hunks, key=lambda hunk: hunk.stated):
+            if hunk.stated < end:
                 raise self.fail("the hunk overlaps another one of this file", line=hunk.patch_line)
-            end = first + len(hunk.old)
-            ordered.append(hunk._replace(new_start=first + shift - (not hunk.new)))
+            end = hunk.stated + len(hunk.old)
+            ordered.append(hunk._replace(new_start=hunk.stated + shift - (not hunk.new)))
             shift += len(hunk.new) - len(hunk.old)
         return tuple(ordered)
 
@@ -386,7 +381,6 @@ class _DiffReader:
         if all(kind == " " for kind, _ in lines):
             raise self.fail("the hunk changes nothing", line=start + 1)
         self.texts[start + 1] = b"\n".join(self.lines[start : self.at]) + b"\n"
-        section = (head[5] or b"").decode("utf-8", "replace").strip()
         return Hunk(
             number=number,
             # "line 0" of a side with lines is its beginning, to git too
@@ -394,7 +388,7 @@ class _DiffReader:
             if any(kind != "+" for kind, _ in lines)
             else int(head[1]),
             new_start=int(head[3]),
-            section=section,
+            section=(head[5] or b"").decode("utf-8", "replace").strip(),
             lines=tuple(lines),
             patch_line=start + 1,
         )

@@ -71,6 +71,7 @@ class Pairing(NamedTuple):
 def parse(data: bytes, where: str) -> Pairing:
     """Read a pairing; ``where`` names it in messages. Raises ``ManifestError`` with every problem."""
     with reading(toml_of(data, where), where, SCHEMA) as top:
+        defaults = top.table("defaults")
         pairing = Pairing(
             name=top.match("name", NAME, NAME_IN_WORDS, required=True),
             summary=top.text("summary", required=True),
@@ -80,7 +81,7 @@ def parse(data: bytes, where: str) -> Pairing:
             vllm=_version(top),
             mods=top.strings("mods", NAME, "the name of a mod"),
             templates=top.strings("templates", NAME, "the name of a template"),
-            defaults=_defaults(top.table("defaults")),
+            defaults={key: defaults.scalar(key, value) for key, value in defaults.raw.items()},
             env=top.table("env").variables(),
             command=top.text("command", required=True),
             topology=top.choice("topology", TOPOLOGIES, "any"),
@@ -149,10 +150,8 @@ def rendered(pairing: Pairing) -> str:
         text = "\n".join(
             line for line in _without_executor(text).split("\n") if line.strip() not in {"", "\\"}
         )
-    text = text.rstrip()
-    if text.endswith("\\"):
-        text = text.rstrip("\\\n").rstrip()
-    return text.strip()
+    text = text.strip()
+    return text.rstrip("\\\n").rstrip() if text.endswith("\\") else text
 
 
 def serve_command(
@@ -328,10 +327,6 @@ def _version(top: Table) -> str | None:
     if text is not None:
         top.check_range("vllm", specifier(text))
     return text
-
-
-def _defaults(table: Table) -> dict[str, Scalar]:
-    return {key: table.scalar(key, value) for key, value in table.raw.items()}
 
 
 def _recipe(table: Table) -> Recipe:

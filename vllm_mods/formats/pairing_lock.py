@@ -173,16 +173,11 @@ class LockDifference(NamedTuple):
         return f"{self.path}: {before} → {after}"
 
 
-def digest(data: bytes) -> str:
-    """Return the sha256 of a lock as it is written."""
-    return sha256(data)
-
-
 def tag(lock: PairingLock, data: bytes) -> str:
     """Return the name of the image, ``<pairing>:<vllm version>-<first 12 of the lock's sha256>``."""
     # A tag takes no "+", which the versions of development builds have.
     version = re.sub(r"[^\w.-]", "_", lock.vllm.version or "unknown", flags=re.ASCII).lstrip(".-")
-    return f"{lock.pairing}:{version[:100]}-{digest(data)[:12]}"
+    return f"{lock.pairing}:{version[:100]}-{sha256(data)[:12]}"
 
 
 def joined(locks: Sequence[PairingLock]) -> PairingLock:

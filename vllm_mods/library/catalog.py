@@ -73,9 +73,6 @@ class Library:
         self._pins = {
             root: one.listed for root, (one, *_) in others.items() if one.listed is not None
         }
-        self._hints = dict.fromkeys(
-            others, "vllm-mods sync --fetch  # has the project's libraries anew"
-        )
         self._owners = {data_root(): [BUNDLED]}
         self._owners |= {root: [one.owner for one in same] for root, same in others.items()}
         self._folders = self._index("mod")
@@ -129,7 +126,8 @@ class Library:
             if path.startswith(f"{root}/"):
                 from vllm_mods.library import checksums  # noqa: PLC0415  (rarely asked for)
 
-                checksums.check(root, path, data, listed, hint=self._hints.get(root))
+                hint = "vllm-mods sync --fetch  # has the project's libraries anew"
+                checksums.check(root, path, data, listed, hint=hint)
         return data
 
     def is_writable(self, path: str) -> bool:
@@ -138,13 +136,11 @@ class Library:
 
     def files(self, mod: Mod) -> dict[str, bytes]:
         """Read all that lies in a mod's folder, by the path in it. Raises ``ManifestError`` as ``read``."""
-        files = {}
-        for above, folders, names in os.walk(mod.directory):
-            links = [name for name in folders if os.path.islink(os.path.join(above, name))]
-            for name in (*names, *links):
-                path = os.path.join(above, name)
-                files[os.path.relpath(path, mod.directory)] = self.read(path) or b""
-        return files
+        try:
+            names = list(reading.paths_below(mod.directory))
+        except OSError as error:
+            raise ManifestError(mod.directory, (f"cannot be read: {error.strerror}",)) from error
+        return {name: self.read(os.path.join(mod.directory, name)) or b"" for name in names}
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all mods, sorted; with their owners' where two have one name."""

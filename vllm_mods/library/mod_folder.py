@@ -120,12 +120,7 @@ class _Files:
         rows = ((f"{at}[{i}]", one) for i, one in enumerate(stated))
         return tuple(one._replace(data=self._data(row, row + key, one)) for row, one in rows)
 
-    def _data(
-        self,
-        row: str,
-        at: str,
-        stated: PatchFile | OverlayFile | FetchedFile | BinaryFile | ImageFile,
-    ) -> bytes:
+    def _data(self, row: str, at: str, stated: _Stated) -> bytes:
         """Return a file that has the sha256, and is for the platform, that the manifest may state."""
         name = stated.source
         data = self.take(at, name)
@@ -134,12 +129,11 @@ class _Files:
         if sha256(data) != stated.sha256:
             why = f"the sha256 of {name} is {sha256(data)}, and not {stated.sha256}"
             self.problems.append(f"{at}: {why}")
-        if (
-            isinstance(stated, BinaryFile)
-            and (platform := platforms.of_code(data)) != stated.platform
-        ):
+        if isinstance(stated, BinaryFile):
+            platform = platforms.of_code(data)
             what = f"machine code for {platform}" if platform else "no machine code that is known"
-            self.problems.append(f"{row}.platform: {name} is {what}, and not for {stated.platform}")
+            why = f"{row}.platform: {name} is {what}, and not for {stated.platform}"
+            self.problems += [why] if platform != stated.platform else []
         return data
 
     def take(self, at: str, name: str, path: str | None = None) -> bytes:

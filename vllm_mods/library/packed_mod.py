@@ -18,15 +18,18 @@ SCHEMA = 1
 
 def pack(mod: Mod) -> bytes:
     """Return every file of a mod as JSON: text by its name from the mod's folder."""
-    files = {mod_folder.MANIFEST: mod.manifest, **files_of(mod)}
-    texts = {name: data.decode("utf-8", "surrogateescape") for name, data in files.items()}
+    files = files_of(mod._replace(lock=None)).items()
+    texts = {name: data.decode("utf-8", "surrogateescape") for name, data in files}
     raw = {"schema": SCHEMA, "files": texts}
     return (json.dumps(raw, indent=0, sort_keys=True) + "\n").encode()
 
 
 def files_of(mod: Mod) -> dict[str, bytes]:
-    """Return the files that a mod's manifest names, by their names."""
-    files = {file.source: file.data for file in mod.files}
+    """Return a mod's manifest, its lock if it has one, and the files that the manifest names, by their names."""
+    files = {mod_folder.MANIFEST: mod.manifest}
+    if mod.lock is not None:
+        files[mod_folder.LOCK] = mod.lock
+    files |= {file.source: file.data for file in mod.files}
     for variant in mod.variants:
         every = (variant.patches, variant.overlay, variant.templates, variant.binary, variant.fetch)
         for group in every:

@@ -4,7 +4,7 @@
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import ManifestError
@@ -58,6 +58,22 @@ def read(path: str, inside: str | None) -> bytes | None:
         return None
     except OSError as error:
         raise ManifestError(path, (f"cannot be read: {error.strerror}",)) from error
+
+
+def paths_below(
+    top: str, is_left_out: Callable[[str], bool] = lambda _name: False
+) -> Iterator[str]:
+    """Yield all below a folder but folders, by the path from there; no link is followed. Raises ``OSError``."""
+    pending = [top]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in sorted(entries, key=lambda one: one.name):
+                if is_left_out(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+                else:
+                    yield os.path.relpath(entry.path, top)
 
 
 def _opened(path: str, inside: str) -> int:

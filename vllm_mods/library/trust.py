@@ -101,9 +101,6 @@ def _files(mod: Mod) -> Iterator[tuple[str, str, bytes]]:
     root = catalog.root_of(mod)
     templates = (one for variant in mod.variants for one in variant.templates)
     elsewhere = {one.source: one.root for one in templates if one.root != mod.directory}
-    files = {mod_folder.MANIFEST: mod.manifest, **packed_mod.files_of(mod)}
-    if mod.lock is not None:
-        files[mod_folder.LOCK] = mod.lock
-    for name, data in files.items():
+    for name, data in packed_mod.files_of(mod).items():
         folder = elsewhere.get(name)
         yield folder or root, os.path.join(folder or mod.directory, name), data

@@ -73,13 +73,6 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
             fill_folder(staged, files, place)
 
 
-def write_mod(library: str, name: str, files: Mapping[str, bytes]) -> str:
-    """Write a mod into a library, whole or not at all, and return its folder. Raises ``Refused`` as ``folder``."""
-    place = os.path.join(library, "patches", name)
-    folder(place, files)
-    return place
-
-
 def _recover(root: str) -> None:
     staged, ready = os.path.join(root, LAID_OUT), os.path.join(root, READY)
     if os.path.lexists(staged):
@@ -92,11 +85,7 @@ def _recover(root: str) -> None:
 
 def _move(root: str, ready: str) -> None:
     """Move every file to its place; put back what was there if one cannot be."""
-    names = [
-        os.path.relpath(os.path.join(above, name), ready)
-        for above, _, found in os.walk(ready)
-        for name in found
-    ]
+    names = list(reading.paths_below(ready))
     before: dict[str, bytes | None] = {}
     new_folders: list[str] = []
     try:
@@ -125,13 +114,11 @@ def _move(root: str, ready: str) -> None:
 
 def _made(root: str, above: str) -> list[str]:
     """Make a folder and those above it; return the ones that were not there."""
-    folders = []
     parts = above.split("/")
-    for n in range(1, len(parts) + 1):
-        place = os.path.join(root, *parts[:n])
-        if not os.path.isdir(place):
-            os.mkdir(place)
-            folders.append(place)
+    every = [os.path.join(root, *parts[:n]) for n in range(1, len(parts) + 1)]
+    folders = [place for place in every if not os.path.isdir(place)]
+    for place in folders:
+        os.mkdir(place)
     return folders
 
 

@@ -145,6 +145,8 @@ def _parts(
             overlay.append(entry | known)
     patches = {name: patch} if patch else {}
     beyond = outside.of((change.path for change in effect.changes), planner.WORKSPACE)
+    owners = {tree.owner(path) for path in beyond}
+    packages = ((canonical(name), f"=={version}") for name, version in sorted(filter(None, owners)))
     parts = Parts(
         id=variant,
         vllm=wanted.vllm or f"=={tree.version}",
@@ -154,7 +156,7 @@ def _parts(
         overlay=overlay,
         binary=binary,
         outside=beyond,
-        packages=tuple(_packages(beyond, tree)),
+        packages=tuple(one for one in packages if one[0] != "vllm"),
     )
     return files | patches, parts
 
@@ -197,13 +199,6 @@ def encoded(text: str) -> bytes:
             f"a path is not UTF-8, so that no mod.toml can name it: {line!a}",
             hint="give the file another name",
         ) from error
-
-
-def _packages(outside: Sequence[str], tree: Tree) -> Iterator[tuple[str, str]]:
-    owners = {tree.owner(path) for path in outside}
-    for name, version in sorted(one for one in owners if one is not None):
-        if canonical(name) != "vllm":
-            yield canonical(name), f"=={version}"
 
 
 def written(
@@ -285,12 +280,9 @@ def unknown(wanted: Wanted, version: str | None) -> Iterator[str]:
 
 def _as_patch(change: FileChange) -> bool:
     """Tell whether a change is one of lines to a file that is there."""
-    return change.before is not None and _is_text(change.before) and _is_text(change.after or b"")
-
-
-def _is_text(data: bytes) -> bool:
     with contextlib.suppress(UnicodeDecodeError):
-        return "\0" not in data.decode()
+        before, after = change.before, change.after or b""
+        return before is not None and "\0" not in before.decode() + after.decode()
     return False
 
 

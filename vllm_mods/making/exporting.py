@@ -32,10 +32,8 @@ def export(mods: Sequence[Mod]) -> dict[str, bytes]:
     for mod in mods:
         if os.path.dirname(mod.directory) == bundled:
             continue
-        own = {mod_folder.MANIFEST: mod.manifest, **packed_mod.files_of(mod)}
-        if mod.lock is not None:
-            own[mod_folder.LOCK] = mod.lock
-        files |= {f"patches/{mod.name}/{name}": data for name, data in own.items()}
+        own = packed_mod.files_of(mod).items()
+        files |= {f"patches/{mod.name}/{name}": data for name, data in own}
     return {"run.sh": script(mods[-1].name, is_library=bool(files)), **files}
 
 

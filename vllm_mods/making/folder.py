@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -67,7 +67,8 @@ def _files_in(path: str, hint: str, *, needs_all: bool) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     size = 0
     try:
-        for place in _walk(path):
+        for name in reading.paths_below(path, _SKIPPED.__contains__):
+            place = os.path.join(path, name)
             info = os.lstat(place)
             is_plain = stat.S_ISREG(info.st_mode)
             if not needs_all and (place.endswith(".pyc") or not is_plain):
@@ -80,23 +81,12 @@ def _files_in(path: str, hint: str, *, needs_all: bool) -> dict[str, bytes]:
                 )
             size += info.st_size
             _check_size(path, len(files) + 1, size, hint)
-            files[os.path.relpath(place, path)] = reading.read(place, path) or b""
+            files[name] = reading.read(place, path) or b""
     except OSError as error:
         raise UsageError(
             f"{error.filename or path} cannot be read: {error.strerror}", hint=f"ls -lR {path}"
         ) from error
     return files
-
-
-def _walk(path: str) -> Iterator[str]:
-    def fail(error: OSError) -> None:
-        raise error
-
-    for folder, folders, names in os.walk(path, onerror=fail):
-        folders[:] = sorted(set(folders) - _SKIPPED)
-        yield from (os.path.join(folder, name) for name in sorted(names))
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        yield from (os.path.join(folder, name) for name in links)
 
 
 def _zipped(path: str, hint: str) -> dict[str, bytes]:

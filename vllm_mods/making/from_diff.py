@@ -40,8 +40,7 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
     """
     parts = tuple(_parts(data, where))
     if not parts:
-        instead = diff_forms.without_changes(data)
-        raise DiffError(where, instead.line, instead.why, hint=instead.hint)
+        raise diff_forms.without_changes(data, where)
     paths = sorted(tree.paths("vllm"))
     file_changes: list[FileChange] = []
     meant: dict[str, str] = {}
@@ -73,7 +72,7 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
         why = f"it has more than {limits.PATCH}"
         raise DiffError(where, 1, why, hint="leave out what is not of vllm/, or make several mods")
     if foreign := diff_forms.foreign(data, where):
-        raise DiffError(where, foreign.line, foreign.why, hint=foreign.hint)
+        raise foreign
     data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
     if moved := re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE):
         line = data.count(b"\n", 0, moved.start()) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.images import engine_command
-from vllm_mods.making import sandbox, sources, watching
+from vllm_mods.making import sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
@@ -22,7 +23,15 @@ from vllm_mods.trees.image import ImageTree
 
 _LINES = 15
 _FETCH_OR_KEEP = "--fetch takes URLs once; or keep a copy of what it fetches in the mod's folder"
+_COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _EDIT_TREE = "--tree TREE, the vLLM that it was written for"
+
+
+class _Sources(NamedTuple):
+    """Files by path from the site root, and the tree that they were read from: of a release, its sdist."""
+
+    tree: Tree
+    files: dict[str, bytes]
 
 
 class Limits(NamedTuple):
@@ -49,7 +58,7 @@ def record(
     Raises ``Refused`` if it fails, changes nothing, goes past a limit, leaves a patch half applied or makes what
     a mod cannot have, or where there is no sandbox; ``UsageError`` for a tree that cannot be copied.
     """
-    source = sources.read(tree, limits.also)
+    source = _read_sources(tree, limits.also)
     while True:
         fetched = fetcher.files() if fetcher is not None else ()
         try:
@@ -77,7 +86,7 @@ class _RecordedRun(NamedTuple):
 
     name: str
     files: Mapping[str, bytes]
-    source: sources.Sources
+    source: _Sources
     tree: Tree
     limits: Limits
     container: ImageInEngine | None
@@ -185,20 +194,25 @@ class _RecordedRun(NamedTuple):
     def _effect(self, ran: Ran, seen: Watched) -> ModEffect:
         """Return what a run did. Raises ``Refused`` for what no mod can have, and if it changed nothing."""
         start = len(self.site) + 1
-        inner = {path for path in (*ran.written, *ran.gone, *ran.odd) if self._is_in_site(path)}
+        every = (*ran.written, *ran.gone, *ran.odd)
+        inner = {path for path in every if path.startswith(f"{self.site}/")}
         if links := [path[start:] for path in ran.odd if path in inner]:
             raise Refused(
                 f"{links[0]} became a link, or no file at all, and a mod has plain files only",
                 hint="have the command copy the file itself",
             )
         after: dict[str, bytes | None] = {path[start:]: ran.written.get(path) for path in inner}
-        every = (
-            FileChange(path=path, before=self.tree.read(path), after=after[path])
+        source = self.source.files
+        changes = tuple(
+            FileChange(path=path, before=before, after=after[path])
             for path in sorted(after)
-            if not (path.endswith(".orig") and path[:-5] in self.source.files)
+            if not (path.endswith(".orig") and path[:-5] in source)
+            and (before := self.tree.read(path)) != after[path]
         )
-        changes = tuple(change for change in every if change.before != change.after)
-        if other := [one.path for one in changes if self._laid_out_as(one.path) != one.before]:
+        laid_out = (source.get(one.path, self.source.tree.read(one.path)) for one in changes)
+        if other := [
+            one.path for one, was in zip(changes, laid_out, strict=True) if was != one.before
+        ]:
             raise Refused(
                 f"{', '.join(other)}: the sdist that the command ran on has other bytes than {self.tree.spec}",
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
@@ -218,19 +232,12 @@ class _RecordedRun(NamedTuple):
             changes, templates, seen.installed, seen.exported, notes=notes, output=ran.output
         )
 
-    def _laid_out_as(self, path: str) -> bytes | None:
-        data = self.source.files.get(path)
-        return self.source.tree.read(path) if data is None else data
-
-    def _is_in_site(self, path: str) -> bool:
-        return path.startswith(f"{self.site}/")
-
     def _elsewhere(self, written: Mapping[str, bytes | None]) -> tuple[dict[str, bytes], list[str]]:
         """Return the chat templates in the workspace, and every other file outside of Python's packages."""
         templates: dict[str, bytes] = {}
         elsewhere: list[str] = []
         for path, data in sorted(written.items()):
-            if path.startswith((f"{self.home}/", f"{LAUNCHER}/")) or self._is_in_site(path):
+            if path.startswith((f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")):
                 continue
             if is_template(path) and data is not None:
                 templates[posixpath.basename(path)] = data
@@ -255,3 +262,34 @@ def last_lines(output: str) -> str:
     """Return the last lines that a command printed, to stand below a message."""
     lines = [line for line in output.splitlines() if line.strip()]
     return "".join(f"\n  | {line}" for line in lines[-_LINES:])
+
+
+def _read_sources(tree: Tree, also: Sequence[str]) -> _Sources:
+    """Read the source of vLLM and of other packages of a tree, compiled code left out.
+
+    Raises ``UsageError`` for a tree that cannot be read whole, or has not got a package.
+    """
+    whole = _whole_of(tree)
+    files: dict[str, bytes] = {}
+    for package in ("vllm", *also):
+        # an sdist has vLLM alone, and a release the packages beside it
+        for source in (whole, tree):
+            paths = [path for path in source.paths(package) if not _COMPILED.match(path)]
+            if paths:
+                files |= {path: data for path in paths if (data := source.read(path)) is not None}
+                break
+        else:
+            raise UsageError(f"{tree.spec} has no package {package}", hint="--also PACKAGE")
+    return _Sources(whole, files)
+
+
+def _whole_of(tree: Tree) -> Tree:
+    """Return a tree with all of its source here. Raises ``UsageError`` for one that is read in parts."""
+    if not tree.remote:
+        return tree
+    if tree.releases is not None:
+        return tree.releases.whole(tree.spec.removeprefix("pypi:"))
+    raise UsageError(
+        f"{tree.spec} is read in parts, and a command needs all of it",
+        hint=f"pip download --no-deps vllm=={tree.version}, and --tree wheel:FILE",
+    )

@@ -220,11 +220,12 @@ def _bubblewrap(job: SandboxJob) -> list[str]:
             "there is no bubblewrap (bwrap) here, and without a sandbox no command is run",
             hint="apt-get install bubblewrap; or in a container: --image REF",
         )
-    return [program, *_isolation(), *_file_systems(job), "--", _python()]
+    python = _system_python() or f"{sys.base_prefix}/bin/python3"
+    return [program, *_isolation(), *_file_systems(job), "--", python]
 
 
 def _environ() -> dict[str, str]:
-    return {"PATH": f"{_PATH}:{sys.base_prefix}/bin" if _own_python() else _PATH}
+    return {"PATH": f"{_PATH}:{sys.base_prefix}/bin" if _system_python() is None else _PATH}
 
 
 def _isolation() -> Iterator[str]:
@@ -265,7 +266,7 @@ def _file_systems(job: SandboxJob) -> Iterator[str]:
         yield from _folders(above, place)
         yield from ("--perms", "0777", "--tmpfs", place)
         yield from ("--remount-ro", above) if hidden else ()
-    if _own_python():
+    if _system_python() is None:
         yield from _folders("/", sys.base_prefix)
         yield from ("--ro-bind", sys.base_prefix, sys.base_prefix)
     yield from ("--remount-ro", "/")
@@ -288,14 +289,9 @@ def _shown(path: str) -> Iterator[str]:
         yield from ("--ro-bind", path, path)
 
 
-def _own_python() -> bool:
-    """Return True if the system has no Python, and this one is shown."""
-    return shutil.which("python3", path=_PATH) is None
-
-
-def _python() -> str:
-    """Return the Python of the sandbox."""
-    return shutil.which("python3", path=_PATH) or f"{sys.base_prefix}/bin/python3"
+def _system_python() -> str | None:
+    """Return the Python of the system; None if it has none, and this one is shown."""
+    return shutil.which("python3", path=_PATH)
 
 
 # --- container engines

@@ -39,14 +39,12 @@ def write(pairing: Pairing) -> str:
 
 
 def _own(pairing: Pairing, recipe: Recipe) -> dict[str, Any]:
-    own: dict[str, Any] = {}
-    if pairing.name != slug(recipe.name):
-        own["name"] = pairing.name
-    if pairing.vllm is not None:
-        own["vllm"] = pairing.vllm
-    if pairing.templates:
-        own["templates"] = list(pairing.templates)
-    return own
+    own = {
+        "name": None if pairing.name == slug(recipe.name) else pairing.name,
+        "vllm": pairing.vllm,
+        "templates": list(pairing.templates) or None,
+    }
+    return {key: value for key, value in own.items() if value is not None}
 
 
 def _defaults(pairing: Pairing, version: str) -> Mapping[str, Scalar]:

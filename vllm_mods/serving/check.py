@@ -18,8 +18,7 @@ from vllm_mods.serving import command, envs, flags, registry, template, values
 from vllm_mods.serving.command import Use
 from vllm_mods.serving.faults import ServeFault, note, of
 from vllm_mods.serving.flags import Flag
-from vllm_mods.serving.known import KnownFlags
-from vllm_mods.serving.shape import FlagShape
+from vllm_mods.serving.shape import FlagShape, KnownFlags
 from vllm_mods.serving.source import dotted
 
 # How many flags are named that a word may stand for.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.serving.flags import Flag
-from vllm_mods.serving.known import KnownFlags
+from vllm_mods.serving.shape import KnownFlags
 
 _HELP = frozenset({"-h", "--help"})
 _NUMBER = re.compile(r"-\d+$|-\d*\.\d+$")

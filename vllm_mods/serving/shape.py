@@ -8,10 +8,12 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
+from vllm_mods.base.tree import Tree
 from vllm_mods.serving import configs, hints
 from vllm_mods.serving.configs import ConfigField
 from vllm_mods.serving.flag_rules import FlagRules
 from vllm_mods.serving.flags import Flag, class_of, constant
+from vllm_mods.serving.flags import read as read_flags
 from vllm_mods.serving.hints import Hint
 from vllm_mods.serving.source import (
     AnyPlace,
@@ -52,6 +54,21 @@ class FlagShape(NamedTuple):
     def takes_value(self) -> bool:
         """Whether anything follows the flag."""
         return self.kind not in {"switch", "flag"}
+
+
+class KnownFlags:
+    """The flags of a tree, what each takes read when it is asked for. Raises ``TreeError`` if the tree does not say them."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.sources = ModuleSources(tree)
+        self.flags = read_flags(self.sources)
+        self._shapes: dict[int, FlagShape] = {}
+
+    def shape(self, flag: Flag) -> FlagShape:
+        """Return what a flag takes."""
+        if id(flag) not in self._shapes:
+            self._shapes[id(flag)] = shape(self.sources, flag, self.flags.rules)
+        return self._shapes[id(flag)]
 
 
 def shape(sources: ModuleSources, flag: Flag, rules: FlagRules) -> FlagShape:
@@ -165,15 +182,12 @@ def _of_choices(sources: ModuleSources, at: AnyPlace, before: FlagShape) -> Flag
         if last_name(at.node) == "get_args":
             offered = hints.literals(hints.hints(sources, inner))
             return before._replace(choices=offered, open="")
-    sure = [ast.literal_eval(one) for one in ast.walk(at.node) if _is_plain_list(one)]
+    lists = (one.elts for one in ast.walk(at.node) if isinstance(one, ast.List))
+    sure = [elts for elts in lists if all(isinstance(one, ast.Constant) for one in elts)]
     return before._replace(
-        choices=tuple(value for values in sure for value in values),
+        choices=tuple(ast.literal_eval(one) for elts in sure for one in elts),
         open=f"vLLM computes its choices when it runs: {ast.unparse(at.node)}",
     )
-
-
-def _is_plain_list(node: ast.AST) -> bool:
-    return isinstance(node, ast.List) and all(isinstance(one, ast.Constant) for one in node.elts)
 
 
 def _of_action(node: ast.AST, before: FlagShape) -> FlagShape:

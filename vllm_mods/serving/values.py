@@ -196,12 +196,9 @@ def _early(sources: ModuleSources, cls: ClassPlace, field: ConfigField) -> list[
 def _in_bounds(
     sources: ModuleSources, cls: ClassPlace, field: ConfigField, value: float, at: str = ""
 ) -> Iterator[ServeFault]:
-    if all(one.lets_none_through for one in _early(sources, cls, field)):
-        yield from _bound_problems(field, value, at)
-
-
-def _bound_problems(field: ConfigField, value: float, at: str = "") -> Iterator[ServeFault]:
     """Yield a problem if a number is out of the bounds of its field."""
+    if not all(one.lets_none_through for one in _early(sources, cls, field)):
+        return
     if not all(getattr(operator, name)(value, bound) for name, bound in field.bounds):
         asked = " and ".join(f"{configs.BOUNDS[name]} {bound}" for name, bound in field.bounds)
         where = f"{at!r}: " if at else ""
@@ -218,8 +215,8 @@ def _field_problems(
     at: str,
 ) -> Iterator[ServeFault]:
     """Yield what is wrong with one value in a JSON object, as far as its type is plain."""
-    if _is_unchecked(field):
-        return
+    if "SkipValidation" in ast.unparse(field.annotation.node):
+        return  # pydantic takes anything
     early = _early(sources, cls, field)
     kinds = hints.hints(sources, field.annotation)
     config = hints.config_class(sources, kinds)
@@ -231,9 +228,12 @@ def _field_problems(
     if early and (value is None or not is_sure):
         yield from _early_problems(sources, cls, field, value, at)
         return
-    wrong = tuple(_type_problems(sources, kinds, value, at))
-    yield from wrong
-    if not wrong and isinstance(value, (int, float)) and not isinstance(value, bool):
+    wrong = _mismatch(sources, kinds, value)
+    if wrong is not None:
+        near = nearest(str(value), wrong)
+        message = f"{at!r}: {json.dumps(value)} is not offered: {list_names(wrong, near)}"
+        yield ServeFault(FindingCode.JSON_VALUE, "", message, near)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield from _in_bounds(sources, cls, field, value, at)
 
 
@@ -241,29 +241,6 @@ def _makes(config: ClassPlace, validator: configs.Validator) -> bool:
     """Tell whether a validator makes an object of a config class of what is given, key by key."""
     calls = (node for node in ast.walk(validator.at.node) if isinstance(node, ast.Call))
     return any(ast.unparse(one) == f"{config.node.name}(**value)" for one in calls)
-
-
-def _is_unchecked(field: ConfigField) -> bool:
-    """Tell whether pydantic takes anything for a field."""
-    return "SkipValidation" in ast.unparse(field.annotation.node)
-
-
-def _type_problems(
-    sources: ModuleSources,
-    kinds: tuple[hints.Hint, ...],
-    value: object,
-    at: str,
-) -> Iterator[ServeFault]:
-    """Yield a problem if a value of JSON is of none of the types of a field."""
-    wrong = _mismatch(sources, kinds, value)
-    if wrong is not None:
-        near = nearest(str(value), wrong)
-        yield ServeFault(
-            FindingCode.JSON_VALUE,
-            "",
-            f"{at!r}: {json.dumps(value)} is not offered: {list_names(wrong, near)}",
-            near,
-        )
 
 
 def _early_problems(

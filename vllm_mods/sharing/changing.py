@@ -12,7 +12,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.formats.project import LibrarySource, ProjectFile, source_of
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.formats.schema import BUNDLED, NAME, Table
-from vllm_mods.library import mod_folder, project_file
+from vllm_mods.library import project_file
 from vllm_mods.library.catalog import Library, Shared
 from vllm_mods.sharing import contents, editing, kept, locking
 
@@ -127,9 +127,7 @@ def remove(where: str, name: str) -> tuple[str, ...]:
         _check_there(project, name, "; vllm-mods revert MOD takes a mod out of a vLLM")
         lock = _lock(project)
         library = kept.open_kept(lock[name]) if name in lock else None
-        own = (
-            contents.folders_with(library.listed, "patches", mod_folder.MANIFEST) if library else ()
-        )
+        own = contents.mods_in(library.listed) if library else ()
         gone = [
             mod
             for target in project.targets
@@ -166,7 +164,7 @@ def _mods(name: str, locked: LockedLibrary) -> tuple[Mod, ...] | None:
     if library_files is None:
         return None
     library = Library(shared=[Shared(name, *library_files)])
-    own = contents.folders_with(library_files.listed, "patches", mod_folder.MANIFEST)
+    own = contents.mods_in(library_files.listed)
     return tuple(library.load(f"{name}/{mod}") for mod in own)
 
 

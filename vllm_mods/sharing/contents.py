@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.library import catalog, reading
+from vllm_mods.library.mod_folder import MANIFEST
 from vllm_mods.sharing import library_paths
 
 
@@ -37,24 +38,24 @@ def read_files(folder: str) -> dict[str, bytes]:
     return files
 
 
-def folders_with(paths: Iterable[str], part: str, file: str) -> tuple[str, ...]:
-    """Return the names of the folders in a part that hold a file, sorted."""
+def mods_in(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the mods among a library's files, sorted."""
     split = (path.split("/") for path in paths)
-    return tuple(sorted(parts[1] for parts in split if (parts[0], parts[2:]) == (part, [file])))
+    return tuple(sorted(one[1] for one in split if [one[0], *one[2:]] == ["patches", MANIFEST]))
 
 
 def _paths(folder: str) -> Iterator[str]:
     """Yield the paths of a library's files, in no particular order, and of the list that it may have."""
-
-    def fail(error: OSError) -> None:
-        place = error.filename or folder
-        raise UsageError(f"{place} cannot be read: {error.strerror}", hint=f"ls -ld {place}")
-
     yield from library_paths.BESIDE
     for part in catalog.PARTS:
         top = os.path.join(folder, part)
-        for above, folders, names in os.walk(top, onerror=fail) if os.path.lexists(top) else ():
-            folders[:] = [name for name in folders if not library_paths.is_left_out(name)]
-            links = [name for name in folders if os.path.islink(os.path.join(above, name))]
-            own = [name for name in names if not library_paths.is_left_out(name)]
-            yield from (os.path.relpath(os.path.join(above, name), folder) for name in own + links)
+        try:
+            for path in (
+                reading.paths_below(top, library_paths.is_left_out) if os.path.lexists(top) else ()
+            ):
+                yield os.path.join(part, path)
+        except OSError as error:
+            place = error.filename or folder
+            raise UsageError(
+                f"{place} cannot be read: {error.strerror}", hint=f"ls -ld {place}"
+            ) from error

@@ -61,7 +61,7 @@ def library_files(commit: str, folder: str, read: Reader, source: str) -> Iterat
             if not library_paths.is_part(path):
                 continue
             if why := "is in its tree twice" if path in files else _why_not(mode, name, path):
-                raise _refusal(source, f"{path!r} {why}")
+                raise refusal(source, f"{path!r} {why}")
             if mode == _TREE:
                 pending.append((f"{path}/", of))
             else:
@@ -69,14 +69,14 @@ def library_files(commit: str, folder: str, read: Reader, source: str) -> Iterat
                 yield LibraryFile(path, of)
         if max(len(files), folders + len(pending)) > limits.LIBRARY_FILES:
             most = limits.LIBRARY_FILES
-            raise _refusal(source, f"has more than {most}, the most of {most.what}")
+            raise refusal(source, f"has more than {most}, the most of {most.what}")
 
 
 def _root(commit: str, folder: str, read: Reader, source: str) -> str | None:
     """Return the tree of a folder in a commit, None if there is no such folder."""
     match = _FIRST_LINE.match(_content(read, commit, "commit", source))
     if match is None:
-        raise _refusal(source, f"the commit {commit} names no tree")
+        raise refusal(source, f"the commit {commit} names no tree")
     tree = match[1].decode()
     for part in folder.split("/") if folder else ():
         below = {name: of for mode, name, of in _entries(read, tree, source) if mode == _TREE}
@@ -104,7 +104,7 @@ def _entries(read: Reader, tree: str, source: str) -> Iterator[tuple[bytes, str,
         mode = mode.lstrip(b"0")  # which some old programs wrote before a tree's
         at = end + 1 + size
         if end < 0 or not space or at > len(data):
-            raise _refusal(source, f"the tree {tree} is damaged")
+            raise refusal(source, f"the tree {tree} is damaged")
         yield mode, os.fsdecode(name), data[end + 1 : at].hex()
 
 
@@ -112,12 +112,13 @@ def _content(read: Reader, name: str, kind: str, source: str) -> bytes:
     try:
         data = read(name)
     except LookupError as error:
-        raise _refusal(source, f"the {kind} {name} is not among what its server sent") from error
+        raise refusal(source, f"the {kind} {name} is not among what its server sent") from error
     header, _, content = data.partition(b"\0")
     if header != b"%s %d" % (kind.encode(), len(content)) or not has_hash(data, name):
-        raise _refusal(source, f"the {kind} {name} has another hash")
+        raise refusal(source, f"the {kind} {name} has another hash")
     return content
 
 
-def _refusal(source: str, why: str) -> TreeError:
+def refusal(source: str, why: str) -> TreeError:
+    """Return the refusal of what only its author can mend."""
     return TreeError(f"{source}: {why}", hint="tell its author")

@@ -133,7 +133,7 @@ def _listing(files: Mapping[str, bytes], what: str) -> bytes:
         )
     for path in files:
         if why := library_paths.why_not(path):
-            raise TreeError(f"{what}: {path!r} {why}", hint="tell its author")
+            raise git_objects.refusal(what, f"{path!r} {why}")
     return "".join(f"{sha256(data)}  {path}\n" for path, data in sorted(files.items())).encode()
 
 

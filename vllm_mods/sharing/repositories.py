@@ -94,10 +94,8 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         kind, size, content = repository.object(name)
         left -= size
         if left < 0:
-            raise TreeError(
-                f"{source} is more than {limits.LIBRARY}, the most of {limits.LIBRARY.what}",
-                hint="tell its author",
-            )
+            why = f"is more than {limits.LIBRARY}, the most of {limits.LIBRARY.what}"
+            raise git_objects.refusal(str(source), why)
         return kind, content.read(size)
 
     def read_object(name: str) -> bytes:
@@ -110,16 +108,12 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         try:
             files[path] = read(blob)[1]
         except LookupError as error:
-            raise _refusal(source, path, "is not among what its server sent") from error
+            why = f"{path} is not among what its server sent"
+            raise git_objects.refusal(str(source), why) from error
         if files[path].startswith(_LFS):
-            raise _refusal(
-                source, path, "is kept by git-lfs, which is not asked: put the file itself there"
-            )
+            why = f"{path} is kept by git-lfs, which is not asked: put the file itself there"
+            raise git_objects.refusal(str(source), why)
     return FetchedLibrary(commit, files, objects)
-
-
-def _refusal(source: LibrarySource, path: str, why: str) -> TreeError:
-    return TreeError(f"{source}: {path} {why}", hint="tell its author")
 
 
 @contextlib.contextmanager

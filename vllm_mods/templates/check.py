@@ -220,16 +220,12 @@ def _check_own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
 
 
 def _findings(expect: Expected, rendered: Rendered) -> Iterator[Finding]:
-    if rendered.prompt is not None:
-        yield from _prompt_findings(expect, rendered.prompt)
+    prompt, error = rendered.prompt, rendered.error or ""
+    if prompt is None:
+        if expect.error is None or expect.error not in error:
+            wanted = f", and not {expect.error!r}" if expect.error is not None else ""
+            yield Finding(FindingCode.NOT_RENDERED, f"{error}{wanted}", line=rendered.line)
         return
-    error = rendered.error or ""
-    if expect.error is None or expect.error not in error:
-        wanted = f", and not {expect.error!r}" if expect.error is not None else ""
-        yield Finding(FindingCode.NOT_RENDERED, f"{error}{wanted}", line=rendered.line)
-
-
-def _prompt_findings(expect: Expected, prompt: str) -> Iterator[Finding]:
     if expect.error is not None:
         yield Finding(
             FindingCode.RENDERED, f"there is a prompt, and not the error {expect.error!r}"

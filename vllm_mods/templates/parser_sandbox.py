@@ -144,12 +144,12 @@ _harmony = functools.cache(_Harmony)
 def main() -> None:
     """Answer the case on stdin."""
     case = json.load(sys.stdin)
-    _write_line(missing=_import_all())
+    fence.write_line(missing=_import_all())
     signal.signal(signal.SIGVTALRM, _stop_answer)
     try:
         fence.lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
-        _write_line(
+        fence.write_line(
             error=f"they are run behind a fence of the kernel only, and there is none: {error}"
         )
         return
@@ -157,11 +157,11 @@ def main() -> None:
     try:
         tools, reasoners = answers.names()
     except BaseException as error:  # noqa: BLE001  (whatever it is, the release has it)
-        _write_line(error=_describe(error))
+        fence.write_line(error=_describe(error))
         return
-    _write_line(tools=tools, reasoners=reasoners)
+    fence.write_line(tools=tools, reasoners=reasoners)
     for job in case["jobs"]:
-        _write_line(**_read(job))
+        fence.write_line(**_read(job))
 
 
 def _import_all() -> list[str]:
@@ -223,8 +223,3 @@ def _describe(error: BaseException) -> str:
         causes.append(f"{type(cause).__name__}: {cause}")
         cause = cause.__cause__
     return " from ".join(causes)[:_MOST]
-
-
-def _write_line(**answer: Any) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()

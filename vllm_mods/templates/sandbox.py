@@ -132,18 +132,18 @@ def main() -> None:
         fence.lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
         why = "it is rendered behind a fence of the kernel only, and there is none"
-        _write_line(error=f"{why}: {error}", line=None)
+        fence.write_line(error=f"{why}: {error}", line=None)
         return
     try:
         tree = env.parse(case["template"])
         template = env.from_string(case["template"])
-        _write_line(
+        fence.write_line(
             variables=sorted(jinja2.meta.find_undeclared_variables(tree)),
             own=sorted(_own_variables(tree)),
             formats=formats.detect_formats(tree),
         )
     except Exception as error:  # noqa: BLE001  (whatever it is, the template has it)
-        _write_line(**_describe(error))
+        fence.write_line(**_describe(error))
         return
     left = case["letters"]
     for job in case["jobs"]:
@@ -157,9 +157,9 @@ def main() -> None:
                     f"its prompts have more than {case['letters']:,} letters"
                 )
             left -= len(prompt)
-            _write_line(prompt=prompt)
+            fence.write_line(prompt=prompt)
         except BaseException as error:  # noqa: BLE001  (a panic of minijinja is no Exception)
-            _write_line(**_describe(error))
+            fence.write_line(**_describe(error))
 
 
 def _own_variables(tree: jinja2.nodes.Template) -> set[str]:
@@ -212,8 +212,3 @@ def _describe(error: BaseException) -> dict[str, Any]:
     text = str(error) if ours else f"{type(error).__name__}: {error}".removesuffix(": ")
     whole = text[:_MOST_OF_ERROR].encode("utf-8", "replace").decode()
     return {"error": whole, "line": line, "refused": type(error) is jinja2.TemplateError}
-
-
-def _write_line(**answer: Any) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
-    sys.stdout.flush()

@@ -65,7 +65,7 @@ def open_template(library: Library, named: str) -> Template:
     if read is not None and read.name != named:
         why = f"name: {read.name!r} is not the name of its folder, {named!r}"
         raise ManifestError(about_path, (why,))
-    cases = _read_conversations(library, _conversations_folder(folder))
+    cases = _read_conversations(library, os.path.join(folder, CONVERSATIONS))
     return Template(named, path, library.read(path) or b"", read, cases)
 
 
@@ -130,9 +130,9 @@ def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
 
     Raises ``UsageError`` if there are none, ``ManifestError`` for one that is faulty.
     """
-    folder = (
-        named if os.path.isdir(named) else _conversations_folder(library.template_folder(named))
-    )
+    folder = named
+    if not os.path.isdir(named):
+        folder = os.path.join(library.template_folder(named), CONVERSATIONS)
     cases = _read_conversations(library, folder)
     if not cases:
         raise UsageError(
@@ -140,10 +140,6 @@ def conversations(library: Library, named: str) -> tuple[Conversation, ...]:
             hint="a conversation is a file NAME.json; docs/templates.md says what is in it",
         )
     return cases
-
-
-def _conversations_folder(folder: str) -> str:
-    return os.path.join(folder, CONVERSATIONS)
 
 
 def _read_conversations(library: Library, folder: str) -> tuple[Conversation, ...]:

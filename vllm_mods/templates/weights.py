@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
-from types import MappingProxyType
 
 from vllm_mods.base.model import Finding
 
@@ -18,18 +18,16 @@ class Weight(StrEnum):
     STYLE = "style"
 
 
-_WEIGHTS: Mapping[str, Weight] = MappingProxyType(
-    {
-        "not-rendered": Weight.REFUSED,
-        "template-unreadable": Weight.REFUSED,
-        "content-lost": Weight.CONTENT,
-        "text-missing": Weight.CONTENT,
-        "roles-alike": Weight.CONTENT,
-        "answer-not-begun": Weight.CONTENT,
-        "written-twice": Weight.CONTENT,
-        "cache-lost": Weight.CACHE,
-    }
-)
+_WEIGHTS = {
+    "not-rendered": Weight.REFUSED,
+    "template-unreadable": Weight.REFUSED,
+    "content-lost": Weight.CONTENT,
+    "text-missing": Weight.CONTENT,
+    "roles-alike": Weight.CONTENT,
+    "answer-not-begun": Weight.CONTENT,
+    "written-twice": Weight.CONTENT,
+    "cache-lost": Weight.CACHE,
+}
 
 
 def weight(finding: Finding) -> Weight:
@@ -39,7 +37,5 @@ def weight(finding: Finding) -> Weight:
 
 def count_weights(findings: Iterable[Finding]) -> dict[Weight, int]:
     """Count findings by weight."""
-    counts = dict.fromkeys(Weight, 0)
-    for finding in findings:
-        counts[weight(finding)] += 1
-    return counts
+    counts = Counter(map(weight, findings))
+    return {one: counts[one] for one in Weight}
