@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from itertools import pairwise
 
-from vllm_mods.fit.shapes import Class, ClassField, Function, words
+from vllm_mods.fit.shapes import Class, Function, words
 from vllm_mods.fit.signatures import (
     DefNode,
     decorator_name,
@@ -36,7 +36,7 @@ def class_of(node: ast.ClassDef) -> Class:
         ),
         methods={name: tuple(found) for name, found in reader.methods.items()},
         attributes=frozenset(reader.attributes),
-        fields=tuple(reader.fields),
+        fields=reader.fields,
         nested=reader.nested,
         dynamic=reader.dynamic,
     )
@@ -54,7 +54,7 @@ class _ClassReader:
     def __init__(self) -> None:
         self.methods: dict[str, list[Function]] = {}
         self.attributes: set[str] = set()
-        self.fields: list[ClassField] = []
+        self.fields: dict[str, bool] = {}
         self.nested: dict[str, Class] = {}
         self.dynamic = ""
 
@@ -106,7 +106,7 @@ class _ClassReader:
         self.attributes.add(name)
         kind = _head(node.annotation).rpartition(".")[2]
         if kind not in {"ClassVar", "KW_ONLY"}:
-            self.fields.append(_field_of(name, node))
+            self.fields[name] = _is_required(node)
 
     def _method(self, node: DefNode, function: Function) -> None:
         if not (node.args.posonlyargs or node.args.args):
@@ -158,7 +158,7 @@ def _is(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _field_of(name: str, node: ast.AnnAssign) -> ClassField:
+def _is_required(node: ast.AnnAssign) -> bool:
     required = node.value is None and not _defaults(node.annotation)
     if isinstance(node.value, ast.Call):
         maker = (dotted(node.value.func) or "").rpartition(".")[2]
@@ -168,7 +168,7 @@ def _field_of(name: str, node: ast.AnnAssign) -> ClassField:
             }
             first = node.value.args[0] if node.value.args else None
             required = not given and (first is None or _constant(first) == "Ellipsis")
-    return ClassField(name, required)
+    return required
 
 
 def _defaults(annotation: ast.expr) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -105,8 +106,8 @@ def _argument(asked: Asked) -> bool | None:
             if any(_FILLS.search(text) for text in texts):
                 return None
             missed = set(_QUOTED.findall(said.text))
-            fields = {f.name: f for one in reversed(line.classes) for f in one.cls.fields}
-            return any(name in fields and fields[name].required for name in missed) or None
+            required = ChainMap(*(dict(one.cls.fields) for one in line.classes))
+            return any(required.get(name) for name in missed) or None
     return True
 
 

@@ -47,7 +47,7 @@ def _function(world: World, path: str, call: ast.Call, scope: CodeScope) -> Symb
     symbols: tuple[Symbol, ...] = ()
     method = next((one for one in scope.around() if receiver(one)), None)
     me = receiver(method) if method else None
-    if me is not None and method is not None and head == me[0] and "." not in rest:
+    if me is not None and method is not None and head == me and "." not in rest:
         cls = class_at(world, path, method.parent)
         owned = lineage(world, cls).owner(rest) if cls else None
         if cls is None or owned is None:
