@@ -49,16 +49,6 @@ from vllm_mods.formats import syntax_tree
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
-class Judgement(NamedTuple):
-    """The problems, then a note for each file of what cannot be told.
-
-    ``consulted`` are the paths of the files that these rest on.
-    """
-
-    findings: tuple[Finding, ...]
-    consulted: frozenset[str]
-
-
 class _Worlds(NamedTuple):
     """The tree before and after the patch, and the one that the patch was written for, with it."""
 
@@ -71,15 +61,16 @@ def judge(
     changes: tuple[FileChange, ...],
     tree: Tree,
     cache: SummaryCache,
-    origin: AtOrigin | None = None,
-) -> Judgement:
-    """Run every check. ``origin`` is where the patch was written, if that can be had."""
+    origin: AtOrigin | None,
+) -> tuple[tuple[Finding, ...], set[str]]:
+    """Run every check. ``origin`` is where the patch was written, if that can be had.
+
+    Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
+    """
     _load_whole(tree)
     if origin is not None:
         _load_whole(origin.tree)
-    texts: dict[str, bytes | None] = {}
-    before = World(tree, {change.path: change.before for change in changes}, cache, texts)
-    after = World(tree, {change.path: change.after for change in changes}, cache, texts)
+    before, after = _states(tree, changes, cache)
     answers: list[Problem | Doubt] = []
     lowest = lowest_python(tree)
     sound: dict[str, bytes] = {}
@@ -115,7 +106,16 @@ def judge(
         problems = [writes.soften(problem) for problem in problems]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     findings = (*(finding(problem) for problem in problems), *notes(doubts))
-    return Judgement(findings, frozenset(before.consulted | after.consulted))
+    return findings, before.consulted | after.consulted
+
+
+def _states(
+    tree: Tree, changes: tuple[FileChange, ...], cache: SummaryCache
+) -> tuple[World, World]:
+    """Return a tree before and after some changes; what was read of one is not read again for the other."""
+    texts: dict[str, bytes | None] = {}
+    before = World(tree, {change.path: change.before for change in changes}, cache, texts)
+    return before, World(tree, {change.path: change.after for change in changes}, cache, texts)
 
 
 def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> None:
@@ -157,10 +157,7 @@ def _question_there(
 ) -> Question:
     """Return what the type checker can be asked about the patch where it was written."""
     changes = tuple(change for change in origin.changes if change.path.endswith(".py"))
-    texts: dict[str, bytes | None] = {}
-    before = World(origin.tree, {change.path: change.before for change in changes}, cache, texts)
-    after = World(origin.tree, {change.path: change.after for change in changes}, cache, texts)
-    return Question(before, after, changes, (), frozenset(), python)
+    return Question(*_states(origin.tree, changes, cache), changes, (), frozenset(), python)
 
 
 def _opinion(
