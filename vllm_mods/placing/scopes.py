@@ -61,10 +61,7 @@ class Scopes:
 
     def chain(self, lines: Iterable[int]) -> str:
         """Return the distinct scopes that some lines pass through, in order, joined by `` | ``."""
-        seen: dict[str, None] = {}
-        for line in lines:
-            seen[self.at(line)] = None
-        return " | ".join(seen)
+        return " | ".join(dict.fromkeys(map(self.at, lines)))
 
     def above(self, line: int) -> Scope | None:
         """Return the class or function whose head is the nearest one above a line."""
