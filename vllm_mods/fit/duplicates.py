@@ -80,16 +80,8 @@ def _entries(path: str, scope: str, node: ast.stmt, lines: frozenset[int]) -> It
             if other != key.lineno and not lines.isdisjoint({key.lineno, other}):
                 text = ast.unparse(key)
                 message = f"the patch adds the key {text}, which the same table has at line {min(other, key.lineno)}"
-                yield Problem(
-                    FindingCode.FIT_DUPLICATE,
-                    path,
-                    key.lineno,
-                    scope,
-                    message,
-                    (scope, text),
-                    text[:20],
-                    Level.ERROR,
-                )
+                place, same = (path, key.lineno, scope), (scope, text)
+                yield Problem(FindingCode.FIT_DUPLICATE, *place, message, same, text[:20])
 
 
 def _is_added(node: ast.stmt, lines: frozenset[int]) -> bool:
@@ -147,7 +139,8 @@ def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
         decorated = {decorator_name(one).rpartition(".")[2] for one in decorators}
         if (
             decorated
-            and _decorators(node) == _decorators(other)
+            and ast.dump(ast.Tuple(node.decorator_list))
+            == ast.dump(ast.Tuple(other.decorator_list))
             and not decorated & {"overload", "register", "dispatch"}
         ):
             return Level.ERROR
@@ -161,10 +154,6 @@ def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return Level.NOTE if near else None
     return None
-
-
-def _decorators(node: ScopeNode) -> list[str]:
-    return [ast.dump(decorator) for decorator in node.decorator_list]
 
 
 def _problem(path: str, scope: str, node: ast.stmt, other: ast.stmt, level: Level) -> Problem:

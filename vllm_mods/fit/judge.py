@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, Level
@@ -49,14 +48,6 @@ from vllm_mods.formats import syntax_tree
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
-class _Worlds(NamedTuple):
-    """The tree before and after the patch, and the one that the patch was written for, with it."""
-
-    before: World
-    after: World
-    there: World | None
-
-
 def judge(
     changes: tuple[FileChange, ...],
     tree: Tree,
@@ -82,15 +73,15 @@ def judge(
         if not any(isinstance(answer, Problem) for answer in syntax):
             sound[change.path] = change.after
     judged = tuple(c for c in changes if c.path in sound or c.after is None)
-    used = users(before, after, (change.path for change in judged))
-    if len(used.lines) > MOST_USERS:
-        why = f"{len(used.lines)} files mention what the patch changes, and the type checker read {MOST_USERS}"
+    used, names = users(before, after, (change.path for change in judged))
+    if len(used) > MOST_USERS:
+        why = f"{len(used)} files mention what the patch changes, and the type checker read {MOST_USERS}"
         answers.append(Doubt(judged[0].path, "use", why))
     there = None if origin is None else _question_there(origin, cache, lowest)
-    worlds = _Worlds(before, after, there and there.after)
     touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
-    for path, lines in {**used.lines, **touched}.items():
-        answers.extend(_file(worlds, path, lines, sound.get(path)))
+    with_it = there and there.after
+    for path, lines in {**used, **touched}.items():
+        answers.extend(_file(before, after, path, lines, sound.get(path), there=with_it))
     receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path, receivers))
@@ -98,7 +89,7 @@ def judge(
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
-    question = Question(before, after, judged, tuple(used.lines), used.words, lowest)
+    question = Question(before, after, judged, tuple(used), names, lowest)
     answers.extend(_opinion(question, there, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
     if any(map(may_rest_on_writes, problems)):
@@ -199,9 +190,15 @@ def _added_code(before: World, sound: dict[str, bytes]) -> Iterator[CodeSite]:
 
 
 def _file(
-    worlds: _Worlds, path: str, lines: frozenset[int], changed: bytes | None
+    before: World,
+    after: World,
+    path: str,
+    lines: frozenset[int],
+    changed: bytes | None,
+    *,
+    there: World | None,
 ) -> Iterator[Problem | Doubt]:
-    before, after, there = worlds
+    """Judge one file; ``there`` is the tree that the patch was written for, with it."""
     data = after.read(path) if changed is None else changed
     tree = None if data is None else syntax_tree.module(data)
     if data is None or tree is None:

@@ -62,6 +62,11 @@ def dotted(node: ast.AST | None) -> str | None:
     return None
 
 
+def is_name(node: ast.expr, name: str) -> bool:
+    """Tell whether an expression is this plain name."""
+    return isinstance(node, ast.Name) and node.id == name
+
+
 def call_text(node: ast.Call) -> str:
     """Return what is called as the code writes it."""
     return dotted(node.func) or ast.unparse(node.func)[:60]

@@ -228,19 +228,19 @@ def _on_lines(node: ast.AST, lines: list[int]) -> Iterator[ast.AST]:
 def _looks_up(tree: ast.Module) -> bool:
     """Tell whether ``__getattr__`` compares the name with constants and nothing else."""
     for node in every(tree):
-        if not isinstance(node, ast.FunctionDef) or node.name != "__getattr__":
-            continue
-        if not node.args.args or node.args.args[0].arg == "self":
-            continue
-        name = node.args.args[0].arg
-        return any(
-            isinstance(inner, ast.Compare)
-            and isinstance(inner.left, ast.Name)
-            and inner.left.id == name
-            and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
-            and "globals" not in ast.dump(inner)
-            for inner in every(node)
-        ) and any(isinstance(inner, ast.Raise) for inner in every(node))
+        match node:
+            case ast.FunctionDef(
+                name="__getattr__", args=ast.arguments(args=[ast.arg(arg=name), *_])
+            ) if name != "self":
+                return any(isinstance(inner, ast.Raise) for inner in every(node)) and any(
+                    isinstance(inner, ast.Compare)
+                    and dotted(inner.left) == name
+                    and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
+                    and "globals" not in ast.dump(inner)
+                    for inner in every(node)
+                )
+            case _:
+                pass
     return False
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.signatures import DefNode, every
@@ -20,21 +19,19 @@ _WORD = re.compile(rb"[A-Za-z_]\w*")
 _MAKERS = {"__init__", "__new__", "__post_init__", "__init_subclass__"}
 
 
-class Users(NamedTuple):
-    """Files beside the changed ones, with the lines that mention something changed, and the words that were looked for."""
+def users(
+    before: World, after: World, paths: Iterable[str]
+) -> tuple[dict[str, frozenset[int]], frozenset[str]]:
+    """Return who mentions what the change of some files takes away or defines in another way.
 
-    lines: Mapping[str, frozenset[int]]
-    words: frozenset[str]
-
-
-def users(before: World, after: World, paths: Iterable[str]) -> Users:
-    """Return who mentions what the change of some files takes away or defines in another way."""
+    That is files beside the changed ones, with the lines that mention such, and the words that were looked for.
+    """
     contexts: dict[str, set[str]] = defaultdict(set)
     for name, context in (pair for path in paths for pair in _changed(before, after, path)):
         contexts[name] |= context
     words = frozenset(contexts)
     if not words:
-        return Users({}, words)
+        return {}, words
     held: dict[str, frozenset[str]] = {}
     counts: Counter[str] = Counter()
     for path, data in files_mentioning(after, words):
@@ -51,7 +48,7 @@ def users(before: World, after: World, paths: Iterable[str]) -> Users:
         }
         if wanted:
             lines[path] = _mentions(after.read(path) or b"", wanted)
-    return Users(lines, words)
+    return lines, words
 
 
 def _mentions(data: bytes, words: Iterable[str]) -> frozenset[int]:

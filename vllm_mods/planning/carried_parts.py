@@ -15,7 +15,6 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, HunkState, Variant
 from vllm_mods.base.tree import Tree
-from vllm_mods.formats.diff import FileDiff
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
 from vllm_mods.planning.patching import Attempt, forward
@@ -147,7 +146,7 @@ def without(parts: tuple[Part, ...], taken: Iterable[HunkState]) -> tuple[Part, 
             number for number in _numbers(part) if (part.source, part.path, number) not in gone
         }
         if wanted:
-            left.append(part if part.diff is None else part._replace(diff=_only(part.diff, wanted)))
+            left.append(_only(part, wanted))
     return tuple(left)
 
 
@@ -163,8 +162,7 @@ def all_in(parts: tuple[Part, ...], state: str) -> tuple[HunkState, ...]:
 def _fits(
     part: Part, wanted: Wanted, view: LayeredTree, put: Callable[[PatchingStep], None]
 ) -> bool:
-    chosen = part if part.diff is None else part._replace(diff=_only(part.diff, wanted))
-    step = PatchingStep(chosen, view)
+    step = PatchingStep(_only(part, wanted), view)
     put(step)
     return not step.findings
 
@@ -177,7 +175,8 @@ def _numbers(part: Part) -> list[int | None]:
     return [hunk.number for hunk in file.hunks]
 
 
-def _only(file: FileDiff, wanted: Wanted) -> FileDiff:
-    if None in wanted:
-        return file
-    return file._replace(hunks=tuple(hunk for hunk in file.hunks if hunk.number in wanted))
+def _only(part: Part, wanted: Wanted) -> Part:
+    if part.diff is None or None in wanted:
+        return part
+    hunks = tuple(hunk for hunk in part.diff.hunks if hunk.number in wanted)
+    return part._replace(diff=part.diff._replace(hunks=hunks))

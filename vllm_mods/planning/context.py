@@ -61,8 +61,10 @@ class PlanContext:
         """Return a variant's parts, read once. Raises ``DiffError`` for a bad patch."""
         key = (mod.name, variant.id)
         if key not in self._parsed:
+            # looked up for variants with prebuilt code only
+            platform = platforms.of(self.tree) if variant.binary else None
             self._parsed[key] = patching.parts_of(
-                mod, variant, self.workspace, vouched=vouched, platform=self.platform(variant)
+                mod, variant, self.workspace, vouched=vouched, platform=platform
             )
         return self._parsed[key]
 
@@ -111,10 +113,6 @@ class PlanContext:
         if name not in self._packages:
             self._packages[name] = self.tree.package(name)
         return self._packages[name]
-
-    def platform(self, variant: Variant) -> str | None:
-        """Return the platform of the tree, looked up for variants with prebuilt code only."""
-        return platforms.of(self.tree) if variant.binary else None
 
     def _is_for_package(self, variant: Variant) -> bool | None:
         if not variant.package:
