@@ -97,8 +97,11 @@ class Asked:
         """Return the code that is wrong: the call of an argument, else all that starts there."""
         if of_call:
             return self.call()
-        inner = [(n.lineno, n.col_offset, n) for n in self.around if isinstance(n, ast.expr)]
-        return next((n for *at, n in reversed(inner) if at == [*inner[0][:2]]), None)
+        inner = [node for node in self.around if isinstance(node, ast.expr)]
+        starts = [
+            n for n in inner if (n.lineno, n.col_offset) == (inner[0].lineno, inner[0].col_offset)
+        ]
+        return starts[-1] if starts else None
 
     def call(self) -> ast.Call | None:
         """Return the innermost call around the place."""

@@ -263,12 +263,11 @@ def _overrides(
 
 def _had(before: World, problem: Problem, now: Override, receivers: Receivers) -> bool:
     """Tell whether the same override refused a call before the patch, in whatever file."""
-    for path in (now.owner.path, *before.files):
-        for _, was in classes_in(before, path):
-            if was.cls.name != now.owner.cls.name:
-                continue
-            for override in overrides_of(before, was, frozenset((now.method.name,))):
-                answers = override_problems(before, override, problem.path, problem.line, receivers)
-                if any(isinstance(answer, Problem) for answer in answers):
-                    return True
-    return False
+    return any(
+        isinstance(answer, Problem)
+        for path in (now.owner.path, *before.files)
+        for _, was in classes_in(before, path)
+        if was.cls.name == now.owner.cls.name
+        for override in overrides_of(before, was, frozenset((now.method.name,)))
+        for answer in override_problems(before, override, problem.path, problem.line, receivers)
+    )

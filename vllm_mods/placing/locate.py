@@ -320,11 +320,8 @@ class _Placing:
         if proven is None and len(left) == 1:
             message = f"its text stands at line {left[0]} only, and the patch does not name what it was written in"
             only = Located(left[0], scope_of(hunk, self.target, left[0]), "unique")
-            code, message = self.doubt(hunk, only, stated=False) or (
-                FindingCode.UNPROVABLE,
-                message,
-            )
-            return Lost(code, message, written_in(hunk), left)
+            against = self.doubt(hunk, only, stated=False) or (FindingCode.UNPROVABLE, message)
+            return Lost(*against, written_in(hunk), left)
         if proven is None:
             places = _list(self.target, hunk, left)
             message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
@@ -353,16 +350,14 @@ class _Placing:
 
 def stated_lines(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | None:
     """Return the stated lines of all hunks if each can stand there; None otherwise."""
-    lines = target.lines
-    stated = []
-    for hunk in hunks:
-        line = hunk.stated
-        if lines[line - 1 : line - 1 + len(hunk.old)] != hunk.old or line - 1 > len(lines):
-            return None
-        if not at_edges(hunk, target, line):
-            return None
-        stated.append(line)
-    return tuple(stated)
+    lines, stated = target.lines, tuple(hunk.stated for hunk in hunks)
+    fit = all(
+        lines[line - 1 : line - 1 + len(hunk.old)] == hunk.old
+        and line - 1 <= len(lines)
+        and at_edges(hunk, target, line)
+        for hunk, line in zip(hunks, stated, strict=True)
+    )
+    return stated if fit else None
 
 
 def stands(hunk: Hunk, target: Target, line: int) -> bool:

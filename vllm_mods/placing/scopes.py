@@ -178,18 +178,16 @@ class _Reader:
         """Yield the named statements of a suite of the module, one for each logical line."""
         if not body or self._follows_colon(body[0]):
             return
-        before: ast.stmt | None = None
-        label, start, end = "", 0, 0
+        lines: list[list[ast.stmt]] = []
         for node in body:
-            if before is not None and self._same_line(before, node):
-                end = node.end_lineno or end
+            if lines and self._same_line(lines[-1][-1], node):
+                lines[-1].append(node)
             else:
-                if label:
-                    yield Scope("statement", label, start, start, end)
-                label, start, end = self._label(node), node.lineno, node.end_lineno or node.lineno
-            before = node
-        if label:
-            yield Scope("statement", label, start, start, end)
+                lines.append([node])
+        for line in lines:
+            if label := self._label(line[0]):
+                start, end = line[0].lineno, line[-1].end_lineno or line[-1].lineno
+                yield Scope("statement", label, start, start, end)
 
     def _follows_colon(self, node: ast.stmt) -> bool:
         """Tell whether a suite stands on the line of what it belongs to: ``if x: y = 1``."""
