@@ -13,11 +13,11 @@ from collections.abc import Set as AbstractSet
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import FileChange, Finding, HunkState, Variant
+from vllm_mods.base.model import FileChange, Finding, HunkState
 from vllm_mods.base.tree import Tree
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
-from vllm_mods.planning.patching import Attempt, forward
+from vllm_mods.planning.patching import Attempt
 
 Wanted = AbstractSet[int | None]
 
@@ -71,11 +71,6 @@ def carried_parts(parts: tuple[Part, ...], origin: Tree, tree: Tree) -> frozense
         )
     except TreeError:
         return frozenset()  # what cannot be read decides nothing here; the plan has the words
-
-
-def put_into_origin(variant: Variant, parts: tuple[Part, ...], origin: Tree) -> Attempt:
-    """Put a variant into the tree that it was written for."""
-    return forward(variant, tuple(part._replace(at_base=True) for part in parts), origin)
 
 
 def disagreement(tried: Attempt, at_origin: Attempt, version: str | None) -> Finding | None:

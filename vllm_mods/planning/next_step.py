@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
@@ -57,17 +56,12 @@ def hint(  # noqa: C901 - one kind of refusal per branch
         return _elsewhere(mod_plan, plan, bundled) if "not-in-tree" in codes else None
     elif mod_plan.verdict is Verdict.PARTIAL:
         advice = again()
+    elif codes == {"both-ways"}:
+        advice = _INDEX_LINE
     else:
-        advice = _place(mod_plan, plan, bundled, codes)
+        base = _base(mod_plan, plan, bundled) if codes & _UNTOLD else None
+        advice = base or _port(mod_plan, plan, bundled)
     return advice
-
-
-def _place(mod_plan: ModPlan, plan: Plan, bundled: str, codes: AbstractSet[str]) -> str:
-    """Return how a mod that has no place gets one."""
-    if codes == {"both-ways"}:
-        return _INDEX_LINE
-    base = _base(mod_plan, plan, bundled) if codes & _UNTOLD else None
-    return base or _port(mod_plan, plan, bundled)
 
 
 def _elsewhere(mod_plan: ModPlan, plan: Plan, bundled: str) -> str:
