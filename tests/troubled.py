@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from vllm_mods.base import line_diff
 from vllm_mods.formats import diff
 from vllm_mods.placing import target
-from vllm_mods.placing.splicing import splice
+from vllm_mods.placing.target import splice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

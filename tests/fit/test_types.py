@@ -20,7 +20,6 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.fit import AtOrigin, checker, fit, types
 from vllm_mods.fit.checker import Diagnostic
-from vllm_mods.fit.gates import RULES
 from vllm_mods.fit.hierarchy import TORCH_MODULE
 from vllm_mods.trees.open import open_tree
 
@@ -375,10 +374,6 @@ def test_only_what_is_new_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [(new, moved._replace(line=33)), (old, moved)]
     monkeypatch.setattr(types, "check", lambda *_: answers.pop(0))
     assert not [f for f in fit((patch,), tree).findings if f.code == "fit-attribute"]
-
-
-def test_every_rule_says_what_for() -> None:
-    assert all(rule.why for rule in RULES.values())
 
 
 USER = "vllm/model_executor/user.py"

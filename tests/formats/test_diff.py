@@ -11,7 +11,7 @@ import pytest
 from vllm_mods.base import line_diff
 from vllm_mods.base.errors import DiffError
 from vllm_mods.formats import diff
-from vllm_mods.placing.splicing import splice
+from vllm_mods.placing.target import splice
 
 if TYPE_CHECKING:
     from pathlib import Path

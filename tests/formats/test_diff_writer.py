@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from vllm_mods.base import line_diff
 from vllm_mods.formats import diff, diff_writer
-from vllm_mods.placing.splicing import splice
+from vllm_mods.placing.target import splice
 
 if TYPE_CHECKING:
     from pathlib import Path

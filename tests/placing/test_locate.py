@@ -14,8 +14,7 @@ from vllm_mods.placing import doubts, headers, locate, nearest
 from vllm_mods.placing.answers import Lost
 from vllm_mods.placing.nearest import Near
 from vllm_mods.placing.scopes import read_scopes
-from vllm_mods.placing.splicing import splice
-from vllm_mods.placing.target import Target, matches
+from vllm_mods.placing.target import Target, matches, splice
 
 if TYPE_CHECKING:
     from vllm_mods.formats.diff import Hunk

@@ -40,18 +40,10 @@ def differences(files: Iterator[tuple[str, bytes]]) -> tuple[int, list[str]]:
     return both, wrong
 
 
-def fates(source: str) -> dict[str, tuple[bool, bool]]:
-    """Return for each definition, by name and line, whether it is live and conditional."""
-    found = read_scopes(dedent(source).encode()).definitions()
-    return {f"{one.name}:{one.head}": (one.live, one.conditional) for one in found}
-
-
 def dead(source: str) -> list[str]:
-    return [name for name, (live, _) in fates(source).items() if not live]
-
-
-def conditional(source: str) -> list[str]:
-    return [name for name, (_, either) in fates(source).items() if either]
+    """Return name and line of each definition that is not live."""
+    found = read_scopes(dedent(source).encode()).definitions()
+    return [f"{one.name}:{one.head}" for one in found if not one.live]
 
 
 # --- lines ----------------------------------------------------------------------------
@@ -156,11 +148,7 @@ def test_what_this_python_cannot_read_is_read_by_libcst(monkeypatch: pytest.Monk
         ("def", "f", 5, 5, 6),
         ("class", "A", 9, 9, 10),
     ]
-    assert [(one.live, one.conditional) for one in found.scopes] == [
-        (True, True),
-        (True, True),
-        (True, False),
-    ]
+    assert all(one.live for one in found.scopes)
 
 
 def test_what_neither_can_read_is_refused() -> None:
@@ -209,10 +197,8 @@ def test_whatever_surely_binds_the_name_again_kills(later: str) -> None:
         "from a import *",
     ],
 )
-def test_what_may_bind_the_name_again_makes_the_first_conditional(later: str) -> None:
-    source = f"def f(): 1\n{later}\n"
-    assert not dead(source)
-    assert "f:1" in conditional(source)
+def test_what_may_bind_the_name_again_leaves_the_first_alive(later: str) -> None:
+    assert not dead(f"def f(): 1\n{later}\n")
 
 
 @pytest.mark.parametrize(
@@ -220,10 +206,10 @@ def test_what_may_bind_the_name_again_makes_the_first_conditional(later: str) ->
     ["f: int", "def g():\n  f = 1", "class B:\n  def f(self): pass", "x.f = 1", "f.x = 1", "[f for f in x]"],
 )  # fmt: skip
 def test_what_binds_the_name_elsewhere_does_nothing(later: str) -> None:
-    assert fates(f"def f(): 1\n{later}\n")["f:1"] == (True, False)
+    assert not dead(f"def f(): 1\n{later}\n")
 
 
-def test_definitions_in_different_branches_are_both_conditional_and_live() -> None:
+def test_definitions_in_different_branches_are_both_live() -> None:
     source = """\
         if x:
             def f(): 1
@@ -242,7 +228,6 @@ def test_definitions_in_different_branches_are_both_conditional_and_live() -> No
                 def g(): pass
         """
     assert not dead(source)
-    assert conditional(source) == ["f:2", "f:4", "f:6", "A:8", "A:10", "g:13", "g:15"]
 
 
 def test_a_definition_in_a_branch_can_be_dead_too() -> None:

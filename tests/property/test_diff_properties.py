@@ -19,7 +19,7 @@ from vllm_mods.base import line_diff
 from vllm_mods.base.errors import DiffError
 from vllm_mods.base.model import Verdict
 from vllm_mods.formats import diff
-from vllm_mods.placing.splicing import splice
+from vllm_mods.placing.target import splice
 from vllm_mods.planning.planner import plan
 
 if TYPE_CHECKING:

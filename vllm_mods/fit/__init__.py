@@ -79,7 +79,9 @@ def fit(
     if not python:
         return Fit()
     try:
-        judgement = judge(python, tree, cache if cache is not None else NewCache(), origin)
+        findings, consulted = judge(
+            python, tree, cache if cache is not None else NewCache(), origin
+        )
     except RecursionError as error:
         paths = ", ".join(change.path for change in python)
         raise TreeError(
@@ -92,7 +94,7 @@ def fit(
             hint="TMPDIR=FOLDER, one with room that can be written to",
         ) from error
     allowances = tuple(allow)
-    allowed = (_allowed(finding, allowances) for finding in judgement.findings)
+    allowed = (_allowed(finding, allowances) for finding in findings)
     ranked = sorted(
         allowed,
         key=lambda f: (
@@ -105,7 +107,7 @@ def fit(
     changed = {change.path for change in changes}
     # What is in no package that is changed is the environment: it differs from one installation to the next.
     roots = ("vllm/", *(f"{path.partition('/')[0]}/" for path in changed))
-    beside = (path for path in judgement.consulted - changed if path.startswith(roots))
+    beside = (path for path in consulted - changed if path.startswith(roots))
     return Fit(
         findings=tuple(ranked),
         beside=tuple(sorted(beside)),

@@ -46,12 +46,6 @@ def _is_abstract(symbol: Symbol, name: str) -> bool:
     return any("abstractmethod" in f.marks for f in symbol.cls.methods.get(name, ()))
 
 
-def _left(left: dict[str, Symbol]) -> str:
-    """Say which method, the first by its name, a class has not got, and who asks for it."""
-    name, owner = min(left.items())
-    return f"it has no {name}, which {owner.path}:{owner.cls.methods[name][0].line} asks for"
-
-
 def _incomplete(
     world: World, path: str, node: ast.ClassDef, scope: CodeScope, there: World | None
 ) -> Misuses:
@@ -77,7 +71,9 @@ def _incomplete(
     call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
     is_news = there is not None and _is_whole(there, path, name)
     level = Level.ERROR if is_news or is_mentioned(world, node.name, call) else Level.NOTE
-    yield Misuse(f"{node.name} cannot be made: {_left(left)}", node.name, level)
+    method, owner = min(left.items())
+    asks = f"{owner.path}:{owner.cls.methods[method][0].line} asks for"
+    yield Misuse(f"{node.name} cannot be made: it has no {method}, which {asks}", node.name, level)
 
 
 def _is_whole(world: World, path: str, name: str) -> bool:

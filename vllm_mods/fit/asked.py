@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.checker import Diagnostic
@@ -94,9 +95,9 @@ class Asked:
 
     def _expression(self, *, of_call: bool) -> ast.expr | None:
         """Return the code that is wrong: the call of an argument, else all that starts there."""
-        inner = [node for node in self.around if isinstance(node, ast.expr)]
         if of_call:
             return self.call()
+        inner = [node for node in self.around if isinstance(node, ast.expr)]
         starts = [
             n for n in inner if (n.lineno, n.col_offset) == (inner[0].lineno, inner[0].col_offset)
         ]
@@ -151,10 +152,9 @@ class Asked:
                 around = next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
                 if around is None or not plain:
                     return ()
-                named = classes_named(self.site.world, around.name)
-                here = [(one.path, one.cls.line) for one in named]
                 place = self.site.path, around.lineno
-                return tuple(one for one, at in zip(named, here, strict=True) if at == place)
+                named = classes_named(self.site.world, around.name)
+                return tuple(one for one in named if (one.path, one.cls.line) == place)
         return ()
 
     def code(self, of_rule: FindingCode) -> FindingCode:
@@ -173,15 +173,10 @@ class Asked:
 
     def is_annotation(self) -> bool:
         """Tell whether nobody evaluates what is said of."""
-        inner: ast.AST | None = None
-        for node in self.around:
-            if inner is not None and inner in (
-                getattr(node, "annotation", None),
-                getattr(node, "returns", None),
-            ):
-                return True
-            inner = node
-        return False
+        return any(
+            inner in (getattr(node, "annotation", None), getattr(node, "returns", None))
+            for inner, node in pairwise(self.around)
+        )
 
     def is_let_be(self) -> bool:
         """Tell whether the author has told a type checker to let the call be that the place is in."""

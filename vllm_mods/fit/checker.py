@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -67,12 +68,12 @@ def check(
     version = f"3.{python[1] if python else _PYTHON}"
     environment, stubs = _surroundings(version)
     listed = "\n".join(f'{rule} = "error"' for rule in sorted(rules))
-    _write(
-        os.path.join(folder, "ty.toml"),
+    Path(folder, "ty.toml").write_text(
         f'[environment]\npython-version = "{version}"\npython = "{environment}"\nroot = ["."]\n'
         f'extra-paths = ["{stubs}"]\n'
         "[analysis]\nrespect-type-ignore-comments = false\n"
         f'[rules]\nall = "ignore"\n{listed}\n',
+        encoding="utf-8",
     )
     lines = [line for line in _run(folder, asked).splitlines() if line.startswith("::")]
     return tuple(sorted(map(_diagnostic, lines)))
@@ -101,16 +102,10 @@ def _surroundings(version: str) -> tuple[str, str]:
     environment, stubs = (os.path.join(folder, name) for name in ("none", "stubs"))
     os.makedirs(os.path.join(environment, "lib", f"python{version}", "site-packages"))
     for path in _STUBS:
-        place = os.path.join(stubs, path)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        with open(place, "wb") as file:
-            file.write(stub(path))
+        place = Path(stubs, path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(stub(path))
     return environment, stubs
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def _diagnostic(line: str) -> Diagnostic:
@@ -153,11 +148,11 @@ def _run(folder: str, paths: list[str]) -> str:
             process.kill()
             code = process.wait()
     if code != 0:
-        why = _text(complaint).strip()[:200] or (
+        why = Path(complaint).read_text("utf-8", "replace").strip()[:200] or (
             signal.strsignal(-code) if code < 0 else f"exit code {code}"
         )
         raise _failed(str(why))
-    return _text(answer)
+    return Path(answer).read_text("utf-8", "replace")
 
 
 def _ends(pid: int) -> bool:
@@ -169,11 +164,6 @@ def _ends(pid: int) -> bool:
         return bool(select.select([handle], [], [], _SECONDS)[0])
     finally:
         os.close(handle)
-
-
-def _text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()
 
 
 def _failed(why: str) -> TreeError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from itertools import pairwise
 
-from vllm_mods.fit.shapes import Class, ClassField, Function, words
+from vllm_mods.fit.shapes import Class, Function, words
 from vllm_mods.fit.signatures import (
     DefNode,
     decorator_name,
     dotted,
     every,
     function_of,
+    is_name,
 )
 
 # Calls on an instance that name an attribute in their first argument.
@@ -36,7 +37,7 @@ def class_of(node: ast.ClassDef) -> Class:
         ),
         methods={name: tuple(found) for name, found in reader.methods.items()},
         attributes=frozenset(reader.attributes),
-        fields=tuple(reader.fields),
+        fields=reader.fields,
         nested=reader.nested,
         dynamic=reader.dynamic,
     )
@@ -54,7 +55,7 @@ class _ClassReader:
     def __init__(self) -> None:
         self.methods: dict[str, list[Function]] = {}
         self.attributes: set[str] = set()
-        self.fields: list[ClassField] = []
+        self.fields: dict[str, bool] = {}
         self.nested: dict[str, Class] = {}
         self.dynamic = ""
 
@@ -106,7 +107,7 @@ class _ClassReader:
         self.attributes.add(name)
         kind = _head(node.annotation).rpartition(".")[2]
         if kind not in {"ClassVar", "KW_ONLY"}:
-            self.fields.append(_field_of(name, node))
+            self.fields[name] = _is_required(node)
 
     def _method(self, node: DefNode, function: Function) -> None:
         if not (node.args.posonlyargs or node.args.args):
@@ -116,7 +117,7 @@ class _ClassReader:
         augmented: list[str] = []
         stored: list[str] = []
         for inner in every(node):
-            if isinstance(inner, ast.Attribute) and _is(inner.value, me):
+            if isinstance(inner, ast.Attribute) and is_name(inner.value, me):
                 if isinstance(inner.ctx, ast.Store):
                     stored.append(inner.attr)
                 elif inner.attr == "__dict__":
@@ -124,7 +125,7 @@ class _ClassReader:
             elif isinstance(inner, ast.Call):
                 self._call(inner, me)
             elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Attribute):
-                augmented += [inner.target.attr] * _is(inner.target.value, me)
+                augmented += [inner.target.attr] * is_name(inner.target.value, me)
         for name in augmented:
             stored.remove(name)
         self.attributes.update(stored)
@@ -132,11 +133,11 @@ class _ClassReader:
     def _call(self, node: ast.Call, me: str) -> None:
         called = dotted(node.func) or ""
         head, _, last = called.rpartition(".")
-        if called == "vars" and node.args and _is(node.args[0], me):
+        if called == "vars" and node.args and is_name(node.args[0], me):
             self.dynamic = self.dynamic or "it uses vars(self)"
         if called in _NAMING and node.args:
             arguments = node.args if called == "super().__setattr__" else node.args[1:]
-            if called == "super().__setattr__" or _is(node.args[0], me):
+            if called == "super().__setattr__" or is_name(node.args[0], me):
                 self._name(arguments[0] if arguments else None)
         elif head == me and last in _REGISTERING and node.args:
             self._name(node.args[0])
@@ -144,7 +145,7 @@ class _ClassReader:
             # ``replace_parameter(self, "weight", …)`` sets what it names.
             sets = last.startswith(("replace", "set", "register"))
             for first, following in pairwise(node.args):
-                if _is(first, me) and (sets or isinstance(following, ast.Constant)):
+                if is_name(first, me) and (sets or isinstance(following, ast.Constant)):
                     self._name(following)
 
     def _name(self, node: ast.expr | None) -> None:
@@ -154,11 +155,7 @@ class _ClassReader:
             self.dynamic = self.dynamic or "it sets attributes by computed names"
 
 
-def _is(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
-
-
-def _field_of(name: str, node: ast.AnnAssign) -> ClassField:
+def _is_required(node: ast.AnnAssign) -> bool:
     required = node.value is None and not _defaults(node.annotation)
     if isinstance(node.value, ast.Call):
         maker = (dotted(node.value.func) or "").rpartition(".")[2]
@@ -168,7 +165,7 @@ def _field_of(name: str, node: ast.AnnAssign) -> ClassField:
             }
             first = node.value.args[0] if node.value.args else None
             required = not given and (first is None or _constant(first) == "Ellipsis")
-    return ClassField(name, required)
+    return required
 
 
 def _defaults(annotation: ast.expr) -> bool:

@@ -75,8 +75,7 @@ def _unnamed(before: World, after: World, path: str) -> Iterator[Problem]:
             continue
         near = nearest(method, new.above)
         message = f"nobody calls {new.scope}, and no base defines it{near}"
-        key, at = (new.scope,), new.function.line
-        yield Problem(FindingCode.FIT_DEAD, path, at, new.scope, message, key, method, Level.NOTE)
+        yield _problem(path, new, message, Level.NOTE)
 
 
 def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Problem]:
@@ -100,9 +99,12 @@ def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Pro
             f"{new.scope} overrides {owner.cls.name}.{method} in {version}, and no base defines it"
         )
         message = f"{text} here{'' if called else ': nobody calls it'}{instead}"
-        level = Level.NOTE if called else Level.ERROR
-        key, at = (new.scope,), new.function.line
-        yield Problem(FindingCode.FIT_DEAD, path, at, new.scope, message, key, method, level)
+        yield _problem(path, new, message, Level.NOTE if called else Level.ERROR)
+
+
+def _problem(path: str, new: _Added, message: str, level: Level) -> Problem:
+    place, method = (path, new.function.line, new.scope), new.function.name
+    return Problem(FindingCode.FIT_DEAD, *place, message, (new.scope,), method, level)
 
 
 def _is_named(world: World, word: str, path: str) -> bool:

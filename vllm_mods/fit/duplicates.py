@@ -80,16 +80,8 @@ def _entries(path: str, scope: str, node: ast.stmt, lines: frozenset[int]) -> It
             if other != key.lineno and not lines.isdisjoint({key.lineno, other}):
                 text = ast.unparse(key)
                 message = f"the patch adds the key {text}, which the same table has at line {min(other, key.lineno)}"
-                yield Problem(
-                    FindingCode.FIT_DUPLICATE,
-                    path,
-                    key.lineno,
-                    scope,
-                    message,
-                    (scope, text),
-                    text[:20],
-                    Level.ERROR,
-                )
+                place, same = (path, key.lineno, scope), (scope, text)
+                yield Problem(FindingCode.FIT_DUPLICATE, *place, message, same, text[:20])
 
 
 def _is_added(node: ast.stmt, lines: frozenset[int]) -> bool:
@@ -102,8 +94,11 @@ def _is_added(node: ast.stmt, lines: frozenset[int]) -> bool:
 
 
 def _keys(node: ast.stmt) -> Iterator[str]:
-    """Yield what a statement shares with one that may be the same, and what it takes that only one can have."""
-    yield _key(node)
+    """Yield what a statement shares with one that may be the same, and what it takes that only one can have.
+
+    The first is the name of a definition, else all of the text.
+    """
+    yield node.name if isinstance(node, ScopeNode) else ast.dump(node)
     calls = [one for one in getattr(node, "decorator_list", ()) if isinstance(one, ast.Call)]
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         calls = [node.value]
@@ -114,23 +109,14 @@ def _keys(node: ast.stmt) -> Iterator[str]:
 
 def _taken(call: ast.Call) -> str | None:
     """Return the route or the name that a call registers, with what it is registered in; None for another call."""
-    function = call.func
-    named = call.args[:1]
-    if (
-        not isinstance(function, ast.Attribute)
-        or not named
-        or not isinstance(named[0], ast.Constant)
-    ):
-        return None
-    if not isinstance(named[0].value, str) or not _REGISTERS.fullmatch(function.attr):
-        return None
-    methods = [ast.dump(word) for word in call.keywords if word.arg in {"methods", "dispatch_key"}]
-    return f"{_TAKEN}{ast.dump(function)} {named[0].value} {methods}"
-
-
-def _key(node: ast.stmt) -> str:
-    """Return what two statements share that may be the same: the name of a definition, else all of the text."""
-    return node.name if isinstance(node, ScopeNode) else ast.dump(node)
+    match call:
+        case ast.Call(func=ast.Attribute(attr=attr), args=[ast.Constant(value=str(name)), *_]) if (
+            _REGISTERS.fullmatch(attr)
+        ):
+            words = (word for word in call.keywords if word.arg in {"methods", "dispatch_key"})
+            return f"{_TAKEN}{ast.dump(call.func)} {name} {[*map(ast.dump, words)]}"
+        case _:
+            return None
 
 
 def _rebound(node: ast.stmt, other: ast.stmt, body: list[ast.stmt]) -> bool:
@@ -147,13 +133,14 @@ def _rebound(node: ast.stmt, other: ast.stmt, body: list[ast.stmt]) -> bool:
 
 
 def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
-    """Judge two statements with the same ``_key``."""
+    """Judge two statements that share their first key."""
     if isinstance(node, ScopeNode) and isinstance(other, ScopeNode):
         decorators = (*node.decorator_list, *other.decorator_list)
         decorated = {decorator_name(one).rpartition(".")[2] for one in decorators}
         if (
             decorated
-            and _decorators(node) == _decorators(other)
+            and ast.dump(ast.Tuple(node.decorator_list))
+            == ast.dump(ast.Tuple(other.decorator_list))
             and not decorated & {"overload", "register", "dispatch"}
         ):
             return Level.ERROR
@@ -167,10 +154,6 @@ def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return Level.NOTE if near else None
     return None
-
-
-def _decorators(node: ScopeNode) -> list[str]:
-    return [ast.dump(decorator) for decorator in node.decorator_list]
 
 
 def _problem(path: str, scope: str, node: ast.stmt, other: ast.stmt, level: Level) -> Problem:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -16,10 +17,11 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.abstract import abstract_methods
 from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked, JudgedFile
-from vllm_mods.fit.bodies import arities, definition
+from vllm_mods.fit.bodies import arities, definition, scope_at
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks
+from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.search import classes_named, definers, files_mentioning, subclasses
 from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import DefNode, dotted
@@ -40,15 +42,6 @@ _FILLS = re.compile(
     rb"\b(?:validation_)?alias(?:_generator)?\s*=|root_validator|model_validator\((?:[^)]|\n)*?mode\s*=\s*[\"']before"
     rb"|[\"']wrap[\"'](?:.|\n)*?(?:setdefault\(|\bdata\[[^\]]+\]\s*=[^=]|\{\s*\*\*)"
 )
-
-
-class Ruling(NamedTuple):
-    """What is made of a diagnostic; ``token`` is the name that it is about."""
-
-    code: FindingCode
-    level: Level
-    text: str
-    token: str = ""
 
 
 # What another compiler than Python makes of the code decides these: numbers of a kernel are tensors.
@@ -80,7 +73,7 @@ def _is_known_kind(asked: Asked) -> bool | None:
 def _cannot_be_made(asked: Asked) -> bool | None:
     """Ask our own reading: ty takes a protocol's empty methods for abstract ones, and Python does not."""
     world = asked.site.world
-    return True if any(abstract_methods(world, one) for one in asked.called_classes()) else None
+    return any(abstract_methods(world, one) for one in asked.called_classes()) or None
 
 
 def _argument(asked: Asked) -> bool | None:
@@ -105,8 +98,8 @@ def _argument(asked: Asked) -> bool | None:
             if any(_FILLS.search(text) for text in texts):
                 return None
             missed = set(_QUOTED.findall(said.text))
-            fields = {f.name: f for one in reversed(line.classes) for f in one.cls.fields}
-            return any(name in fields and fields[name].required for name in missed) or None
+            required = ChainMap(*(dict(one.cls.fields) for one in line.classes))
+            return any(required.get(name) for name in missed) or None
     return True
 
 
@@ -207,29 +200,19 @@ def _operands(asked: Asked) -> bool:
 def _assignment(asked: Asked) -> bool | None:
     text = asked.said.text
     if "values to unpack" in text:
-        if not _unpacks_result(asked):
+        assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
+        # a name may be one of several, and ``tuple[int]`` is often stated for any length
+        if assigned is None or not isinstance(assigned.value, ast.Call | ast.Await | ast.Tuple):
             return False
-        return None if _returns_as_many(asked) else True
+        return None if _returns_as_many(asked, assigned) else True
     if "is read-only" in text or "read-only property" in text:
         return True
     return False if "unresolved attribute" in text else None
 
 
-def _assignment_around(asked: Asked) -> ast.Assign | None:
-    return next((node for node in asked.around if isinstance(node, ast.Assign)), None)
-
-
-def _unpacks_result(asked: Asked) -> bool:
-    """Tell whether what is unpacked is written there: a name may be one of several, and ``tuple[int]`` is often stated for any length."""
-    assigned = _assignment_around(asked)
-    return assigned is not None and isinstance(assigned.value, ast.Call | ast.Await | ast.Tuple)
-
-
-def _returns_as_many(asked: Asked) -> bool:
+def _returns_as_many(asked: Asked, assigned: ast.Assign) -> bool:
     """Tell whether what is called may return as many values as are taken, whatever its annotation says."""
-    assigned = _assignment_around(asked)
-    call = getattr(assigned, "value", None)
-    call = call.value if isinstance(call, ast.Await) else call
+    call = assigned.value.value if isinstance(assigned.value, ast.Await) else assigned.value
     match assigned:
         case ast.Assign(targets=[ast.Tuple(elts=targets)]) if isinstance(call, ast.Call):
             several = (definition(asked.site.world, *one) for one in _called(asked, call))
@@ -254,17 +237,16 @@ def _called(asked: Asked, call: ast.Call) -> Iterator[tuple[str, Function]]:
 
 def _index(asked: Asked) -> bool | None:
     text = asked.said.text
-    return True if "for tuple" in text and "`tuple[()]`" not in text else None
+    return ("for tuple" in text and "`tuple[()]`" not in text) or None
 
 
 def _truth(asked: Asked) -> bool | None:
-    text = asked.said.text
     never_meant = ("Did you mean to call", "bound method", COROUTINE)
-    return True if any(part in text for part in never_meant) else None
+    return any(part in asked.said.text for part in never_meant) or None
 
 
 def _returned(asked: Asked) -> bool | None:
-    return True if _value(asked) else None
+    return _value(asked) or None
 
 
 def _await(asked: Asked) -> bool | None:
@@ -280,7 +262,7 @@ def _await(asked: Asked) -> bool | None:
 
 
 class Rule(NamedTuple):
-    """``always`` is asked wherever it stands, ``inside`` where the patch adds the line. ``why`` says what for.
+    """``always`` is asked wherever it stands, ``inside`` where the patch adds the line.
 
     Of a rule that says much that is let be, what does not have ``only`` in its text is not looked at.
     """
@@ -288,92 +270,76 @@ class Rule(NamedTuple):
     code: FindingCode
     always: Gate
     inside: Gate
-    why: str
     only: str = ""
 
 
 _C = FindingCode
 RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(
-        words(
-            "missing-argument too-many-positional-arguments unknown-argument parameter-already-assigned "
-            "positional-only-parameter-as-kwarg"
+    name: rule
+    for names, rule in (
+        # An override, or one of a union, may be what is called.
+        (
+            "missing-argument too-many-positional-arguments unknown-argument",
+            Rule(_C.FIT_CALL, _argument, _call),
         ),
-        Rule(
-            _C.FIT_CALL, _argument, _call, "an override, or one of a union, may be what is called"
+        (
+            "parameter-already-assigned positional-only-parameter-as-kwarg",
+            Rule(_C.FIT_CALL, _argument, _call),
         ),
-    ),
-    "invalid-argument-type": Rule(
-        _C.FIT_CALL, _value, _takes, "types that vLLM states are often too narrow"
-    ),
-    "no-matching-overload": Rule(_C.FIT_TYPES, _no, _no, "which overload was meant is not told"),
-    "missing-attribute": Rule(
-        _C.FIT_ATTRIBUTE, lacks, is_missing, "a class below, or somebody outside, may set it"
-    ),
-    "missing-module-member": Rule(
-        _C.FIT_IMPORT, lacks, _yes, "a module may make its names when asked"
-    ),
-    "missing-union-attribute": Rule(
-        _C.FIT_ATTRIBUTE, _no, _no, "the code may know which of a union it has"
-    ),
-    **dict.fromkeys(
-        words("not-callable not-iterable not-subscriptable invalid-context-manager invalid-await"),
-        Rule(_C.FIT_KIND, _is_known_kind, _kind, "what has no known class may have the method"),
-    ),
-    "unsupported-operator": Rule(
-        _C.FIT_KIND, _is_known_kind, _operands, "what has no known class may have the operator"
-    ),
-    "unused-awaitable": Rule(_C.FIT_KIND, _await, _await, "an override may be no coroutine"),
-    **dict.fromkeys(
-        words("redundant-condition truthiness-test-of-callable"),
-        Rule(_C.FIT_KIND, _truth, _truth, "only a method or a coroutine is never meant"),
-    ),
-    "invalid-explicit-return": Rule(
-        _C.FIT_KIND,
-        _returned,
-        _returned,
-        "only a coroutine is surely not what is stated",
-        only=COROUTINE,
-    ),
-    "abstract-class-instantiation": Rule(_C.FIT_KIND, _cannot_be_made, _yes, "Python refuses it"),
-    "invalid-assignment": Rule(
-        _C.FIT_KIND,
-        _assignment,
-        _assignment,
-        "Python only refuses to unpack and to set what is frozen",
-    ),
-    "index-out-of-bounds": Rule(
-        _C.FIT_KIND,
-        _index,
-        _index,
-        "the default of a parameter, or of getattr, says nothing of its length",
-    ),
-    **dict.fromkeys(
-        words("invalid-base unsupported-base invalid-raise invalid-exception-caught"),
-        Rule(_C.FIT_KIND, _kind, _kind, "what has no known type may be a class"),
-    ),
-    **dict.fromkeys(
-        words(
-            "invalid-dataclass-field-order inconsistent-mro duplicate-base conflicting-metaclass "
-            "cyclic-class-definition instance-layout-conflict invalid-frozen-dataclass-subclass"
+        # Types that vLLM states are often too narrow.
+        ("invalid-argument-type", Rule(_C.FIT_CALL, _value, _takes)),
+        # Which overload was meant is not told.
+        ("no-matching-overload", Rule(_C.FIT_TYPES, _no, _no)),
+        # A class below, or somebody outside, may set it.
+        ("missing-attribute", Rule(_C.FIT_ATTRIBUTE, lacks, is_missing)),
+        # A module may make its names when asked.
+        ("missing-module-member", Rule(_C.FIT_IMPORT, lacks, _yes)),
+        # The code may know which of a union it has.
+        ("missing-union-attribute", Rule(_C.FIT_ATTRIBUTE, _no, _no)),
+        # What has no known class may have the method, or the operator.
+        (
+            "not-callable not-iterable not-subscriptable invalid-context-manager invalid-await",
+            Rule(_C.FIT_KIND, _is_known_kind, _kind),
         ),
-        Rule(_C.FIT_KIND, _yes, _yes, "Python refuses the class"),
-    ),
-    **dict.fromkeys(
-        words("unresolved-reference unresolved-global"),
-        Rule(_C.FIT_UNDEFINED_NAME, unset, _yes, "no path has set it"),
-    ),
-    "possibly-unresolved-reference": Rule(
-        _C.FIT_UNDEFINED_NAME,
-        sometimes_unset,
-        sometimes_unset,
-        "a branch may be the only one that is ever taken",
-    ),
+        ("unsupported-operator", Rule(_C.FIT_KIND, _is_known_kind, _operands)),
+        # An override may be no coroutine.
+        ("unused-awaitable", Rule(_C.FIT_KIND, _await, _await)),
+        # Only a method or a coroutine is never meant.
+        ("redundant-condition truthiness-test-of-callable", Rule(_C.FIT_KIND, _truth, _truth)),
+        # Only a coroutine is surely not what is stated.
+        ("invalid-explicit-return", Rule(_C.FIT_KIND, _returned, _returned, only=COROUTINE)),
+        # Python refuses it.
+        ("abstract-class-instantiation", Rule(_C.FIT_KIND, _cannot_be_made, _yes)),
+        # Python only refuses to unpack and to set what is frozen.
+        ("invalid-assignment", Rule(_C.FIT_KIND, _assignment, _assignment)),
+        # The default of a parameter, or of getattr, says nothing of its length.
+        ("index-out-of-bounds", Rule(_C.FIT_KIND, _index, _index)),
+        # What has no known type may be a class.
+        (
+            "invalid-base unsupported-base invalid-raise invalid-exception-caught",
+            Rule(_C.FIT_KIND, _kind, _kind),
+        ),
+        # Python refuses the class.
+        ("inconsistent-mro duplicate-base conflicting-metaclass", Rule(_C.FIT_KIND, _yes, _yes)),
+        ("cyclic-class-definition instance-layout-conflict", Rule(_C.FIT_KIND, _yes, _yes)),
+        (
+            "invalid-dataclass-field-order invalid-frozen-dataclass-subclass",
+            Rule(_C.FIT_KIND, _yes, _yes),
+        ),
+        # No path has set it.
+        ("unresolved-reference unresolved-global", Rule(_C.FIT_UNDEFINED_NAME, unset, _yes)),
+        # A branch may be the only one that is ever taken.
+        (
+            "possibly-unresolved-reference",
+            Rule(_C.FIT_UNDEFINED_NAME, sometimes_unset, sometimes_unset),
+        ),
+    )
+    for name in names.split()
 }
-"""The rules that are asked for, and what an error by them rests on."""
+"""The rules that are asked for; above each is what an error by it rests on."""
 
 
-def judge(site: JudgedFile, said: Diagnostic, *, gated: bool) -> Ruling | None:
+def judge(site: JudgedFile, said: Diagnostic, *, gated: bool) -> Problem | None:
     """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty."""
     rule = RULES[said.rule]
     asked = Asked(site, said, tuple(site.around(said)))
@@ -382,16 +348,13 @@ def judge(site: JudgedFile, said: Diagnostic, *, gated: bool) -> Ruling | None:
     if rule.code in _OF_VALUES and asked.is_compiled():
         return None
     sure = rule.always(asked)
-    if sure is None:
-        return None
     if gated and sure:
         sure = rule.inside(asked)
-    if sure and asked.is_let_be():
-        sure = False
     if sure is None:
         return None
-    level = Level.ERROR if sure else Level.NOTE
+    level = Level.ERROR if sure and not asked.is_let_be() else Level.NOTE
+    scope = scope_at(site.world.glance(said.path) or b"", said.line)
+    message = f"{asked.text(of_call=rule.code == FindingCode.FIT_CALL)} (ty: {said.rule})"
     token = (_QUOTED.findall(said.text) or [""])[-1]
-    return Ruling(
-        asked.code(rule.code), level, asked.text(of_call=rule.code == FindingCode.FIT_CALL), token
-    )
+    place = said.path, said.line, scope
+    return Problem(asked.code(rule.code), *place, message, (message,), token, level)

@@ -83,11 +83,6 @@ def _external(symbols: tuple[Symbol, ...], text: str) -> str:
     return next((one.external for one in symbols if one.external), text)
 
 
-def external_name(world: World, path: str, text: str) -> str:
-    """Return the dotted name of something outside the tree that a file names, else the name as written."""
-    return _external(world.resolve(path, text).symbols, text)
-
-
 @cache
 def _standard_names(dotted: str) -> frozenset[str] | None:
     """Return the attributes of a class of the standard library, if these are all there are."""
@@ -132,7 +127,8 @@ def attributes(world: World, line: Lineage) -> tuple[frozenset[str], str]:
         names |= binding.attributes
         why = why or binding.dynamic
         for base in binding.bases:
-            names |= _standard_names(external_name(world, symbol.path, base)) or set()
+            resolved = world.resolve(symbol.path, base).symbols
+            names |= _standard_names(_external(resolved, base)) or set()
         if any(
             name == "metaclass" and _makes_names(world, symbol.path, value)
             for name, value in binding.keywords

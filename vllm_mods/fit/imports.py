@@ -15,7 +15,7 @@ from vllm_mods.fit.shapes import Import, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.walk import CodeSite
-from vllm_mods.fit.world import World
+from vllm_mods.fit.world import World, absolute
 
 # Standard modules that do something when imported: never imported to look into them.
 _LOUD = words("this antigravity idlelib tkinter turtle turtledemo __main__ test tests")
@@ -37,11 +37,11 @@ def import_problems(
 
 def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
     scope = site.scope
-    module, name = world.target(path, alias), alias.name
+    module, name = absolute(path, alias.level, alias.module), alias.name
     answer, why = _exists(world, module, name)
     if answer is False and scope.instead_of:
         first = {
-            _exists(world, world.target(path, wanted), wanted.name)[0]
+            _exists(world, absolute(path, wanted.level, wanted.module), wanted.name)[0]
             for instead in scope.instead_of
             for _, wanted in imports_of(instead)
         }
@@ -78,7 +78,12 @@ def _exists(world: World, module: str, name: str | None) -> tuple[bool | None, s
     if not module:
         return None, "a relative import leaves the tree"
     if module.partition(".")[0] not in world.roots:
-        return _beside(world, module, name)
+        try:
+            return _installed(world, module, name)
+        except Unreachable:
+            raise
+        except TreeError as error:  # what of a package beside vLLM cannot be told is not examined
+            return None, error.message
     where = world.locate(module)
     if where.exists is not True:
         return where.exists, where.why or f"the tree has no module {module}"
@@ -97,16 +102,6 @@ def _defines(world: World, path: str, name: str) -> bool:
     word = re.escape(name.encode())
     pattern = rb"^(?:(?:async )?def|class) %b\b|^%b(?::[^\n=]+)? = " % (word, word)
     return re.search(pattern, data, re.MULTILINE) is not None
-
-
-def _beside(world: World, module: str, name: str | None) -> tuple[bool | None, str]:
-    """Judge an import from outside vLLM; what of a package beside it cannot be told is not examined."""
-    try:
-        return _installed(world, module, name)
-    except Unreachable:
-        raise
-    except TreeError as error:
-        return None, error.message
 
 
 def _installed(  # noqa: PLR0911 - an answer per place

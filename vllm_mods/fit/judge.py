@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, Level
@@ -49,37 +48,20 @@ from vllm_mods.formats import syntax_tree
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
-class Judgement(NamedTuple):
-    """The problems, then a note for each file of what cannot be told.
-
-    ``consulted`` are the paths of the files that these rest on.
-    """
-
-    findings: tuple[Finding, ...]
-    consulted: frozenset[str]
-
-
-class _Worlds(NamedTuple):
-    """The tree before and after the patch, and the one that the patch was written for, with it."""
-
-    before: World
-    after: World
-    there: World | None
-
-
 def judge(
     changes: tuple[FileChange, ...],
     tree: Tree,
     cache: SummaryCache,
-    origin: AtOrigin | None = None,
-) -> Judgement:
-    """Run every check. ``origin`` is where the patch was written, if that can be had."""
+    origin: AtOrigin | None,
+) -> tuple[tuple[Finding, ...], set[str]]:
+    """Run every check. ``origin`` is where the patch was written, if that can be had.
+
+    Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
+    """
     _load_whole(tree)
     if origin is not None:
         _load_whole(origin.tree)
-    texts: dict[str, bytes | None] = {}
-    before = World(tree, {change.path: change.before for change in changes}, cache, texts)
-    after = World(tree, {change.path: change.after for change in changes}, cache, texts)
+    before, after = _states(tree, changes, cache)
     answers: list[Problem | Doubt] = []
     lowest = lowest_python(tree)
     sound: dict[str, bytes] = {}
@@ -91,15 +73,15 @@ def judge(
         if not any(isinstance(answer, Problem) for answer in syntax):
             sound[change.path] = change.after
     judged = tuple(c for c in changes if c.path in sound or c.after is None)
-    used = users(before, after, (change.path for change in judged))
-    if len(used.lines) > MOST_USERS:
-        why = f"{len(used.lines)} files mention what the patch changes, and the type checker read {MOST_USERS}"
+    used, names = users(before, after, (change.path for change in judged))
+    if len(used) > MOST_USERS:
+        why = f"{len(used)} files mention what the patch changes, and the type checker read {MOST_USERS}"
         answers.append(Doubt(judged[0].path, "use", why))
     there = None if origin is None else _question_there(origin, cache, lowest)
-    worlds = _Worlds(before, after, there and there.after)
     touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
-    for path, lines in {**used.lines, **touched}.items():
-        answers.extend(_file(worlds, path, lines, sound.get(path)))
+    with_it = there and there.after
+    for path, lines in {**used, **touched}.items():
+        answers.extend(_file(before, after, path, lines, sound.get(path), there=with_it))
     receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path, receivers))
@@ -107,7 +89,7 @@ def judge(
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
-    question = Question(before, after, judged, tuple(used.lines), used.words, lowest)
+    question = Question(before, after, judged, tuple(used), names, lowest)
     answers.extend(_opinion(question, there, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
     if any(map(may_rest_on_writes, problems)):
@@ -115,7 +97,16 @@ def judge(
         problems = [writes.soften(problem) for problem in problems]
     doubts = [answer for answer in answers if isinstance(answer, Doubt)]
     findings = (*(finding(problem) for problem in problems), *notes(doubts))
-    return Judgement(findings, frozenset(before.consulted | after.consulted))
+    return findings, before.consulted | after.consulted
+
+
+def _states(
+    tree: Tree, changes: tuple[FileChange, ...], cache: SummaryCache
+) -> tuple[World, World]:
+    """Return a tree before and after some changes; what was read of one is not read again for the other."""
+    texts: dict[str, bytes | None] = {}
+    before = World(tree, {change.path: change.before for change in changes}, cache, texts)
+    return before, World(tree, {change.path: change.after for change in changes}, cache, texts)
 
 
 def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> None:
@@ -157,10 +148,7 @@ def _question_there(
 ) -> Question:
     """Return what the type checker can be asked about the patch where it was written."""
     changes = tuple(change for change in origin.changes if change.path.endswith(".py"))
-    texts: dict[str, bytes | None] = {}
-    before = World(origin.tree, {change.path: change.before for change in changes}, cache, texts)
-    after = World(origin.tree, {change.path: change.after for change in changes}, cache, texts)
-    return Question(before, after, changes, (), frozenset(), python)
+    return Question(*_states(origin.tree, changes, cache), changes, (), frozenset(), python)
 
 
 def _opinion(
@@ -202,9 +190,15 @@ def _added_code(before: World, sound: dict[str, bytes]) -> Iterator[CodeSite]:
 
 
 def _file(
-    worlds: _Worlds, path: str, lines: frozenset[int], changed: bytes | None
+    before: World,
+    after: World,
+    path: str,
+    lines: frozenset[int],
+    changed: bytes | None,
+    *,
+    there: World | None,
 ) -> Iterator[Problem | Doubt]:
-    before, after, there = worlds
+    """Judge one file; ``there`` is the tree that the patch was written for, with it."""
     data = after.read(path) if changed is None else changed
     tree = None if data is None else syntax_tree.module(data)
     if data is None or tree is None:
@@ -269,12 +263,11 @@ def _overrides(
 
 def _had(before: World, problem: Problem, now: Override, receivers: Receivers) -> bool:
     """Tell whether the same override refused a call before the patch, in whatever file."""
-    for path in (now.owner.path, *before.files):
-        for _, was in classes_in(before, path):
-            if was.cls.name != now.owner.cls.name:
-                continue
-            for override in overrides_of(before, was, frozenset((now.method.name,))):
-                answers = override_problems(before, override, problem.path, problem.line, receivers)
-                if any(isinstance(answer, Problem) for answer in answers):
-                    return True
-    return False
+    return any(
+        isinstance(answer, Problem)
+        for path in (now.owner.path, *before.files)
+        for _, was in classes_in(before, path)
+        if was.cls.name == now.owner.cls.name
+        for override in overrides_of(before, was, frozenset((now.method.name,)))
+        for answer in override_problems(before, override, problem.path, problem.line, receivers)
+    )

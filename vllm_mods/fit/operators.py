@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.bodies import definition
@@ -12,7 +14,6 @@ from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, nearest
 from vllm_mods.fit.search import files_mentioning, is_mentioned
 from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import DefNode, dotted, refusal, shape_of
-from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World, remembered
 
@@ -64,24 +65,23 @@ def _is_registered(world: World, name: str, known: frozenset[str]) -> bool:
 
 
 @remembered
-def _registered(world: World) -> dict[str, list[Symbol]]:
-    """Return the functions that are registered under each name, as far as their definitions are found."""
-    found: dict[str, list[Symbol]] = {}
+def _registered(world: World) -> dict[str, list[tuple[str, Function]]]:
+    """Return the functions that are registered under each name, with their places, as far as their definitions are found."""
+    found: dict[str, list[tuple[str, Function]]] = defaultdict(list)
     for path, data in files_mentioning(world, ("direct_register_custom_op",)):
         for name, function in _REGISTER.findall(data):
-            symbols = world.lookup(path, function.decode()).symbols
-            plain = (symbol for symbol in symbols if isinstance(symbol.binding, Function))
-            found.setdefault(name.decode(), []).extend(plain)
+            for one in world.lookup(path, function.decode()).symbols:
+                if isinstance(one.binding, Function):
+                    found[name.decode()].append((one.where, one.binding))
     return found
 
 
 def _call(world: World, name: str, node: ast.Call) -> Misuses:
     """Say that none of the functions of a name takes a call: which of several is registered, the platform decides."""
     registered = _registered(world).get(name, [])
-    functions = [one.binding for one in registered if isinstance(one.binding, Function)]
-    reasons = [refusal(one.parameters, shape_of(node)) for one in functions]
+    reasons = [refusal(one.parameters, shape_of(node)) for _, one in registered]
     if reasons and None not in reasons:
-        where = registered[0].where
+        where, _ = registered[0]
         yield Misuse(f"torch.ops.vllm.{name} is {where}, and the call {reasons[0]}", name)
 
 
@@ -94,9 +94,8 @@ def _schema(world: World, path: str, node: ast.Call) -> Misuses:
         return
     function = definition(world, symbols[0].path, symbols[0].binding)
     if isinstance(function, DefNode) and not function.decorator_list:
-        for why in _unfit_parameters(function):
+        for why in islice(_unfit_parameters(function), 1):
             yield Misuse(f"torch registers no operator of {symbols[0].where}: {why}", function.name)
-            return
 
 
 def _unfit_parameters(function: DefNode) -> Iterator[str]:

@@ -11,6 +11,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from vllm_mods.base.tree import Tree
 
@@ -100,6 +101,5 @@ def _lay(source: str, target: str, files: _Below) -> None:
 
 def _write(path: str, data: bytes | None) -> None:
     if data is not None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(data)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(data)

@@ -17,6 +17,7 @@ from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import (
     dotted,
     implementations,
+    is_name,
     is_property,
     opaque_decorator,
     refusal,
@@ -152,12 +153,12 @@ def _reaches(  # noqa: PLR0911 - an answer per kind of receiver
     """Tell whether a call may reach an override; ``None`` for "can't tell". ``kind`` is the type of its receiver."""
     mine = override.method
     me, first = receiver(call.scope), next(iter(call.node.args), None)
-    if me is not None and isinstance(first, ast.Name) and first.id == me[0]:
+    if me is not None and first is not None and is_name(first, me):
         return False  # ``Base[Info].m(self)`` names the method that it wants
     if isinstance(call.func.value, ast.Call) and dotted(call.func.value.func) == "super":
         return False
     above = {one.cls.name: one for one in lineage(world, override.owner).classes}
-    here = _receiver_class(world, call) if me and _is_name(call.func.value, me[0]) else None
+    here = _receiver_class(world, call) if me and is_name(call.func.value, me) else None
     named = {here.cls.name} if here else set(_WORD.findall(kind))
     if named & _ANYTHING or not named:
         if mine.name in _COMMON or not _only_family(world, override):
@@ -167,14 +168,9 @@ def _reaches(  # noqa: PLR0911 - an answer per kind of receiver
         return False  # ``Base.m(object)``
     if isinstance(call.func.value, ast.Call) and dotted(call.func.value.func) in named:
         return override.owner.cls.name in named  # made there: nothing below stands for it
-    reached = [above[name] for name in named if name in above]
-    if not reached or (here is not None and here not in above.values()):
+    if named.isdisjoint(above) or (here is not None and here not in above.values()):
         return False
-    return not any(_shadows(world, call, override) for _ in reached)
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+    return not _shadows(world, call, override)
 
 
 def _receiver_class(world: World, call: MethodCall) -> Symbol | None:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from itertools import starmap
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -99,13 +100,16 @@ def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
     for doubt in doubts:
         reasons = files.setdefault(doubt.path, {}).setdefault(doubt.what, Counter())
         reasons[doubt.why] += 1
-    messages = {
-        path: f"{path}: can't tell for {'; '.join(_sum(*one) for one in kinds.items())}"
-        for path, kinds in sorted(files.items())
-    }
+    words = {path: "; ".join(starmap(_sum, kinds.items())) for path, kinds in sorted(files.items())}
     return tuple(
-        Finding(FindingCode.FIT_UNKNOWN, message, path, scope="", level=Level.NOTE)
-        for path, message in messages.items()
+        Finding(
+            FindingCode.FIT_UNKNOWN,
+            f"{path}: can't tell for {said}",
+            path,
+            scope="",
+            level=Level.NOTE,
+        )
+        for path, said in words.items()
     )
 
 

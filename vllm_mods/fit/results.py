@@ -40,14 +40,16 @@ def _wrong(world: World, path: str, node: ast.AST, scope: CodeScope) -> Misuses:
             pass
 
 
-def _function(world: World, path: str, call: ast.Call, scope: CodeScope) -> Symbol | None:
+def _function(
+    world: World, path: str, call: ast.Call, scope: CodeScope
+) -> tuple[Symbol, Function] | None:
     """Return the one plain function that a call is of, by its name at module level or on ``self``."""
     name = dotted(call.func) or ""
     head, _, rest = name.partition(".")
     symbols: tuple[Symbol, ...] = ()
     method = next((one for one in scope.around() if receiver(one)), None)
     me = receiver(method) if method else None
-    if me is not None and method is not None and head == me[0] and "." not in rest:
+    if me is not None and method is not None and head == me and "." not in rest:
         cls = class_at(world, path, method.parent)
         owned = lineage(world, cls).owner(rest) if cls else None
         if cls is None or owned is None:
@@ -55,16 +57,15 @@ def _function(world: World, path: str, call: ast.Call, scope: CodeScope) -> Symb
         symbols = tuple(Symbol(owned[0].path, function) for function in owned[1])
     elif name:
         symbols = meant_in(world, path, scope, name)
-    plain = [s for s in symbols if isinstance(s.binding, Function)]
+    plain = [(s, s.binding) for s in symbols if isinstance(s.binding, Function)]
     return plain[0] if len(plain) == len(symbols) == 1 else None
 
 
 def _unpacked(
     world: World, path: str, call: ast.Call, scope: CodeScope, many: int, *, awaited: bool
 ) -> Misuses:
-    symbol = _function(world, path, call, scope)
-    function = symbol.binding if symbol else None
-    if symbol is None or not isinstance(function, Function) or opaque_decorator(function):
+    symbol, function = _function(world, path, call, scope) or (None, None)
+    if symbol is None or function is None or opaque_decorator(function):
         return
     if "contextmanager" in function.marks or function.asynchronous is not awaited:
         return
@@ -76,9 +77,8 @@ def _unpacked(
 
 
 def _entered(world: World, path: str, call: ast.Call, scope: CodeScope) -> Misuses:
-    symbol = _function(world, path, call, scope)
-    function = symbol.binding if symbol else None
-    if symbol is None or not isinstance(function, Function) or function.decorators:
+    symbol, function = _function(world, path, call, scope) or (None, None)
+    if symbol is None or function is None or function.decorators:
         return
     node = definition(world, symbol.path, function)
     if is_generator(node) and not _is_overridden(world, symbol, function):

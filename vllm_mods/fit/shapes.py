@@ -47,7 +47,6 @@ class Function(NamedTuple):
     line: int
     parameters: tuple[Parameter, ...]
     decorators: tuple[str, ...] = ()
-    abstract: bool = False
     asynchronous: bool = False
 
     @property
@@ -75,18 +74,12 @@ class Function(NamedTuple):
         return text if len(text) <= _LONG else f"{text[: text.rindex(', ', 0, _LONG)]}, …)"
 
 
-class ClassField(NamedTuple):
-    """An annotated name of a class body, as a dataclass reads it."""
-
-    name: str
-    required: bool
-
-
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Class:
     """A class. ``attributes`` is every name that an instance may have from this class's code.
 
-    ``dynamic`` says why they cannot be listed, ``""`` if they can.
+    ``dynamic`` says why they cannot be listed, ``""`` if they can. ``fields`` are the annotated names, as a
+    dataclass reads them, each with whether it is required.
     """
 
     name: str
@@ -97,7 +90,7 @@ class Class:
     keywords: tuple[tuple[str, str], ...]
     methods: Mapping[str, tuple[Function, ...]]
     attributes: frozenset[str]
-    fields: tuple[ClassField, ...]
+    fields: Mapping[str, bool]
     nested: Mapping[str, Class]
     dynamic: str = ""
 
@@ -114,7 +107,6 @@ class Import(NamedTuple):
     line: int
     whole: bool = False
     typing_only: bool = False
-    guarded: bool = False
 
 
 class Value(NamedTuple):
@@ -137,10 +129,3 @@ class Module:
     exports: frozenset[str] | None = None
     lazy: bool = False
     dynamic: bool = False
-
-
-class LazyNames(NamedTuple):
-    """The strings of a module with a ``__getattr__``; ``table`` is true where that only looks names up."""
-
-    strings: frozenset[str]
-    table: bool

@@ -62,6 +62,11 @@ def dotted(node: ast.AST | None) -> str | None:
     return None
 
 
+def is_name(node: ast.expr, name: str) -> bool:
+    """Tell whether an expression is this plain name."""
+    return isinstance(node, ast.Name) and node.id == name
+
+
 def call_text(node: ast.Call) -> str:
     """Return what is called as the code writes it."""
     return dotted(node.func) or ast.unparse(node.func)[:60]
@@ -74,14 +79,11 @@ def decorator_name(node: ast.expr) -> str:
 
 def function_of(node: DefNode) -> Function:
     """Describe a function."""
-    decorators = tuple(decorator_name(decorator) for decorator in node.decorator_list)
-    abstract = any(name.rpartition(".")[2].startswith("abstract") for name in decorators)
     return Function(
         name=node.name,
         line=node.lineno,
         parameters=parameters_of(node.args),
-        decorators=decorators,
-        abstract=abstract or _only_raises(node.body),
+        decorators=tuple(map(decorator_name, node.decorator_list)),
         asynchronous=isinstance(node, ast.AsyncFunctionDef),
     )
 
@@ -105,12 +107,6 @@ def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-def _only_raises(body: list[ast.stmt]) -> bool:
-    """Tell whether a body is ``...``, ``pass`` or ``raise``, docstring aside."""
-    rest = [n for n in body if not (isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant))]
-    return not rest or (len(rest) == 1 and isinstance(rest[0], ast.Raise | ast.Pass))
-
-
 # --- calls
 
 
@@ -121,16 +117,6 @@ class CallShape(NamedTuple):
     keywords: tuple[str, ...] = ()
     star: bool = False
     double_star: bool = False
-
-    def text(self) -> str:
-        """Describe the arguments for a message."""
-        parts = []
-        if self.positional:
-            noun = "argument" if self.positional == 1 else "arguments"
-            parts.append(f"{self.positional} positional {noun}")
-        if self.keywords:
-            parts.append(", ".join(f"{name}=" for name in self.keywords))
-        return " and ".join(parts) or "no arguments"
 
 
 def shape_of(node: ast.Call) -> CallShape:
@@ -219,10 +205,8 @@ def transparent(decorator: str) -> bool:
 
 def opaque_decorator(function: Function) -> str | None:
     """Return the first decorator that may change the signature, ``None`` if none may."""
-    for decorator in function.decorators:
-        if decorator.rpartition(".")[2] not in TRANSPARENT:
-            return decorator
-    return None
+    names = function.decorators
+    return next((name for name in names if name.rpartition(".")[2] not in TRANSPARENT), None)
 
 
 def implementations(functions: Sequence[Function]) -> tuple[Function, ...]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 
 from vllm_mods.fit.classes import class_of
-from vllm_mods.fit.shapes import Binding, Import, LazyNames, Module, Value
+from vllm_mods.fit.shapes import Binding, Import, Module, Value
 from vllm_mods.fit.signatures import dotted, every, function_of
 from vllm_mods.formats import syntax_tree
 
@@ -31,14 +31,11 @@ def summarize(data: bytes) -> Module | None:
 
 # Few modules have a ``__getattr__``, and of those few are asked for a name that they do not bind.
 @lru_cache(maxsize=8)
-def lazy_names(data: bytes) -> LazyNames:
-    """Describe what a module with a ``__getattr__`` may make of a name."""
+def lazy_names(data: bytes) -> tuple[frozenset[str], bool]:
+    """Return the strings of a module with a ``__getattr__``, and whether that only looks names up."""
     tree = syntax_tree.module(data) or ast.Module([], [])
     strings = (node.value for node in every(tree) if isinstance(node, ast.Constant))
-    return LazyNames(
-        strings=frozenset(value for value in strings if isinstance(value, str)),
-        table=_looks_up(tree),
-    )
+    return frozenset(value for value in strings if isinstance(value, str)), _looks_up(tree)
 
 
 def catches_import_errors(node: ast.Try) -> bool:
@@ -56,30 +53,21 @@ def tests_typing(node: ast.If) -> bool:
 
 
 def _statements(
-    body: Iterable[ast.AST], *, typing_only: bool = False, guarded: bool = False
-) -> Iterator[tuple[ast.AST, bool, bool]]:
-    """Yield what a module runs, whatever ``if`` and ``try`` it stands in, with ``typing_only`` and ``guarded``."""
+    body: Iterable[ast.AST], *, typing_only: bool = False
+) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield what a module runs, whatever ``if`` and ``try`` it stands in, with ``typing_only``."""
     for node in body:
-        yield node, typing_only, guarded
+        yield node, typing_only
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 pass
             case ast.If():
                 inside = typing_only or tests_typing(node)
-                yield from _statements(node.body, typing_only=inside, guarded=guarded)
-                yield from _statements(node.orelse, typing_only=typing_only, guarded=guarded)
-            case ast.Try():
-                inside = guarded or catches_import_errors(node)
-                blocks: list[tuple[Iterable[ast.AST], bool]] = [
-                    *((node.body, inside), (node.handlers, guarded)),
-                    *((node.orelse, inside), (node.finalbody, guarded)),
-                ]
-                for block, caught in blocks:
-                    yield from _statements(block, typing_only=typing_only, guarded=caught)
+                yield from _statements(node.body, typing_only=inside)
+                yield from _statements(node.orelse, typing_only=typing_only)
             case _:
-                for name in ("body", "orelse", "cases"):
-                    block = getattr(node, name, ())
-                    yield from _statements(block, typing_only=typing_only, guarded=guarded)
+                for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+                    yield from _statements(getattr(node, name, ()), typing_only=typing_only)
 
 
 class _ModuleReader:
@@ -95,8 +83,8 @@ class _ModuleReader:
         self.walruses = _lines_with(_WALRUS, data)
 
     def module(self) -> Module:
-        for node, typing_only, guarded in _statements(self.node.body):
-            self._statement(node, typing_only=typing_only, guarded=guarded)
+        for node, typing_only in _statements(self.node.body):
+            self._statement(node, typing_only=typing_only)
         dynamic = self._globals()
         return Module(
             names={name: tuple(bindings) for name, bindings in self.names.items()},
@@ -114,7 +102,7 @@ class _ModuleReader:
             self._bind(name, Value(line=line))
 
     def _statement(  # noqa: C901, PLR0912 - one kind of statement per branch
-        self, node: ast.AST, *, typing_only: bool, guarded: bool
+        self, node: ast.AST, *, typing_only: bool
     ) -> None:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -122,7 +110,7 @@ class _ModuleReader:
             case ast.ClassDef():
                 self._bind(node.name, class_of(node))
             case ast.Import() | ast.ImportFrom():
-                for name, alias in imports_of(node, typing_only=typing_only, guarded=guarded):
+                for name, alias in imports_of(node, typing_only=typing_only):
                     if name == "*":
                         self.stars.append(alias)
                     else:
@@ -156,13 +144,12 @@ class _ModuleReader:
     ) -> None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         for target in targets:
+            plain = isinstance(node, ast.Assign) and isinstance(target, ast.Name)
+            alias = dotted(node.value) if plain else None
             for name in target_names(target):
                 if name == "__all__":
                     self._export(node.value)
-                value = Value(line=node.lineno, typing_only=typing_only)
-                if isinstance(target, ast.Name):
-                    value = _value_of(node, typing_only=typing_only)
-                self._bind(name, value)
+                self._bind(name, Value(node.lineno, alias, typing_only))
         if node.value is not None:
             self._walrus(node.value)
 
@@ -193,16 +180,15 @@ class _ModuleReader:
                 for name in node.names:
                     self._bind(name, Value(line=node.lineno))
             elif isinstance(node, ast.Call):
-                called = dotted(node.func)
-                dynamic = dynamic or called in {"globals().update", "exec"}
+                dynamic |= dotted(node.func) in {"globals().update", "exec"}
             elif isinstance(node, ast.Assign):
                 # Generated modules hand it to who fills it: protobuf's ``_pb2``. Who returns
                 # something, ``LazyLoader("torch", globals(), "torch")``, makes that one name.
-                dynamic = dynamic or _is_globals(node.value)
+                dynamic |= _is_globals(node.value)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                dynamic = dynamic or any(map(_is_globals, node.value.args))
+                dynamic |= any(map(_is_globals, node.value.args))
             elif isinstance(node, ast.Subscript):
-                dynamic = dynamic or _replaces_module(node)
+                dynamic |= _replaces_module(node)
         return dynamic
 
     def _making_names(self) -> Iterator[ast.AST]:
@@ -242,19 +228,19 @@ def _on_lines(node: ast.AST, lines: list[int]) -> Iterator[ast.AST]:
 def _looks_up(tree: ast.Module) -> bool:
     """Tell whether ``__getattr__`` compares the name with constants and nothing else."""
     for node in every(tree):
-        if not isinstance(node, ast.FunctionDef) or node.name != "__getattr__":
-            continue
-        if not node.args.args or node.args.args[0].arg == "self":
-            continue
-        name = node.args.args[0].arg
-        return any(
-            isinstance(inner, ast.Compare)
-            and isinstance(inner.left, ast.Name)
-            and inner.left.id == name
-            and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
-            and "globals" not in ast.dump(inner)
-            for inner in every(node)
-        ) and any(isinstance(inner, ast.Raise) for inner in every(node))
+        match node:
+            case ast.FunctionDef(
+                name="__getattr__", args=ast.arguments(args=[ast.arg(arg=name), *_])
+            ) if name != "self":
+                return any(isinstance(inner, ast.Raise) for inner in every(node)) and any(
+                    isinstance(inner, ast.Compare)
+                    and dotted(inner.left) == name
+                    and isinstance(inner.ops[0], ast.In | ast.Eq | ast.NotIn)
+                    and "globals" not in ast.dump(inner)
+                    for inner in every(node)
+                )
+            case _:
+                pass
     return False
 
 
@@ -282,14 +268,8 @@ def target_names(target: ast.expr | None) -> Iterator[str]:
         yield from target_names(target.value)
 
 
-def _value_of(node: ast.Assign | ast.AnnAssign | ast.AugAssign, *, typing_only: bool) -> Value:
-    """Describe what an assignment to one plain name binds."""
-    plain = isinstance(node, ast.Assign)
-    return Value(node.lineno, dotted(node.value) if plain else None, typing_only)
-
-
 def imports_of(
-    node: ast.Import | ast.ImportFrom, *, typing_only: bool = False, guarded: bool = False
+    node: ast.Import | ast.ImportFrom, *, typing_only: bool = False
 ) -> Iterator[tuple[str, Import]]:
     """Yield each name that an import statement binds, ``*`` included."""
     for alias in node.names:
@@ -308,6 +288,5 @@ def imports_of(
                 line=alias.lineno,
                 whole=name is None and alias.asname is None,
                 typing_only=typing_only,
-                guarded=guarded,
             ),
         )

@@ -71,7 +71,5 @@ class Lineage(NamedTuple):
 
     def owner(self, name: str) -> tuple[Symbol, tuple[Function, ...]] | None:
         """Return the first class that defines a method, and its definitions."""
-        for symbol in self.classes:
-            if name in symbol.cls.methods:
-                return symbol, symbol.cls.methods[name]
-        return None
+        owners = (one for one in self.classes if name in one.cls.methods)
+        return next(((one, one.cls.methods[name]) for one in owners), None)

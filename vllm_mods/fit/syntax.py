@@ -52,7 +52,11 @@ def syntax_problems(
         if refusal is not None:
             why = f"Python {_HERE} takes it, and LibCST, the second reader, does not: {refusal}"
             yield Doubt(path, "syntax", why)
-        yield from _elsewhere(path, data, lowest)
+        # what other Pythons than this one would say
+        if lowest is None:
+            yield Doubt(path, "syntax", "the tree does not say which Python versions it supports")
+        elif lowest < (3, 12) and (line := _nested_quotes(data)):
+            yield _problem(path, line, "f-string: the quotes are used inside it again", lowest)
 
 
 def _error(path: str, data: bytes, lowest: tuple[int, int] | None) -> Exception | None:
@@ -73,16 +77,6 @@ def _refused(path: str, error: Exception, lowest: tuple[int, int] | None) -> Pro
         return _problem(path, 1, "it is nested too deeply", lowest)
     line = getattr(error, "lineno", None) or 1
     return _problem(path, line, str(getattr(error, "msg", None) or error), lowest)
-
-
-def _elsewhere(path: str, data: bytes, lowest: tuple[int, int] | None) -> Iterator[Problem | Doubt]:
-    """Tell what other Pythons than this one would say."""
-    if lowest is None:
-        yield Doubt(path, "syntax", "the tree does not say which Python versions it supports")
-    elif lowest < (3, 12):
-        line = _nested_quotes(data)
-        if line:
-            yield _problem(path, line, "f-string: the quotes are used inside it again", lowest)
 
 
 def _problem(path: str, line: int, why: str, lowest: tuple[int, int] | None) -> Problem:

@@ -18,7 +18,7 @@ from vllm_mods.base.model import FileChange
 from vllm_mods.fit.asked import JudgedFile, named_member
 from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic, check, replaced
-from vllm_mods.fit.gates import RULES, Ruling, judge
+from vllm_mods.fit.gates import RULES, judge
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.overlay import LaidOut, overlay, python_of
 from vllm_mods.fit.problems import Doubt, Problem
@@ -67,17 +67,18 @@ def type_problems(
         if path not in trees:
             data = question.after.glance(path) or b""
             trees[path] = JudgedFile.of(question.after, path, data)
-        verdict = judge(trees[path], diagnostic, gated=diagnostic in gated)
-        if verdict is not None:
-            yield _problem(question.after, diagnostic, verdict)
+        problem = judge(trees[path], diagnostic, gated=diagnostic in gated)
+        if problem is not None:
+            yield problem
 
 
 def _news(question: Question, laid_out: LaidOut) -> list[Diagnostic]:
     lowest, below = question.after.tree.layers()
     root = laid_out.folder(lowest)
-    before = _files(below, question.changes, after=False)
-    after = _files(below, question.changes, after=True)
-    asked = {*(c.path for c in question.changes if c.after), *question.users[:MOST_USERS]}
+    changes = question.changes
+    before = python_of(replaced(), below, {change.path: change.before for change in changes})
+    after = python_of(replaced(), below, {change.path: change.after for change in changes})
+    asked = {*(c.path for c in changes if c.after), *question.users[:MOST_USERS]}
     now = tuple(_about(_ask(root, after, asked, question), question))
     # Of what nothing is said now, nothing that was said before is asked.
     was = _ask(root, before, {one.path for one in now}, question)
@@ -109,13 +110,6 @@ def _likenesses(one: Diagnostic, world: World) -> tuple[tuple[str, ...], ...]:
     return (one.path, one.rule, "text", one.text), (one.path, one.rule, "line", row)
 
 
-def _files(
-    below: Mapping[str, bytes | None], changes: Iterable[FileChange], *, after: bool
-) -> dict[str, bytes | None]:
-    mine = {change.path: change.after if after else change.before for change in changes}
-    return python_of(replaced(), below, mine)
-
-
 def _ask(
     root: str, files: Mapping[str, bytes | None], asked: set[str], question: Question
 ) -> tuple[Diagnostic, ...]:
@@ -141,29 +135,18 @@ def _without(
         more = len(several) - len(known_of[key])
         if more <= 0:
             continue
-        known = Counter(_key(one, before) for one in known_of[key])
-        fresh = [one for one in several if not _taken(known, _key(one, after))]
+        known = Counter(_scope(one, before) for one in known_of[key])
+        fresh = []
+        for one in several:
+            if known[scope := _scope(one, after)]:
+                known[scope] -= 1
+            else:
+                fresh.append(one)
         yield from fresh[len(fresh) - more :]
 
 
-def _taken(known: Counter[tuple[str, ...]], key: tuple[str, ...]) -> bool:
-    if known[key] <= 0:
-        return False
-    known[key] -= 1
-    return True
-
-
-def _key(one: Diagnostic, world: World) -> tuple[str, ...]:
-    return one.path, one.rule, one.text, scope_at(world.glance(one.path) or b"", one.line)
-
-
-def _problem(world: World, diagnostic: Diagnostic, verdict: Ruling) -> Problem:
-    path, line = diagnostic.path, diagnostic.line
-    scope = scope_at(world.glance(path) or b"", line)
-    message = f"{verdict.text} (ty: {diagnostic.rule})"
-    return Problem(
-        verdict.code, path, line, scope, message, (message,), verdict.token, verdict.level
-    )
+def _scope(one: Diagnostic, world: World) -> str:
+    return scope_at(world.glance(one.path) or b"", one.line)
 
 
 @lru_cache(maxsize=256)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 from vllm_mods.fit.search import files_mentioning
 from vllm_mods.fit.signatures import DefNode, every
@@ -20,29 +19,19 @@ _WORD = re.compile(rb"[A-Za-z_]\w*")
 _MAKERS = {"__init__", "__new__", "__post_init__", "__init_subclass__"}
 
 
-class Changed(NamedTuple):
-    """A name whose definition changed or is gone, and the words that a file has to mention, too, if it is a common one."""
+def users(
+    before: World, after: World, paths: Iterable[str]
+) -> tuple[dict[str, frozenset[int]], frozenset[str]]:
+    """Return who mentions what the change of some files takes away or defines in another way.
 
-    name: str
-    context: frozenset[str]
-
-
-class Users(NamedTuple):
-    """Files beside the changed ones, with the lines that mention something changed, and the words that were looked for."""
-
-    lines: Mapping[str, frozenset[int]]
-    words: frozenset[str]
-
-
-def users(before: World, after: World, paths: Iterable[str]) -> Users:
-    """Return who mentions what the change of some files takes away or defines in another way."""
-    changed = [one for path in paths for one in _changed(before, after, path)]
-    words = frozenset(one.name for one in changed)
-    if not words:
-        return Users({}, words)
+    That is files beside the changed ones, with the lines that mention such, and the words that were looked for.
+    """
     contexts: dict[str, set[str]] = defaultdict(set)
-    for one in changed:
-        contexts[one.name] |= one.context
+    for name, context in (pair for path in paths for pair in _changed(before, after, path)):
+        contexts[name] |= context
+    words = frozenset(contexts)
+    if not words:
+        return {}, words
     held: dict[str, frozenset[str]] = {}
     counts: Counter[str] = Counter()
     for path, data in files_mentioning(after, words):
@@ -59,7 +48,7 @@ def users(before: World, after: World, paths: Iterable[str]) -> Users:
         }
         if wanted:
             lines[path] = _mentions(after.read(path) or b"", wanted)
-    return Users(lines, words)
+    return lines, words
 
 
 def _mentions(data: bytes, words: Iterable[str]) -> frozenset[int]:
@@ -67,20 +56,21 @@ def _mentions(data: bytes, words: Iterable[str]) -> frozenset[int]:
     return frozenset(n for n, text in enumerate(data.splitlines(), 1) if pattern.search(text))
 
 
-def _changed(before: World, after: World, path: str) -> Iterator[Changed]:
+def _changed(before: World, after: World, path: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield names whose definition changed or is gone, and the words that a file has to mention, too, if one is common."""
     old, new = (_definitions(world.glance(path)) for world in (before, after))
     stem = module_stem(path)
     if after.glance(path) is None and old:
-        yield Changed(stem, frozenset())
+        yield stem, set()
     for name, was in old.items():
         if new.get(name) == was:
             continue
         owner, _, last = name.rpartition(".")
         cls = owner.rpartition(".")[2]
         if last in _MAKERS or (cls and " " in was[0]):
-            yield Changed(cls, frozenset({stem}))
+            yield cls, {stem}
         if last not in _MAKERS:
-            yield Changed(last, frozenset({cls or stem, stem}))
+            yield last, {cls or stem, stem}
 
 
 def _definitions(data: bytes | None) -> dict[str, list[str]]:

@@ -29,9 +29,6 @@ _SITES = (
     *(ast.Return, ast.Constant, ast.Dict, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp),
 )
 
-# Methods that get the class, whatever their decorators say, and decorators of such that may.
-_BY_CLASS = words("__new__ __init_subclass__ __class_getitem__")
-_VALIDATORS = words("validator field_validator model_validator")
 _RECEIVERS = words("self cls")
 
 # What a local name was bound by: a parameter, an import, or something of which nothing is known.
@@ -84,13 +81,13 @@ class CodeSite(NamedTuple):
     scope: CodeScope
 
 
-def walk(tree: ast.Module, lines: frozenset[int] | None) -> Iterator[CodeSite]:
-    """Yield the nodes of some kinds that touch some lines (all lines if ``None``)."""
+def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
+    """Yield the nodes of some kinds that touch some lines."""
     first, last = (min(lines), max(lines)) if lines else (0, 0)
     stack: list[tuple[ast.AST, CodeScope]] = [(tree, CodeScope(tree, ""))]
     while stack:
         node, scope = stack.pop()
-        if lines is not None and isinstance(node, ast.stmt | ast.expr):
+        if isinstance(node, ast.stmt | ast.expr):
             end = node.end_lineno or node.lineno
             start = syntax_tree.first_line(node) if isinstance(node, ast.stmt) else node.lineno
             if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
@@ -214,8 +211,8 @@ def _bind(  # noqa: C901 - one kind of binding per branch
         _bind(child, bound, elsewhere)
 
 
-def receiver(scope: CodeScope) -> tuple[str, str] | None:
-    """Return a method's first parameter and its kind, ``instance`` or ``class``, if ``scope`` is a method.
+def receiver(scope: CodeScope) -> str | None:
+    """Return a method's first parameter, if ``scope`` is a method.
 
     What a decorator makes of a function may be no method: then the parameter counts by its usual name only.
     """
@@ -228,6 +225,4 @@ def receiver(scope: CodeScope) -> tuple[str, str] | None:
         return None
     if names and positional[0].arg not in _RECEIVERS and not names <= TRANSPARENT | PROPERTIES:
         return None
-    by_class = "classmethod" in names or node.name in _BY_CLASS
-    validates = positional[0].arg == "cls" and not names.isdisjoint(_VALIDATORS)
-    return positional[0].arg, "class" if by_class or validates else "instance"
+    return positional[0].arg

@@ -77,7 +77,6 @@ class World:
         self.tree = tree
         # What was read already: the states before and after share it.
         self.texts = {} if texts is None else texts
-        self.stars: list[tuple[str, str]] | None = None
         self.files = files
         self.cache = cache
         self.roots = {"vllm"} | {path.partition("/")[0].removesuffix(".py") for path in files}
@@ -160,10 +159,6 @@ class World:
                 return self.tree.read(path) is not None
         return path in self.paths(root)
 
-    def target(self, path: str, alias: Import) -> str:
-        """Return the absolute dotted name of the module that an import in ``path`` names."""
-        return absolute(path, alias.level, alias.module)
-
     # --- names
 
     def lookup(self, path: str, name: str, depth: int = 0) -> Lookup:
@@ -206,7 +201,7 @@ class World:
     def _through_stars(self, path: str, module: Module, name: str, depth: int) -> Lookup:
         why = ""
         for star in module.stars:
-            star_path = self.locate(self.target(path, star)).module
+            star_path = self.locate(absolute(path, star.level, star.module)).module
             if star_path is None:
                 why = why or f"{path} imports * from {star.module}, which is not in the tree"
                 continue
@@ -218,10 +213,10 @@ class World:
                 return answer
             why = why or answer.why
         if module.lazy:
-            lazy = lazy_names(self.read(path) or b"")
-            if name in lazy.strings:
+            strings, only_looks_up = lazy_names(self.read(path) or b"")
+            if name in strings:
                 return _OPAQUE
-            if not lazy.table:
+            if not only_looks_up:
                 why = why or f"{path} makes names in __getattr__"
         if module.dynamic:
             why = why or f"{path} makes names at run time"
@@ -238,7 +233,7 @@ class World:
 
     def imported(self, path: str, alias: Import, depth: int = 0) -> Lookup:
         """Find what an import in ``path`` binds."""
-        target = self.target(path, alias)
+        target = absolute(path, alias.level, alias.module)
         if alias.name is None:
             return self.locate(target.partition(".")[0] if alias.whole else target)
         where = self.locate(target)

@@ -17,8 +17,7 @@ from vllm_mods.matrices.cell import HunkView
 from vllm_mods.placing import locate
 from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.nearest import nearest
-from vllm_mods.placing.splicing import splice
-from vllm_mods.placing.target import Target
+from vllm_mods.placing.target import Target, splice
 from vllm_mods.planning import known_trees, part_step, patching
 from vllm_mods.planning.layered_tree import LayeredTree
 

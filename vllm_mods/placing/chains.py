@@ -58,9 +58,8 @@ class Blocks:
 def read_blocks(data: bytes) -> Blocks | None:
     """Read a file; None where this interpreter's parser cannot."""
     tree = syntax_tree.module(data)
-    if tree is None or _LONE_RETURN.search(
-        data
-    ):  # which ends a line to Python, and none in a patch
+    # a return alone ends a line to Python, and none in a patch
+    if tree is None or _LONE_RETURN.search(data):
         return None
     return Blocks(list(_BlockReader(data).read(tree.body, ())))
 

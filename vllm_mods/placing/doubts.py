@@ -188,18 +188,12 @@ def fault(hunk: Hunk, target: Target, line: int) -> str | None:
         shown = definition_in(text)
         if shown and number not in target.heads:
             return f"`{shown}` is text in a string at line {number}, and no definition"
-    for first, last in _changed(hunk, line):
-        dead = next((one for one in target.dead if one.start <= first and last <= one.end), None)
-        if dead is not None:
-            return f"its text stands in the `{dead.name}` of line {dead.head}, whose name a later statement binds again"
-    return None
-
-
-def _changed(hunk: Hunk, line: int) -> Iterator[tuple[int, int]]:
-    """Yield the lines that a hunk at ``line`` removes, and those around what it adds."""
     for kind, _ in hunk.lines:
-        if kind == "+":
-            yield line - 1, line
-        elif kind == "-":
-            yield line, line
+        if kind != " ":
+            # a line that is removed, and those around one that is added
+            first, last = line - (kind == "+"), line
+            for dead in target.dead:
+                if dead.start <= first and last <= dead.end:
+                    return f"its text stands in the `{dead.name}` of line {dead.head}, whose name a later statement binds again"
         line += kind != "+"
+    return None

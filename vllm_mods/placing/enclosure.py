@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import accumulate
+from operator import eq
 from typing import NamedTuple
 
 from vllm_mods.formats.diff import Hunk
@@ -78,16 +80,19 @@ def _chains(
     for run in runs_of(hunk):
         line, shift = above_line(run.above)
         for indents in run.indents if any(run.indents) else ((_DEEPEST,),):
-            least = _DEEPEST
-            for indent in indents:
-                least = min(least, indent + shift)
-                chains[target.open_blocks(line, least)] = None
+            for least in accumulate(indents, min):
+                chains[target.open_blocks(line, min(_DEEPEST, least + shift))] = None
     return tuple(chains)
 
 
 def texts(chains: tuple[Chain, ...]) -> tuple[str, ...]:
     """Return chains as mod.lock has them: ``Loader._load_w2.<if x is None>``, ``""`` for the module itself."""
     return tuple(".".join(block.name for block in chain) for chain in chains)
+
+
+def texts_at(hunk: Hunk, target: Target, line: int) -> tuple[str, ...]:
+    """Return the chains around what a hunk at ``line`` changes, as mod.lock has them."""
+    return texts(chains_at(hunk, target, line))
 
 
 def home_of(chain: Chain) -> Home:
@@ -148,9 +153,7 @@ class Identity(NamedTuple):
     @property
     def named(self) -> bool:
         """Whether the patch names every definition around the changes; the module itself needs no name."""
-        return all(
-            len(known) == len(home) for home, known in zip(self.homes, self.known, strict=True)
-        )
+        return all(map(eq, map(len, self.homes), map(len, self.known)))
 
     def admits(self, homes: tuple[Home, ...]) -> bool:
         """Tell whether a place inside of these could be the one that the hunk was written for, too."""

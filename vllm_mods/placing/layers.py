@@ -33,15 +33,10 @@ def place_through(
         if wrong is None:
             return carried
         message = f"its text stands at line {here[wrong]}, and what other mods have changed leads to line {carried[wrong].line}"
-        return _replace(
-            answers, wrong, Lost(FindingCode.ELSEWHERE, message, carried[wrong].scope or None)
-        )
+        lost = Lost(FindingCode.ELSEWHERE, message, carried[wrong].scope or None)
+        return (*answers[:wrong], lost, *answers[wrong + 1 :])
     strong = all(place.proof in {"file", "scope", "stated"} for place in carried)
     return carried if strong else answers
-
-
-def _replace(answers: tuple[Located | Lost, ...], i: int, lost: Lost) -> tuple[Located | Lost, ...]:
-    return (*answers[:i], lost, *answers[i + 1 :])
 
 
 def _carry(

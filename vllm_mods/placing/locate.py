@@ -86,7 +86,7 @@ def _hold(
     """Take a place away from a hunk that was written inside of something else."""
     if isinstance(answer, Lost) or answer.proof == "file" or chains is None:
         return answer
-    around = enclosure.texts(enclosure.chains_at(hunk, target, answer.line))
+    around = enclosure.texts_at(hunk, target, answer.line)
     if around == chains:
         return answer
     message = f"its text stands at line {answer.line}, in {_quote(around)}, and it was written in {_quote(chains)}"
@@ -166,7 +166,9 @@ class _Placing:
         # The header tells what was above the hunk; upstream may have put something else in between.
         fits = fits or tuple(line for line in lines if defines(hunk, self.target, line))
         known = self.written.get(hunk.number)
-        wanted = fits and tuple(line for line in fits if known in {None, self.chains(hunk, line)})
+        wanted = fits and tuple(
+            line for line in fits if known in {None, enclosure.texts_at(hunk, self.target, line)}
+        )
         if not wanted:
             places = _list(self.target, hunk, fits or lines)
             where = (
@@ -176,9 +178,6 @@ class _Placing:
             scope = " | ".join(known) if known else written_in(hunk)
             self.lost[i] = Lost(FindingCode.ELSEWHERE, message, scope, fits or lines)
         return wanted
-
-    def chains(self, hunk: Hunk, line: int) -> tuple[str, ...]:
-        return enclosure.texts(enclosure.chains_at(hunk, self.target, line))
 
     def prove_hunks(self, left: Sequence[tuple[int, ...]]) -> dict[int, Located]:
         """Prove hunks one by one; each that has its place leaves the others less room."""
@@ -266,7 +265,7 @@ class _Placing:
 
     def look_alike(self, hunk: Hunk, rival: _Rival) -> Lost:
         scope = scope_of(hunk, self.target, rival.own)
-        here = _quote(self.chains(hunk, rival.own))
+        here = _quote(enclosure.texts_at(hunk, self.target, rival.own))
         message = (
             f"its text stands at line {rival.own}, in {here}, and line {rival.line}, in {_quote(rival.chains)}, "
             f"has {rival.score:.0%} of {rival.side}: nothing tells which of the two it was written for"
@@ -321,11 +320,8 @@ class _Placing:
         if proven is None and len(left) == 1:
             message = f"its text stands at line {left[0]} only, and the patch does not name what it was written in"
             only = Located(left[0], scope_of(hunk, self.target, left[0]), "unique")
-            code, message = self.doubt(hunk, only, stated=False) or (
-                FindingCode.UNPROVABLE,
-                message,
-            )
-            return Lost(code, message, written_in(hunk), left)
+            against = self.doubt(hunk, only, stated=False) or (FindingCode.UNPROVABLE, message)
+            return Lost(*against, written_in(hunk), left)
         if proven is None:
             places = _list(self.target, hunk, left)
             message = f"its text stands in {len(left)} places that nothing tells apart: {places}"
@@ -354,16 +350,14 @@ class _Placing:
 
 def stated_lines(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | None:
     """Return the stated lines of all hunks if each can stand there; None otherwise."""
-    lines = target.lines
-    stated = []
-    for hunk in hunks:
-        line = hunk.stated
-        if lines[line - 1 : line - 1 + len(hunk.old)] != hunk.old or line - 1 > len(lines):
-            return None
-        if not at_edges(hunk, target, line):
-            return None
-        stated.append(line)
-    return tuple(stated)
+    lines, stated = target.lines, tuple(hunk.stated for hunk in hunks)
+    fit = all(
+        lines[line - 1 : line - 1 + len(hunk.old)] == hunk.old
+        and line - 1 <= len(lines)
+        and at_edges(hunk, target, line)
+        for hunk, line in zip(hunks, stated, strict=True)
+    )
+    return stated if fit else None
 
 
 def stands(hunk: Hunk, target: Target, line: int) -> bool:

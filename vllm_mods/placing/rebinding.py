@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 # They give back what they were given, or something that nobody else holds.
@@ -21,29 +20,11 @@ _KEEPS_NOTHING = frozenset(
 )
 
 
-class Fate(NamedTuple):
-    """What becomes of a definition in the scope that it stands in."""
-
-    live: bool = True
-    conditional: bool = False
-
-
-class _Bound(NamedTuple):
-    """The names that statements bind whenever they run, and those that they may bind."""
-
-    sure: frozenset[str] = frozenset()
-    maybe: frozenset[str] = frozenset()
-
-
-_NOTHING = _Bound()
-_STAR = "*"
-
-
-def fates(body: Sequence[ast.stmt]) -> dict[Definition, Fate]:
-    """Return what becomes of every definition of a scope, those in branches included."""
-    fate_of: dict[Definition, Fate] = {}
-    _suite(body, fate_of, inside=False)
-    return fate_of
+def dead_definitions(body: Sequence[ast.stmt]) -> frozenset[Definition]:
+    """Return the definitions of a scope, those in branches included, that nothing can reach in the end."""
+    dead: set[Definition] = set()
+    _suite(body, [], dead)
+    return frozenset(dead)
 
 
 def suites(node: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -55,82 +36,54 @@ def suites(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield part.body
 
 
-def _suite(body: Sequence[ast.stmt], fate_of: dict[Definition, Fate], *, inside: bool) -> _Bound:
-    sure: set[str] = set()
-    maybe: set[str] = set()
+def _suite(
+    body: Sequence[ast.stmt], found: list[Definition], dead: set[Definition]
+) -> frozenset[str]:
+    """Return the names that statements bind whenever they run; add their definitions to what was found."""
+    sure: frozenset[str] = frozenset()
     # Where in this suite a name has definitions, in branches or not.
     earlier: dict[str, list[tuple[int, Definition]]] = {}
     for number, node in enumerate(body):
-        inner: dict[Definition, Fate] = {}
-        bound = _bound(node, inner, inside=inside)
-        for name in (bound.sure | bound.maybe) & earlier.keys():
+        inner: list[Definition] = []
+        bound = _bound(node, inner, dead)
+        for name in bound & earlier.keys():
             for at, prior in earlier[name]:
-                fate = fate_of[prior]
-                if name not in bound.sure:
-                    fate_of[prior] = fate._replace(conditional=True)
-                elif not _kept(prior, body[at + 1 : number + 1]):
-                    fate_of[prior] = fate._replace(live=False)
-        if _STAR in bound.maybe:
-            fate_of.update((one, fate._replace(conditional=True)) for one, fate in fate_of.items())
-        fate_of |= inner
+                if not _kept(prior, body[at + 1 : number + 1]):
+                    dead.add(prior)
         for definition in inner:
             earlier.setdefault(definition.name, []).append((number, definition))
-        sure |= bound.sure
-        maybe |= bound.maybe
-    return _Bound(frozenset(sure), frozenset(maybe))
+        found += inner
+        sure |= bound
+    return sure
 
 
-def _bound(node: ast.stmt, fate_of: dict[Definition, Fate], *, inside: bool) -> _Bound:  # noqa: PLR0911  (one kind of statement per branch)
+def _bound(  # noqa: PLR0911  (one kind of statement per branch)
+    node: ast.stmt, found: list[Definition], dead: set[Definition]
+) -> frozenset[str]:
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            fate_of[node] = Fate(conditional=inside)
-            return _Bound(frozenset((node.name,)))
+            found.append(node)
+            return frozenset((node.name,))
         case ast.Import() | ast.ImportFrom():
-            names = frozenset(one.asname or one.name.partition(".")[0] for one in node.names)
-            return _Bound(names - {_STAR}, names & {_STAR})
-        case ast.Assign():
-            return _Bound(_names(node.targets))
+            names = (one.asname or one.name.partition(".")[0] for one in node.names)
+            return frozenset(names) - {"*"}
+        case ast.Assign() | ast.Delete():
+            return _names(node.targets)
         case ast.AugAssign() | ast.AnnAssign():
-            return _NOTHING if node.value is None else _Bound(_names([node.target]))
-        case ast.Delete():
-            return _Bound(_names(node.targets))
+            return _names([] if node.value is None else [node.target])
         case ast.If():
-            return _either(_branch(node.body, fate_of), _branch(node.orelse, fate_of))
+            return _suite(node.body, found, dead) & _suite(node.orelse, found, dead)
         case ast.Try() | ast.TryStar():
-            return _try(node, fate_of)
-        case ast.With() | ast.AsyncWith():
-            targets = _names(one.optional_vars for one in node.items if one.optional_vars)
-            # It may swallow an error: ``with suppress(ImportError)``.
-            return _Bound(targets, _all(_branch(node.body, fate_of)))
-        case ast.For() | ast.AsyncFor() | ast.While() | ast.Match():
-            inner = [_all(_branch(suite, fate_of)) for suite in suites(node)]
-            over = [node.target] if isinstance(node, ast.For | ast.AsyncFor) else []
-            return _Bound(maybe=_names(over).union(*inner))
+            whole = _suite(node.body, found, dead) | _suite(node.orelse, found, dead)
+            caught = [_suite(handler.body, found, dead) for handler in node.handlers]
+            return whole.intersection(*caught) | _suite(node.finalbody, found, dead)
         case _:
-            alias = getattr(node, "name", None)  # ``type X = …``, of Python 3.12
-            return _Bound(_names([alias])) if isinstance(alias, ast.Name) else _NOTHING
-
-
-def _branch(body: Sequence[ast.stmt], fate_of: dict[Definition, Fate]) -> _Bound:
-    return _suite(body, fate_of, inside=True)
-
-
-def _either(first: _Bound, *others: _Bound) -> _Bound:
-    sure = first.sure.intersection(*(other.sure for other in others))
-    return _Bound(sure, _all(first).union(*map(_all, others)) - sure)
-
-
-def _all(bound: _Bound) -> frozenset[str]:
-    return bound.sure | bound.maybe
-
-
-def _try(node: ast.Try | ast.TryStar, fate_of: dict[Definition, Fate]) -> _Bound:
-    body = _branch(node.body, fate_of)
-    orelse = _branch(node.orelse, fate_of)
-    whole = _Bound(body.sure | orelse.sure, body.maybe | orelse.maybe)
-    caught = _either(whole, *(_branch(handler.body, fate_of) for handler in node.handlers))
-    at_last = _suite(node.finalbody, fate_of, inside=True)
-    return _Bound(caught.sure | at_last.sure, caught.maybe | at_last.maybe)
+            # It may run not at all, or swallow an error: ``with suppress(ImportError)``.
+            for suite in suites(node):
+                _suite(suite, found, dead)
+            targets = [one.optional_vars for one in getattr(node, "items", ())]
+            # ``type X = …``, of Python 3.12
+            return _names(filter(None, (*targets, getattr(node, "name", None))))
 
 
 def _names(targets: Iterable[ast.expr]) -> frozenset[str]:

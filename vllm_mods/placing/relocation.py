@@ -24,7 +24,8 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     likeliest ones only of a remote tree. The code is ``superseded`` where nothing in the whole tree
     has the name any more, else ``scope-gone``; the words say what was looked at.
     """
-    looked, left = _likely(tree, path)
+    others = _rank(tree, path)
+    looked = _likeliest(tree, others)
     places: list[str] = []
     named = ""
     for other in looked:
@@ -37,8 +38,8 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     if places:
         return FindingCode.SCOPE_GONE, f"`{name}` is defined in {', '.join(places)}"
     top = path.split("/", 1)[0]
-    if left:
-        likeliest = f"the {len(looked)} likeliest of {len(looked) + left} files"
+    if looked != others:
+        likeliest = f"the {len(looked)} likeliest of {len(others)} files"
         return FindingCode.SCOPE_GONE, f"it is not in {likeliest}; no others were read"
     if named:
         return FindingCode.SCOPE_GONE, f"no file of {top}/ defines it, and {named} still names it"
@@ -56,26 +57,20 @@ def defining(
     """
     top = path.split("/", 1)[0]
     old = None if base is None else frozenset(base.paths(top))
-    new = [other for other in _rank(tree, path) if old is not None and other not in old]
-    likely = _likely(tree, path)[0]
-    for other in dict.fromkeys((*new[:_NEW], *likely)):
+    others = _rank(tree, path)
+    new = [other for other in others if old is not None and other not in old]
+    for other in dict.fromkeys((*new[:_NEW], *_likeliest(tree, others))):
         if all(_defined_at(tree, other, name) is not None for name in names):
             yield other
 
 
-def _likely(tree: Tree, path: str) -> tuple[list[str], int]:
-    """Return the files to look in, likeliest first, and how many more there are."""
-    others = _rank(tree, path)
-    looked = others[:_REMOTE_LIMIT] if tree.remote else others
-    return looked, len(others) - len(looked)
+def _likeliest(tree: Tree, others: list[str]) -> list[str]:
+    return others[:_REMOTE_LIMIT] if tree.remote else others
 
 
 def _rank(tree: Tree, path: str) -> list[str]:
-    others = [
-        other
-        for other in tree.paths(path.split("/", 1)[0])
-        if other.endswith(".py") and other != path
-    ]
+    paths = tree.paths(path.split("/", 1)[0])
+    others = (other for other in paths if other.endswith(".py") and other != path)
     return sorted(others, key=lambda other: (-_likeness(other, path), other))
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -17,7 +16,7 @@ from typing import NamedTuple, TypeGuard
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.formats.concrete_syntax import UnparsableError, read_places
-from vllm_mods.placing.rebinding import Definition, Fate, fates, suites
+from vllm_mods.placing.rebinding import Definition, dead_definitions, suites
 
 __all__ = ["Scope", "Scopes", "UnparsableError", "read_scopes", "read_strictly"]
 
@@ -31,8 +30,7 @@ class Scope(NamedTuple):
 
     ``start`` is the line of the first decorator, ``head`` that of the ``class`` or ``def`` keyword.
     A definition is not ``live`` if its name, or that of a scope around it, is surely bound again
-    later and nothing has used it by then; it is ``conditional`` if it stands in a branch, a loop
-    or a ``with``, or its name may be bound again.
+    later and nothing has used it by then.
     """
 
     kind: str
@@ -41,7 +39,6 @@ class Scope(NamedTuple):
     head: int
     end: int
     live: bool = True
-    conditional: bool = False
 
 
 class Scopes:
@@ -64,10 +61,7 @@ class Scopes:
 
     def chain(self, lines: Iterable[int]) -> str:
         """Return the distinct scopes that some lines pass through, in order, joined by `` | ``."""
-        seen: dict[str, None] = {}
-        for line in lines:
-            seen[self.at(line)] = None
-        return " | ".join(seen)
+        return " | ".join(dict.fromkeys(map(self.at, lines)))
 
     def above(self, line: int) -> Scope | None:
         """Return the class or function whose head is the nearest one above a line."""
@@ -119,12 +113,9 @@ def _is_string(node: ast.AST) -> TypeGuard[ast.expr]:
 def read_strictly(data: bytes) -> Scopes:
     """Read a file with LibCST. Raises ``UnparsableError`` with the reason.
 
-    Every definition is ``live`` here; one whose name is defined again is ``conditional``.
+    Every definition is ``live`` here.
     """
-    places = read_places(data)
-    names = Counter(place.name for place in places if place.kind != "statement")
-    scopes = tuple(Scope(*place, conditional=names[place.name] > 1) for place in places)
-    return Scopes(_by_line_feeds(scopes, data))
+    return Scopes(_by_line_feeds(tuple(Scope(*place) for place in read_places(data)), data))
 
 
 def _by_line_feeds(scopes: tuple[Scope, ...], data: bytes) -> tuple[Scope, ...]:
@@ -151,22 +142,20 @@ class _Reader:
         self.lines = syntax_tree.decoded(data).encode().splitlines(keepends=True)
 
     def read(self, module: ast.Module) -> Iterator[Scope]:
-        fate = fates(module.body)
-        yield from self._suite(module.body, "", fate, live=True)
+        yield from self._suite(module.body, "", dead_definitions(module.body), live=True)
 
     def _suite(
-        self, body: Sequence[ast.stmt], chain: str, fate: dict[Definition, Fate], *, live: bool
+        self, body: Sequence[ast.stmt], chain: str, dead: frozenset[Definition], *, live: bool
     ) -> Iterator[Scope]:
         if not chain:
             yield from self._statements(body)
         for node in body:
             if not isinstance(node, Definition):
                 for inner in suites(node):
-                    yield from self._suite(inner, chain, fate, live=live)
+                    yield from self._suite(inner, chain, dead, live=live)
                 continue
             name = f"{chain}.{node.name}" if chain else node.name
-            its = fate[node]
-            alive = live and its.live
+            alive = live and node not in dead
             yield Scope(
                 kind="class" if isinstance(node, ast.ClassDef) else "def",
                 name=name,
@@ -174,9 +163,8 @@ class _Reader:
                 head=node.lineno,
                 end=node.end_lineno or node.lineno,
                 live=alive,
-                conditional=its.conditional,
             )
-            yield from self._suite(node.body, name, fates(node.body), live=alive)
+            yield from self._suite(node.body, name, dead_definitions(node.body), live=alive)
 
     def _start(self, node: Definition) -> int:
         if not node.decorator_list:
@@ -190,18 +178,16 @@ class _Reader:
         """Yield the named statements of a suite of the module, one for each logical line."""
         if not body or self._follows_colon(body[0]):
             return
-        before: ast.stmt | None = None
-        label, start, end = "", 0, 0
+        lines: list[list[ast.stmt]] = []
         for node in body:
-            if before is not None and self._same_line(before, node):
-                end = node.end_lineno or end
+            if lines and self._same_line(lines[-1][-1], node):
+                lines[-1].append(node)
             else:
-                if label:
-                    yield Scope("statement", label, start, start, end)
-                label, start, end = self._label(node), node.lineno, node.end_lineno or node.lineno
-            before = node
-        if label:
-            yield Scope("statement", label, start, start, end)
+                lines.append([node])
+        for line in lines:
+            if label := self._label(line[0]):
+                start, end = line[0].lineno, line[-1].end_lineno or line[-1].lineno
+                yield Scope("statement", label, start, start, end)
 
     def _follows_colon(self, node: ast.stmt) -> bool:
         """Tell whether a suite stands on the line of what it belongs to: ``if x: y = 1``."""

@@ -6,17 +6,18 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from vllm_mods.base import limits, line_diff
 from vllm_mods.placing.chains import Blocks, CodeBlock, read_blocks
 
 if TYPE_CHECKING:
+    from vllm_mods.formats.diff import Hunk
     from vllm_mods.placing.scopes import Scope, Scopes
 
 _COLUMN_0 = rb"[A-Za-z_$]"
 _SHORTEST_BLOB = 7
-_BLOB_HASHES = {40: hashlib.sha1, 64: hashlib.sha256}
 
 
 class Target:
@@ -99,15 +100,32 @@ class Target:
         return line_diff.split(self.data)
 
     def is_blob(self, name: str | None) -> bool:
-        """Tell whether git calls this content so (gitformat-object: ``blob SIZE NUL`` and the bytes).
+        """Tell whether git calls this content so.
 
         ``name`` may be abbreviated as git does it; None, and what is too short to tell, is no name.
         """
         if name is None or len(name) < _SHORTEST_BLOB:
             return False
-        make = _BLOB_HASHES.get(len(name), hashlib.sha1)
-        digest = make(b"blob %d\0" % len(self.data) + self.data, usedforsecurity=False).hexdigest()
-        return digest.startswith(name)
+        algorithm = "sha256" if len(name) == 64 else "sha1"
+        return blob_id(self.data, algorithm).startswith(name)
+
+
+def blob_id(data: bytes, algorithm: str = "sha1") -> str:
+    """Return git's name of a content (gitformat-object: ``blob SIZE NUL`` and the bytes)."""
+    whole = b"blob %d\0" % len(data) + data
+    return hashlib.new(algorithm, whole, usedforsecurity=False).hexdigest()
+
+
+def splice(lines: Sequence[bytes], placed: Sequence[tuple[int, Hunk]]) -> bytes | None:
+    """Put hunks into the lines of a file at their 1-based lines; None if two of them want the same lines."""
+    out: list[bytes] = []
+    at = 0
+    for line, hunk in sorted(placed, key=itemgetter(0)):
+        if line - 1 < at:
+            return None
+        out += (*lines[at : line - 1], *hunk.new)
+        at = line - 1 + len(hunk.old)
+    return b"".join((*out, *lines[at:]))
 
 
 def matches(data: bytes, needle: Sequence[bytes]) -> tuple[int, ...]:

@@ -13,12 +13,11 @@ from collections.abc import Set as AbstractSet
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import FileChange, Finding, HunkState, Variant
+from vllm_mods.base.model import FileChange, Finding, HunkState
 from vllm_mods.base.tree import Tree
-from vllm_mods.formats.diff import FileDiff
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
-from vllm_mods.planning.patching import Attempt, forward
+from vllm_mods.planning.patching import Attempt
 
 Wanted = AbstractSet[int | None]
 
@@ -72,11 +71,6 @@ def carried_parts(parts: tuple[Part, ...], origin: Tree, tree: Tree) -> frozense
         )
     except TreeError:
         return frozenset()  # what cannot be read decides nothing here; the plan has the words
-
-
-def put_into_origin(variant: Variant, parts: tuple[Part, ...], origin: Tree) -> Attempt:
-    """Put a variant into the tree that it was written for."""
-    return forward(variant, tuple(part._replace(at_base=True) for part in parts), origin)
 
 
 def disagreement(tried: Attempt, at_origin: Attempt, version: str | None) -> Finding | None:
@@ -147,7 +141,7 @@ def without(parts: tuple[Part, ...], taken: Iterable[HunkState]) -> tuple[Part, 
             number for number in _numbers(part) if (part.source, part.path, number) not in gone
         }
         if wanted:
-            left.append(part if part.diff is None else part._replace(diff=_only(part.diff, wanted)))
+            left.append(_only(part, wanted))
     return tuple(left)
 
 
@@ -163,8 +157,7 @@ def all_in(parts: tuple[Part, ...], state: str) -> tuple[HunkState, ...]:
 def _fits(
     part: Part, wanted: Wanted, view: LayeredTree, put: Callable[[PatchingStep], None]
 ) -> bool:
-    chosen = part if part.diff is None else part._replace(diff=_only(part.diff, wanted))
-    step = PatchingStep(chosen, view)
+    step = PatchingStep(_only(part, wanted), view)
     put(step)
     return not step.findings
 
@@ -177,7 +170,8 @@ def _numbers(part: Part) -> list[int | None]:
     return [hunk.number for hunk in file.hunks]
 
 
-def _only(file: FileDiff, wanted: Wanted) -> FileDiff:
-    if None in wanted:
-        return file
-    return file._replace(hunks=tuple(hunk for hunk in file.hunks if hunk.number in wanted))
+def _only(part: Part, wanted: Wanted) -> Part:
+    if part.diff is None or None in wanted:
+        return part
+    hunks = tuple(hunk for hunk in part.diff.hunks if hunk.number in wanted)
+    return part._replace(diff=part.diff._replace(hunks=hunks))

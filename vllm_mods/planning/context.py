@@ -11,10 +11,9 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
-from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.planning import patching, platforms, written
+from vllm_mods.planning import lock_entries, patching, platforms, written
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import note
@@ -52,21 +51,20 @@ class PlanContext:
 
     def take_lock(self, mod: Mod) -> bool:
         """Keep a mod's lock if it was made from this very mod; False for a stale one."""
-        if mod.lock is None:
-            return True
-        locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock")
+        locked = lock_entries.current(mod)
         known = {variant.id for variant in mod.variants}
-        if locked.digest == mod.digest and known.issuperset(tree.variant for tree in locked.trees):
+        if locked and known.issuperset(tree.variant for tree in locked.trees):
             self.locks[mod.name] = locked
-            return True
-        return False
+        return mod.lock is None or mod.name in self.locks
 
     def parts(self, mod: Mod, variant: Variant, *, vouched: bool = False) -> tuple[Part, ...]:
         """Return a variant's parts, read once. Raises ``DiffError`` for a bad patch."""
         key = (mod.name, variant.id)
         if key not in self._parsed:
+            # looked up for variants with prebuilt code only
+            platform = platforms.of(self.tree) if variant.binary else None
             self._parsed[key] = patching.parts_of(
-                mod, variant, self.workspace, vouched=vouched, platform=self.platform(variant)
+                mod, variant, self.workspace, vouched=vouched, platform=platform
             )
         return self._parsed[key]
 
@@ -115,10 +113,6 @@ class PlanContext:
         if name not in self._packages:
             self._packages[name] = self.tree.package(name)
         return self._packages[name]
-
-    def platform(self, variant: Variant) -> str | None:
-        """Return the platform of the tree, looked up for variants with prebuilt code only."""
-        return platforms.of(self.tree) if variant.binary else None
 
     def _is_for_package(self, variant: Variant) -> bool | None:
         if not variant.package:

@@ -13,8 +13,7 @@ from vllm_mods.base.model import FileChange, PlacedHunk
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import Lock, LockedTree
 from vllm_mods.placing import locate
-from vllm_mods.placing.splicing import splice
-from vllm_mods.placing.target import Target
+from vllm_mods.placing.target import Target, splice
 from vllm_mods.planning import part_step
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
@@ -19,7 +18,7 @@ _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
 
 
-def hint(
+def hint(  # noqa: C901 - one kind of refusal per branch
     plan: Plan, *, bundled: str, edited: Callable[[str], bool], again: Callable[[], str]
 ) -> str | None:
     """Return what helps with the first mod of a plan that does not go in, None if nothing is known.
@@ -30,16 +29,9 @@ def hint(
     refused = [one for one in plan.mods if not one.verdict.ok]
     # what a mod lacks because of another one is told of that one
     refused.sort(key=lambda one: not _TOGETHER.isdisjoint(found.code for found in one.findings))
-    return _of(refused[0], plan, bundled, edited, again) if refused else None
-
-
-def _of(
-    mod_plan: ModPlan,
-    plan: Plan,
-    bundled: str,
-    edited: Callable[[str], bool],
-    again: Callable[[], str],
-) -> str | None:
+    if not refused:
+        return None
+    mod_plan = refused[0]
     errors = [found for found in mod_plan.findings if found.level is Level.ERROR]
     codes = {found.code for found in errors}
     target = shlex.quote(plan.spec)
@@ -64,17 +56,12 @@ def _of(
         return _elsewhere(mod_plan, plan, bundled) if "not-in-tree" in codes else None
     elif mod_plan.verdict is Verdict.PARTIAL:
         advice = again()
+    elif codes == {"both-ways"}:
+        advice = _INDEX_LINE
     else:
-        advice = _place(mod_plan, plan, bundled, codes)
+        base = _base(mod_plan, plan, bundled) if codes & _UNTOLD else None
+        advice = base or _port(mod_plan, plan, bundled)
     return advice
-
-
-def _place(mod_plan: ModPlan, plan: Plan, bundled: str, codes: AbstractSet[str]) -> str:
-    """Return how a mod that has no place gets one."""
-    if codes == {"both-ways"}:
-        return _INDEX_LINE
-    base = _base(mod_plan, plan, bundled) if codes & _UNTOLD else None
-    return base or _port(mod_plan, plan, bundled)
 
 
 def _elsewhere(mod_plan: ModPlan, plan: Plan, bundled: str) -> str:
@@ -83,8 +70,7 @@ def _elsewhere(mod_plan: ModPlan, plan: Plan, bundled: str) -> str:
     where = "--target SITE_PACKAGES  # an installation that has the package"
     if named and plan.spec.startswith(("pypi:", "wheel:", "sdist:")):
         where = f"--target {shlex.quote(plan.spec)} --with {named}==VERSION"
-    words = ("vllm-mods check", mod_plan.mod.name, _library(mod_plan, bundled), where)
-    return " ".join(filter(None, words))
+    return _command("check", mod_plan, bundled, where)
 
 
 def _base(mod_plan: ModPlan, plan: Plan, bundled: str) -> str | None:
@@ -92,9 +78,9 @@ def _base(mod_plan: ModPlan, plan: Plan, bundled: str) -> str | None:
     start = mod_plan.variant and _START.search(mod_plan.variant.vllm)
     if not start or mod_plan.mod.lock is not None:
         return None
-    words = ("vllm-mods check", mod_plan.mod.name, _library(mod_plan, bundled))
     target = f"--target {shlex.quote(plan.spec)} --base pypi:{start[1]}"
-    return f"{' '.join(filter(None, words))} {target}  # the release that the patch was made for"
+    why = "  # the release that the patch was made for"
+    return _command("check", mod_plan, bundled, f"{target}{why}")
 
 
 def _port(mod_plan: ModPlan, plan: Plan, bundled: str) -> str:
@@ -112,7 +98,12 @@ def _port(mod_plan: ModPlan, plan: Plan, bundled: str) -> str:
 
 
 def _show(mod_plan: ModPlan, bundled: str) -> str:
-    return f"vllm-mods show {mod_plan.mod.name} {_library(mod_plan, bundled)}".rstrip()
+    return _command("show", mod_plan, bundled)
+
+
+def _command(name: str, mod_plan: ModPlan, bundled: str, *more: str) -> str:
+    words = ("vllm-mods", name, mod_plan.mod.name, _library(mod_plan, bundled), *more)
+    return " ".join(filter(None, words))
 
 
 def _library(mod_plan: ModPlan, bundled: str) -> str:

@@ -18,12 +18,6 @@ _MOST = 12
 """Releases to look at: what a range begins with is nearly always the one that its author had."""
 
 
-def _record(mod: Mod, variant: Variant) -> WrittenFor | None:
-    """Return what mod.lock says of where a variant was written."""
-    locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock else None
-    return written.of_variant(locked.written, variant) if locked else None
-
-
 class Origins:
     """Gives the release that a variant was written for: the one which mod.lock names, or the first of its range.
 
@@ -84,7 +78,8 @@ class Origins:
         )
         nearly: Tree | None = None
         try:
-            known = _record(mod, variant)
+            locked = mod_lock.parse(mod.lock, f"{mod.directory}/mod.lock") if mod.lock else None
+            known = written.of_variant(locked.written, variant) if locked else None
             if known is not None:
                 parts = written.attach(parts, known)
             base = known and known.base

@@ -14,8 +14,7 @@ from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacemen
 from vllm_mods.formats import diff
 from vllm_mods.placing import layers, locate, relocation
 from vllm_mods.placing.answers import BaseKnown, Located, Lost
-from vllm_mods.placing.splicing import splice
-from vllm_mods.placing.target import Target
+from vllm_mods.placing.target import Target, splice
 from vllm_mods.planning.layered_tree import LayeredTree
 
 NEW_FILE_MODE = 0o644

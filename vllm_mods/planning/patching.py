@@ -166,8 +166,13 @@ def forward(
     if findings:
         return Attempt(variant, worst(findings), findings=tuple(findings))
     changes = view.changes()
-    more = (*notes(hunks, changes), *(_left_out(one) for one in optional if one.message))
-    return Attempt(variant, as_placed(hunks), changes, more, tuple(hunks), optional=tuple(optional))
+    more = notes(hunks, changes)
+    for one in optional:
+        if one.message:
+            message = f"{one.patch} is optional and not put in ({one.verdict}): {one.message}"
+            more.append(note(FindingCode.OPTIONAL, message))
+    placed_hunks, patches = tuple(hunks), tuple(optional)
+    return Attempt(variant, as_placed(hunks), changes, tuple(more), placed_hunks, optional=patches)
 
 
 def _beneath(part: Part, below: Tree, view: LayeredTree, tree: Tree) -> bytes | None:
@@ -220,14 +225,6 @@ def _groups(parts: Sequence[Part]) -> list[tuple[str, tuple[Part, ...]]]:
 
 def _required(group: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(part._replace(optional=False) for part in group)
-
-
-def _left_out(patch: OptionalPatch) -> Finding:
-    """Say of an optional patch that it is not put in."""
-    return note(
-        FindingCode.OPTIONAL,
-        f"{patch.patch} is optional and not put in ({patch.verdict}): {patch.message}",
-    )
 
 
 def as_placed(hunks: Sequence[PlacedHunk]) -> Verdict:

@@ -224,7 +224,8 @@ class _Planner(NamedTuple):
         tree = self.context.origin(mod, variant) if near else None
         origin: fit.AtOrigin | None = None
         if tree is not None:
-            at_origin = carried_parts.put_into_origin(variant, parts, tree)
+            there = tuple(part._replace(at_base=True) for part in parts)
+            at_origin = patching.forward(variant, there, tree)
             against = carried_parts.disagreement(tried, at_origin, tree.version)
             if against is not None:
                 return Attempt(variant, Verdict.MISPLACED, findings=(against,))

@@ -5,9 +5,7 @@ Recorded once, on the tree that the patches were made for: there every hunk stan
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
@@ -15,7 +13,7 @@ from vllm_mods.base.model import FileChange, Variant
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import WrittenFile, WrittenFor, WrittenHunk
 from vllm_mods.placing import enclosure, locate
-from vllm_mods.placing.splicing import splice
+from vllm_mods.placing.target import blob_id, splice
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep, target_of
 
@@ -35,8 +33,8 @@ def record(
             written = _record_part(part, view)
             if written is None:
                 return None
-            files += written.files
-            hunks += written.hunks
+            files += written[0]
+            hunks += written[1]
     except TreeError:
         return None  # the plan has the words for what cannot be read
     name = base or tree.version or tree.spec
@@ -59,29 +57,25 @@ def record_parts(
                 written = _record_part(part, LayeredTree(tree))
             except TreeError:
                 continue
-            if written is not None and written.hunks:
+            if written is not None and written[1]:
                 base = base or tree.version or tree.spec
-                files += written.files
-                hunks += written.hunks
+                files += written[0]
+                hunks += written[1]
                 break
-    return (
-        WrittenFor(variant.id, base, digest(variant), tuple(files), tuple(hunks)) if hunks else None
-    )
+    places = WrittenFor(variant.id, base, digest(variant), tuple(files), tuple(hunks))
+    return places if hunks else None
 
 
-class _PartPlaces(NamedTuple):
-    files: tuple[WrittenFile, ...] = ()
-    hunks: tuple[WrittenHunk, ...] = ()
-
-
-def _record_part(part: Part, view: LayeredTree) -> _PartPlaces | None:
+def _record_part(
+    part: Part, view: LayeredTree
+) -> tuple[list[WrittenFile], list[WrittenHunk]] | None:
     """Record one part and put it in; None if it does not go in at its stated lines."""
     file = part.diff
     before = view.read(part.path)
     if file is None or None in (file.old_path, file.new_path) or before is None or not file.hunks:
         step = PatchingStep(part, view)
         step.put_in()
-        return None if step.findings else _PartPlaces()
+        return None if step.findings else ([], [])
     target = target_of(part.path, before)
     lines = locate.stated_lines(file.hunks, target)
     if lines is None:
@@ -92,28 +86,17 @@ def _record_part(part: Part, view: LayeredTree) -> _PartPlaces | None:
     if file.new_path != file.old_path:
         view.lay([FileChange(part.path, before, None)])
     view.lay([FileChange(file.new_path or part.path, None, after)])
-    chains = (
-        enclosure.texts(enclosure.chains_at(hunk, target, line))
+    hunks = [
+        WrittenHunk(part.source, part.path, hunk.number, enclosure.texts_at(hunk, target, line))
         for hunk, line in zip(file.hunks, lines, strict=True)
-    )
-    return _PartPlaces(
-        (WrittenFile(part.source, part.path, blob_id(before), blob_id(after)),),
-        tuple(
-            WrittenHunk(part.source, part.path, hunk.number, chain)
-            for hunk, chain in zip(file.hunks, chains, strict=True)
-        ),
-    )
+    ]
+    return [WrittenFile(part.source, part.path, blob_id(before), blob_id(after))], hunks
 
 
 def digest(variant: Variant) -> str:
     """Return one digest for a variant's patches and the folders they are for."""
     lines = (f"{patch.source} {patch.root} {sha256(patch.data)}\n" for patch in variant.patches)
     return sha256("".join(lines).encode()) or ""
-
-
-def blob_id(data: bytes) -> str:
-    """Return git's name of a content (gitformat-object: ``blob SIZE NUL`` and the bytes)."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def of_variant(written: Sequence[WrittenFor], variant: Variant) -> WrittenFor | None:
