@@ -26,11 +26,11 @@ def repaired(
         }.items()
     ]
     cut = FileChange(MOD, theirs.encode(), ours.encode())
-    findings = judge((cut,), trees[1], SummaryCache()).findings
+    findings, _ = judge((cut,), trees[1], SummaryCache(), None)
     done = imports.follow([cut], findings, *trees)
     (after,) = (one.after or b"" for one in done.cuts)
     if done.notes:
-        again = judge((cut._replace(after=after),), trees[1], SummaryCache()).findings
+        again, _ = judge((cut._replace(after=after),), trees[1], SummaryCache(), None)
         assert not [one for one in again if one.level == "error"], again
     return after.decode(), done.notes
 

@@ -120,6 +120,7 @@ def _prepare(
         cache_folder(os.environ),
         offline=access.offline,
         store=terms.kept,
+        strict=terms.strict,
         commits=access.commits,
         others=check_versions(terms.others, mods),
     )

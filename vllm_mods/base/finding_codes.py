@@ -130,6 +130,7 @@ class FindingCode(StrEnum):
     ROLES_ALIKE = "roles-alike"
     RUST_FRONTEND = "rust-frontend"
     SCOPE_GONE = "scope-gone"
+    SCOPES_DIFFER = "scopes-differ"
     SHADOWED = "shadowed"
     SHELL = "shell"
     SKIPS = "skips"

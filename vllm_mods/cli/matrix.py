@@ -44,7 +44,7 @@ from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 )
 @option(
     "--strict",
-    "Plan without the locks; exit code 1 also for a stale lock, a range that the trees "
+    "Plan without the locks, and hold the reader of scopes against a second one; exit code 1 also for a stale lock, a range that the trees "
     "contradict, a tree that got worse, a mod that is needed nowhere.",
 )
 @option("--jobs N", "Processes to spread over [one per CPU].", type=click.IntRange(min=1))

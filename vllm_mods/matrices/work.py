@@ -13,7 +13,8 @@ from typing import NamedTuple, cast
 from vllm_mods.base import versions
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError, VllmModsError
-from vllm_mods.base.model import Mod
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
@@ -21,6 +22,8 @@ from vllm_mods.matrices import explain
 from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, failed
 from vllm_mods.matrices.noted_tree import NotedTree
 from vllm_mods.matrices.store import AnswerStore, key_of
+from vllm_mods.placing import scopes
+from vllm_mods.placing.scopes import Scopes
 from vllm_mods.planning import planner
 from vllm_mods.planning.context import ask_for_packages
 from vllm_mods.planning.origins import Origins
@@ -42,7 +45,8 @@ class Subject(NamedTuple):
 class Setting(NamedTuple):
     """What all tasks of a run share.
 
-    ``store`` says whether kept answers may be used and are kept. ``commits`` is where builds are found by
+    ``store`` says whether kept answers may be used and are kept, ``strict`` whether a second reader has
+    to find the same scopes in every file that a mod changes. ``commits`` is where builds are found by
     the commits that their versions name, ``others`` are versions of distributions to be read beside vLLM.
     """
 
@@ -50,6 +54,7 @@ class Setting(NamedTuple):
     cache_dir: str
     offline: bool = False
     store: bool = True
+    strict: bool = False
     commits: str | None = None
     others: Mapping[str, str] = {}
 
@@ -183,7 +188,8 @@ class Workshop:
             raw = None if tree.pristine else noted.read(receipt.RECEIPT)
             applied = None if raw is None else receipt.parse(raw)
             whole = planner.plan(mods, noted, receipt=applied, cache=self._fit, origin=self.origins)
-            answer = answer_of(next(one for one in whole.mods if one.mod.name == name))
+            planned = next(one for one in whole.mods if one.mod.name == name)
+            answer = answer_of(second_reading(planned) if self._setting.strict else planned)
         except (TreeError, Refused) as error:  # the receipt may be damaged
             answer = _failed(error)
         answer = answer._replace(packages=tuple(sorted(noted.packages.items())))
@@ -213,7 +219,7 @@ class Workshop:
     def _key(self, subject: Subject) -> str:
         if subject not in self._keys:
             mods = self._needed(subject.mod)
-            key = f"{key_of(mods)} {subject.mod}"
+            key = f"{key_of(mods)} {subject.mod}" + " strict" * self._setting.strict
             others = self._setting.others
             asked = changed_distributions(mods) if others else ()
             key += "".join(f" {n}=={v}" for n, v in sorted(others.items()) if n in asked)
@@ -222,6 +228,32 @@ class Workshop:
             key += " shown" * subject.show
             self._keys[subject] = key
         return self._keys[subject]
+
+
+def second_reading(planned: ModPlan) -> ModPlan:
+    """Return a plan as it is, or unreadable where LibCST finds other scopes in a file of it than ``ast``."""
+    differ = "the two readers of Python find other classes and functions in what"
+    findings = [
+        Finding(FindingCode.SCOPES_DIFFER, f"{change.path}: {differ} {what}", path=change.path)
+        for change in planned.changes
+        if change.path.endswith((".py", ".pyi"))
+        for data, what in ((change.before, "is there"), (change.after, "the mod makes of it"))
+        if data is not None
+        and _places(scopes.read_scopes, data) != _places(scopes.read_strictly, data)
+    ]
+    if not findings:
+        return planned
+    return planned._replace(
+        verdict=Verdict.UNREADABLE, findings=(*findings, *planned.findings), changes=(), hunks=()
+    )
+
+
+def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, ...]] | None:
+    """Return kind, name and lines of every scope; None for what the reader cannot read."""
+    try:
+        return [one[:5] for one in read(data).scopes]
+    except scopes.UnparsableError:
+        return None
 
 
 def dead(task: Task, why: str) -> TaskOutcome:
