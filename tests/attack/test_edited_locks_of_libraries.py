@@ -199,6 +199,7 @@ def list_of_its_own(folder: Path) -> None:
     (folder / "SHA256SUMS").write_text(re.sub(r"\w+(?=  patches/fast/x\.py)", digest, text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["git", "path", "package"])
 @pytest.mark.parametrize(
     "spoil", [unsigned_file, file_beside, no_list, no_signature, list_of_its_own]
@@ -350,6 +351,7 @@ def test_an_entry_that_is_no_part_of_a_library(mode: str, name: str) -> None:
     assert list(git_objects.library_files(head, "", objects.__getitem__, "it")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leaf", ["file", "nothing"])
 def test_ten_to_the_tenth_paths_in_ten_objects(leaf: str) -> None:
     """The same tree ten times in each of ten levels: a listing would be hundreds of gigabytes."""

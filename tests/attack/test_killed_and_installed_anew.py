@@ -37,6 +37,7 @@ def killed(root: Path, point: int) -> bool:
     return read_state(str(root)).unfinished is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["0.19.1", "0.20.0"])
 @pytest.mark.parametrize("first", [True, False], ids=["uninstalled", "over it"])
 def test_what_pip_installed_over_a_killed_transaction_stays(

@@ -18,6 +18,7 @@ def text(first: str, second: str) -> str:
     return f"LIMIT = {STATES[first]}\n\n\ndef load(path):\n{body}\n\nDEPTH = {STATES[second]}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", PAIRS)
 @pytest.mark.parametrize("target", PAIRS)
 def test_what_a_step_carries_is_asked_of_the_target_again(

@@ -38,6 +38,7 @@ def spelled(names: tuple[str, ...], quote: str, style: str) -> bytes:
     return ('name = "fast"\n\n' + "\n\n".join(blocks) + "\n").encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quote", QUOTES)
 @pytest.mark.parametrize("style", ["plain", "reversed", "inline"])
 def test_the_variant_that_was_meant_is_the_one_that_changes(quote: str, style: str) -> None:

@@ -94,6 +94,7 @@ def tree(user: str, *, remote: bool = False) -> MemoryTree:
     return MemoryTree({path: text.encode() for path, text in files.items()}, remote=remote)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["patch", "overlay"])
 @pytest.mark.parametrize("name", REMOVED)
 def test_what_is_used_elsewhere_does_not_go_and_no_lock_says_so(name: str, form: str) -> None:

@@ -90,6 +90,7 @@ def test_the_same_verdict_at_both_ends(call: Call, repo: Path) -> None:
     assert (found["found"], found["before"], found["after"]) == (False, None, None)
 
 
+@pytest.mark.slow
 def test_another_file_that_the_fit_rests_on(call: Call, library: Path, tmp_path: Path) -> None:
     patched = LOADER.replace(
         '"weights", name)\n        return path\n\n\nclass Saver',
@@ -114,6 +115,7 @@ def test_another_file_that_the_fit_rests_on(call: Call, library: Path, tmp_path:
     assert "unit" in found["after"]["findings"][0]["message"]
 
 
+@pytest.mark.slow
 def test_a_change_that_a_merge_brought(call: Call, repo: Path) -> None:
     git(repo, "checkout", "-q", "-b", "side", "main~30")
     (repo / "vllm/noise.py").write_text("N = 0\n")
@@ -138,6 +140,7 @@ def test_a_change_that_a_merge_brought(call: Call, repo: Path) -> None:
     assert inner["points"] == 2
 
 
+@pytest.mark.slow
 def test_a_good_end_on_a_branch_of_its_own(call: Call, repo: Path) -> None:
     git(repo, "checkout", "-q", "-b", "release", "main~55")
     (repo / "vllm/noise.py").write_text("N = 0\n")

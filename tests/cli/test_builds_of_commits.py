@@ -48,6 +48,7 @@ def build_of(clone: Path) -> str:
     return f"0.22.1rc1.dev124+g{git(clone, 'rev-parse', '--short=9', 'HEAD')}"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("index")
 def test_check_matrix_and_port_read_a_build_of_a_clone(
     call: Call, library: Path, clone: Path

@@ -78,6 +78,7 @@ def test_a_script_needs_a_vllm_to_run_on(call: Call, tmp_path: Path, site: Path)
     assert call("import", folder, "--fetch", "--offline").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_installs_templates_and_exports_are_stated(call: Call, tmp_path: Path, site: Path) -> None:
     files = KINDS["all at once"].files

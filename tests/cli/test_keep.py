@@ -129,6 +129,7 @@ def test_what_a_person_finished_is_gone_on_from(call: Call, kept: Path) -> None:
     assert "by hand" in git(kept, "log", "--format=%s", "vllm-mods/fast/0.24.0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quote", ['"', "'"])
 def test_the_range_that_is_widened_is_that_of_the_variant_which_goes_in(
     call: Call, kept: Path, quote: str
@@ -148,6 +149,7 @@ def test_the_range_that_is_widened_is_that_of_the_variant_which_goes_in(
     assert tomllib.loads(text) == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("--vllm", "==0.21.0"), ("--since", "0.20.0")])
 def test_a_release_that_was_passed_over_is_looked_at_before_the_range_holds_it(
     call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
@@ -164,6 +166,7 @@ def test_a_release_that_was_passed_over_is_looked_at_before_the_range_holds_it(
         assert "vLLM 0.20.0 is left out of the range: the variant does not go in there" in body
 
 
+@pytest.mark.slow
 def test_an_older_release_widens_the_range_downwards(
     call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +236,7 @@ def test_a_library_below_the_top_of_its_repository(
     ]
 
 
+@pytest.mark.slow
 def test_no_repository_no_author_no_such_mod(
     call: Call, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +266,7 @@ def upstreams(folder: Path, *steps: tuple[str, str, str]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_newest_commit_is_a_build_with_a_branch_of_its_own(
     call: Call, kept: Path, tmp_path: Path
 ) -> None:
@@ -287,6 +292,7 @@ def test_the_newest_commit_is_a_build_with_a_branch_of_its_own(
     assert "nothing says what version it is" in untagged.err
 
 
+@pytest.mark.slow
 def test_a_build_that_a_variant_goes_into_widens_its_range(
     call: Call, kept: Path, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def test_without_the_cache_no_answer_is_kept(
     assert index.requests
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("damage", ["cut", "flipped", "exchanged", "empty"])
 def test_damaged_answers_are_computed_anew(
@@ -161,6 +162,7 @@ def test_damaged_answers_are_computed_anew(
     assert index.requests
 
 
+@pytest.mark.slow
 def test_a_new_release_costs_one_column(call: Call, index: PackageServer, tmp_path: Path) -> None:
     call("matrix", "fast", "limit")
     index.files[wheel_name("0.22.0")] = release("0.22.0")
@@ -195,6 +197,7 @@ def test_a_changed_mod_is_computed_again(call: Call, index: PackageServer, libra
     assert index.requests
 
 
+@pytest.mark.slow
 def test_offline_kept_cells_answer_and_the_others_say_so(
     call: Call, index: PackageServer, library: Path
 ) -> None:
@@ -316,6 +319,7 @@ def problems(answer: Answer) -> set[tuple[str, str, str | None]]:
     return {(one["code"], one["mod"], one["tree"]) for one in answer.json["problems"]}
 
 
+@pytest.mark.slow
 def test_strict_is_content_with_what_update_lock_wrote(
     call: Call, index: PackageServer, library: Path
 ) -> None:
@@ -329,6 +333,7 @@ def test_strict_is_content_with_what_update_lock_wrote(
     assert index.requests
 
 
+@pytest.mark.slow
 def test_a_part_of_the_matrix_leaves_the_rest_of_the_lock_as_it_was(
     call: Call, index: PackageServer, library: Path
 ) -> None:
@@ -354,6 +359,7 @@ def whole(index: PackageServer) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_lock_has_the_releases_that_are_new_to_it_as_a_whole_once(
     call: Call, index: PackageServer, library: Path
 ) -> None:
@@ -381,6 +387,7 @@ def test_no_lock_is_written_of_another_wheel_than_the_index_means(
     assert not (library / "patches/limit/mod.lock").exists()
 
 
+@pytest.mark.slow
 def test_a_changed_mod_says_which_releases_its_lock_has_lost_and_how_to_look_again(
     call: Call, index: PackageServer, library: Path
 ) -> None:
@@ -412,6 +419,7 @@ def test_strict_sees_an_altered_hunk(call: Call, index: PackageServer, library: 
     assert index.requests
 
 
+@pytest.mark.slow
 def test_where_a_mod_fits_beyond_its_ranges_is_told_and_is_no_break(
     call: Call, index: PackageServer, library: Path
 ) -> None:
@@ -425,6 +433,7 @@ def test_where_a_mod_fits_beyond_its_ranges_is_told_and_is_no_break(
     assert index.requests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "code"),
     [

@@ -87,6 +87,7 @@ def sound(call: Call, site: Path, *names: str) -> None:
 ALL = ("fast", "limit", "new", "beside")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("fast",), ("new",), ("beside",), ALL], ids=" ".join)
 @pytest.mark.parametrize("files", [FILES, LATER], ids=["the same", "a later one"])
 def test_after_a_new_installation_apply_puts_everything_in_again(

@@ -152,6 +152,7 @@ def test_the_tree_is_the_pairing_s_own_vllm(
     assert answer.json["tree"] == {"spec": f"pypi:{version}", "version": version}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("releases")
 def test_many_releases(call: Call, paired: Callable[..., None]) -> None:
     paired("--quiet")

@@ -44,6 +44,7 @@ def test_a_mod_does_what_its_script_does(name: str) -> None:
         assert found.lost == (("0.23.0",) if name in SURVIVED else ()), found
 
 
+@pytest.mark.slow
 def test_the_mods_of_the_corpus_make_a_map(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,7 @@ def test_the_bot_answers_for_a_mod_and_a_vllm() -> None:
     assert _run("bot.py", "slow", "site")[0].startswith("there is no mod named `slow`")
 
 
+@pytest.mark.slow
 def test_a_dockerfile_is_written_for_each_vllm_that_takes_the_mod(programs: Path) -> None:
     assert _run("dockerfiles.py", "fast", "site") == ["wrote Dockerfile.0.19.1"]
     assert (programs / "Dockerfile.0.19.1").read_text().startswith("FROM vllm/vllm-openai:v0.19.1")

@@ -140,6 +140,7 @@ def test_the_variables_that_matter_are_explained() -> None:
     assert not set(missing) - elsewhere
 
 
+@pytest.mark.slow
 def test_every_code_in_the_source_is_one_of_the_enumeration_and_the_other_way_round() -> None:
     known = set(FindingCode)
     assert {finding.code for finding in messages.findings()} <= known

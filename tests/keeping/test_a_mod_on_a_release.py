@@ -234,6 +234,7 @@ def run_all(library: Path, texts: dict[str, str], *names: str) -> list[KeptRelea
     return list(run.run(str(library), wanted, names, InMemory(texts)))
 
 
+@pytest.mark.slow
 def test_a_branch_begins_where_the_last_one_that_was_made_ends(repository: Path) -> None:
     texts = {"0.19.1": LOADER, "0.20.0": MOVED, "0.21.0": MOVED}
     fits, first, second = run_all(repository, texts, "0.21.0", "0.19.1", "0.20.0")

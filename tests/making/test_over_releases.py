@@ -49,6 +49,7 @@ def effect_of(tree: Tree, *, asks_version: bool) -> ModEffect:
     return ModEffect((change,))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(80), deadline=None)
 @given(releases, st.booleans())
 @example([{"vllm/old.py": BODIES[0]}, {"vllm/old.py": BODIES[0], "vllm/new.py": BODIES[1]}], False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from small_ports import PATH, ported
 
 from vllm_mods.api.port import PortResult
@@ -53,6 +54,7 @@ def renamed_and_rewritten() -> tuple[str, str, str, str, str]:
     return base, changed, renamed, rewritten, clashing
 
 
+@pytest.mark.slow
 def test_what_the_steps_have_solved_is_not_left_to_a_person(tmp_path: Path) -> None:
     base, changed, renamed, rewritten, clashing = renamed_and_rewritten()
     direct = ported(tmp_path / "direct", base, changed, clashing)

@@ -40,6 +40,7 @@ def test_nothing_of_a_clash_is_lost(base: list[bytes], one: list[bytes], two: li
         assert b"".join(clash.theirs) in marked
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_git_agrees_where_changes_are_apart() -> None:
     draw = random.Random(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_tree import MemoryTree
@@ -33,6 +34,7 @@ def test_the_texts_have_the_verdicts_they_are_called_by() -> None:
     assert all(plan([MOD], tree(kind)).mods[0].verdict == kind for kind in TEXTS)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(STEPS)
 def test_neighbours_on_two_sides(steps: list[tuple[str, bool]]) -> None:

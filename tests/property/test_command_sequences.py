@@ -452,7 +452,7 @@ class Commands(RuleBasedStateMachine):
                 assert record.agrees(rows, path, sha(data), len(data)) is True, path
 
 
-TestCommands = Commands.TestCase
+TestCommands = pytest.mark.slow(Commands.TestCase)
 TestCommands.settings = settings(
     max_examples=200 if ALL else 5, stateful_step_count=50 if ALL else 30, deadline=None
 )

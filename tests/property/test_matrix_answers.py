@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mod_making import diff_of, lock_with, mod, variant
@@ -71,6 +72,7 @@ def libraries(draw: st.DrawFn) -> tuple[Mod, ...]:
     return first, second
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(80), deadline=None)
 @given(libraries(), st.lists(files, min_size=2, max_size=6), st.booleans())
 def test_answers_for_several_mods_are_those_of_check(
@@ -222,6 +224,7 @@ def edits(draw: st.DrawFn, name: str) -> Any:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(80), deadline=None)
 @given(st.tuples(edits("a"), edits("b")), releases())
 def test_what_the_fit_follows_and_what_lies_beside_is_what_check_sees(

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 import small_site
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -145,6 +146,7 @@ def git_apply(text: str, patch: bytes) -> str | None:
         return file.read_text() if done.returncode == 0 else None
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
 @given(cases(), st.booleans())
 def test_it_is_right_or_refused_and_goes_in_wherever_git_is_right(
@@ -252,6 +254,7 @@ def files(site: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(twos())
 def test_twice_is_once_the_order_is_nothing_and_back_is_back(made: Two) -> None:
@@ -281,6 +284,7 @@ def test_twice_is_once_the_order_is_nothing_and_back_is_back(made: Two) -> None:
         assert small_site.snapshot(site) == place.before
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None)
 @given(twos())
 def test_what_is_exported_and_imported_does_the_same(made: Two) -> None:
@@ -300,6 +304,7 @@ def test_what_is_exported_and_imported_does_the_same(made: Two) -> None:
         assert files(again) == files(site)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(6), deadline=None)
 @given(twos())
 def test_a_plan_is_the_same_whatever_the_order_of_sets_is(made: Two) -> None:

@@ -38,6 +38,7 @@ def has_index(case: Case) -> bool:
     return b"\nindex " in case.patch
 
 
+@pytest.mark.slow
 @MANY
 @given(CASES)
 def test_on_its_own_file_a_patch_goes_in_with_exactly_its_result(case: Case) -> None:
@@ -51,6 +52,7 @@ def test_on_its_own_file_a_patch_goes_in_with_exactly_its_result(case: Case) -> 
     assert planned.verdict not in IN | {Verdict.CONFLICT, Verdict.PARTIAL}
 
 
+@pytest.mark.slow
 @MANY
 @given(CASES)
 def test_on_its_result_a_patch_is_seen_as_in(case: Case) -> None:
@@ -61,6 +63,7 @@ def test_on_its_result_a_patch_is_seen_as_in(case: Case) -> None:
         assert planned.verdict in IN | {Verdict.UNREADABLE}
 
 
+@pytest.mark.slow
 @MANY
 @given(CASES)
 def test_on_another_file_a_patch_goes_where_it_belongs_or_is_refused(case: Case) -> None:
@@ -91,6 +94,7 @@ def test_on_another_file_a_patch_goes_where_it_belongs_or_is_refused(case: Case)
         assert "unique" in {hunk.proof for hunk in planned.hunks}
 
 
+@pytest.mark.slow
 @MANY
 @given(CASES)
 def test_what_is_said_to_be_in_is_in(case: Case) -> None:
@@ -100,6 +104,7 @@ def test_what_is_said_to_be_in_is_in(case: Case) -> None:
         assert case.known_in or case.target == case.merged or case.target in case.truths
 
 
+@pytest.mark.slow
 @MANY
 @given(CASES)
 def test_a_release_is_never_half_applied_and_an_edited_tree_gets_the_same_bytes(case: Case) -> None:

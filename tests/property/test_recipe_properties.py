@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from typing import Any
 
+import pytest
 import yaml  # noqa: TID251  (what launchers read them with)
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -106,12 +107,14 @@ def of_bash(script: str) -> tuple[str, ...] | None:
     return tuple(answer.stdout.decode().split("\0")[:-1]) if answer.stdout else None
 
 
+@pytest.mark.slow
 @QUICK
 @given(pairing=pairings_of_recipes())
 def test_toml_holds_a_pairing(pairing: Pairing) -> None:
     assert pairings.parse(pairings.dump(pairing), "p.toml") == pairing
 
 
+@pytest.mark.slow
 @QUICK
 @given(pairing=pairings_of_recipes())
 def test_a_recipe_holds_a_pairing_and_renders_the_same(pairing: Pairing) -> None:

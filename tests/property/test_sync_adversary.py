@@ -374,7 +374,7 @@ class Adversary(RuleBasedStateMachine):
         return data.draw(st.sampled_from(folders)) if folders else None
 
 
-TestAdversary = Adversary.TestCase
+TestAdversary = pytest.mark.slow(Adversary.TestCase)
 TestAdversary.settings = settings(
     max_examples=2000 if ALL else 12,
     stateful_step_count=16 if ALL else 10,

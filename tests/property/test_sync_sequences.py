@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from git_host import mod, write
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -147,7 +148,7 @@ class Syncs(RuleBasedStateMachine):
         assert code in ({0} if holds else {1, 3})
 
 
-TestSyncs = Syncs.TestCase
+TestSyncs = pytest.mark.slow(Syncs.TestCase)
 TestSyncs.settings = settings(
     max_examples=50 if ALL else 8, stateful_step_count=30 if ALL else 10, deadline=None
 )

@@ -263,6 +263,7 @@ def _written(message: Message) -> str:
     return text if thought is None else f"{thought.strip()}\n</think>\n\n{text}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reasoning", "across_questions", "kwargs"),
     [

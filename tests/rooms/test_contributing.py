@@ -6,6 +6,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from vllm_mods.base.finding_codes import FindingCode
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +32,7 @@ def test_every_room_is_in_the_table() -> None:
     assert not {room for room in rooms if f"`{room}`" not in table}
 
 
+@pytest.mark.slow
 def test_every_finding_is_said_by_some_function() -> None:
     places = finding_index.index()
     assert not {code.name for code in FindingCode} - places.keys()

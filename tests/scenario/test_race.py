@@ -57,6 +57,7 @@ def look(outside: Path) -> Snapshot:
     return snapshot(outside)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("change", ["apply", "revert"])
