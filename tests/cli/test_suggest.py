@@ -37,7 +37,11 @@ def test_a_hybrid_checkpoint_needs_its_mod_and_has_a_pairing(call: Call, tmp_pat
     (mod,) = said["mods"]
     assert (mod["name"], mod["required"]) == ("hybrid-int4-fp8", True)
     assert "weight_scale_inv" in mod["without"]
-    assert [one["name"] for one in said["templates"]] == ["qwen3.5-enhanced", "qwen3.6-enhanced"]
+    assert [one["name"] for one in said["templates"]] == [
+        "qwen3.5-enhanced",
+        "qwen3.6-enhanced",
+        "qwen3.8-enhanced",
+    ]
     first, *others = said["pairings"]
     assert (first["name"], first["ok"], first["same"]) == ("qwen3.5-122b-hybrid", True, True)
     assert all("lacks hybrid-int4-fp8" in one["why"] for one in others)
@@ -46,11 +50,17 @@ def test_a_hybrid_checkpoint_needs_its_mod_and_has_a_pairing(call: Call, tmp_pat
     assert "  qwen3.5-122b-hybrid: for this very model\n" in text
 
 
-def test_the_template_that_is_called_as_the_model_stands_first(call: Call, tmp_path: Path) -> None:
-    assert (
-        "\n  qwen3.6-enhanced (or qwen3.5-enhanced)\n"
-        in call("suggest", hybrid(tmp_path, "My-Qwen3.6-35B")).out
-    )
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("My-Qwen3.6-35B", "qwen3.6-enhanced (or qwen3.5-enhanced, qwen3.8-enhanced)"),
+        ("Qwen3.8-27B", "qwen3.8-enhanced (or qwen3.5-enhanced, qwen3.6-enhanced)"),
+    ],
+)
+def test_the_template_that_is_called_as_the_model_stands_first(
+    call: Call, tmp_path: Path, model: str, words: str
+) -> None:
+    assert f"\n  {words}\n" in call("suggest", hybrid(tmp_path, model)).out
 
 
 def test_suggest_says_whether_what_is_needed_goes_into_a_tree(
