@@ -121,6 +121,7 @@ TEXTS: Mapping[str, str] = {
     "an object with tags": THOUGHT + call("save", more='{"a": "<think>", "b": "<function=x>"}'),
 }  # fmt: skip
 QUESTION: Message = {"role": "user", "content": "Well?"}
+FURTHER: Message = {"role": "user", "content": "And?"}
 
 
 def render(template: Template, conversations: Sequence[Conversation]) -> list[str]:
@@ -146,16 +147,24 @@ def kept(template: Template, release: ReleaseParsers) -> Iterator[tuple[str, str
         ReadingJob(prompt, text, True, *PARSERS, TOOLS, ("<think>", "</think>"), WAYS)
         for text in TEXTS.values()
     ]
-    for (name, text), answers in zip(TEXTS.items(), release.read(jobs), strict=True):
-        for way, read in answers.items():
-            if "error" in read:
-                yield way, name, text, f"error: {read['error']}"
-                continue
-            messages = (QUESTION, message_of(read), {"role": "user", "content": "And?"})
-            told = asked._replace(messages=messages)
-            (history,) = render(template, [told])
-            wrote = prompt + text + END
-            yield way, name, text, text if history.startswith(wrote) else history[len(prompt) :]
+    rows = [
+        (way, name, text, read)
+        for (name, text), answers in zip(TEXTS.items(), release.read(jobs), strict=True)
+        for way, read in answers.items()
+    ]
+    sent_back = [
+        asked._replace(messages=(QUESTION, message_of(read), FURTHER))
+        for *_, read in rows
+        if "error" not in read
+    ]
+    histories = iter(render(template, sent_back))
+    for way, name, text, read in rows:
+        if "error" in read:
+            yield way, name, text, f"error: {read['error']}"
+            continue
+        history = next(histories)
+        is_kept = history.startswith(prompt + text + END)
+        yield way, name, text, text if is_kept else history[len(prompt) :]
 
 
 def main() -> None:

@@ -139,8 +139,7 @@ def _same(node: ast.stmt, other: ast.stmt) -> Level | None:
         decorated = {decorator_name(one).rpartition(".")[2] for one in decorators}
         if (
             decorated
-            and ast.dump(ast.Tuple(node.decorator_list))
-            == ast.dump(ast.Tuple(other.decorator_list))
+            and [*map(ast.dump, node.decorator_list)] == [*map(ast.dump, other.decorator_list)]
             and not decorated & {"overload", "register", "dispatch"}
         ):
             return Level.ERROR

@@ -279,11 +279,10 @@ RULES: Mapping[str, Rule] = {
     for names, rule in (
         # An override, or one of a union, may be what is called.
         (
-            "missing-argument too-many-positional-arguments unknown-argument",
-            Rule(_C.FIT_CALL, _argument, _call),
-        ),
-        (
-            "parameter-already-assigned positional-only-parameter-as-kwarg",
+            (
+                "missing-argument too-many-positional-arguments unknown-argument "
+                "parameter-already-assigned positional-only-parameter-as-kwarg"
+            ),
             Rule(_C.FIT_CALL, _argument, _call),
         ),
         # Types that vLLM states are often too narrow.
@@ -320,10 +319,12 @@ RULES: Mapping[str, Rule] = {
             Rule(_C.FIT_KIND, _kind, _kind),
         ),
         # Python refuses the class.
-        ("inconsistent-mro duplicate-base conflicting-metaclass", Rule(_C.FIT_KIND, _yes, _yes)),
-        ("cyclic-class-definition instance-layout-conflict", Rule(_C.FIT_KIND, _yes, _yes)),
         (
-            "invalid-dataclass-field-order invalid-frozen-dataclass-subclass",
+            (
+                "inconsistent-mro duplicate-base conflicting-metaclass cyclic-class-definition "
+                "instance-layout-conflict invalid-dataclass-field-order "
+                "invalid-frozen-dataclass-subclass"
+            ),
             Rule(_C.FIT_KIND, _yes, _yes),
         ),
         # No path has set it.

@@ -79,9 +79,9 @@ def judge(
         answers.append(Doubt(judged[0].path, "use", why))
     there = None if origin is None else _question_there(origin, cache, lowest)
     touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
-    with_it = there and there.after
+    patched_origin = there and there.after
     for path, lines in {**used, **touched}.items():
-        answers.extend(_file(before, after, path, lines, sound.get(path), there=with_it))
+        answers.extend(_file(before, after, path, lines, sound.get(path), there=patched_origin))
     receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path, receivers))

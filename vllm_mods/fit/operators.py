@@ -6,7 +6,6 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.bodies import definition
@@ -67,13 +66,13 @@ def _is_registered(world: World, name: str, known: frozenset[str]) -> bool:
 @remembered
 def _registered(world: World) -> dict[str, list[tuple[str, Function]]]:
     """Return the functions that are registered under each name, with their places, as far as their definitions are found."""
-    found: dict[str, list[tuple[str, Function]]] = defaultdict(list)
+    functions: dict[str, list[tuple[str, Function]]] = defaultdict(list)
     for path, data in files_mentioning(world, ("direct_register_custom_op",)):
         for name, function in _REGISTER.findall(data):
-            for one in world.lookup(path, function.decode()).symbols:
-                if isinstance(one.binding, Function):
-                    found[name.decode()].append((one.where, one.binding))
-    return found
+            for symbol in world.lookup(path, function.decode()).symbols:
+                if isinstance(symbol.binding, Function):
+                    functions[name.decode()].append((symbol.where, symbol.binding))
+    return functions
 
 
 def _call(world: World, name: str, node: ast.Call) -> Misuses:
@@ -94,7 +93,8 @@ def _schema(world: World, path: str, node: ast.Call) -> Misuses:
         return
     function = definition(world, symbols[0].path, symbols[0].binding)
     if isinstance(function, DefNode) and not function.decorator_list:
-        for why in islice(_unfit_parameters(function), 1):
+        why = next(_unfit_parameters(function), None)
+        if why is not None:
             yield Misuse(f"torch registers no operator of {symbols[0].where}: {why}", function.name)
 
 

@@ -37,9 +37,9 @@ def suites(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _suite(
-    body: Sequence[ast.stmt], found: list[Definition], dead: set[Definition]
+    body: Sequence[ast.stmt], definitions: list[Definition], dead: set[Definition]
 ) -> frozenset[str]:
-    """Return the names that statements bind whenever they run; add their definitions to what was found."""
+    """Return the names that statements bind whenever they run; add their definitions to those given."""
     sure: frozenset[str] = frozenset()
     # Where in this suite a name has definitions, in branches or not.
     earlier: dict[str, list[tuple[int, Definition]]] = {}
@@ -52,17 +52,17 @@ def _suite(
                     dead.add(prior)
         for definition in inner:
             earlier.setdefault(definition.name, []).append((number, definition))
-        found += inner
+        definitions += inner
         sure |= bound
     return sure
 
 
 def _bound(  # noqa: PLR0911  (one kind of statement per branch)
-    node: ast.stmt, found: list[Definition], dead: set[Definition]
+    node: ast.stmt, definitions: list[Definition], dead: set[Definition]
 ) -> frozenset[str]:
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            found.append(node)
+            definitions.append(node)
             return frozenset((node.name,))
         case ast.Import() | ast.ImportFrom():
             names = (one.asname or one.name.partition(".")[0] for one in node.names)
@@ -72,15 +72,15 @@ def _bound(  # noqa: PLR0911  (one kind of statement per branch)
         case ast.AugAssign() | ast.AnnAssign():
             return _names([] if node.value is None else [node.target])
         case ast.If():
-            return _suite(node.body, found, dead) & _suite(node.orelse, found, dead)
+            return _suite(node.body, definitions, dead) & _suite(node.orelse, definitions, dead)
         case ast.Try() | ast.TryStar():
-            whole = _suite(node.body, found, dead) | _suite(node.orelse, found, dead)
-            caught = [_suite(handler.body, found, dead) for handler in node.handlers]
-            return whole.intersection(*caught) | _suite(node.finalbody, found, dead)
+            whole = _suite(node.body, definitions, dead) | _suite(node.orelse, definitions, dead)
+            caught = [_suite(handler.body, definitions, dead) for handler in node.handlers]
+            return whole.intersection(*caught) | _suite(node.finalbody, definitions, dead)
         case _:
             # It may run not at all, or swallow an error: ``with suppress(ImportError)``.
             for suite in suites(node):
-                _suite(suite, found, dead)
+                _suite(suite, definitions, dead)
             targets = [one.optional_vars for one in getattr(node, "items", ())]
             # ``type X = …``, of Python 3.12
             return _names(filter(None, (*targets, getattr(node, "name", None))))

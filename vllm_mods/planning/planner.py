@@ -224,8 +224,8 @@ class _Planner(NamedTuple):
         tree = self.context.origin(mod, variant) if near else None
         origin: fit.AtOrigin | None = None
         if tree is not None:
-            there = tuple(part._replace(at_base=True) for part in parts)
-            at_origin = patching.forward(variant, there, tree)
+            at_base = tuple(part._replace(at_base=True) for part in parts)
+            at_origin = patching.forward(variant, at_base, tree)
             against = carried_parts.disagreement(tried, at_origin, tree.version)
             if against is not None:
                 return Attempt(variant, Verdict.MISPLACED, findings=(against,))

@@ -33,8 +33,9 @@ def record(
             written = _record_part(part, view)
             if written is None:
                 return None
-            files += written[0]
-            hunks += written[1]
+            own_files, own_hunks = written
+            files += own_files
+            hunks += own_hunks
     except TreeError:
         return None  # the plan has the words for what cannot be read
     name = base or tree.version or tree.spec
@@ -57,10 +58,11 @@ def record_parts(
                 written = _record_part(part, LayeredTree(tree))
             except TreeError:
                 continue
-            if written is not None and written[1]:
+            own_files, own_hunks = written or ([], [])
+            if own_hunks:
                 base = base or tree.version or tree.spec
-                files += written[0]
-                hunks += written[1]
+                files += own_files
+                hunks += own_hunks
                 break
     places = WrittenFor(variant.id, base, digest(variant), tuple(files), tuple(hunks))
     return places if hunks else None
