@@ -13,8 +13,6 @@ from mod_making import diff_of
 from vllm_mods.formats import diff_writer, mod_lock
 from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import lock_entries, planner
-from vllm_mods.porting import span, writing
-from vllm_mods.porting.job import Job
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
     from command_line import Answer
 
-    from vllm_mods.base.model import Mod
-    from vllm_mods.base.tree import Tree
 
     Call = Callable[..., Answer]
 
@@ -407,38 +403,6 @@ def test_a_copy_that_nothing_came_of_is_not_left(call: Call, base: Path, tmp_pat
     )
     assert call("port", "fast", "--from", base, "--to", landed, "--output", out).code == 0
     assert not (out / "patches/fast").exists()
-
-
-def test_a_range_that_needs_several_new_variants_gets_them_all_and_the_lock_knows_them(
-    call: Call, library: Path, base: Path, tmp_path: Path
-) -> None:
-    recorded(library, {"0.19.1": base})
-    wide = NEWER.replace("class Loader:", "class Loader(object):")
-    wider = wide.replace("(object)", "(dict)")
-    texts = {"0.20.0": NEWER, "0.21.0": wide, "0.21.1": wide, "0.22.0": wider}
-    trees = [
-        open_tree(str(write_tree(tmp_path / version, version, loader=text)))
-        for version, text in texts.items()
-    ]
-    mod = load_mod(str(library / "patches/fast"))
-
-    def first(mod: Mod, target: Tree, name: str) -> Job:
-        source = open_tree(str(base))
-        version = target.version or ""
-        return Job(mod, mod.variants[0], source, "0.19.1", target, name, f"=={version}", ())
-
-    found = span.run(mod, trees, (), first)
-    assert found.stopped is None
-    assert [(row.release, row.variant, row.verdict) for row in found.rows] == [
-        ("0.20.0", "a", "moved"),
-        ("0.21.0", "0.21", "ported"),
-        ("0.21.1", "0.21", "applies"),
-        ("0.22.0", "0.22", "ported"),
-    ]
-    (library / "patches/fast/mod.lock").unlink()
-    writing.write_files(mod, found.files)
-    for version in ("0.21.0", "0.22.0"):
-        assert "placed by file" in call("check", "fast", "--target", tmp_path / version).out
 
 
 def test_a_followed_file_stays_in_its_patch(

@@ -73,8 +73,8 @@ def test_what_the_steps_have_solved_is_not_left_to_a_person(tmp_path: Path) -> N
         assert "step_5(path, 5, fast=True)" in text.partition("<<<<<<<")[0]
         assert "path.close(now=True)" in text
         assert f"vLLM {steps[-1]}" in text  # what the lines in the middle are of
-        words = report.ported(PortResult(outcome.job.mod, outcome, unfinished=work)).words or ""
-        assert f"vllm-mods port fast --to '>0.20.0,<={steps[-1]}'" in words
+        words = report.ported(PortResult(outcome, unfinished=work)).words or ""
+        assert f"step by step it needs no hand up to {steps[-1]}" in words
 
 
 def test_steps_that_solve_nothing_more_leave_the_jump_as_it_is(tmp_path: Path) -> None:

@@ -400,26 +400,6 @@ def test_a_port_that_a_person_finishes_is_of_the_version_that_it_was_begun_for(
     assert server.requests
 
 
-def test_a_port_over_releases_states_the_versions_that_these_took(
-    matrix: Matrix, server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    library = tmp_path / "library"
-    write_mod(library)
-    for version, text in (("5.5.0", "Y = 0\n\nX = 1\n"), ("5.5.1", "Y = 0\n\nX = 1\n")):
-        server.files[f"transformers-{version}-py3-none-any.whl"] = transformers(version, text)
-    server.uploaded["transformers-5.5.1-py3-none-any.whl"] = "2026-03-16T00:00:00Z"
-    server.files[WHEEL] = make_wheel(requires=("transformers==5.4.0",))
-    last = "vllm-0.21.0-cp38-abi3-manylinux_2_31_x86_64.whl"
-    server.files[last] = make_wheel(version="0.21.0", requires=("transformers>=5.5",))
-    server.uploaded[last] = "2026-03-17T00:00:00Z"
-    given = ("port", "theirs", "--library", str(library), "--from", "pypi:0.19.1")
-    assert run((*given, "--to", ">=0.20,<0.22")) == 0, capfd.readouterr().err
-    text = (library / "patches/theirs/mod.toml").read_text()
-    assert 'vllm = ">=0.20.0,<=0.21.0"' in text
-    assert text.endswith('package = "transformers"\nversion = ">=5.5.0,<=5.5.1"\n')
-    assert matrix()["pypi:0.21.0"]["in_range"]
-
-
 @pytest.mark.usefixtures("sandboxed")
 def test_an_import_is_read_beside_another_version(
     server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]

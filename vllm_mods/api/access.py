@@ -140,10 +140,10 @@ def open_image(
     )
 
 
-def releases_in(access: Access, spec: str, option: str, *, plain: bool = False) -> tuple[str, ...]:
+def releases_in(access: Access, spec: str, *, plain: bool = False) -> tuple[str, ...]:
     """Return vLLM's releases in a range, oldest first; ``plain``: no wheels of their own, and final ones if there are any.
 
-    Raises ``UsageError`` where there is none: ``option`` named the range.
+    Raises ``UsageError`` where there is none.
     """
     from vllm_mods.matrices.choose import choose_releases  # noqa: PLC0415  (the planner: 200 ms)
 
@@ -152,7 +152,5 @@ def releases_in(access: Access, spec: str, option: str, *, plain: bool = False) 
         specs = tuple(one for one in specs if not one.endswith(".whl"))
         specs = tuple(one for one in specs if is_final(one.removeprefix("pypi:"))) or specs
     if not specs:
-        raise UsageError(
-            f"no release of vLLM is in {spec}", hint=f"such as {option} '>=0.19,<0.22'"
-        )
+        raise UsageError(f"no release of vLLM is in {spec}", hint="such as --vllm '>=0.19,<0.22'")
     return specs

@@ -161,7 +161,7 @@ class _ModImport:
                 hint="--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
             )
         index = self.access.releases
-        specs = releases_in(self.access, spec, "--vllm", plain=True)
+        specs = releases_in(self.access, spec, plain=True)
         versions = [one.removeprefix("pypi:") for one in specs]
         beside = other_packages(self.terms.others)
         releases = [Release(one, index.open(one, named=beside)) for one in versions]

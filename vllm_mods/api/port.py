@@ -3,12 +3,11 @@
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.api.access import Access, releases_in
+from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Variant
@@ -19,45 +18,27 @@ from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.porting import job as porting
-from vllm_mods.porting import span, writing
 from vllm_mods.porting import variant as variants
+from vllm_mods.porting import writing
 from vllm_mods.porting.job import Job, PortOutcome
-from vllm_mods.porting.span import PortSpan
 from vllm_mods.porting.writing import Unfinished
-
-_SPEC = re.compile(r"\s*(?:[<>=!~]=?|===)")
-
-
-class PortTerms(NamedTuple):
-    """How a mod is ported: keywords of ``port``."""
-
-    base: str | None = None
-    variant: str | None = None
-    name: str | None = None
-    vllm: str | None = None
-    repair: bool = True
-    others: Mapping[str, str] = {}
 
 
 class PortResult(NamedTuple):
-    """What ``port`` did to a ``mod``: ``outcome`` for one tree, ``span`` for a range of releases.
+    """What became of a port.
 
     ``wrote`` are the paths of the files that were written; ``unfinished`` is what is left to a person, laid
     out as git does it; ``notes`` are what one should know.
     """
 
-    mod: Mod
-    outcome: PortOutcome | None
-    span: PortSpan | None = None
+    outcome: PortOutcome
     wrote: tuple[str, ...] = ()
     unfinished: Unfinished | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether each tree has a variant that goes in, or needs none."""
-        if self.outcome is None:
-            return self.span is not None and self.span.stopped is None
+        """Whether the target has a variant that goes in, or needs none."""
         return self.outcome.fits or (self.outcome.clean and self.outcome.new is None)
 
 
@@ -75,16 +56,16 @@ def port(
     output: str | None = None,
     access: Access | None = None,
 ) -> PortResult:
-    """Make a variant of a mod for another vLLM, or for each release of a range that no variant fits.
+    """Make a variant of a mod for another vLLM.
 
     ``mod`` is the name of one of the ``library``, which has to be the caller's own, unless ``output`` names
-    another folder, to which a copy is written. ``to`` is a tree, or a range such as ``>=0.22,<0.26``.
+    another folder, to which a copy is written. ``to`` is a tree.
     ``base`` is the tree that the ``variant`` was written for (without these, what ``mod.lock`` says and the
     nearest one); ``name`` and ``vllm`` are those of the new variant; ``repair`` puts right what would not
     work; ``others`` are versions of packages, by name, beside the target.
 
     Returns ``PortResult``. What clashes is no error: it is laid out for a person, and ``continue_port`` takes it.
-    Raises ``UsageError`` for a variant or a release that there is not, ``Refused`` where a file that would
+    Raises ``UsageError`` for a variant that there is not, ``Refused`` where a file that would
     be written is there already.
 
     >>> done = vm.port(vm.Library("library"), "fast", "newer", base="site-packages")
@@ -92,14 +73,37 @@ def port(
     (True, 'applies', ['x.patch', 'mod.toml'])
     """
     access = access or Access()
-    terms = PortTerms(base, variant, name, vllm, repair, others or {})
     copy = _own_copy(library, mod, output)
     try:
-        if _SPEC.match(to):
-            return _port_range(copy, to, library, terms, access)
-        tree = access.open(to, others=terms.others)
-        job = _make_job(copy, copy, tree, library, terms=terms, access=access, name=name)
-        return _port_one(job, access)
+        target = access.open(to, others=others or {})
+        source = None if base is None else access.open(base)
+        if variant is None:
+            version = source.version if source is not None else target.version
+            ported = variants.nearest(copy, version, lock_entries.current(copy))
+        else:
+            ported = find_variant(copy, variant)
+        _check_portable(copy, ported, target)
+        if name is not None and any(one.id == name for one in copy.variants):
+            raise UsageError(f"{copy.name} has a variant `{name}` already", hint="--as ANOTHER")
+        if vllm is None and target.version is None:
+            raise UsageError(
+                f"{target.spec} does not say its version, so nothing says what the variant is for",
+                hint="--vllm SPEC, such as --vllm '==0.23.0'",
+            )
+        source = source or variants.base_tree(copy, ported, target.version, access.releases)
+        job = Job(
+            mod=copy,
+            variant=ported,
+            base=source,
+            base_version=source.version or source.spec,
+            target=target,
+            name=name or variants.default_name(copy, target.version),
+            vllm=vllm or f"=={target.version}",
+            roots=library.roots,
+            repair=repair,
+            others=tuple((others or {}).items()),
+        )
+        return _port(job, access)
     finally:
         if output is not None:
             _remove_unchanged(library.load(mod), copy, library)
@@ -131,11 +135,11 @@ def continue_port(
     new = porting.finish(job, cuts, work.homes)
     outcome = PortOutcome(job, (), (), new, (), tuple(cuts))
     if not outcome.fits:
-        return PortResult(copy, outcome, unfinished=work)
+        return PortResult(outcome, unfinished=work)
     notes = tuple(_not_as_written(job, cuts))
     writing.write_files(copy, {**new.files, **_lock(copy, outcome)})
     writing.remove(work)
-    return PortResult(copy, outcome, wrote=_paths(copy, new.files), notes=notes)
+    return PortResult(outcome, _paths(copy, new.files), notes=notes)
 
 
 def _not_as_written(job: Job, cuts: Sequence[FileChange]) -> Iterator[str]:
@@ -154,7 +158,7 @@ def abort_port(library: Library, mod: str, *, output: str | None = None) -> Unfi
     return work
 
 
-def _port_one(job: Job, access: Access) -> PortResult:
+def _port(job: Job, access: Access) -> PortResult:
     outcome = porting.run(job, lambda: variants.between(access.releases, job.base, job.target))
     notes: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
@@ -162,70 +166,7 @@ def _port_one(job: Job, access: Access) -> PortResult:
         notes = _needless(job, outcome)
         writing.write_files(job.mod, {**outcome.new.files, **_lock(job.mod, outcome)})
         wrote = _paths(job.mod, outcome.new.files)
-    return PortResult(job.mod, outcome, None, wrote, writing.lay_out(outcome), notes)
-
-
-def _port_range(
-    mod: Mod, spec: str, library: Library, terms: PortTerms, access: Access
-) -> PortResult:
-    specs = releases_in(access, spec, "--to")
-    if terms.name is not None or terms.vllm is not None:
-        raise UsageError(
-            "--as and --vllm are for one tree, and --to is a range", hint="leave them out"
-        )
-    result = span.run(
-        mod,
-        (access.open(one, others=terms.others) for one in specs),
-        library.roots,
-        lambda newer, tree, name: _make_job(
-            newer, mod, tree, library, terms=terms, access=access, name=name
-        ),
-    )
-    if result.files:
-        writing.write_files(mod, result.files)
-    work = None if result.stopped is None else writing.lay_out(result.stopped)
-    return PortResult(mod, None, result, _paths(mod, result.files), work)
-
-
-def _make_job(
-    mod: Mod,
-    on_disk: Mod,
-    tree: Tree,
-    library: Library,
-    *,
-    terms: PortTerms,
-    access: Access,
-    name: str | None,
-) -> Job:
-    """Return what is to be ported to a tree: ``mod`` may have variants that are not ``on_disk`` yet."""
-    # what the caller names is beside the target
-    source = None if terms.base is None else access.open(terms.base)
-    if terms.variant is None:
-        version = source.version if source is not None else tree.version
-        variant = variants.nearest(mod, version, lock_entries.current(on_disk))
-    else:
-        variant = find_variant(mod, terms.variant)
-    _check_portable(mod, variant, tree)
-    if name is not None and any(one.id == name for one in mod.variants):
-        raise UsageError(f"{mod.name} has a variant `{name}` already", hint="--as ANOTHER")
-    if terms.vllm is None and tree.version is None:
-        raise UsageError(
-            f"{tree.spec} does not say its version, so nothing says what the variant is for",
-            hint="--vllm SPEC, such as --vllm '==0.23.0'",
-        )
-    base = source or variants.base_tree(on_disk, variant, tree.version, access.releases)
-    return Job(
-        mod=mod,
-        variant=variant,
-        base=base,
-        base_version=base.version or base.spec,
-        target=tree,
-        name=name or variants.default_name(mod, tree.version),
-        vllm=terms.vllm or f"=={tree.version}",
-        roots=library.roots,
-        repair=terms.repair,
-        others=tuple(terms.others.items()),
-    )
+    return PortResult(outcome, wrote, writing.lay_out(outcome), notes)
 
 
 def _check_portable(mod: Mod, variant: Variant, tree: Tree) -> None:

@@ -77,7 +77,7 @@ def serve_check(
     if vllm is not None and target is not None:
         raise UsageError("--vllm and --target both say which vLLM is meant", hint="give one")
     if vllm is not None:
-        specs = releases_in(access, vllm, "--vllm")
+        specs = releases_in(access, vllm)
         cells = tuple(_ask_release(asked, spec, access) for spec in specs)
         return ServeChecked(asked.argv, asked.name, cells, over_releases=True)
     cell = _ask(asked, target or _default_target(asked, access), access)
@@ -105,4 +105,4 @@ def _default_target(asked: ServeArguments, access: Access) -> str:
         raise UsageError(f"{what}: which one is it to be held against?", hint="--target TREE")
     if re.fullmatch(r"\d[\w.+]*", asked.vllm):
         return f"pypi:{asked.vllm}"
-    return releases_in(access, asked.vllm, "--vllm", plain=True)[-1]
+    return releases_in(access, asked.vllm, plain=True)[-1]

@@ -20,7 +20,7 @@ EXAMPLES = (
     "vllm-mods remove alice",
     "vllm-mods new my-fix --from-diff fix.diff --tree pypi:0.21.0",
     "vllm-mods new my-fix --record --tree pypi:0.21.0 -- bash patch.sh",
-    "vllm-mods port my-fix --library ./mods --to '>=0.22,<0.26'",
+    "vllm-mods port my-fix --library ./mods --to pypi:0.25.1",
     "vllm-mods port my-fix --library ./mods --continue    # after its conflicts were edited",
     "vllm-mods keep my-fix --library ./mods --since 0.33.0",
     "vllm-mods matrix my-fix --library ./mods --vllm '>=0.19' --strict",

@@ -19,7 +19,7 @@ from vllm_mods.report.reply import Reply
 
 @click.command(name="port")
 @click.argument("mod", metavar="MOD", shell_complete=options.complete_mods)
-@option("--to TREE", "A tree, or a range such as '>=0.22,<0.26'.", "target")
+@option("--to TREE", "What to make a variant for.", "target")
 @option("--from TREE", "What the variant was written for [mod.lock].", "base")
 @option("--variant ID", "The variant to port [the nearest].")
 @option("--as ID", "What to call the new variant.", "name")

@@ -26,9 +26,8 @@ class Job(NamedTuple):
     """What is to be ported: a variant of a mod from its base to a target, and what to call it.
 
     ``base`` is None for a port that a person has finished; ``base_version`` is what it was. ``vllm``
-    is the range that the new variant states, ``roots`` are the library's folders; ``unwritten`` are
-    files of the mod that are not on disk yet; with ``repair``, what fit finds wrong is put right where
-    there is one way to. ``others`` are the versions of other packages that were named to be beside the target.
+    is the range that the new variant states, ``roots`` are the library's folders; with ``repair``, what fit
+    finds wrong is put right where there is one way to. ``others`` are the versions of other packages that were named to be beside the target.
     """
 
     mod: Mod
@@ -39,7 +38,6 @@ class Job(NamedTuple):
     name: str
     vllm: str
     roots: Sequence[str]
-    unwritten: Mapping[str, bytes] = MappingProxyType({})
     repair: bool = True
     others: tuple[tuple[str, str], ...] = ()
 
@@ -232,7 +230,7 @@ def finish(
             patches[first] = head.encode() + patches[first]
         block = {"id": job.name, "vllm": job.vllm, "patches": list(patches), **beside}
         manifest = variant.manifest(job.mod, job.variant, block, job.origin)
-        files = {**job.unwritten, **patches, mod_folder.MANIFEST: manifest}
+        files = {**patches, mod_folder.MANIFEST: manifest}
         new = variant.load_mod(job.mod, files, job.roots)
         (own,) = (one for one in new.variants if one.id == job.name)
         planned = planner.plan_alone(new, job.target, own)

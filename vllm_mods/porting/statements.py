@@ -5,8 +5,8 @@ statement has a key, as a definition has a name (``key``), and what one side doe
 the other does to the one of the same key only:
 
 * changes of statements with different keys do not clash;
-* where both sides change one statement, they may do it in different parts of its body, or to different
-  elements of its brackets; other tokens are never merged;
+* where both sides change one statement, they may do it in different parts of its body; its other tokens
+  are never merged;
 * two insertions at one place both go in, the mod's first, where neither binds what the other reads and the
   target's cannot leave the function; where both old neighbours of an insertion are gone, nothing says
   where it belongs, and it is refused.
@@ -26,9 +26,8 @@ from typing import TypeVar
 from vllm_mods.base import line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.formats import syntax_tree
-from vllm_mods.porting import brackets, independence, layout, suites
-from vllm_mods.porting.layout import BothChangedError, Side
-from vllm_mods.porting.suites import KeyedStatement, Suite, is_text
+from vllm_mods.porting import independence, suites
+from vllm_mods.porting.suites import BothChangedError, KeyedStatement, Suite, is_text
 
 _Same = TypeVar("_Same", Lines, str)
 
@@ -123,9 +122,9 @@ def _suite(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> list[bytes
 
 def _check(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> None:
     """Raise ``BothChangedError`` for blocks that cannot be merged statement by statement."""
-    layout.check_order(base, ours, theirs)
+    suites.check_order(base, ours, theirs)
     indented = (one.text[0] for side in (base, ours, theirs) for one in side.values())
-    if len(set(map(layout.indentation, indented))) > 1:
+    if len(set(map(_indentation, indented))) > 1:
         raise BothChangedError  # a line of one would belong to another block among those of another
     if not back and any(_lacks(base, *pair) for pair in ((ours, theirs), (theirs, ours))):
         raise BothChangedError
@@ -162,7 +161,7 @@ def _places(
 ) -> dict[int, list[KeyedStatement]]:
     """Return, by the number of the target's statement that they stand before, what the mod inserts."""
     groups: dict[int, list[KeyedStatement]] = {}
-    for before, after, names in layout.added(base, ours):
+    for before, after, names in suites.added(base, ours):
         group = [ours[name] for name in names]
         place = _place(base, theirs, (before, after), group, back=back)
         groups.setdefault(place, []).extend(group)
@@ -208,6 +207,10 @@ def _comments(some: Iterable[KeyedStatement]) -> set[bytes]:
     return {line.strip() for one in some for line in one.lead} - {b""}
 
 
+def _indentation(line: bytes) -> bytes:
+    return line[: len(line) - len(line.lstrip())]
+
+
 def _after(names: list[str], name: str | None) -> int:
     return 0 if name is None else names.index(name) + 1
 
@@ -224,39 +227,14 @@ def _statement(
     try:
         return [*lead, *_pick(base.text, ours.text, theirs.text)]
     except BothChangedError:
-        statements = (base, ours, theirs)
-        parts = [suites.parts(one) for one in statements]
-    if parts[0] and len({len(some) for some in parts}) == 1:
-        out = list(lead)
-        for n, (b, o, t) in enumerate(zip(*parts, strict=True)):
-            if n or isinstance(base.node, ast.Match):
-                for side, other in ((o, t), (t, o)):
-                    if side.head != b.head and _lines(other.suite.values()) != _lines(
-                        b.suite.values()
-                    ):
-                        raise BothChangedError  # another part may have taken its place
-            out += [
-                *_head(n, statements, (b.head, o.head, t.head), back=back),
-                *_suite(b.suite, o.suite, t.suite, back=back),
-            ]
-        return out
-    if any(parts):
+        parts = [suites.parts(one) for one in (base, ours, theirs)]
+    if not parts[0] or len({len(some) for some in parts}) > 1:
         raise BothChangedError
-    texts = [b"".join(one.text) for one in statements]
-    return [*lead, brackets.merge(*map(_side, statements, texts), back=back)]
-
-
-def _head(
-    n: int, statements: Sequence[KeyedStatement], heads: Sequence[Lines], *, back: bool
-) -> Lines:
-    """Merge lines such as ``else:``, or those of a function up to its body."""
-    try:
-        return _pick(*heads)
-    except BothChangedError:
-        if n or not isinstance(statements[0].node, ast.FunctionDef | ast.AsyncFunctionDef):
-            raise
-    return line_diff.split(brackets.merge(*map(_side, statements, map(b"".join, heads)), back=back))
-
-
-def _side(statement: KeyedStatement, text: bytes) -> Side:
-    return Side(text, statement.node, statement.start)
+    out = list(lead)
+    for n, (b, o, t) in enumerate(zip(*parts, strict=True)):
+        if n or isinstance(base.node, ast.Match):
+            for side, other in ((o, t), (t, o)):
+                if side.head != b.head and _lines(other.suite.values()) != _lines(b.suite.values()):
+                    raise BothChangedError  # another part may have taken its place
+        out += [*_pick(b.head, o.head, t.head), *_suite(b.suite, o.suite, t.suite, back=back)]
+    return out

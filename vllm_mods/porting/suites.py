@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.diff3 import Lines
 from vllm_mods.formats.syntax_tree import first_line
-from vllm_mods.porting.layout import BothChangedError
 
 _BINDING = (ast.Assign, ast.AnnAssign)
+
+
+class BothChangedError(Exception):
+    """Both sides changed one thing, each in its own way."""
 
 
 class KeyedStatement(NamedTuple):
@@ -76,6 +79,28 @@ def read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suite
             name = f"{name} #{seen[name]} of {counts[name]}"
         suite[name] = statement._replace(key=name)
     return suite
+
+
+def check_order(base: Collection[str], *sides: Collection[str]) -> None:
+    """Raise ``BothChangedError`` where a side has what is left of the base in another order."""
+    for side in sides:
+        if [key for key in base if key in side] != [key for key in side if key in base]:
+            raise BothChangedError
+
+
+def added(
+    base: Collection[str], side: Iterable[str]
+) -> Iterator[tuple[str | None, str | None, list[str]]]:
+    """Yield each run of what a side adds, behind the old neighbours of it; None for an end."""
+    before: str | None = None
+    run: list[str] = []
+    for key in [*side, None]:
+        if key is not None and key not in base:
+            run.append(key)
+            continue
+        if run:
+            yield before, key, run
+        before, run = key, []
 
 
 def key(node: ast.stmt) -> str:

@@ -11,7 +11,6 @@ from vllm_mods.api.port import PortResult
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.job import PortOutcome
-from vllm_mods.porting.span import SpanRow
 from vllm_mods.porting.variant import NewVariant
 from vllm_mods.porting.writing import Unfinished
 from vllm_mods.report.data import SCHEMA, fields
@@ -19,32 +18,12 @@ from vllm_mods.report.reply import Reply
 
 
 def ported(result: PortResult) -> Reply:
-    """Return what became of a port to a tree, or to each release of a range."""
-    wrote = list(result.wrote)
-    if result.outcome is not None:
-        answer = _outcome_data(result.outcome, result.unfinished, wrote or None)
-        lines = _lines(result.outcome, result.unfinished, wrote, result.notes)
-        return Reply(answer, "\n".join(lines), result.ok)
-    span = result.span
-    assert span is not None  # noqa: S101  (one of the two is there)
-    rows = [f"{_release(row):14} {row.verdict} ({row.variant})" for row in span.rows]
-    rows += [f"wrote {path}" for path in wrote]
-    if span.stopped is not None:
-        rows += _lines(span.stopped, result.unfinished, (), ())
-    elif not wrote:
-        rows.append("every release has its variant: nothing was written")
-    answer = {
-        "mod": result.mod.name,
-        "releases": span.rows,
-        "wrote": wrote,
-        "stopped": span.stopped and _outcome_data(span.stopped, result.unfinished, None),
-    }
-    return Reply(answer, "\n".join(rows), result.ok)
+    """Return what became of a port."""
+    return Reply(_data(result), "\n".join(_lines(result)), result.ok)
 
 
-def _outcome_data(
-    outcome: PortOutcome, work: Unfinished | None, wrote: Sequence[str] | None
-) -> dict[str, Any]:
+def _data(result: PortResult) -> dict[str, Any]:
+    outcome, work = result.outcome, result.unfinished
     job, new = outcome.job, outcome.new
     return {
         "schema": SCHEMA,
@@ -65,19 +44,13 @@ def _outcome_data(
         "variant": new and job.name,
         "verdict": new and new.planned.verdict,
         "findings": () if new is None else new.planned.findings,
-        "wrote": wrote,
+        "wrote": result.wrote or None,
         "unfinished": work and work.folder,
     }
 
 
-def _release(row: SpanRow) -> str:
-    plain = row.tree == f"pypi:{row.release}" or not row.tree.startswith("pypi:")
-    return row.release if plain else f"{row.release} ({row.tree.removeprefix('pypi:')})"
-
-
-def _lines(
-    outcome: PortOutcome, work: Unfinished | None, wrote: Sequence[str], notes: Sequence[str]
-) -> Iterator[str]:
+def _lines(result: PortResult) -> Iterator[str]:
+    outcome, work = result.outcome, result.unfinished
     job, new = outcome.job, outcome.new
     target = job.target_version
     library = os.path.dirname(os.path.dirname(job.mod.directory))
@@ -88,16 +61,16 @@ def _lines(
         yield from _file(file)
     for move in outcome.followed:
         yield f"  followed: {move.old} is now {move.new} ({move.how})"
-    yield from _how(outcome, place)
+    yield from _how(outcome)
     if outcome.carried:
         yield f"  vLLM {target} has every change already"
     if new is not None:
         yield f"variant {job.name} ({job.vllm}) {new.planned.verdict}"
         shown = {one for found in left.values() for one in found}
         yield from (f"  {one.message}" for one in new.planned.findings if one not in shown)
-    yield from (f"note: {one}" for one in notes)
-    if wrote:
-        yield from (f"wrote {path}" for path in wrote)
+    yield from (f"note: {one}" for one in result.notes)
+    if result.wrote:
+        yield from (f"wrote {path}" for path in result.wrote)
         again = f"vllm-mods matrix {job.mod.name} --update-lock{place}"
         yield f"hint: {again}  # on every release that it names"
     elif new is not None:
@@ -110,15 +83,13 @@ def _lines(
         yield "nothing was written"
 
 
-def _how(outcome: PortOutcome, place: str) -> Iterator[str]:
+def _how(outcome: PortOutcome) -> Iterator[str]:
     if outcome.steps and not outcome.left:
         yield f"  step by step, over {', '.join(outcome.steps)}"
     elif outcome.steps:
-        last, job = outcome.steps[-1], outcome.job
-        span = shlex.quote(f">{job.base_version},<={last}")
+        last = outcome.steps[-1]
         where = "; what is left is from there on" if outcome.origin == last else ""
         yield f"  step by step it needs no hand up to {last}{where}"
-        yield f"  vllm-mods port {job.mod.name} --to {span}{place}  # variants for the releases up to there"
     yield from (f"  repaired: {one}" for one in outcome.repaired)
 
 
