@@ -15,7 +15,7 @@ import pytest
 from folder_base import FolderBase
 
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.building import archive, oci, outputs, tarball
+from vllm_mods.building import oci, outputs, tarball
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs import engine, files, registry
 from vllm_mods.building.tarball import TarEntry
@@ -133,7 +133,7 @@ def test_an_engine_gets_the_new_layer_alone(docker: Path, tmp_path: Path) -> Non
     made = built(based(tmp_path))
     (docker / "next").write_text(made.config_digest)
     assert into_engine(made, "docker") == made.config_digest
-    assert (docker / "loaded").read_bytes() == archive.thin(made, TAG)
+    assert (docker / "loaded").read_bytes() == engine.thin(made, TAG)
     (docker / "loaded").unlink()
     assert into_engine(made, "docker") == made.config_digest
     assert not (docker / "loaded").exists()

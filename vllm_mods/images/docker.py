@@ -27,7 +27,7 @@ from docker.utils import kwargs_from_env
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.formats import tars
-from vllm_mods.images import oci, streams, tarred
+from vllm_mods.images import oci, streams
 from vllm_mods.images.layout import LayoutFolder
 from vllm_mods.images.model import DIR, FILE, Descriptor, ImageEntry, Opened
 from vllm_mods.images.oci import SETTINGS
@@ -138,8 +138,8 @@ class Container:
             if member is None:
                 raise TreeError(f"{self._what}: the engine sent nothing for /{path}", hint=_AGAIN)
             if content or (member.isreg() and member.size <= _LARGEST_KEPT):
-                self._contents[path] = tarred.content(archive, member)
-            return tarred.entry(member, path)
+                self._contents[path] = streams.content(archive, member)
+            return streams.entry(member, path)
 
     def _list(self, under: str) -> None:
         entries: dict[str, ImageEntry] = {}
@@ -150,12 +150,12 @@ class Container:
                 path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
                 if path == under:
                     continue
-                entries[path] = tarred.entry(member, path)
+                entries[path] = streams.entry(member, path)
                 if member.islnk():
                     first[path] = posixpath.join(under, member.linkname.partition("/")[2])
                 elif member.isreg() and member.size <= _LARGEST_KEPT and path.endswith(_KEPT):
                     assert archive is not None  # noqa: S101  (there is a member)
-                    self._contents[path] = tarred.content(archive, member)
+                    self._contents[path] = streams.content(archive, member)
         for path, target in first.items():
             if target in entries:
                 entries[path] = entries[path]._replace(size=entries[target].size)
@@ -203,7 +203,7 @@ class Container:
                     f"{_said(response)}",
                     hint=_AGAIN,
                 )
-            with tarred.reading(f"{self._what}: /{path}", _AGAIN), asking(self._what):
+            with streams.reading(f"{self._what}: /{path}", _AGAIN), asking(self._what):
                 file = cast("BinaryIO", streams.Forward(response.raw))
                 with tarfile.open(fileobj=file, mode="r:", tarinfo=tars.Info) as archive:
                     yield archive

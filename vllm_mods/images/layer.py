@@ -19,7 +19,7 @@ from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
-from vllm_mods.images import streams, tarred
+from vllm_mods.images import streams
 from vllm_mods.images.model import ImageEntry
 from vllm_mods.images.streams import Source
 
@@ -69,7 +69,7 @@ def scan(source: Source, what: str) -> Layer:
         elif name.startswith(_WHITEOUT):
             gone.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
         else:
-            entries[path] = tarred.entry(member, path)
+            entries[path] = streams.entry(member, path)
             if member.islnk():
                 names[path] = _inside(member.linkname, what)
             elif _is_kept(path, member) and len(pack) < _MOST_KEPT:
@@ -81,7 +81,7 @@ def scan(source: Source, what: str) -> Layer:
     for path, first in names.items():
         if first in entries:
             entries[path] = entries[path]._replace(size=entries[first].size)
-    with tarred.reading(what, _AGAIN):
+    with streams.reading(what, _AGAIN):
         file.finish()
     diff_id = f"sha256:{hashed.hexdigest()}"
     return Layer(entries, frozenset(gone), frozenset(opaque), names, contents, bytes(pack), diff_id)
@@ -132,7 +132,7 @@ def keep(cache: Cache, digest: str, layer: Layer) -> None:
 
 
 def _plain(source: Source, what: str, hashed: hashlib._Hash | None = None) -> streams.Forward:
-    with tarred.reading(what, _AGAIN):
+    with streams.reading(what, _AGAIN):
         return streams.Forward(streams.unpacked(source), hashed)
 
 
@@ -140,7 +140,7 @@ def _members(
     file: streams.Forward, what: str
 ) -> Iterator[tuple[tarfile.TarInfo, str, tarfile.TarFile]]:
     with (
-        tarred.reading(what, _AGAIN),
+        streams.reading(what, _AGAIN),
         tarfile.open(fileobj=cast("BinaryIO", file), mode="r:", tarinfo=tars.Info) as archive,
     ):
         for member in archive:
@@ -149,8 +149,8 @@ def _members(
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, what: str) -> bytes:
-    with tarred.reading(what, _AGAIN):
-        return tarred.content(archive, member)
+    with streams.reading(what, _AGAIN):
+        return streams.content(archive, member)
 
 
 def _inside(name: str, what: str) -> str:

@@ -10,17 +10,31 @@ import base64
 import io
 import json
 import os
+import posixpath
 import re
 import shutil
+import stat
 import weakref
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.images import engine_command, oci, streams
 from vllm_mods.images.engine_command import PODMAN
-from vllm_mods.images.model import Descriptor, Opened, digest_of
-from vllm_mods.images.mounted import MountedFiles
+from vllm_mods.images.model import (
+    DIR,
+    FILE,
+    LINK,
+    OTHER,
+    Descriptor,
+    ImageEntry,
+    Opened,
+    digest_of,
+    with_ancestors,
+)
+
+_KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: DIR, stat.S_IFLNK: LINK}
 
 
 class StoredImage(Opened):
@@ -37,7 +51,7 @@ class StoredImage(Opened):
         config, self.layers, self.config = oci.read_manifest(documents, self.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
-        self._files: MountedFiles | None = None
+        self._files: _MountedFiles | None = None
         self._give_back: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
@@ -45,14 +59,89 @@ class StoredImage(Opened):
         if self._give_back is not None:
             self._give_back()
 
-    def _open(self) -> MountedFiles:
+    def _open(self) -> _MountedFiles:
         if self._files is None:
             self._give_back = weakref.finalize(
                 self, engine_command.call, PODMAN, "image", "unmount", self._identity
             )
             place = engine_command.call(PODMAN, "image", "mount", self._identity)
-            self._files = MountedFiles(place, self.reference)
+            self._files = _MountedFiles(place, self.reference)
         return self._files
+
+
+class _MountedFiles:
+    """What lies below ``root``, where an image is mounted: no link in it leads out to this machine."""
+
+    def __init__(self, root: str, what: str) -> None:
+        self._root = root
+        self._what = what
+
+    def entry(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path."""
+        folder = posixpath.dirname(path)
+        if path and not self._is_folder(folder):
+            return None
+        return self._entry(path)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        entry = self.entry(path)
+        if entry is None or entry.kind != FILE:
+            return None
+        try:
+            descriptor = os.open(self._place(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:
+                return limits.bounded(file, limits.UNPACKED_FILE, path)
+        except OSError as error:
+            raise self._cannot(path, error) from error
+
+    def paths(self, under: str) -> Iterator[ImageEntry]:
+        """Return everything below a folder."""
+        if not self._is_folder(under):
+            return
+        for folder, folders, files in os.walk(self._place(under), onerror=self._unread):
+            for name in sorted((*folders, *files)):
+                entry = self._entry(f"{folder}/{name}".removeprefix(f"{self._root}/"))
+                if entry is not None:
+                    yield entry
+
+    def _is_folder(self, path: str) -> bool:
+        return all(
+            (entry := self._entry(folder)) and entry.kind == DIR for folder in with_ancestors(path)
+        )
+
+    def _entry(self, path: str) -> ImageEntry | None:
+        place = self._place(path)
+        try:
+            info = os.lstat(place)
+            kind = _KINDS.get(stat.S_IFMT(info.st_mode), OTHER)
+            target = os.readlink(place) if kind == LINK else ""
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._cannot(path, error) from error
+        return ImageEntry(
+            path=path,
+            kind=kind,
+            mode=stat.S_IMODE(info.st_mode),
+            uid=info.st_uid,
+            gid=info.st_gid,
+            mtime=int(info.st_mtime),
+            target=target,
+            size=info.st_size if kind == FILE else 0,
+        )
+
+    def _unread(self, error: OSError) -> None:
+        raise self._cannot(os.path.relpath(error.filename, self._root), error) from error
+
+    def _place(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def _cannot(self, path: str, error: OSError) -> TreeError:
+        return TreeError(
+            f"{self._what}: /{path}: {error.strerror}",
+            hint="run the command as root or in `podman unshare`",
+        )
 
 
 class _Documents(NamedTuple):

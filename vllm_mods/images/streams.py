@@ -1,19 +1,25 @@
-"""Streams of image layers: checked against their digest, unpacked, limited, read forwards only."""
+"""Streams of image layers: checked against their digest, unpacked, limited, read forwards only, as tars."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
-from collections.abc import Callable
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol, cast
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
+from vllm_mods.formats import tars
+from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
 
 CHUNK = 1 << 20
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 """What a packed stream begins with."""
+_BROKEN = (*tars.BROKEN, zlib.error)
 
 
 class Source(Protocol):
@@ -186,3 +192,42 @@ class Forward(io.RawIOBase):
         """Read what is left, so that all of it is hashed."""
         while self._some(CHUNK):
             pass
+
+
+def entry(member: tarfile.TarInfo, path: str) -> ImageEntry:
+    """Return a member as the entry at ``path``; a second name of a file is a file."""
+    if member.isdir():
+        kind = DIR
+    elif member.issym():
+        kind = LINK
+    else:
+        kind = FILE if member.isreg() or member.islnk() else OTHER
+    return ImageEntry(
+        path=path,
+        kind=kind,
+        mode=member.mode & 0o7777,
+        uid=member.uid,
+        gid=member.gid,
+        mtime=int(member.mtime),
+        target=member.linkname if kind == LINK else "",
+        size=member.size if member.isreg() else 0,
+    )
+
+
+def content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """Return the bytes of a member. Raises ``EOFError`` if it is cut short."""
+    file = archive.extractfile(member)
+    data = b"" if file is None else b"".join(iter(lambda: file.read(CHUNK), b""))
+    if len(data) != member.size:
+        raise EOFError(f"{member.name} is cut short")
+    return data
+
+
+@contextlib.contextmanager
+def reading(what: str, hint: str) -> Iterator[None]:
+    """Turn what the standard library says of broken tars into ``TreeError``."""
+    try:
+        yield
+    except _BROKEN as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TreeError(f"{what}: broken or cut short: {reason}", hint=hint) from error
