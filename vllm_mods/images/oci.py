@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from functools import partial
-from io import RawIOBase
+from io import IOBase
 from typing import Any, NamedTuple, Protocol
 
 from vllm_mods.base import limits
@@ -40,7 +40,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 class BlobStore(Protocol):
     """Blobs by digest."""
 
-    def open(self, blob: Descriptor) -> RawIOBase:
+    def open(self, blob: Descriptor) -> IOBase:
         """Open a blob; what comes is checked by whoever reads it. Raises ``TreeError``."""
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -49,8 +50,8 @@ class Client:
         self.name = name
         self._environ = environ
         host = "registry-1.docker.io" if name.host == names.HUB else name.host
-        self._plain = is_plain(name.host, environ)
-        self._root = f"{'http' if self._plain else 'https'}://{host}/v2/{name.repository}/"
+        scheme = "http" if is_plain(name.host, environ) else "https"
+        self._root = f"{scheme}://{host}/v2/{name.repository}/"
         self._session = session(_TRIES - 1, plain=self._is_plain)
         # What is asked for here is already as small as it gets, and its digest is of these bytes.
         self._session.headers["Accept-Encoding"] = "identity"
@@ -74,13 +75,13 @@ class Client:
         self._manifest = digest, data
         return Descriptor(kind, digest, len(data))
 
-    def open(self, blob: Descriptor) -> io.RawIOBase:
+    def open(self, blob: Descriptor) -> io.IOBase:
         """Open a blob or, by its digest, a manifest. Raises ``TreeError``."""
         if self._manifest is not None and self._manifest[0] == blob.digest:
-            return _Bytes(self._manifest[1])
+            return io.BytesIO(self._manifest[1])
         if "manifest" in blob.media_type or "index" in blob.media_type:
             with self.get(f"manifests/{blob.digest}", accept=ACCEPT) as response:
-                return _Bytes(self._whole(response, f"{self.name}: {blob.digest}"))
+                return io.BytesIO(self._whole(response, f"{self.name}: {blob.digest}"))
         return _Resuming(self, f"blobs/{blob.digest}")
 
     def get(self, path: str, *, accept: str = "*/*", start: int = 0) -> requests.Response:
@@ -142,7 +143,7 @@ class Client:
         token = self._token(wanted, login)
         if token is None:
             return False
-        self._session.auth = _Bearer(token)
+        self._session.auth = partial(_bear, token)
         return True
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
@@ -328,17 +329,9 @@ class _Resuming(io.RawIOBase):
         super().close()
 
 
-class _Bytes(io.BytesIO, io.RawIOBase):
-    """Bytes in hand, as a blob."""
-
-
-class _Bearer(requests.auth.AuthBase):
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
+def _bear(token: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
+    request.headers["Authorization"] = f"Bearer {token}"
+    return request
 
 
 def _no_login(request: requests.PreparedRequest) -> requests.PreparedRequest:

@@ -16,11 +16,12 @@ import shutil
 import stat
 import weakref
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.images import engine_command, oci, streams
+from vllm_mods.images import engine_command, oci
 from vllm_mods.images.engine_command import PODMAN
 from vllm_mods.images.model import (
     DIR,
@@ -38,11 +39,14 @@ _KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: DIR, stat.S_IFLNK: LINK}
 
 
 class StoredImage(Opened):
-    """An image that podman has."""
+    """An image that podman has. Raises ``UsageError`` if there is none of that name."""
 
     where = PODMAN
 
     def __init__(self, name: str, *, reference: str) -> None:
+        if shutil.which(PODMAN) is None:
+            hint = "apt install podman"
+            raise UsageError(f"{reference}: podman is not installed here", hint=hint)
         self.reference = reference
         self._identity, folder = _find(name, reference)
         documents = _Documents(folder)
@@ -51,7 +55,6 @@ class StoredImage(Opened):
         config, self.layers, self.config = oci.read_manifest(documents, self.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
-        self._files: _MountedFiles | None = None
         self._give_back: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
@@ -59,14 +62,13 @@ class StoredImage(Opened):
         if self._give_back is not None:
             self._give_back()
 
-    def _open(self) -> _MountedFiles:
-        if self._files is None:
-            self._give_back = weakref.finalize(
-                self, engine_command.call, PODMAN, "image", "unmount", self._identity
-            )
-            place = engine_command.call(PODMAN, "image", "mount", self._identity)
-            self._files = _MountedFiles(place, self.reference)
-        return self._files
+    @cached_property
+    def _files(self) -> _MountedFiles:
+        self._give_back = weakref.finalize(
+            self, engine_command.call, PODMAN, "image", "unmount", self._identity
+        )
+        place = engine_command.call(PODMAN, "image", "mount", self._identity)
+        return _MountedFiles(place, self.reference)
 
 
 class _MountedFiles:
@@ -77,14 +79,12 @@ class _MountedFiles:
         self._what = what
 
     def entry(self, path: str) -> ImageEntry | None:
-        """Return what lies at a path."""
         folder = posixpath.dirname(path)
         if path and not self._is_folder(folder):
             return None
         return self._entry(path)
 
     def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file."""
         entry = self.entry(path)
         if entry is None or entry.kind != FILE:
             return None
@@ -96,7 +96,6 @@ class _MountedFiles:
             raise self._cannot(path, error) from error
 
     def paths(self, under: str) -> Iterator[ImageEntry]:
-        """Return everything below a folder."""
         if not self._is_folder(under):
             return
         for folder, folders, files in os.walk(self._place(under), onerror=self._unread):
@@ -149,8 +148,8 @@ class _Documents(NamedTuple):
 
     folder: str
 
-    def open(self, blob: Descriptor) -> io.RawIOBase:
-        return streams.Forward(io.BytesIO(self.read(blob.digest)))
+    def open(self, blob: Descriptor) -> io.BytesIO:
+        return io.BytesIO(self.read(blob.digest))
 
     def read(self, key: str) -> bytes:
         is_plain = all(letter in "abcdefghijklmnopqrstuvwxyz0123456789." for letter in key)
@@ -161,13 +160,6 @@ class _Documents(NamedTuple):
                 return limits.bounded(file, limits.DOCUMENT, path)
         except OSError as error:
             raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
-
-
-def open_image(name: str, *, reference: str) -> StoredImage:
-    """Open an image of podman. Raises ``UsageError`` if there is none of that name."""
-    if shutil.which(PODMAN) is None:
-        raise UsageError(f"{reference}: podman is not installed here", hint="apt install podman")
-    return StoredImage(name, reference=reference)
 
 
 def _find(name: str, reference: str) -> tuple[str, str]:

@@ -29,7 +29,7 @@ class Source(Protocol):
         """Return at most ``size`` bytes, ``b""`` at the end."""
 
 
-class CheckedStream(io.RawIOBase):
+class CheckedStream:
     """A blob that raises at its end unless size and digest are those of its descriptor.
 
     ``on_read`` is called with the bytes read so far.
@@ -43,7 +43,6 @@ class CheckedStream(io.RawIOBase):
         what: str,
         on_read: Callable[[int], None] | None = None,
     ) -> None:
-        super().__init__()
         self._source = source
         self._algorithm, _, self._expected = digest.partition(":")
         if self._algorithm not in {"sha256", "sha512"}:
@@ -56,10 +55,6 @@ class CheckedStream(io.RawIOBase):
         self._what = what
         self._on_read = on_read
         self._done = 0
-
-    def readable(self) -> bool:
-        """Say yes."""
-        return True
 
     def read(self, size: int = -1) -> bytes:
         """Read, and at the end compare. Raises ``TreeError``."""
