@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from vllm_mods.api.access import Access, open_image
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.building import documents, inspection
 from vllm_mods.building.inspection import Inspection
@@ -87,11 +86,7 @@ def image_verify(
         except UsageError as error:
             if len(several) < 2:
                 raise
-            wrong.append(
-                Finding(
-                    FindingCode.IMAGE_DIFFERS, f"the index's image for {wanted}: {error.message}"
-                )
-            )
+            wrong.append(documents.differs(f"the index's image for {wanted}: {error.message}"))
             continue
         more = () if lock is None else inspection.compare_with_lock(tree, result, lock, lock_name)
         result = result._replace(findings=(*result.findings, *more))

@@ -44,7 +44,8 @@ def of_indexes(indexes: Sequence[Index], images: Sequence[Base]) -> Iterator[Fin
     platforms = {one.manifest_digest: oci.platform(json.loads(one.config)) for one in images}
     for place, entry in enumerate(indexes[-1]["manifests"], 1):
         wanted = {"platform": platforms.get(entry["digest"], entry.get("platform"))}
-        yield from values(f"entry {place} of the index: its", wanted, _only(entry, "platform"))
+        stated = {key: entry[key] for key in wanted if key in entry}
+        yield from values(f"entry {place} of the index: its", wanted, stated)
     annotations = [_table(json.loads(one.manifest or b"{}").get("annotations")) for one in images]
     actual = _table(indexes[0].get("annotations"))
     # with one platform asked for, nobody has looked at all
@@ -90,10 +91,6 @@ def _table(annotations: object) -> Mapping[str, Any]:
     if isinstance(annotations, dict):
         return annotations
     return {"": annotations} if annotations else {}
-
-
-def _only(table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    return {key: table[key]} if key in table else {}
 
 
 def _said(table: Mapping[str, Any], key: str) -> str:

@@ -40,7 +40,9 @@ def differences(
     image = lock.image
     top = f"{lock.vllm.site_root}/"
     differing = [
-        Finding(code=FindingCode.LOCK_DIFFERS, message=said, path=_shown(one.path, top))
+        Finding(
+            code=FindingCode.LOCK_DIFFERS, message=said, path=f"/{one.path}".removeprefix(f"/{top}")
+        )
         for one in image.layer
         for said in _entry(base, one, data)
     ]
@@ -97,7 +99,10 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
     """Compare the layers with the base's and ours; where files are others already, ours is the next one."""
     actual, below = base.diff_ids, lock.base.diff_ids
     # Reading one compares its bytes with what the configuration says of it.
-    inside = [_layer(base, number) for number in range(len(actual))]
+    inside = [
+        base.layer(number) if isinstance(base, LayeredImage) else None
+        for number in range(len(actual))
+    ]
     wanted = (*below, ours or actual[min(len(below), len(actual) - 1)])
     if sorted(actual) == sorted(wanted) and actual != wanted:
         yield documents.differs(
@@ -120,14 +125,9 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
             )
 
 
-def _layer(base: Base, number: int) -> Layer | None:
-    """Return what a layer holds; an engine shows only all of them together."""
-    return base.layer(number) if isinstance(base, LayeredImage) else None
-
-
 def _strange(layer: Layer | None, lock: PairingLock) -> str:
     """Say what a layer holds beside what the lock has in ours."""
-    if layer is None:
+    if layer is None:  # an engine shows only all of them together
         return "; what it holds: skopeo copy docker-daemon:IMAGE oci:FOLDER, then verify oci:FOLDER"
     listed = {one.path for one in lock.image.layer}
     hidden = {
@@ -192,8 +192,3 @@ def _filled(values: Mapping[str, Any], *but: str) -> dict[str, Any]:
 
 def _listed(digests: Sequence[str]) -> str:
     return " ".join(one[7:19] for one in digests)
-
-
-def _shown(path: str, top: str) -> str:
-    """Return a path from the site root, or an absolute one."""
-    return path.removeprefix(top) if path.startswith(top) else f"/{path}"

@@ -61,42 +61,41 @@ def scan(source: Source, what: str) -> Layer:
     contents: dict[str, tuple[int, int]] = {}
     pack = bytearray()
     hashed = hashlib.sha256()
-    file = _plain(source, what, hashed)
-    for member, path, archive in _members(file, what):
-        folder, name = posixpath.split(path)
-        if name == _OPAQUE:
-            opaque.add(folder)
-        elif name.startswith(_WHITEOUT):
-            gone.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
-        else:
-            entries[path] = streams.entry(member, path)
-            if member.islnk():
-                names[path] = _inside(member.linkname, what)
-            elif _is_kept(path, member) and len(pack) < _MOST_KEPT:
-                packed = zlib.compress(_content(archive, member, what), 1)
-                contents[path] = len(pack), len(packed)
-                pack += packed
-            if len(entries) > limits.LAYER_FILES:
-                raise TreeError(f"{what}: more than {limits.LAYER_FILES} in one layer", hint=_AGAIN)
+    with streams.reading(what, _AGAIN):
+        file = streams.Forward(streams.unpacked(source), hashed)
+        for member, path, archive in _members(file, what):
+            folder, name = posixpath.split(path)
+            if name == _OPAQUE:
+                opaque.add(folder)
+            elif name.startswith(_WHITEOUT):
+                gone.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
+            else:
+                entries[path] = streams.entry(member, path)
+                if member.islnk():
+                    names[path] = _inside(member.linkname, what)
+                elif _is_kept(path, member) and len(pack) < _MOST_KEPT:
+                    packed = zlib.compress(streams.content(archive, member), 1)
+                    contents[path] = len(pack), len(packed)
+                    pack += packed
+                if len(entries) > limits.LAYER_FILES:
+                    raise TreeError(
+                        f"{what}: more than {limits.LAYER_FILES} in one layer", hint=_AGAIN
+                    )
+        file.finish()
     for path, first in names.items():
         if first in entries:
             entries[path] = entries[path]._replace(size=entries[first].size)
-    with streams.reading(what, _AGAIN):
-        file.finish()
     diff_id = f"sha256:{hashed.hexdigest()}"
     return Layer(entries, frozenset(gone), frozenset(opaque), names, contents, bytes(pack), diff_id)
 
 
 def extract(source: Source, path: str, what: str) -> bytes:
     """Return one file of a layer that ``scan`` has found there, reading as far as that file."""
-    data = None
-    for member, place, archive in _members(_plain(source, what), what):
-        if place == path and member.isreg():
-            data = _content(archive, member, what)
-            break
-    if data is None:
-        raise TreeError(f"{what}: {path} was in it and is not any more", hint=_AGAIN)
-    return data
+    with streams.reading(what, _AGAIN):
+        for member, place, archive in _members(streams.Forward(streams.unpacked(source)), what):
+            if place == path and member.isreg():
+                return streams.content(archive, member)
+    raise TreeError(f"{what}: {path} was in it and is not any more", hint=_AGAIN)
 
 
 def load(cache: Cache, digest: str) -> Layer | None:
@@ -131,26 +130,14 @@ def keep(cache: Cache, digest: str, layer: Layer) -> None:
     cache.record("layers", _FORMAT, digest, data=json.dumps(record).encode())
 
 
-def _plain(source: Source, what: str, hashed: hashlib._Hash | None = None) -> streams.Forward:
-    with streams.reading(what, _AGAIN):
-        return streams.Forward(streams.unpacked(source), hashed)
-
-
 def _members(
     file: streams.Forward, what: str
 ) -> Iterator[tuple[tarfile.TarInfo, str, tarfile.TarFile]]:
-    with (
-        streams.reading(what, _AGAIN),
-        tarfile.open(fileobj=cast("BinaryIO", file), mode="r:", tarinfo=tars.Info) as archive,
-    ):
+    archived = cast("BinaryIO", file)
+    with tarfile.open(fileobj=archived, mode="r:", tarinfo=tars.Info) as archive:
         for member in archive:
             archive.members = []  # type: ignore[attr-defined]  # it would remember them all
             yield member, _inside(member.name, what), archive
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, what: str) -> bytes:
-    with streams.reading(what, _AGAIN):
-        return streams.content(archive, member)
 
 
 def _inside(name: str, what: str) -> str:
