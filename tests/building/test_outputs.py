@@ -289,7 +289,7 @@ def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> No
     puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
     named = [f"/v2/me/it/manifests/{one.manifest_digest}" for one, _ in images]
     assert puts == [*named, "/v2/me/it/manifests/1-2"]
-    assert pushed.digest == digest_of(oci.platforms([one for one, _ in images]))
+    assert pushed.digest == digest_of(oci.top([one for one, _ in images]))
 
 
 def test_a_tag_of_an_index_is_not_moved_by_an_image(

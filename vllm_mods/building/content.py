@@ -58,7 +58,8 @@ def content(
         where = site.Site(
             root=f"{scratch}/{site_root}", workspaces=_workspaces(scratch, transition)
         )
-        drafted = draft(where, _moved_in(applied, scratch), _inside(transition, scratch))
+        inside = applied and _moved(applied, lambda path: _in(path, scratch))
+        drafted = draft(where, inside, _inside(transition, scratch))
         return _LayerReading(base, scratch, site_root, epoch, tool).content(drafted)
     except Refused as error:
         # Places in the scratch folder mean nothing to anybody.
@@ -164,19 +165,17 @@ class _LayerReading:
         nodes = [
             TarEntry(self.place(path), None, 0o755, self.epoch) for path in drafted.journal.made
         ]
-        gone = []
-        for op in drafted.ops:
-            path = self.place(op.step.path)
-            if op.removes:
-                gone.append(path)
-            else:
-                nodes.append(self.node(path, op, drafted.receipt))
+        nodes += [self.node(op, drafted.receipt) for op in drafted.ops if not op.removes]
+        gone = [self.place(op.step.path) for op in drafted.ops if op.removes]
         gone += [self.place(folder.path) for folder in drafted.journal.gone]
         return Content(tuple(nodes), tuple(gone))
 
-    def node(self, path: str, op: Op, final: Receipt | None) -> TarEntry:
+    def node(self, op: Op, final: Receipt | None) -> TarEntry:
+        path = self.place(op.step.path)
         if op.step.path == receipt.RECEIPT and final is not None:
-            data = receipt.dump(_moved_out(final, self.scratch)._replace(tool=self.tool))
+            moved = _moved(final, lambda path: path.removeprefix(self.scratch))
+            files = tuple(sorted(moved.files, key=lambda file: file.path))
+            data = receipt.dump(moved._replace(files=files, tool=self.tool))
             return TarEntry(path, data, NEW_FILE_MODE, self.epoch)
         if op.source is None:
             mode = NEW_FILE_MODE if op.mode is None else op.mode
@@ -224,15 +223,6 @@ def _inside(transition: Transition, scratch: str) -> Transition:
     changes = (one._replace(path=_in(one.path, scratch)) for one in transition.changes)
     restored = frozenset(_in(path, scratch) for path in transition.restored)
     return transition._replace(changes=tuple(changes), restored=restored)
-
-
-def _moved_in(applied: Receipt | None, scratch: str) -> Receipt | None:
-    return applied and _moved(applied, lambda path: _in(path, scratch))
-
-
-def _moved_out(final: Receipt, scratch: str) -> Receipt:
-    moved = _moved(final, lambda path: path.removeprefix(scratch))
-    return moved._replace(files=tuple(sorted(moved.files, key=lambda file: file.path)))
 
 
 def _moved(applied: Receipt, place: Callable[[str], str]) -> Receipt:

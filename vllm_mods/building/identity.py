@@ -21,8 +21,7 @@ from vllm_mods.building.layer import WHITEOUT
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import LockedEntry, LockedImage, PairingLock
-from vllm_mods.images.layer import Layer
-from vllm_mods.images.layered import LayeredImage
+from vllm_mods.images.layer import Layer, LayeredImage
 from vllm_mods.images.model import DIR, FILE, Base, digest_of, environment
 
 _SHOWN = 8

@@ -17,7 +17,7 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.schema import DecodeError, decode
 from vllm_mods.images import streams
-from vllm_mods.images.layered import LayeredImage, Progress
+from vllm_mods.images.layer import LayeredImage, Progress
 from vllm_mods.images.model import Blob, Descriptor, digest_of
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

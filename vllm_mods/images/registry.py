@@ -20,7 +20,7 @@ from vllm_mods.base.hops import check_hop, is_local, place
 from vllm_mods.base.sessions import BROKEN, reason, session, until
 from vllm_mods.base.untrusted import number_of
 from vllm_mods.images import names, oci
-from vllm_mods.images.model import Base, Descriptor, digest_of
+from vllm_mods.images.model import Base, Descriptor, digest_of, with_ancestors
 from vllm_mods.images.names import Name
 
 PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
@@ -244,11 +244,9 @@ def find_login(host: str, repository: str, environ: Mapping[str, str]) -> tuple[
             continue
         try:
             known = AuthConfig.load_config(path, None)
-            credentials = next(
-                (known.auths[place] for place in _places(host, repository) if place in known.auths),
-                None,
-            )
-            credentials = credentials or known.resolve_authconfig(host)
+            places = reversed(with_ancestors(f"{host}/{repository}")[1:])
+            fitting = next((known.auths[place] for place in places if place in known.auths), None)
+            credentials = fitting or known.resolve_authconfig(host)
         except DockerException as error:
             raise TreeError(
                 f"{path}: the login for {host} cannot be read: {error}",
@@ -271,12 +269,6 @@ def _login_files(environ: Mapping[str, str]) -> Iterator[str]:
     yield f"{runtime}/containers/auth.json"
     yield f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/containers/auth.json"
     yield f"{environ.get('DOCKER_CONFIG') or f'{home}/.docker'}/config.json"
-
-
-def _places(host: str, repository: str) -> Iterator[str]:
-    parts = [host, *repository.split("/")]
-    for end in range(len(parts), 1, -1):
-        yield "/".join(parts[:end])
 
 
 class _Resuming(io.RawIOBase):

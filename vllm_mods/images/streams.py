@@ -62,25 +62,24 @@ class CheckedStream:
             return b"".join(iter(lambda: self.read(CHUNK), b""))
         data = self._source.read(size)
         self._done += len(data)
-        if self._size is not None and (self._done > self._size or (not data and size)):
-            self._compare_size()
+        at_end = bool(size) and not data
+        if self._size is not None and (
+            self._done > self._size or (at_end and self._done < self._size)
+        ):
+            raise TreeError(
+                f"{self._what}: it should have {self._size} bytes, and has "
+                + ("more" if self._done > self._size else str(self._done)),
+                hint="the copy is damaged or incomplete: get the image again",
+            )
         self._hash.update(data)
         if self._on_read is not None and data:
             self._on_read(self._done)
-        if not data and size and self._hash.hexdigest() != self._expected:
+        if at_end and self._hash.hexdigest() != self._expected:
             raise TreeError(
                 f"{self._what}: its bytes are not those of {self._algorithm}:{self._expected}",
                 hint="the copy is damaged: get the image again",
             )
         return data
-
-    def _compare_size(self) -> None:
-        if self._done != self._size:
-            raise TreeError(
-                f"{self._what}: it should have {self._size} bytes, and "
-                + (f"has {self._done}" if self._done < (self._size or 0) else "has more"),
-                hint="the copy is damaged or incomplete: get the image again",
-            )
 
     def finish(self) -> None:
         """Read what is left, so that all of it is compared."""

@@ -18,15 +18,9 @@ from vllm_mods.images.model import digest_of
 _ID = re.compile("[0-9a-f]{64}")
 
 
-def tagged(where: str, tag: str) -> str | None:
-    """Ask the engine ``where`` a base lies for the ID of what a tag names, None if it names nothing.
-
-    Raises ``TreeError``.
-    """
-    program = STORES[where]
-    done = engine_command.run(
-        program, "image", "inspect", "--format", "{{.Id}}", _named(program, tag)
-    )
+def _tagged(program: str, name: str) -> str | None:
+    """Ask an engine for the ID of what a name stands for, None if it is nothing."""
+    done = engine_command.run(program, "image", "inspect", "--format", "{{.Id}}", name)
     if done.is_absent:
         return None
     if done.code:
@@ -49,12 +43,13 @@ def write(image: BuiltImage, where: str, tag: str) -> str:
             hint=f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`",
         )
     ours = {image.config_digest, image.manifest_digest}
-    current = tagged(where, tag)
-    name = _named(program, tag)
+    # as the engine names what was built here
+    name = tag if program == DOCKER or names.has_host(tag) else f"localhost/{tag}"
+    current = _tagged(program, name)
     if current is not None and current not in ours:
         raise tag_refusal(name, current, image.config_digest)
     if current is None:
-        current = _load(program, thin(image, name), name) or tagged(where, tag)
+        current = _load(program, thin(image, name), name) or _tagged(program, name)
         if current is None or current not in ours:
             raise TreeError(
                 f"{program} took the image for {current or 'nothing'}, and it is "
@@ -124,8 +119,3 @@ def _load(program: str, data: bytes, tag: str) -> str | None:
 def _failed(program: str, done: EngineOutcome) -> TreeError:
     error = engine_command.failure(program, "load", done)
     return TreeError(f"{error.message}; no tag was moved", hint=error.hint)
-
-
-def _named(program: str, ref: str) -> str:
-    """Return a name as an engine gives it to what was built here."""
-    return ref if program == DOCKER or names.has_host(ref) else f"localhost/{ref}"

@@ -33,13 +33,10 @@ def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> 
     layers only an engine has, and where something else is in the way.
     """
     others = _others(folder)
-    with refusing(folder):
+    with _refusing(folder):
         for _, base in images:
             _check_given_out(base)
-        ours = [image for image, _ in images]
-        top = ours[0].manifest if len(ours) == 1 else oci.platforms(ours)
-        if top is None:
-            raise ValueError("an image in a layout has a manifest")
+        top = oci.top([image for image, _ in images])
         index = _index(top, others, tag)
         if index is None:
             return
@@ -142,7 +139,7 @@ def _put(path: str, pieces: Iterable[bytes], created: list[str]) -> None:
     """
     if os.path.exists(path):
         return
-    with refusing(path):
+    with _refusing(path):
         descriptor, staged = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".vllm-mods-")
         try:
             with open(descriptor, "wb") as file:
@@ -161,7 +158,7 @@ def _put(path: str, pieces: Iterable[bytes], created: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def refusing(place: str) -> Iterator[None]:
+def _refusing(place: str) -> Iterator[None]:
     """Make a refusal, with nothing written, of a place that cannot be written."""
     try:
         yield

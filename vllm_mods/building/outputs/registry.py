@@ -42,7 +42,7 @@ def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pushe
     source = _source(images[0][1], target)
     client = Pusher(target, os.environ, source)
     ours = [oci.with_layers(built, _layers(base, source)) for built, base in images]
-    top = (ours[0].manifest or b"") if len(ours) == 1 else oci.platforms(ours)
+    top = oci.top(ours)
     tagged = oci.descriptor_of(top)
     current = client.digest_of_tag()
     if current is None:
