@@ -55,11 +55,10 @@ def content(
     scratch = os.path.realpath(tempfile.mkdtemp(prefix="vllm-mods-"))
     try:
         _Slice(base, scratch, site_root).lay(transition, applied)
-        where = site.Site(
-            root=f"{scratch}/{site_root}", workspaces=_workspaces(scratch, transition)
-        )
-        inside = applied and _moved(applied, lambda path: _in(path, scratch))
-        drafted = draft(where, inside, _inside(transition, scratch))
+        moved = _inside(transition, scratch)
+        outside = {os.path.dirname(one.path) for one in moved.changes if one.path.startswith("/")}
+        where = site.Site(root=f"{scratch}/{site_root}", workspaces=tuple(sorted(outside)))
+        drafted = draft(where, applied and _moved(applied, lambda path: _in(path, scratch)), moved)
         return _LayerReading(base, scratch, site_root, epoch, tool).content(drafted)
     except Refused as error:
         # Places in the scratch folder mean nothing to anybody.
@@ -209,14 +208,6 @@ def _dist_infos(base: Base, site_root: str, transition: Transition) -> Iterator[
     for entry in children(base, site_root):
         if entry.path.endswith(".dist-info"):
             yield entry.path
-
-
-def _workspaces(scratch: str, transition: Transition) -> tuple[str, ...]:
-    """Return the folders outside the site root that a transition writes to, in the slice."""
-    folders = {
-        os.path.dirname(change.path) for change in transition.changes if change.path.startswith("/")
-    }
-    return tuple(sorted(f"{scratch}{folder}" for folder in folders))
 
 
 def _inside(transition: Transition, scratch: str) -> Transition:

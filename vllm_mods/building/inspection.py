@@ -12,7 +12,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.building import identity
-from vllm_mods.building.documents import differs
+from vllm_mods.building.identity import differs
 from vllm_mods.formats import pairing_lock, receipt
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.formats.receipt import Receipt

@@ -48,13 +48,6 @@ class Layer(NamedTuple):
     pack: bytes
     diff_id: str
 
-    def content(self, path: str) -> bytes | None:
-        """Return the bytes of a file, if they were kept."""
-        if path not in self.kept:
-            return None
-        start, size = self.kept[path]
-        return zlib.decompress(self.pack[start : start + size])
-
 
 def scan(source: Source, what: str) -> Layer:
     """Read a layer's tar, unpacking it. Raises ``TreeError`` for a broken one."""
@@ -191,12 +184,12 @@ class LayeredImage(Base):
         layer = self.layer(number)
         if path in layer.names:
             return self.read(layer.names[path])
-        data = layer.content(path)
-        if data is None:
-            blob = self.blobs[number]
-            with blob.open() as file:
-                data = extract(file, path, self._name(blob))
-        return data
+        if path in layer.kept:
+            start, size = layer.kept[path]
+            return zlib.decompress(layer.pack[start : start + size])
+        blob = self.blobs[number]
+        with blob.open() as file:
+            return extract(file, path, self._name(blob))
 
     def paths(self, under: str) -> Iterator[ImageEntry]:
         """Return everything below a folder."""

@@ -79,10 +79,7 @@ class _MountedFiles:
         self._what = what
 
     def entry(self, path: str) -> ImageEntry | None:
-        folder = posixpath.dirname(path)
-        if path and not self._is_folder(folder):
-            return None
-        return self._entry(path)
+        return self._entry(path) if self._is_folder(posixpath.dirname(path)) else None
 
     def read(self, path: str) -> bytes | None:
         entry = self.entry(path)
