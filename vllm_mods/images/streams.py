@@ -16,10 +16,15 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.formats import tars
 from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
 
+try:
+    from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+except ImportError:  # before Python 3.14
+    from backports import zstd
+
 CHUNK = 1 << 20
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 """What a packed stream begins with."""
-_BROKEN = (*tars.BROKEN, zlib.error)
+_BROKEN = (*tars.BROKEN, zlib.error, zstd.ZstdError)
 
 
 class Source(Protocol):
@@ -111,26 +116,8 @@ def unpacked(source: Source) -> Source:
     if head.startswith(GZIP):
         return gzip.GzipFile(fileobj=cast("BinaryIO", whole), mode="rb")
     if head == ZSTD:
-        return _Unzstd(whole)
+        return cast("Source", zstd.ZstdFile(whole))
     return whole
-
-
-class _Unzstd:
-    """The bytes of a zstd stream."""
-
-    def __init__(self, source: Limited) -> None:
-        try:
-            from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
-        except ImportError:  # before Python 3.14
-            from backports import zstd  # noqa: PLC0415
-        self._file = zstd.ZstdFile(source)
-        self._error = zstd.ZstdError
-
-    def read(self, size: int) -> bytes:
-        try:
-            return bytes(self._file.read(size))
-        except self._error as error:
-            raise ValueError(str(error)) from error
 
 
 class Forward(io.RawIOBase):
