@@ -46,9 +46,9 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[TarEntry] = ()) -> Dr
     lock = resolved.lock
     site_root = lock.vllm.site_root
     nodes = [TarEntry(path=_place(lock), data=b"", mode=0o644, mtime=lock.epoch), *wheels]
-    gone: tuple[str, ...] = ()
+    gone: list[str] = []
     if any(one.verdict.writes for one in resolved.planned.mods):
-        written = content(
+        written, gone = content(
             base,
             site_root,
             resolved.applied,
@@ -56,8 +56,7 @@ def draft(base: Base, resolved: Resolved, wheels: Iterable[TarEntry] = ()) -> Dr
             epoch=lock.epoch,
             tool=lock.tool,
         )
-        nodes += written.nodes
-        gone = written.gone
+        nodes += written
     nodes += _image_files(base, site_root, resolved.planned.mods, epoch=lock.epoch)
     entries = layer.entries(base, nodes, gone, epoch=lock.epoch)
     image = LockedImage(

@@ -13,7 +13,6 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.building.tarball import TarEntry
@@ -25,17 +24,6 @@ from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition
 from vllm_mods.site.staging import draft
 
 
-class Content(NamedTuple):
-    """What comes into a layer and what goes; paths are from the image's root.
-
-    ``nodes`` are new files and folders with everything but what their parents decide; ``gone`` files
-    of the base that a whiteout hides.
-    """
-
-    nodes: tuple[TarEntry, ...]
-    gone: tuple[str, ...]
-
-
 def content(
     base: Base,
     site_root: str,
@@ -44,9 +32,11 @@ def content(
     *,
     epoch: int,
     tool: str = receipt.TOOL,
-) -> Content:
+) -> tuple[list[TarEntry], list[str]]:
     """Return what a transition of the tree at ``site_root`` (resolved, no slash in front) comes to.
 
+    That is the new files and folders, with everything but what their parents decide, and the files of the
+    base that a whiteout hides; paths are from the image's root.
     ``applied`` is the receipt that the tree has, ``epoch`` the mtime of every file that is written, ``tool``
     who the receipt says has written it.
     Absolute paths of the transition are the image's, for chat templates in a workspace.
@@ -160,14 +150,14 @@ class _LayerReading:
     epoch: int
     tool: str
 
-    def content(self, drafted: Draft) -> Content:
+    def content(self, drafted: Draft) -> tuple[list[TarEntry], list[str]]:
         nodes = [
             TarEntry(self.place(path), None, 0o755, self.epoch) for path in drafted.journal.made
         ]
         nodes += [self.node(op, drafted.receipt) for op in drafted.ops if not op.removes]
         gone = [self.place(op.step.path) for op in drafted.ops if op.removes]
         gone += [self.place(folder.path) for folder in drafted.journal.gone]
-        return Content(tuple(nodes), tuple(gone))
+        return nodes, gone
 
     def node(self, op: Op, final: Receipt | None) -> TarEntry:
         path = self.place(op.step.path)
