@@ -113,9 +113,7 @@ class _Slice:
         if not self.folder(os.path.dirname(path)):
             return False
         entry = self.base.entry(path)
-        if entry is None:
-            return False
-        if entry.kind != DIR:
+        if entry is None or entry.kind != DIR:
             self.file(path)  # for the draft to refuse, as it does on a disk
             return False
         os.mkdir(f"{self.scratch}/{path}")

@@ -141,10 +141,9 @@ class Client:
         if kind.lower() != "bearer" or "realm" not in wanted:
             return False
         token = self._token(wanted, login)
-        if token is None:
-            return False
-        self._session.auth = partial(_bear, token)
-        return True
+        if token is not None:
+            self._session.auth = partial(_bear, token)
+        return token is not None
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
         """Get a token from the realm, for reading this repository."""

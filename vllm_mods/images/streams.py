@@ -144,9 +144,8 @@ class Forward(io.RawIOBase):
         """Go forwards by reading."""
         if whence != io.SEEK_SET or offset < self._place:
             raise OSError("a stream cannot be read backwards")
-        while self._place < offset:
-            if not self._some(min(CHUNK, offset - self._place)):
-                break
+        while self._place < offset and self._some(min(CHUNK, offset - self._place)):
+            pass
         return self._place
 
     def read(self, size: int = -1) -> bytes:

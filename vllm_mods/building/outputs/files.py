@@ -83,13 +83,11 @@ def _link(blob: Blob, place: str) -> bool:
     """Give a layer a second name, if it is a file of its own on the same disk."""
     with blob.open() as file:
         source = file.name if isinstance(file, FileIO) else None
-        if not isinstance(source, str) or os.stat(source).st_size != blob.size:
-            return False
-        try:
-            os.link(source, place)
-        except OSError:
-            return False
-        return True
+        if isinstance(source, str) and os.stat(source).st_size == blob.size:
+            with contextlib.suppress(OSError):
+                os.link(source, place)
+                return True
+    return False
 
 
 def _pieces(blob: Blob) -> Iterator[bytes]:
