@@ -70,8 +70,8 @@ KEPT = f"{SITE}/{receipt.original(small_site.RECORD)}"
 
 def layer_of(base: FolderBase, wanted: Transition, site: str = SITE) -> bytes:
     there = read_receipt(str(base.root / site))
-    found = content(base, site, there, wanted, epoch=EPOCH)
-    return tarball.write(layer.entries(base, found.nodes, found.gone, epoch=EPOCH))
+    nodes, gone = content(base, site, there, wanted, epoch=EPOCH)
+    return tarball.write(layer.entries(base, nodes, gone, epoch=EPOCH))
 
 
 def seen(root: Path) -> dict[str, tuple[object, ...]]:

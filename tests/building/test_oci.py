@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.building import archive, oci, tarball
+from vllm_mods.building import oci, tarball
+from vllm_mods.building.outputs import engine
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.images.model import Descriptor, digest_of
 
@@ -95,7 +96,7 @@ def test_a_base_whose_layers_do_not_agree_is_refused() -> None:
 
 def test_a_thin_archive_is_a_layout_and_a_docker_archive_with_the_new_layer_alone() -> None:
     made = image()
-    files = members(archive.thin(made, "p:1-2"))
+    files = members(engine.thin(made, "p:1-2"))
     (entry,) = json.loads(files["manifest.json"])
     assert entry["RepoTags"] == ["p:1-2"]
     assert files[entry["Config"]] == made.config
@@ -112,7 +113,7 @@ def test_a_thin_archive_is_a_layout_and_a_docker_archive_with_the_new_layer_alon
 def test_without_the_bases_manifest_it_is_a_docker_archive_only() -> None:
     made = oci.append(BASE, None, LAYER, created_by="x", labels={}, epoch=0)
     assert made.manifest_digest is None
-    files = members(archive.thin(made, "p:1"))
+    files = members(engine.thin(made, "p:1"))
     assert "index.json" not in files
     assert files[oci.blob_path(made.layer_digest)] == LAYER
 

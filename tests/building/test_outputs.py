@@ -15,7 +15,7 @@ import pytest
 from folder_base import FolderBase
 
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.building import archive, oci, outputs, tarball
+from vllm_mods.building import oci, outputs, tarball
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.building.outputs import engine, files, registry
 from vllm_mods.building.tarball import TarEntry
@@ -133,7 +133,7 @@ def test_an_engine_gets_the_new_layer_alone(docker: Path, tmp_path: Path) -> Non
     made = built(based(tmp_path))
     (docker / "next").write_text(made.config_digest)
     assert into_engine(made, "docker") == made.config_digest
-    assert (docker / "loaded").read_bytes() == archive.thin(made, TAG)
+    assert (docker / "loaded").read_bytes() == engine.thin(made, TAG)
     (docker / "loaded").unlink()
     assert into_engine(made, "docker") == made.config_digest
     assert not (docker / "loaded").exists()
@@ -289,7 +289,7 @@ def test_an_index_comes_after_all_that_it_names(host: str, tmp_path: Path) -> No
     puts = [path for method, path, _ in Fake.sent if method == "PUT" and "/manifests/" in path]
     named = [f"/v2/me/it/manifests/{one.manifest_digest}" for one, _ in images]
     assert puts == [*named, "/v2/me/it/manifests/1-2"]
-    assert pushed.digest == digest_of(oci.platforms([one for one, _ in images]))
+    assert pushed.digest == digest_of(oci.top([one for one, _ in images]))
 
 
 def test_a_tag_of_an_index_is_not_moved_by_an_image(

@@ -25,7 +25,8 @@ from small_site import FILES
 from small_site import build as build_site
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.building import archive, layer, oci, tarball
+from vllm_mods.building import layer, oci, tarball
+from vllm_mods.building.outputs import engine as engine_output
 from vllm_mods.fit import checker
 from vllm_mods.formats import pairing_lock
 from vllm_mods.images.open import open_base
@@ -93,7 +94,7 @@ def test_old_bytecode_does_not_run(engine: Engine, tool: Tool) -> None:
         json.loads(opened.config), None, tarball.write(entries), created_by="x", labels={}, epoch=0
     )
     opened.close()
-    _load(engine, archive.thin(wrong, "small:wrong"))
+    _load(engine, engine_output.thin(wrong, "small:wrong"))
     assert (
         run(engine, "small:wrong", f"print(open('/{SITE}/vllm/a.py').read())") == "A = 2\n".strip()
     )

@@ -15,7 +15,7 @@ from paired import BASE, Tool, library
 from real_engines import SITE, Engine, need, wait
 
 import vllm_mods as vm
-from vllm_mods.building import archive
+from vllm_mods.building.outputs import engine as engine_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def test_the_new_layer_is_enough_for_a_store_that_has_the_base(
     mods = vm.Library(tool.library)
     made = vm.build(mods, "small", base=layout, output=f"oci:{tmp_path}/layout")
     (image,) = made.images
-    thin.write_bytes(archive.thin(image.built, made.tag))
+    thin.write_bytes(engine_output.thin(image.built, made.tag))
 
     containerd("image", "import", thin)
 

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from vllm_mods.api.access import Access, open_image
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
-from vllm_mods.building import documents, inspection
+from vllm_mods.building import identity, inspection
 from vllm_mods.building.inspection import Inspection
 from vllm_mods.images.open import entries_of, indexes_of, platforms_in
 from vllm_mods.trees.image import ImageTree
@@ -87,11 +86,7 @@ def image_verify(
         except UsageError as error:
             if len(several) < 2:
                 raise
-            wrong.append(
-                Finding(
-                    FindingCode.IMAGE_DIFFERS, f"the index's image for {wanted}: {error.message}"
-                )
-            )
+            wrong.append(identity.differs(f"the index's image for {wanted}: {error.message}"))
             continue
         more = () if lock is None else inspection.compare_with_lock(tree, result, lock, lock_name)
         result = result._replace(findings=(*result.findings, *more))
@@ -99,5 +94,5 @@ def image_verify(
     if indexes and any(one.inspection.lock is not None for one in images.values()):
         if not platform:
             wrong += inspection.index_findings(list(images.values()), entries)
-        wrong += documents.of_indexes(indexes, [one.tree.base for one in images.values()])
+        wrong += identity.of_indexes(indexes, [one.tree.base for one in images.values()])
     return ImageVerified(images, tuple(wrong), tuple(several))

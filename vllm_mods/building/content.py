@@ -13,7 +13,6 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.building.tarball import TarEntry
@@ -25,17 +24,6 @@ from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition
 from vllm_mods.site.staging import draft
 
 
-class Content(NamedTuple):
-    """What comes into a layer and what goes; paths are from the image's root.
-
-    ``nodes`` are new files and folders with everything but what their parents decide; ``gone`` files
-    of the base that a whiteout hides.
-    """
-
-    nodes: tuple[TarEntry, ...]
-    gone: tuple[str, ...]
-
-
 def content(
     base: Base,
     site_root: str,
@@ -44,9 +32,11 @@ def content(
     *,
     epoch: int,
     tool: str = receipt.TOOL,
-) -> Content:
+) -> tuple[list[TarEntry], list[str]]:
     """Return what a transition of the tree at ``site_root`` (resolved, no slash in front) comes to.
 
+    That is the new files and folders, with everything but what their parents decide, and the files of the
+    base that a whiteout hides; paths are from the image's root.
     ``applied`` is the receipt that the tree has, ``epoch`` the mtime of every file that is written, ``tool``
     who the receipt says has written it.
     Absolute paths of the transition are the image's, for chat templates in a workspace.
@@ -55,10 +45,10 @@ def content(
     scratch = os.path.realpath(tempfile.mkdtemp(prefix="vllm-mods-"))
     try:
         _Slice(base, scratch, site_root).lay(transition, applied)
-        where = site.Site(
-            root=f"{scratch}/{site_root}", workspaces=_workspaces(scratch, transition)
-        )
-        drafted = draft(where, _moved_in(applied, scratch), _inside(transition, scratch))
+        moved = _inside(transition, scratch)
+        outside = {os.path.dirname(one.path) for one in moved.changes if one.path.startswith("/")}
+        where = site.Site(root=f"{scratch}/{site_root}", workspaces=tuple(sorted(outside)))
+        drafted = draft(where, applied and _moved(applied, lambda path: _in(path, scratch)), moved)
         return _LayerReading(base, scratch, site_root, epoch, tool).content(drafted)
     except Refused as error:
         # Places in the scratch folder mean nothing to anybody.
@@ -123,9 +113,7 @@ class _Slice:
         if not self.folder(os.path.dirname(path)):
             return False
         entry = self.base.entry(path)
-        if entry is None:
-            return False
-        if entry.kind != DIR:
+        if entry is None or entry.kind != DIR:
             self.file(path)  # for the draft to refuse, as it does on a disk
             return False
         os.mkdir(f"{self.scratch}/{path}")
@@ -160,23 +148,21 @@ class _LayerReading:
     epoch: int
     tool: str
 
-    def content(self, drafted: Draft) -> Content:
+    def content(self, drafted: Draft) -> tuple[list[TarEntry], list[str]]:
         nodes = [
             TarEntry(self.place(path), None, 0o755, self.epoch) for path in drafted.journal.made
         ]
-        gone = []
-        for op in drafted.ops:
-            path = self.place(op.step.path)
-            if op.removes:
-                gone.append(path)
-            else:
-                nodes.append(self.node(path, op, drafted.receipt))
+        nodes += [self.node(op, drafted.receipt) for op in drafted.ops if not op.removes]
+        gone = [self.place(op.step.path) for op in drafted.ops if op.removes]
         gone += [self.place(folder.path) for folder in drafted.journal.gone]
-        return Content(tuple(nodes), tuple(gone))
+        return nodes, gone
 
-    def node(self, path: str, op: Op, final: Receipt | None) -> TarEntry:
+    def node(self, op: Op, final: Receipt | None) -> TarEntry:
+        path = self.place(op.step.path)
         if op.step.path == receipt.RECEIPT and final is not None:
-            data = receipt.dump(_moved_out(final, self.scratch)._replace(tool=self.tool))
+            moved = _moved(final, lambda path: path.removeprefix(self.scratch))
+            files = tuple(sorted(moved.files, key=lambda file: file.path))
+            data = receipt.dump(moved._replace(files=files, tool=self.tool))
             return TarEntry(path, data, NEW_FILE_MODE, self.epoch)
         if op.source is None:
             mode = NEW_FILE_MODE if op.mode is None else op.mode
@@ -212,27 +198,10 @@ def _dist_infos(base: Base, site_root: str, transition: Transition) -> Iterator[
             yield entry.path
 
 
-def _workspaces(scratch: str, transition: Transition) -> tuple[str, ...]:
-    """Return the folders outside the site root that a transition writes to, in the slice."""
-    folders = {
-        os.path.dirname(change.path) for change in transition.changes if change.path.startswith("/")
-    }
-    return tuple(sorted(f"{scratch}{folder}" for folder in folders))
-
-
 def _inside(transition: Transition, scratch: str) -> Transition:
     changes = (one._replace(path=_in(one.path, scratch)) for one in transition.changes)
     restored = frozenset(_in(path, scratch) for path in transition.restored)
     return transition._replace(changes=tuple(changes), restored=restored)
-
-
-def _moved_in(applied: Receipt | None, scratch: str) -> Receipt | None:
-    return applied and _moved(applied, lambda path: _in(path, scratch))
-
-
-def _moved_out(final: Receipt, scratch: str) -> Receipt:
-    moved = _moved(final, lambda path: path.removeprefix(scratch))
-    return moved._replace(files=tuple(sorted(moved.files, key=lambda file: file.path)))
 
 
 def _moved(applied: Receipt, place: Callable[[str], str]) -> Receipt:

@@ -3,6 +3,9 @@
 A lock lists every entry of the one layer that comes on top, and every setting. So the layer's tar and the
 configuration can be written again from the image's own files, byte for byte: what has another digest is
 another image, whatever the files that somebody thought of looking at say.
+
+Nor may manifest and index say anything that engines read differently: a key of another spelling (Go reads
+``Layers`` as ``layers``), an address for a layer, a second description of how it is unpacked.
 """
 
 from __future__ import annotations
@@ -16,15 +19,18 @@ from typing import Any
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
-from vllm_mods.building import building, documents, oci, tarball
+from vllm_mods.building import building, oci, tarball
 from vllm_mods.building.layer import WHITEOUT
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import LockedEntry, LockedImage, PairingLock
-from vllm_mods.images.layer import Layer
-from vllm_mods.images.layered import LayeredImage
+from vllm_mods.images.layer import Layer, LayeredImage
 from vllm_mods.images.model import DIR, FILE, Base, digest_of, environment
+from vllm_mods.images.oci import INDEXES, MANIFESTS, Index
 
+_CONFIGS = (oci.CONFIG, "application/vnd.docker.container.image.v1+json")
+_LAYERS = (*oci.OCI_NAMES.values(), *oci.OCI_NAMES)
+_BLOB = ("digest", "size")
 _SHOWN = 8
 _UNSEEN = "the same values in other bytes, or what an engine does not tell, such as the history"
 
@@ -40,7 +46,9 @@ def differences(
     image = lock.image
     top = f"{lock.vllm.site_root}/"
     differing = [
-        Finding(code=FindingCode.LOCK_DIFFERS, message=said, path=_shown(one.path, top))
+        Finding(
+            code=FindingCode.LOCK_DIFFERS, message=said, path=f"/{one.path}".removeprefix(f"/{top}")
+        )
         for one in image.layer
         for said in _entry(base, one, data)
     ]
@@ -97,10 +105,13 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
     """Compare the layers with the base's and ours; where files are others already, ours is the next one."""
     actual, below = base.diff_ids, lock.base.diff_ids
     # Reading one compares its bytes with what the configuration says of it.
-    inside = [_layer(base, number) for number in range(len(actual))]
+    inside = [
+        base.layer(number) if isinstance(base, LayeredImage) else None
+        for number in range(len(actual))
+    ]
     wanted = (*below, ours or actual[min(len(below), len(actual) - 1)])
     if sorted(actual) == sorted(wanted) and actual != wanted:
-        yield documents.differs(
+        yield differs(
             f"its layers are in another order: {_listed(actual)}, and the lock has {_listed(wanted)}"
         )
         return
@@ -111,23 +122,18 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
         for number in range(start, end):
             whose = f"layer {number + 1} of the base {lock.base.ref}"
             whose = whose if number < len(below) else "the layer that the lock makes"
-            yield documents.differs(f"{whose} is not in it ({wanted[number]})")
+            yield differs(f"{whose} is not in it ({wanted[number]})")
         place = "above" if start >= len(wanted) else "below" if kind == "insert" else "in place of"
         for number in range(first, last):
-            yield documents.differs(
+            yield differs(
                 f"layer {number + 1} of {len(actual)}, {place} the one that the lock makes, is no part of it "
                 f"({actual[number]}){_strange(inside[number], lock)}"
             )
 
 
-def _layer(base: Base, number: int) -> Layer | None:
-    """Return what a layer holds; an engine shows only all of them together."""
-    return base.layer(number) if isinstance(base, LayeredImage) else None
-
-
 def _strange(layer: Layer | None, lock: PairingLock) -> str:
     """Say what a layer holds beside what the lock has in ours."""
-    if layer is None:
+    if layer is None:  # an engine shows only all of them together
         return "; what it holds: skopeo copy docker-daemon:IMAGE oci:FOLDER, then verify oci:FOLDER"
     listed = {one.path for one in lock.image.layer}
     hidden = {
@@ -155,7 +161,7 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
         epoch=lock.epoch,
     )
     if base.manifest is not None:
-        yield from documents.of_manifest(json.loads(base.manifest), labels)
+        yield from _manifest(json.loads(base.manifest), labels)
     if digest_of(wanted) == base.config_digest:
         return
     before, after = json.loads(wanted), json.loads(base.config)
@@ -164,36 +170,108 @@ def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[F
     layers = [one["rootfs"].pop("diff_ids") for one in (before, after)]
     differing = [
         *_parts(before.pop("config"), after.pop("config", None) or {}),
-        *documents.values("its", _filled(before), _filled(after)),
+        *_values("its", _filled(before), _filled(after)),
     ]
     yield from differing
     is_told = base.where != "containerd" or base.manifest is not None
     if not differing and layers[0] == layers[1] and is_told:
-        yield documents.differs(
+        yield differs(
             f"its ID is {base.config_digest}, and that of the lock's image {digest_of(wanted)}: {_UNSEEN}"
         )
 
 
 def _parts(wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Finding]:
     """Compare settings: the environment and the labels name by name."""
-    yield from documents.values("the environment's", environment(wanted), environment(actual))
-    yield from documents.values("the label", wanted.get("Labels") or {}, actual.get("Labels") or {})
-    yield from documents.values(
-        "the setting", *(_filled(one, "Env", "Labels") for one in (wanted, actual))
-    )
+    yield from _values("the environment's", environment(wanted), environment(actual))
+    yield from _values("the label", wanted.get("Labels") or {}, actual.get("Labels") or {})
+    yield from _values("the setting", *(_filled(one, "Env", "Labels") for one in (wanted, actual)))
     order = [one.get("Env") or [] for one in (wanted, actual)]
     if order[0] != order[1] and sorted(order[0]) == sorted(order[1]):
-        yield documents.differs("the environment is in another order")
+        yield differs("the environment is in another order")
 
 
-def _filled(values: Mapping[str, Any], *but: str) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value and key not in but}
+def _filled(table: Mapping[str, Any], *but: str) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value and key not in but}
 
 
 def _listed(digests: Sequence[str]) -> str:
     return " ".join(one[7:19] for one in digests)
 
 
-def _shown(path: str, top: str) -> str:
-    """Return a path from the site root, or an absolute one."""
-    return path.removeprefix(top) if path.startswith(top) else f"/{path}"
+def _manifest(manifest: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what a readable manifest says that follows from neither its configuration, its layers nor these labels."""
+    known = ("config", "layers", "annotations")
+    yield from _document("the manifest", manifest, known, MANIFESTS)
+    yield from _descriptor("the manifest's configuration", manifest["config"], _BLOB, _CONFIGS)
+    for number, layer in enumerate(manifest["layers"], 1):
+        yield from _descriptor(f"the manifest's layer {number}", layer, _BLOB, _LAYERS)
+    if annotations := _table(manifest.get("annotations")):  # docker's form of an image has none
+        yield from _values("the annotation", labels, annotations)
+
+
+def of_indexes(indexes: Sequence[Index], images: Sequence[Base]) -> Iterator[Finding]:
+    """Yield what a readable index says that does not follow from ``images``: all that are in it, or those asked for."""
+    for number, index in enumerate(indexes, 1):
+        what = "the index" if len(indexes) == 1 else f"index {number} of {len(indexes)}"
+        yield from _document(what, index, ("manifests", "annotations"), INDEXES)
+        for place, entry in enumerate(index["manifests"], 1):
+            yield from _descriptor(
+                f"entry {place} of {what}", entry, (*_BLOB, "platform"), MANIFESTS
+            )
+    platforms = {one.manifest_digest: oci.platform(json.loads(one.config)) for one in images}
+    for place, entry in enumerate(indexes[-1]["manifests"], 1):
+        wanted = {"platform": platforms.get(entry["digest"], entry.get("platform"))}
+        stated = {key: entry[key] for key in wanted if key in entry}
+        yield from _values(f"entry {place} of the index: its", wanted, stated)
+    annotations = [_table(json.loads(one.manifest or b"{}").get("annotations")) for one in images]
+    actual = _table(indexes[0].get("annotations"))
+    # with one platform asked for, nobody has looked at all
+    if actual and len(images) == len(indexes[-1]["manifests"]):
+        yield from _values("the index's annotation", oci.shared_annotations(annotations), actual)
+
+
+def _values(what: str, wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield a finding for each key whose value is not the one that the lock makes."""
+    for key in sorted(wanted.keys() | actual.keys()):
+        if wanted.get(key) != actual.get(key):
+            yield differs(
+                f"{what} {key} is {_said(actual, key)}, and the lock makes it {_said(wanted, key)}"
+            )
+
+
+def differs(message: str) -> Finding:
+    """Return the finding that an image is not the lock's."""
+    return Finding(code=FindingCode.IMAGE_DIFFERS, message=message)
+
+
+def _document(
+    what: str, document: Mapping[str, Any], known: Collection[str], types: Sequence[str]
+) -> Iterator[Finding]:
+    if document.get("schemaVersion") != 2:
+        yield differs(f"{what}'s schemaVersion is {_said(document, 'schemaVersion')}, not 2")
+    # OCI's first version left it out
+    yield from _descriptor(
+        what, {"mediaType": types[0], **document}, (*known, "schemaVersion"), types
+    )
+
+
+def _descriptor(
+    what: str, raw: Mapping[str, Any], known: Collection[str], types: Sequence[str]
+) -> Iterator[Finding]:
+    for key in sorted(raw.keys() - {*known, "mediaType"}):
+        yield differs(f"{what} has {key}, {_said(raw, key)}: no lock makes it")
+    if raw.get("mediaType") not in types:
+        yield differs(f"{what} is of the type {_said(raw, 'mediaType')}: no lock makes it")
+
+
+def _table(annotations: object) -> Mapping[str, Any]:
+    if isinstance(annotations, dict):
+        return annotations
+    return {"": annotations} if annotations else {}
+
+
+def _said(table: Mapping[str, Any], key: str) -> str:
+    if key not in table:
+        return "not there"
+    text = table[key] if isinstance(table[key], str) else json.dumps(table[key])
+    return text if len(text) <= 200 else f"{text[:197]}…"

@@ -12,6 +12,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.building import identity
+from vllm_mods.building.identity import differs
 from vllm_mods.formats import pairing_lock, receipt
 from vllm_mods.formats.pairing_lock import PairingLock
 from vllm_mods.formats.receipt import Receipt
@@ -59,11 +60,9 @@ def inspect(tree: ImageTree) -> Inspection:
     digest = None if written is None else sha256(written)
     every = settings(tree.base).get("Labels") or {}
     labels = {key: str(text) for key, text in sorted(every.items()) if key.startswith(_OURS)}
-    findings = (
-        []
-        if applied is None
-        else list(compare(applied, InImage(tree), undone.look(applied, tree).paths))
-    )
+    findings: list[Finding] = []
+    if applied is not None:
+        findings += compare(applied, _InImage(tree), undone.look(applied, tree).paths)
     for variant in ground.variants_in(tree, applied):
         findings += requirements.conflicts(variant, tree)
     if lock is not None and written is not None:
@@ -128,19 +127,14 @@ def index_findings(
     wanted = {name: None for lock in locks for name in pairing_lock.by_platform(lock)}.keys()
     platforms = {platform_of(tree.base.config) for tree, _ in images}
     if wanted and len({one.lock_digest for _, one in images}) > 1:
-        yield Finding(FindingCode.IMAGE_DIFFERS, "the images of the index are of different locks")
+        yield differs("the images of the index are of different locks")
     for name in sorted(wanted - platforms):
-        yield Finding(
-            FindingCode.IMAGE_DIFFERS, f"the index has no image for {name}, and its lock has one"
-        )
+        yield differs(f"the index has no image for {name}, and its lock has one")
     for name in sorted(platforms - wanted if wanted else ()):
-        yield Finding(
-            FindingCode.IMAGE_DIFFERS, f"the index has an image for {name}, and its lock has none"
-        )
+        yield differs(f"the index has an image for {name}, and its lock has none")
     listed = [entry.platform for entry in entries]
     if listed != [*wanted] and sorted(listed) == sorted(wanted):
-        message = f"the index lists {', '.join(listed)}, and its lock {', '.join(wanted)}"
-        yield Finding(FindingCode.IMAGE_DIFFERS, message)
+        yield differs(f"the index lists {', '.join(listed)}, and its lock {', '.join(wanted)}")
 
 
 def entry_findings(entries: Sequence[IndexEntry]) -> Iterator[Finding]:
@@ -150,22 +144,20 @@ def entry_findings(entries: Sequence[IndexEntry]) -> Iterator[Finding]:
         name = f"entry {place + 1} of the index, {entry.blob.digest}"
         if entry.platform in {"", UNKNOWN}:
             says = "says no platform" if not entry.platform else f"is for {UNKNOWN}"
-            yield Finding(FindingCode.IMAGE_DIFFERS, f"{name}, {says}: no lock makes it")
+            yield differs(f"{name}, {says}: no lock makes it")
         elif any(one.platform == entry.platform for one in before):
-            message = f"{name}, is a second one for {entry.platform}"
-            yield Finding(FindingCode.IMAGE_DIFFERS, message)
+            yield differs(f"{name}, is a second one for {entry.platform}")
         elif any(one.blob.digest == entry.blob.digest for one in before):
-            yield Finding(FindingCode.IMAGE_DIFFERS, f"{name}, is there twice")
+            yield differs(f"{name}, is there twice")
 
 
-class InImage:
-    """A ``verify.Place`` in an image."""
+class _InImage:
+    """A ``ReceiptPlace`` in an image."""
 
     def __init__(self, tree: ImageTree) -> None:
         self._tree = tree
 
     def mode(self, path: str) -> int | None:
-        """Return the permission bits of a regular file."""
         entry = self._tree.base.entry(self._place(path))
         if entry is None or entry.kind == FILE:
             return None if entry is None else entry.mode
@@ -173,16 +165,13 @@ class InImage:
         raise TreeError(f"{path} is {what}", hint="build the image again")
 
     def read(self, path: str) -> bytes | None:
-        """Return the bytes of a file."""
         return None if self.mode(path) is None else self._tree.base.read(self._place(path))
 
     def names(self, folder: str) -> Iterable[str]:
-        """Return the names in a folder."""
         entries = children(self._tree.base, self._place(folder))
         return [posixpath.basename(one.path) for one in entries]
 
     def is_there(self, path: str) -> bool:
-        """Tell whether there is anything at a path."""
         return self._tree.base.entry(self._place(path)) is not None
 
     def _place(self, path: str) -> str:

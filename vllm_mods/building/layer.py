@@ -34,7 +34,8 @@ def entries(
         builder.add(node)
     for path in gone:
         builder.hide(path)
-    return tuple(builder.entries[path] for path in sorted(builder.entries, key=_order))
+    # by parts, so that a folder comes right before what is in it
+    return tuple(sorted(builder.entries.values(), key=lambda entry: entry.path.split("/")))
 
 
 @dataclass
@@ -52,7 +53,7 @@ class _LayerTar:
             )
         folder, name = os.path.split(node.path)
         folder = self.folder(resolve(self.base, folder))
-        path = f"{folder}/{name}" if folder else name
+        path = os.path.join(folder, name)
         below = self.base.entry(path)
         owner = node.owner or ((below.uid, below.gid) if below else self.owner(folder))
         self.entries[path] = node._replace(path=path, owner=owner)
@@ -60,7 +61,7 @@ class _LayerTar:
     def hide(self, path: str) -> None:
         folder, name = os.path.split(path)
         folder = self.folder(resolve(self.base, folder))
-        hidden = f"{folder}/{WHITEOUT}{name}" if folder else f"{WHITEOUT}{name}"
+        hidden = os.path.join(folder, f"{WHITEOUT}{name}")
         self.entries[hidden] = TarEntry(hidden, b"", 0, mtime=self.epoch)
 
     def folder(self, path: str) -> str:
@@ -86,8 +87,3 @@ class _LayerTar:
     def owner(self, folder: str) -> tuple[int, int]:
         entry = self.entries.get(folder)
         return (entry and entry.owner) or (0, 0)
-
-
-def _order(path: str) -> list[str]:
-    """Sort by parts, so that a folder comes right before what is in it."""
-    return path.split("/")

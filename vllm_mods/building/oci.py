@@ -165,11 +165,13 @@ def gzipped(data: bytes) -> bytes:
     return _GZIP + zlib.compress(data, 9, wbits=31)[len(_GZIP) :]
 
 
-def platforms(images: Sequence[BuiltImage]) -> bytes:
-    """Return the index of one pairing's images, each with a manifest, for as many platforms.
+def top(images: Sequence[BuiltImage]) -> bytes:
+    """Return the manifest of an image, or the index of one pairing's images for as many platforms.
 
-    Its annotations are those that all of them have.
+    Each has a manifest. The annotations of the index are those that all of them have.
     """
+    if len(images) == 1:
+        return images[0].manifest or b""
     listed = [
         entry(one.manifest or b"", platform=platform(json.loads(one.config))) for one in images
     ]
@@ -187,10 +189,10 @@ def shared_annotations(annotations: Sequence[Mapping[str, str]]) -> dict[str, st
     return {key: said for key, said in first.items() if all(one.get(key) == said for one in others)}
 
 
-def index(top: bytes, ref: str, others: Sequence[Mapping[str, Any]] = ()) -> bytes:
+def index(named: bytes, ref: str, others: Sequence[Mapping[str, Any]] = ()) -> bytes:
     """Return an index.json that names a manifest, or an index, ``ref``, after the entries ``others``."""
     called = {TAG: ref.rpartition(":")[2], FULL_NAME: full_name(ref)}
-    return index_of([*others, entry(top, annotations=called)])
+    return index_of([*others, entry(named, annotations=called)])
 
 
 def index_of(entries: Sequence[Mapping[str, Any]], **more: object) -> bytes:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, Refused
-from vllm_mods.base.model import Mod, ModPlan, Plan
+from vllm_mods.base.model import Mod, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import container, pairing, receipt
 from vllm_mods.formats.container import Served
@@ -63,28 +63,29 @@ def resolve(
     may be made of.
     """
     if locked is not None:
-        mods = as_locked(mods, locked)
+        was = {one.name: one for one in locked.mods}
+        mods = tuple(_as_locked(mod, was.get(mod.name)) for mod in mods)
     trust.demand(mods)
     if problems := container.problems(wanted):
         raise ManifestError(f"pairing {wanted.name}", problems)
     raw = tree.read(receipt.RECEIPT)
     applied = None if raw is None else receipt.parse(raw, f"{base.reference}: {receipt.RECEIPT}")
     outside = workspace(base)
-    planned = planner.plan(
-        mods, tree, receipt=applied, workspace=outside if outside is not None else planner.WORKSPACE
-    )
+    planned = planner.plan(mods, tree, receipt=applied, workspace=outside or planner.WORKSPACE)
     if not planned.ok:
         raise _refusal(planned, base)
     folder = outside or f"/{site_root}/{planner.WORKSPACE}"
-    files = [
-        file
-        for one in planned.mods
-        for file in (one.variant.templates if one.variant is not None else ())
-    ]
+    variants = [one.variant for one in planned.mods if one.variant is not None]
+    files = [file for variant in variants for file in variant.templates]
     templates = {file.file: f"{folder}/{file.file}" for file in files}
     served = taken_over(wanted, mods).pairing
     platform = platform_of(base.config)
-    requirements = [text for one in planned.mods for text in _requirements(one)]
+    requirements = [
+        text
+        for one in planned.mods
+        if one.variant is not None and one.verdict is not Verdict.UPSTREAM
+        for text in one.variant.python
+    ]
     needed: tuple[LockedWheel, ...] = ()
     if requirements:
         needed = wheels(requirements, platform) if locked is None else locked.wheels
@@ -95,7 +96,7 @@ def resolve(
             model=wanted.model,
             revision=wanted.revision,
             base=LockedBase(
-                ref=base_name(base, wanted.base),
+                ref=_base_name(base, wanted.base),
                 config=base.config_digest,
                 diff_ids=base.diff_ids,
                 platform=platform,
@@ -120,7 +121,7 @@ def resolve(
     )
 
 
-def base_name(base: Base, otherwise: str) -> str:
+def _base_name(base: Base, otherwise: str) -> str:
     """Return the name of a base without the place that it was read from; ``otherwise`` for a folder, which has none."""
     if base.where == "oci-layout":
         return otherwise
@@ -128,16 +129,11 @@ def base_name(base: Base, otherwise: str) -> str:
     return name.removeprefix("docker.io/").removeprefix("library/")
 
 
-def as_locked(mods: Sequence[Mod], lock: PairingLock) -> tuple[Mod, ...]:
-    """Return mods with the manifests of a lock, if nothing but the manifest has changed since.
+def _as_locked(mod: Mod, was: LockedMod | None) -> Mod:
+    """Return a mod with the manifest of a lock, if nothing but the manifest has changed since.
 
     The manifest lies in the image: a word that was changed in it later must not make another image.
     """
-    locked = {one.name: one for one in lock.mods}
-    return tuple(_as_locked(mod, locked.get(mod.name)) for mod in mods)
-
-
-def _as_locked(mod: Mod, was: LockedMod | None) -> Mod:
     if was is None or was.version != mod.version or was.digest == mod.digest:
         return mod
     text = was.manifest.encode("utf-8", "surrogateescape")
@@ -155,14 +151,6 @@ def workspace(base: Base) -> str | None:
     """Return where ``apply`` in a container would put chat templates: ``$WORKSPACE_DIR``, if set."""
     named = resolve_path(base, environment(settings(base)).get("WORKSPACE_DIR", ""))
     return f"/{named}" if named else None
-
-
-def _requirements(planned: ModPlan) -> tuple[str, ...]:
-    return (
-        planned.variant.python
-        if planned.variant is not None and planned.verdict != "upstream"
-        else ()
-    )
 
 
 def _record(tree: Tree, applied: Receipt | None) -> str | None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from vllm_mods.base.untrusted import is_plain_path
+
 _BLOCK = 512
 _DIGITS = {"mode": 7, "uid": 7, "gid": 7, "size": 11, "mtime": 11}
 """The numbers of a header, in their order, each with its octal digits."""
@@ -37,7 +39,8 @@ def write(entries: Iterable[TarEntry]) -> bytes:
     pieces = []
     paths = set()
     for entry in entries:
-        _check(entry.path)
+        if not is_plain_path(entry.path):
+            raise ValueError(f"{entry.path!r} is no plain relative path")
         if entry.path in paths:
             raise ValueError(f"{entry.path} is in the archive twice")
         paths.add(entry.path)
@@ -103,8 +106,3 @@ def _record(key: str, value: bytes) -> bytes:
 
 def _padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % _BLOCK)
-
-
-def _check(path: str) -> None:
-    if "\0" in path or any(part in {"", ".", ".."} for part in path.split("/")):
-        raise ValueError(f"{path!r} is no plain relative path")

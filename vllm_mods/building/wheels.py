@@ -61,8 +61,8 @@ def target(site_root: str, platform: str, folders: Iterable[str]) -> WheelTarget
             f"/{site_root} on {platform}: which wheels fit there cannot be told, and a mod needs some",
             hint="install what the mod needs in the base, then lock the pairing again",
         )
-    distributions = (tree_names.dist_info(folder) for folder in folders)
-    installed = {str(canonicalize_name(one[0])): one[1] for one in distributions if one is not None}
+    distributions = tree_names.dist_infos(folders).values()
+    installed = {str(canonicalize_name(name)): version for name, version in distributions}
     return WheelTarget(python=f"{match[1]}.{match[2]}", machine=machine, installed=installed)
 
 

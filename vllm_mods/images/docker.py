@@ -15,6 +15,7 @@ import posixpath
 import tarfile
 import weakref
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, BinaryIO, cast
 
 import docker.errors
@@ -27,7 +28,7 @@ from docker.utils import kwargs_from_env
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError, VllmModsError
 from vllm_mods.formats import tars
-from vllm_mods.images import oci, streams, tarred
+from vllm_mods.images import oci, streams
 from vllm_mods.images.layout import LayoutFolder
 from vllm_mods.images.model import DIR, FILE, Descriptor, ImageEntry, Opened
 from vllm_mods.images.oci import SETTINGS
@@ -57,13 +58,6 @@ def connect() -> APIClient:
         raise TreeError(
             f"no docker engine answers at {place}: {_reason(error)}", hint="docker version"
         ) from error
-
-
-def is_containerd(client: APIClient) -> bool:
-    """Tell which of docker's two image stores an engine uses: containerd's, or a graph driver."""
-    with asking("the engine"):
-        status = client.info().get("DriverStatus") or []
-    return any("io.containerd.snapshotter" in str(value) for _, value in status)
 
 
 class Container:
@@ -138,8 +132,8 @@ class Container:
             if member is None:
                 raise TreeError(f"{self._what}: the engine sent nothing for /{path}", hint=_AGAIN)
             if content or (member.isreg() and member.size <= _LARGEST_KEPT):
-                self._contents[path] = tarred.content(archive, member)
-            return tarred.entry(member, path)
+                self._contents[path] = streams.content(archive, member)
+            return streams.entry(member, path)
 
     def _list(self, under: str) -> None:
         entries: dict[str, ImageEntry] = {}
@@ -150,12 +144,12 @@ class Container:
                 path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
                 if path == under:
                     continue
-                entries[path] = tarred.entry(member, path)
+                entries[path] = streams.entry(member, path)
                 if member.islnk():
                     first[path] = posixpath.join(under, member.linkname.partition("/")[2])
                 elif member.isreg() and member.size <= _LARGEST_KEPT and path.endswith(_KEPT):
                     assert archive is not None  # noqa: S101  (there is a member)
-                    self._contents[path] = tarred.content(archive, member)
+                    self._contents[path] = streams.content(archive, member)
         for path, target in first.items():
             if target in entries:
                 entries[path] = entries[path]._replace(size=entries[target].size)
@@ -203,7 +197,7 @@ class Container:
                     f"{_said(response)}",
                     hint=_AGAIN,
                 )
-            with tarred.reading(f"{self._what}: /{path}", _AGAIN), asking(self._what):
+            with streams.reading(f"{self._what}: /{path}", _AGAIN), asking(self._what):
                 file = cast("BinaryIO", streams.Forward(response.raw))
                 with tarfile.open(fileobj=file, mode="r:", tarinfo=tars.Info) as archive:
                     yield archive
@@ -223,19 +217,23 @@ class EngineImage(Opened):
                     state = client.inspect_container(name)
                     identity, image = state["Id"], state["Image"]
                 self._inspected: dict[str, Any] = client.inspect_image(image)
+                info = client.info()
         except docker.errors.NotFound as error:
             raise UsageError(
                 f"{reference}: the docker engine here has no {'container' if container else 'image'} {name}",
                 hint="docker ps -a" if container else f"docker pull {name}",
             ) from error
-        self.where = "containerd" if is_containerd(client) else "docker"
+        # of docker's two image stores: containerd's, or a graph driver
+        stores = str(info.get("DriverStatus"))
+        self.where = "containerd" if "io.containerd.snapshotter" in stores else "docker"
         self.diff_ids = tuple((self._inspected.get("RootFS") or {}).get("Layers") or ())
         self.config_digest = self._inspected["Id"]
         self.config = b""
         if self.where == "containerd":
-            self._read_content_store()
+            self._read_content_store(info.get("DockerRootDir") or "/var/lib/docker")
         self.config = self.config or rebuilt(self._inspected)
-        self._files = Container(client, identity, reference) if container else None
+        if container:
+            self._files = Container(client, identity, reference)
         self._remove: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
@@ -246,18 +244,17 @@ class EngineImage(Opened):
         finally:
             self._client.close()
 
-    def _open(self) -> Container:
-        if self._files is None:
-            with asking(self.reference):
-                # By its ID: the name may point elsewhere by now. The command is never run.
-                created = self._client.create_container(
-                    self._inspected["Id"], ["-"], labels={LABEL: "1"}, network_disabled=True
-                )
-            self._remove = weakref.finalize(self, _remove, self._client, created["Id"])
-            self._files = Container(self._client, created["Id"], self.reference)
-        return self._files
+    @cached_property
+    def _files(self) -> Container:
+        with asking(self.reference):
+            # By its ID: the name may point elsewhere by now. The command is never run.
+            created = self._client.create_container(
+                self._inspected["Id"], ["-"], labels={LABEL: "1"}, network_disabled=True
+            )
+        self._remove = weakref.finalize(self, _remove, self._client, created["Id"])
+        return Container(self._client, created["Id"], self.reference)
 
-    def _read_content_store(self) -> None:
+    def _read_content_store(self, root: str) -> None:
         """Read manifest and configuration where containerd keeps blobs: the API hands out neither.
 
         They stay unknown if the engine is on another machine, or its files may not be read.
@@ -266,8 +263,6 @@ class EngineImage(Opened):
         top = Descriptor(
             str(stated.get("mediaType", "")), stated.get("digest") or self._inspected["Id"], -1
         )
-        with asking(self.reference):
-            root = str(self._client.info().get("DockerRootDir") or "/var/lib/docker")
         self.manifest_digest = top.digest
         for place in (f"{root}/containerd/daemon", "/var/lib/containerd"):
             store = LayoutFolder(f"{place}/io.containerd.content.v1.content")

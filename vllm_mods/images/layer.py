@@ -1,4 +1,4 @@
-"""One layer of an image: what it holds and takes away, learnt by reading its tar once.
+"""The layers of an image: what each holds and takes away, learnt by reading its tar once.
 
 A packed layer can't be read from the middle. So that nobody has to read it twice, the list of what
 is in it and the contents of its Python files are kept, in a cache, under the layer's own digest.
@@ -11,7 +11,7 @@ import json
 import posixpath
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, cast
 
 from vllm_mods.base import limits
@@ -19,14 +19,17 @@ from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
-from vllm_mods.images import streams, tarred
-from vllm_mods.images.model import ImageEntry
+from vllm_mods.images import streams
+from vllm_mods.images.model import DIR, FILE, Base, Blob, ImageEntry, with_ancestors
 from vllm_mods.images.streams import Source
+
+Progress = Callable[[str, int, int | None], None]
 
 _FORMAT = "2"
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _LARGEST_KEPT, _MOST_KEPT = 4 << 20, 1 << 30
 _KEPT = (".py", ".pyi", ".pth", ".jinja", ".json", ".patch", ".toml", ".lock", ".cfg")
+_ROOT = ImageEntry(path="", kind=DIR, mode=0o755, uid=0, gid=0, mtime=0)
 _AGAIN = "the copy is damaged: get the image again"
 
 
@@ -45,13 +48,6 @@ class Layer(NamedTuple):
     pack: bytes
     diff_id: str
 
-    def content(self, path: str) -> bytes | None:
-        """Return the bytes of a file, if they were kept."""
-        if path not in self.kept:
-            return None
-        start, size = self.kept[path]
-        return zlib.decompress(self.pack[start : start + size])
-
 
 def scan(source: Source, what: str) -> Layer:
     """Read a layer's tar, unpacking it. Raises ``TreeError`` for a broken one."""
@@ -61,42 +57,41 @@ def scan(source: Source, what: str) -> Layer:
     contents: dict[str, tuple[int, int]] = {}
     pack = bytearray()
     hashed = hashlib.sha256()
-    file = _plain(source, what, hashed)
-    for member, path, archive in _members(file, what):
-        folder, name = posixpath.split(path)
-        if name == _OPAQUE:
-            opaque.add(folder)
-        elif name.startswith(_WHITEOUT):
-            gone.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
-        else:
-            entries[path] = tarred.entry(member, path)
-            if member.islnk():
-                names[path] = _inside(member.linkname, what)
-            elif _is_kept(path, member) and len(pack) < _MOST_KEPT:
-                packed = zlib.compress(_content(archive, member, what), 1)
-                contents[path] = len(pack), len(packed)
-                pack += packed
-            if len(entries) > limits.LAYER_FILES:
-                raise TreeError(f"{what}: more than {limits.LAYER_FILES} in one layer", hint=_AGAIN)
+    with streams.reading(what, _AGAIN):
+        file = streams.Forward(streams.unpacked(source), hashed)
+        for member, path, archive in _members(file, what):
+            folder, name = posixpath.split(path)
+            if name == _OPAQUE:
+                opaque.add(folder)
+            elif name.startswith(_WHITEOUT):
+                gone.add(posixpath.join(folder, name.removeprefix(_WHITEOUT)))
+            else:
+                entries[path] = streams.entry(member, path)
+                if member.islnk():
+                    names[path] = _inside(member.linkname, what)
+                elif _is_kept(path, member) and len(pack) < _MOST_KEPT:
+                    packed = zlib.compress(streams.content(archive, member), 1)
+                    contents[path] = len(pack), len(packed)
+                    pack += packed
+                if len(entries) > limits.LAYER_FILES:
+                    raise TreeError(
+                        f"{what}: more than {limits.LAYER_FILES} in one layer", hint=_AGAIN
+                    )
+        file.finish()
     for path, first in names.items():
         if first in entries:
             entries[path] = entries[path]._replace(size=entries[first].size)
-    with tarred.reading(what, _AGAIN):
-        file.finish()
     diff_id = f"sha256:{hashed.hexdigest()}"
     return Layer(entries, frozenset(gone), frozenset(opaque), names, contents, bytes(pack), diff_id)
 
 
 def extract(source: Source, path: str, what: str) -> bytes:
     """Return one file of a layer that ``scan`` has found there, reading as far as that file."""
-    data = None
-    for member, place, archive in _members(_plain(source, what), what):
-        if place == path and member.isreg():
-            data = _content(archive, member, what)
-            break
-    if data is None:
-        raise TreeError(f"{what}: {path} was in it and is not any more", hint=_AGAIN)
-    return data
+    with streams.reading(what, _AGAIN):
+        for member, place, archive in _members(streams.Forward(streams.unpacked(source)), what):
+            if place == path and member.isreg():
+                return streams.content(archive, member)
+    raise TreeError(f"{what}: {path} was in it and is not any more", hint=_AGAIN)
 
 
 def load(cache: Cache, digest: str) -> Layer | None:
@@ -131,26 +126,14 @@ def keep(cache: Cache, digest: str, layer: Layer) -> None:
     cache.record("layers", _FORMAT, digest, data=json.dumps(record).encode())
 
 
-def _plain(source: Source, what: str, hashed: hashlib._Hash | None = None) -> streams.Forward:
-    with tarred.reading(what, _AGAIN):
-        return streams.Forward(streams.unpacked(source), hashed)
-
-
 def _members(
     file: streams.Forward, what: str
 ) -> Iterator[tuple[tarfile.TarInfo, str, tarfile.TarFile]]:
-    with (
-        tarred.reading(what, _AGAIN),
-        tarfile.open(fileobj=cast("BinaryIO", file), mode="r:", tarinfo=tars.Info) as archive,
-    ):
+    archived = cast("BinaryIO", file)
+    with tarfile.open(fileobj=archived, mode="r:", tarinfo=tars.Info) as archive:
         for member in archive:
             archive.members = []  # type: ignore[attr-defined]  # it would remember them all
             yield member, _inside(member.name, what), archive
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, what: str) -> bytes:
-    with tarred.reading(what, _AGAIN):
-        return tarred.content(archive, member)
 
 
 def _inside(name: str, what: str) -> str:
@@ -168,3 +151,111 @@ def _is_kept(path: str, member: tarfile.TarInfo) -> bool:
         f.endswith(("-packages", ".dist-info")) or f in {"vllm", ".vllm-mods"} for f in folders
     )
     return inside and (path.endswith(_KEPT) or ".dist-info/" in path or "/.vllm-mods/" in path)
+
+
+class LayeredImage(Base):
+    """An image whose layers can be opened. Each is read when it is needed, from the top down.
+
+    That a path is absent is known only when all of them were read.
+    """
+
+    def __init__(
+        self, reference: str, blobs: tuple[Blob, ...], cache: Cache, progress: Progress | None
+    ) -> None:
+        self.reference = reference
+        self.blobs = blobs
+        self._cache = cache
+        self._progress = progress
+        self._layers: dict[int, Layer] = {}
+
+    def entry(self, path: str) -> ImageEntry | None:
+        """Return what lies at a path."""
+        located = self._find(path)
+        if located is None:
+            return _ROOT if not path else None  # A layer need not mention the root.
+        return located[1]
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file."""
+        located = self._find(path)
+        if located is None or located[1].kind != FILE:
+            return None
+        number, _ = located
+        layer = self.layer(number)
+        if path in layer.names:
+            return self.read(layer.names[path])
+        if path in layer.kept:
+            start, size = layer.kept[path]
+            return zlib.decompress(layer.pack[start : start + size])
+        blob = self.blobs[number]
+        with blob.open() as file:
+            return extract(file, path, self._name(blob))
+
+    def paths(self, under: str) -> Iterator[ImageEntry]:
+        """Return everything below a folder."""
+        seen: set[str] = set()
+        covered: set[str] = set()
+        top = f"{under}/" if under else ""
+        for number in reversed(range(len(self.blobs))):
+            layer = self.layer(number)
+            covered_here = set(layer.gone) | set(layer.opaque)
+            for path, entry in layer.entries.items():
+                if entry.kind != DIR:
+                    covered_here.add(path)
+                if path in seen or not path.startswith(top) or path == under or not path:
+                    continue
+                if covered.isdisjoint(with_ancestors(path)):
+                    seen.add(path)
+                    yield entry
+            covered |= covered_here
+            if not covered.isdisjoint(with_ancestors(under)):
+                return  # Nothing further down can show through.
+
+    def close(self) -> None:
+        """Do nothing: no layer stays open."""
+
+    def _find(self, path: str) -> tuple[int, ImageEntry] | None:
+        parents = with_ancestors(path)[:-1]
+        for number in reversed(range(len(self.blobs))):
+            layer = self.layer(number)
+            is_below = any(p in layer.entries and layer.entries[p].kind != DIR for p in parents)
+            if path in layer.entries:
+                return None if is_below else (number, layer.entries[path])
+            is_gone = path in layer.gone or not layer.gone.isdisjoint(parents)
+            if is_below or is_gone or not layer.opaque.isdisjoint(parents):
+                return None
+        return None
+
+    def layer(self, number: int) -> Layer:
+        """Return a layer, counted from the lowest."""
+        if number not in self._layers:
+            blob = self.blobs[number]
+            layer = load(self._cache, blob.digest) or self._read_layer(number)
+            if layer.diff_id != blob.diff_id:
+                raise TreeError(
+                    f"{self._name(blob)}: it unpacks to {layer.diff_id}, and the configuration says "
+                    f"{blob.diff_id}: somebody has put another layer in its place",
+                    hint="do not use this image: get it again from where it was made",
+                )
+            self._layers[number] = layer
+        return self._layers[number]
+
+    def _read_layer(self, number: int) -> Layer:
+        blob = self.blobs[number]
+        what = self._name(blob)
+        with blob.open() as file:
+            checked = streams.CheckedStream(file, blob.digest, blob.size, what, self._tell(number))
+            layer = scan(checked, what)
+            checked.finish()
+        keep(self._cache, blob.digest, layer)
+        return layer
+
+    def _name(self, blob: Blob) -> str:
+        return f"{self.reference}: layer {blob.digest[:19]}"
+
+    def _tell(self, number: int) -> Callable[[int], None] | None:
+        if self._progress is None:
+            return None
+        show, size = self._progress, self.blobs[number].size
+        place = f"reading layer {number + 1} of {len(self.blobs)}"
+        return lambda done: show(place, done, size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-from io import FileIO
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -62,11 +61,11 @@ class LayoutFolder(NamedTuple):
 
     path: str
 
-    def open(self, blob: Descriptor) -> io.RawIOBase:
+    def open(self, blob: Descriptor) -> io.FileIO:
         """Open a blob."""
         place = os.path.join(self.path, "blobs", *blob.digest.split(":", 1))
         try:
-            return FileIO(place)
+            return io.FileIO(place)
         except FileNotFoundError as error:
             raise TreeError(
                 f"{self.path}: the blob {blob.digest} is not there", hint=_AGAIN

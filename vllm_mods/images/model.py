@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from io import RawIOBase
+from functools import cached_property
+from io import IOBase
 from typing import Any, NamedTuple, Protocol
 
 from vllm_mods.base import limits
@@ -58,7 +59,7 @@ class Blob(NamedTuple):
 
     digest: str
     size: int | None
-    open: Callable[[], RawIOBase]
+    open: Callable[[], IOBase]
     diff_id: str
 
 
@@ -179,19 +180,20 @@ def with_ancestors(path: str) -> list[str]:
 
 
 class Opened(Base):
-    """An image whose files are read by what ``_open`` returns, called for the first of them."""
+    """An image whose ``_files`` are opened when the first of them is asked for."""
 
-    def _open(self) -> Readable:
+    @cached_property
+    def _files(self) -> Readable:
         raise NotImplementedError
 
     def entry(self, path: str) -> ImageEntry | None:
         """Return what lies at a path."""
-        return self._open().entry(path)
+        return self._files.entry(path)
 
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file."""
-        return self._open().read(path)
+        return self._files.read(path)
 
     def paths(self, under: str) -> Iterable[ImageEntry]:
         """Return everything below a folder."""
-        return self._open().paths(under)
+        return self._files.paths(under)

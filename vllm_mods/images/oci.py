@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from functools import partial
-from io import RawIOBase
+from io import IOBase
 from typing import Any, NamedTuple, Protocol
 
 from vllm_mods.base import limits
@@ -17,7 +17,7 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.schema import DecodeError, decode
 from vllm_mods.images import streams
-from vllm_mods.images.layered import LayeredImage, Progress
+from vllm_mods.images.layer import LayeredImage, Progress
 from vllm_mods.images.model import Blob, Descriptor, digest_of
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -40,7 +40,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 class BlobStore(Protocol):
     """Blobs by digest."""
 
-    def open(self, blob: Descriptor) -> RawIOBase:
+    def open(self, blob: Descriptor) -> IOBase:
         """Open a blob; what comes is checked by whoever reads it. Raises ``TreeError``."""
 
 

@@ -55,7 +55,7 @@ def open_base(
 
         return docker.open_image(name, reference=reference, container=kind == "container")
     if kind == "podman":
-        return storage.open_image(name, reference=reference)
+        return storage.StoredImage(name, reference=reference)
     cache = Cache(cache_dir or cache_folder(os.environ), note=note)
     how = Opening(reference, cache, progress, Choice(platform, note, known))
     if kind == "registry":
@@ -117,13 +117,13 @@ def demand_platform(base: Base, platform: str) -> None:
 
 def _open_local(name: str) -> Base:
     """Ask the engines of this machine, one after the other, for an image."""
-    from vllm_mods.images import docker, storage  # noqa: PLC0415
+    from vllm_mods.images import docker  # noqa: PLC0415
 
     if os.path.exists(name):
         raise UsageError(
             f"{name} is a file or a folder, not the name of an image", hint=f"oci:{name}"
         )
-    openers: tuple[Callable[..., Base], ...] = (docker.open_image, storage.open_image)
+    openers: tuple[Callable[..., Base], ...] = (docker.open_image, storage.StoredImage)
     lines = ""
     for opened in openers:
         try:

@@ -6,7 +6,8 @@ import io
 import os
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -18,8 +19,8 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.hops import check_hop, is_local, place
 from vllm_mods.base.sessions import BROKEN, reason, session, until
 from vllm_mods.base.untrusted import number_of
-from vllm_mods.images import logins, names, oci
-from vllm_mods.images.model import Base, Descriptor, digest_of
+from vllm_mods.images import names, oci
+from vllm_mods.images.model import Base, Descriptor, digest_of, with_ancestors
 from vllm_mods.images.names import Name
 
 PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
@@ -27,6 +28,7 @@ PLAIN_HTTP = "VLLM_MODS_PLAIN_HTTP"
 
 ACCEPT = ", ".join((*oci.INDEXES, *oci.MANIFESTS))
 _PARAMETER = re.compile(r'([A-Za-z_]+)="((?:[^"\\]|\\.)*)"')
+TOKEN_USER = "<token>"  # noqa: S105  (docker's own mark for an identity token)
 _TRIES = 4
 
 
@@ -48,8 +50,8 @@ class Client:
         self.name = name
         self._environ = environ
         host = "registry-1.docker.io" if name.host == names.HUB else name.host
-        self._plain = is_plain(name.host, environ)
-        self._root = f"{'http' if self._plain else 'https'}://{host}/v2/{name.repository}/"
+        scheme = "http" if is_plain(name.host, environ) else "https"
+        self._root = f"{scheme}://{host}/v2/{name.repository}/"
         self._session = session(_TRIES - 1, plain=self._is_plain)
         # What is asked for here is already as small as it gets, and its digest is of these bytes.
         self._session.headers["Accept-Encoding"] = "identity"
@@ -73,13 +75,13 @@ class Client:
         self._manifest = digest, data
         return Descriptor(kind, digest, len(data))
 
-    def open(self, blob: Descriptor) -> io.RawIOBase:
+    def open(self, blob: Descriptor) -> io.IOBase:
         """Open a blob or, by its digest, a manifest. Raises ``TreeError``."""
         if self._manifest is not None and self._manifest[0] == blob.digest:
-            return _Bytes(self._manifest[1])
+            return io.BytesIO(self._manifest[1])
         if "manifest" in blob.media_type or "index" in blob.media_type:
             with self.get(f"manifests/{blob.digest}", accept=ACCEPT) as response:
-                return _Bytes(self._whole(response, f"{self.name}: {blob.digest}"))
+                return io.BytesIO(self._whole(response, f"{self.name}: {blob.digest}"))
         return _Resuming(self, f"blobs/{blob.digest}")
 
     def get(self, path: str, *, accept: str = "*/*", start: int = 0) -> requests.Response:
@@ -131,7 +133,7 @@ class Client:
         """Set the login that the registry asks for; return False if there is none."""
         challenge = response.headers.get("WWW-Authenticate", "")
         kind, _, rest = challenge.partition(" ")
-        login = logins.login(self.name.host, self.name.repository, self._environ)
+        login = find_login(self.name.host, self.name.repository, self._environ)
         if kind.lower() == "basic" and login is not None:
             self._session.auth = requests.auth.HTTPBasicAuth(*login)
             return True
@@ -139,10 +141,9 @@ class Client:
         if kind.lower() != "bearer" or "realm" not in wanted:
             return False
         token = self._token(wanted, login)
-        if token is None:
-            return False
-        self._session.auth = _Bearer(token)
-        return True
+        if token is not None:
+            self._session.auth = partial(_bear, token)
+        return token is not None
 
     def _token(self, wanted: dict[str, str], login: tuple[str, str] | None) -> str | None:
         """Get a token from the realm, for reading this repository."""
@@ -163,7 +164,7 @@ class Client:
         asking = session(_TRIES - 1, plain=self._is_plain)
         asking.auth = _no_login
         how: dict[str, Any] = {"timeout": limits.SILENT_SECONDS, "stream": True}
-        if login is not None and login[0] == logins.TOKEN_USER:
+        if login is not None and login[0] == TOKEN_USER:
             form = {**asked, "grant_type": "refresh_token", "refresh_token": login[1]}
             form["client_id"] = "vllm-mods"
             # the token is in the body, which a redirect would take along
@@ -195,7 +196,7 @@ class Client:
             hint = f"docker login {host}" if denied else "try again later"
             return TreeError(f"{self.name}: {answer}; no tag was moved", hint=hint)
         if denied:
-            login = logins.login(host, self.name.repository, self._environ)
+            login = find_login(host, self.name.repository, self._environ)
             what = f"as {login[0]}" if login else "without a login"
             return TreeError(f"{self.name}: {answer} (asked {what})", hint=f"docker login {host}")
         if response.status_code == requests.codes.not_found:
@@ -224,6 +225,49 @@ def is_plain(host: str, environ: Mapping[str, str]) -> bool:
     return host in environ.get(PLAIN_HTTP, "").split(",") or is_local(
         urlsplit(f"//{host}").hostname or "-"
     )
+
+
+def find_login(host: str, repository: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return user and password (or ``TOKEN_USER`` and an identity token), ``None`` if none is kept.
+
+    Asked are podman's auth.json and then docker's config.json, credential helpers included. Podman
+    keeps logins for a part of a host too (``host/organisation``): the longest that fits is taken.
+    Raises ``TreeError`` if a credential helper fails.
+    """
+    # The library is docker's own for this: the order of stores and helpers, and their protocol.
+    from docker.auth import AuthConfig  # noqa: PLC0415
+    from docker.errors import DockerException  # noqa: PLC0415
+
+    for path in _login_files(environ):
+        if not os.path.isfile(path):
+            continue
+        try:
+            known = AuthConfig.load_config(path, None)
+            places = reversed(with_ancestors(f"{host}/{repository}")[1:])
+            fitting = next((known.auths[place] for place in places if place in known.auths), None)
+            credentials = fitting or known.resolve_authconfig(host)
+        except DockerException as error:
+            raise TreeError(
+                f"{path}: the login for {host} cannot be read: {error}",
+                hint=f"docker login {host}",
+            ) from error
+        if credentials and credentials.get("IdentityToken"):
+            return TOKEN_USER, str(credentials["IdentityToken"])
+        # The library writes the keys in two ways: of the file, and of a credential helper.
+        user = credentials and (credentials.get("username") or credentials.get("Username"))
+        if credentials and user:
+            return str(user), str(credentials.get("password") or credentials.get("Password") or "")
+    return None
+
+
+def _login_files(environ: Mapping[str, str]) -> Iterator[str]:
+    home = environ.get("HOME") or os.path.expanduser("~")
+    if environ.get("REGISTRY_AUTH_FILE"):
+        yield environ["REGISTRY_AUTH_FILE"]
+    runtime = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    yield f"{runtime}/containers/auth.json"
+    yield f"{environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/containers/auth.json"
+    yield f"{environ.get('DOCKER_CONFIG') or f'{home}/.docker'}/config.json"
 
 
 class _Resuming(io.RawIOBase):
@@ -276,17 +320,9 @@ class _Resuming(io.RawIOBase):
         super().close()
 
 
-class _Bytes(io.BytesIO, io.RawIOBase):
-    """Bytes in hand, as a blob."""
-
-
-class _Bearer(requests.auth.AuthBase):
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
+def _bear(token: str, request: requests.PreparedRequest) -> requests.PreparedRequest:
+    request.headers["Authorization"] = f"Bearer {token}"
+    return request
 
 
 def _no_login(request: requests.PreparedRequest) -> requests.PreparedRequest:

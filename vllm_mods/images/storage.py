@@ -10,25 +10,43 @@ import base64
 import io
 import json
 import os
+import posixpath
 import re
 import shutil
+import stat
 import weakref
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.images import engine_command, oci, streams
+from vllm_mods.images import engine_command, oci
 from vllm_mods.images.engine_command import PODMAN
-from vllm_mods.images.model import Descriptor, Opened, digest_of
-from vllm_mods.images.mounted import MountedFiles
+from vllm_mods.images.model import (
+    DIR,
+    FILE,
+    LINK,
+    OTHER,
+    Descriptor,
+    ImageEntry,
+    Opened,
+    digest_of,
+    with_ancestors,
+)
+
+_KINDS = {stat.S_IFREG: FILE, stat.S_IFDIR: DIR, stat.S_IFLNK: LINK}
 
 
 class StoredImage(Opened):
-    """An image that podman has."""
+    """An image that podman has. Raises ``UsageError`` if there is none of that name."""
 
     where = PODMAN
 
     def __init__(self, name: str, *, reference: str) -> None:
+        if shutil.which(PODMAN) is None:
+            hint = "apt install podman"
+            raise UsageError(f"{reference}: podman is not installed here", hint=hint)
         self.reference = reference
         self._identity, folder = _find(name, reference)
         documents = _Documents(folder)
@@ -37,7 +55,6 @@ class StoredImage(Opened):
         config, self.layers, self.config = oci.read_manifest(documents, self.manifest, reference)
         self.config_digest = config.digest
         self.diff_ids = oci.diff_ids(self.config, reference)
-        self._files: MountedFiles | None = None
         self._give_back: weakref.finalize[Any, Any] | None = None
 
     def close(self) -> None:
@@ -45,14 +62,82 @@ class StoredImage(Opened):
         if self._give_back is not None:
             self._give_back()
 
-    def _open(self) -> MountedFiles:
-        if self._files is None:
-            self._give_back = weakref.finalize(
-                self, engine_command.call, PODMAN, "image", "unmount", self._identity
-            )
-            place = engine_command.call(PODMAN, "image", "mount", self._identity)
-            self._files = MountedFiles(place, self.reference)
-        return self._files
+    @cached_property
+    def _files(self) -> _MountedFiles:
+        self._give_back = weakref.finalize(
+            self, engine_command.call, PODMAN, "image", "unmount", self._identity
+        )
+        place = engine_command.call(PODMAN, "image", "mount", self._identity)
+        return _MountedFiles(place, self.reference)
+
+
+class _MountedFiles:
+    """What lies below ``root``, where an image is mounted: no link in it leads out to this machine."""
+
+    def __init__(self, root: str, what: str) -> None:
+        self._root = root
+        self._what = what
+
+    def entry(self, path: str) -> ImageEntry | None:
+        return self._entry(path) if self._is_folder(posixpath.dirname(path)) else None
+
+    def read(self, path: str) -> bytes | None:
+        entry = self.entry(path)
+        if entry is None or entry.kind != FILE:
+            return None
+        try:
+            descriptor = os.open(self._place(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:
+                return limits.bounded(file, limits.UNPACKED_FILE, path)
+        except OSError as error:
+            raise self._cannot(path, error) from error
+
+    def paths(self, under: str) -> Iterator[ImageEntry]:
+        if not self._is_folder(under):
+            return
+        for folder, folders, files in os.walk(self._place(under), onerror=self._unread):
+            for name in sorted((*folders, *files)):
+                entry = self._entry(f"{folder}/{name}".removeprefix(f"{self._root}/"))
+                if entry is not None:
+                    yield entry
+
+    def _is_folder(self, path: str) -> bool:
+        return all(
+            (entry := self._entry(folder)) and entry.kind == DIR for folder in with_ancestors(path)
+        )
+
+    def _entry(self, path: str) -> ImageEntry | None:
+        place = self._place(path)
+        try:
+            info = os.lstat(place)
+            kind = _KINDS.get(stat.S_IFMT(info.st_mode), OTHER)
+            target = os.readlink(place) if kind == LINK else ""
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._cannot(path, error) from error
+        return ImageEntry(
+            path=path,
+            kind=kind,
+            mode=stat.S_IMODE(info.st_mode),
+            uid=info.st_uid,
+            gid=info.st_gid,
+            mtime=int(info.st_mtime),
+            target=target,
+            size=info.st_size if kind == FILE else 0,
+        )
+
+    def _unread(self, error: OSError) -> None:
+        raise self._cannot(os.path.relpath(error.filename, self._root), error) from error
+
+    def _place(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+    def _cannot(self, path: str, error: OSError) -> TreeError:
+        return TreeError(
+            f"{self._what}: /{path}: {error.strerror}",
+            hint="run the command as root or in `podman unshare`",
+        )
 
 
 class _Documents(NamedTuple):
@@ -60,8 +145,8 @@ class _Documents(NamedTuple):
 
     folder: str
 
-    def open(self, blob: Descriptor) -> io.RawIOBase:
-        return streams.Forward(io.BytesIO(self.read(blob.digest)))
+    def open(self, blob: Descriptor) -> io.BytesIO:
+        return io.BytesIO(self.read(blob.digest))
 
     def read(self, key: str) -> bytes:
         is_plain = all(letter in "abcdefghijklmnopqrstuvwxyz0123456789." for letter in key)
@@ -72,13 +157,6 @@ class _Documents(NamedTuple):
                 return limits.bounded(file, limits.DOCUMENT, path)
         except OSError as error:
             raise TreeError(f"{path}: {error.strerror}", hint=_AGAIN) from error
-
-
-def open_image(name: str, *, reference: str) -> StoredImage:
-    """Open an image of podman. Raises ``UsageError`` if there is none of that name."""
-    if shutil.which(PODMAN) is None:
-        raise UsageError(f"{reference}: podman is not installed here", hint="apt install podman")
-    return StoredImage(name, reference=reference)
 
 
 def _find(name: str, reference: str) -> tuple[str, str]:

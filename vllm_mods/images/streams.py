@@ -1,19 +1,30 @@
-"""Streams of image layers: checked against their digest, unpacked, limited, read forwards only."""
+"""Streams of image layers: checked against their digest, unpacked, limited, read forwards only, as tars."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
-from collections.abc import Callable
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol, cast
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
+from vllm_mods.formats import tars
+from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
+
+try:
+    from compression import zstd  # type: ignore[import-not-found,unused-ignore]
+except ImportError:  # before Python 3.14
+    from backports import zstd
 
 CHUNK = 1 << 20
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 """What a packed stream begins with."""
+_BROKEN = (*tars.BROKEN, zlib.error, zstd.ZstdError)
 
 
 class Source(Protocol):
@@ -23,7 +34,7 @@ class Source(Protocol):
         """Return at most ``size`` bytes, ``b""`` at the end."""
 
 
-class CheckedStream(io.RawIOBase):
+class CheckedStream:
     """A blob that raises at its end unless size and digest are those of its descriptor.
 
     ``on_read`` is called with the bytes read so far.
@@ -37,7 +48,6 @@ class CheckedStream(io.RawIOBase):
         what: str,
         on_read: Callable[[int], None] | None = None,
     ) -> None:
-        super().__init__()
         self._source = source
         self._algorithm, _, self._expected = digest.partition(":")
         if self._algorithm not in {"sha256", "sha512"}:
@@ -51,35 +61,30 @@ class CheckedStream(io.RawIOBase):
         self._on_read = on_read
         self._done = 0
 
-    def readable(self) -> bool:
-        """Say yes."""
-        return True
-
     def read(self, size: int = -1) -> bytes:
         """Read, and at the end compare. Raises ``TreeError``."""
         if size < 0:
             return b"".join(iter(lambda: self.read(CHUNK), b""))
         data = self._source.read(size)
         self._done += len(data)
-        if self._size is not None and (self._done > self._size or (not data and size)):
-            self._compare_size()
+        at_end = bool(size) and not data
+        if self._size is not None and (
+            self._done > self._size or (at_end and self._done < self._size)
+        ):
+            raise TreeError(
+                f"{self._what}: it should have {self._size} bytes, and has "
+                + ("more" if self._done > self._size else str(self._done)),
+                hint="the copy is damaged or incomplete: get the image again",
+            )
         self._hash.update(data)
         if self._on_read is not None and data:
             self._on_read(self._done)
-        if not data and size and self._hash.hexdigest() != self._expected:
+        if at_end and self._hash.hexdigest() != self._expected:
             raise TreeError(
                 f"{self._what}: its bytes are not those of {self._algorithm}:{self._expected}",
                 hint="the copy is damaged: get the image again",
             )
         return data
-
-    def _compare_size(self) -> None:
-        if self._done != self._size:
-            raise TreeError(
-                f"{self._what}: it should have {self._size} bytes, and "
-                + (f"has {self._done}" if self._done < (self._size or 0) else "has more"),
-                hint="the copy is damaged or incomplete: get the image again",
-            )
 
     def finish(self) -> None:
         """Read what is left, so that all of it is compared."""
@@ -111,26 +116,8 @@ def unpacked(source: Source) -> Source:
     if head.startswith(GZIP):
         return gzip.GzipFile(fileobj=cast("BinaryIO", whole), mode="rb")
     if head == ZSTD:
-        return _Unzstd(whole)
+        return cast("Source", zstd.ZstdFile(whole))
     return whole
-
-
-class _Unzstd:
-    """The bytes of a zstd stream."""
-
-    def __init__(self, source: Limited) -> None:
-        try:
-            from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
-        except ImportError:  # before Python 3.14
-            from backports import zstd  # noqa: PLC0415
-        self._file = zstd.ZstdFile(source)
-        self._error = zstd.ZstdError
-
-    def read(self, size: int) -> bytes:
-        try:
-            return bytes(self._file.read(size))
-        except self._error as error:
-            raise ValueError(str(error)) from error
 
 
 class Forward(io.RawIOBase):
@@ -157,9 +144,8 @@ class Forward(io.RawIOBase):
         """Go forwards by reading."""
         if whence != io.SEEK_SET or offset < self._place:
             raise OSError("a stream cannot be read backwards")
-        while self._place < offset:
-            if not self._some(min(CHUNK, offset - self._place)):
-                break
+        while self._place < offset and self._some(min(CHUNK, offset - self._place)):
+            pass
         return self._place
 
     def read(self, size: int = -1) -> bytes:
@@ -186,3 +172,42 @@ class Forward(io.RawIOBase):
         """Read what is left, so that all of it is hashed."""
         while self._some(CHUNK):
             pass
+
+
+def entry(member: tarfile.TarInfo, path: str) -> ImageEntry:
+    """Return a member as the entry at ``path``; a second name of a file is a file."""
+    if member.isdir():
+        kind = DIR
+    elif member.issym():
+        kind = LINK
+    else:
+        kind = FILE if member.isreg() or member.islnk() else OTHER
+    return ImageEntry(
+        path=path,
+        kind=kind,
+        mode=member.mode & 0o7777,
+        uid=member.uid,
+        gid=member.gid,
+        mtime=int(member.mtime),
+        target=member.linkname if kind == LINK else "",
+        size=member.size if member.isreg() else 0,
+    )
+
+
+def content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """Return the bytes of a member. Raises ``EOFError`` if it is cut short."""
+    file = archive.extractfile(member)
+    data = b"" if file is None else b"".join(iter(lambda: file.read(CHUNK), b""))
+    if len(data) != member.size:
+        raise EOFError(f"{member.name} is cut short")
+    return data
+
+
+@contextlib.contextmanager
+def reading(what: str, hint: str) -> Iterator[None]:
+    """Turn what the standard library says of broken tars into ``TreeError``."""
+    try:
+        yield
+    except _BROKEN as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TreeError(f"{what}: broken or cut short: {reason}", hint=hint) from error

@@ -1,4 +1,4 @@
-"""Into the local engine that has the base: the new layer alone is handed over."""
+"""Into the local engine that has the base: the new layer alone is handed over, some ten kilobytes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,19 @@ import tempfile
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError
-from vllm_mods.building import archive
+from vllm_mods.building import oci, tarball
 from vllm_mods.building.oci import BuiltImage
+from vllm_mods.building.tarball import TarEntry
 from vllm_mods.images import engine_command, names
 from vllm_mods.images.engine_command import DOCKER, STORES, EngineOutcome
+from vllm_mods.images.model import digest_of
 
 _ID = re.compile("[0-9a-f]{64}")
 
 
-def tagged(where: str, tag: str) -> str | None:
-    """Ask the engine ``where`` a base lies for the ID of what a tag names, None if it names nothing.
-
-    Raises ``TreeError``.
-    """
-    program = STORES[where]
-    done = engine_command.run(
-        program, "image", "inspect", "--format", "{{.Id}}", _named(program, tag)
-    )
+def _tagged(program: str, name: str) -> str | None:
+    """Ask an engine for the ID of what a name stands for, None if it is nothing."""
+    done = engine_command.run(program, "image", "inspect", "--format", "{{.Id}}", name)
     if done.is_absent:
         return None
     if done.code:
@@ -47,12 +43,13 @@ def write(image: BuiltImage, where: str, tag: str) -> str:
             hint=f"--base registry:REF --output oci:DIR, then `{program} pull oci:DIR`",
         )
     ours = {image.config_digest, image.manifest_digest}
-    current = tagged(where, tag)
-    name = _named(program, tag)
+    # as the engine names what was built here
+    name = tag if program == DOCKER or names.has_host(tag) else f"localhost/{tag}"
+    current = _tagged(program, name)
     if current is not None and current not in ours:
         raise tag_refusal(name, current, image.config_digest)
     if current is None:
-        current = _load(program, archive.thin(image, name), name) or tagged(where, tag)
+        current = _load(program, thin(image, name), name) or _tagged(program, name)
         if current is None or current not in ours:
             raise TreeError(
                 f"{program} took the image for {current or 'nothing'}, and it is "
@@ -60,6 +57,27 @@ def write(image: BuiltImage, where: str, tag: str) -> str:
                 hint=f"{program} rmi {name}  # then run the command again, or with `--output oci:DIR`",
             )
     return current
+
+
+def thin(image: BuiltImage, ref: str) -> bytes:
+    """Return an image as one tar without the base's layers, an OCI layout and a docker archive at once."""
+    digest, layer = image.layer_blob
+    # docker asks for the path of a layer only if it lacks the layer.
+    layers = [*map(oci.blob_path, image.diff_ids[:-1]), oci.blob_path(digest)]
+    files = {
+        "manifest.json": oci.docker_manifest(image, ref, layers),
+        oci.blob_path(image.config_digest): image.config,
+        oci.blob_path(digest): layer,
+    }
+    if image.manifest is not None:
+        files |= {
+            "oci-layout": oci.LAYOUT,
+            "index.json": oci.index(image.manifest, ref),
+            oci.blob_path(digest_of(image.manifest)): image.manifest,
+        }
+    entries = [TarEntry(path, None, 0o755) for path in ("blobs", "blobs/sha256")]
+    entries += [TarEntry(path, data, 0o644) for path, data in files.items()]
+    return tarball.write(sorted(entries, key=lambda entry: entry.path))
 
 
 def tag_refusal(tag: str, current: str, ours: str) -> Refused:
@@ -101,8 +119,3 @@ def _load(program: str, data: bytes, tag: str) -> str | None:
 def _failed(program: str, done: EngineOutcome) -> TreeError:
     error = engine_command.failure(program, "load", done)
     return TreeError(f"{error.message}; no tag was moved", hint=error.hint)
-
-
-def _named(program: str, ref: str) -> str:
-    """Return a name as an engine gives it to what was built here."""
-    return ref if program == DOCKER or names.has_host(ref) else f"localhost/{ref}"

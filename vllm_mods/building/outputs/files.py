@@ -33,13 +33,10 @@ def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> 
     layers only an engine has, and where something else is in the way.
     """
     others = _others(folder)
-    with refusing(folder):
+    with _refusing(folder):
         for _, base in images:
             _check_given_out(base)
-        ours = [image for image, _ in images]
-        top = ours[0].manifest if len(ours) == 1 else oci.platforms(ours)
-        if top is None:
-            raise ValueError("an image in a layout has a manifest")
+        top = oci.top([image for image, _ in images])
         index = _index(top, others, tag)
         if index is None:
             return
@@ -86,13 +83,11 @@ def _link(blob: Blob, place: str) -> bool:
     """Give a layer a second name, if it is a file of its own on the same disk."""
     with blob.open() as file:
         source = file.name if isinstance(file, FileIO) else None
-        if not isinstance(source, str) or os.stat(source).st_size != blob.size:
-            return False
-        try:
-            os.link(source, place)
-        except OSError:
-            return False
-        return True
+        if isinstance(source, str) and os.stat(source).st_size == blob.size:
+            with contextlib.suppress(OSError):
+                os.link(source, place)
+                return True
+    return False
 
 
 def _pieces(blob: Blob) -> Iterator[bytes]:
@@ -142,7 +137,7 @@ def _put(path: str, pieces: Iterable[bytes], created: list[str]) -> None:
     """
     if os.path.exists(path):
         return
-    with refusing(path):
+    with _refusing(path):
         descriptor, staged = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".vllm-mods-")
         try:
             with open(descriptor, "wb") as file:
@@ -161,7 +156,7 @@ def _put(path: str, pieces: Iterable[bytes], created: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def refusing(place: str) -> Iterator[None]:
+def _refusing(place: str) -> Iterator[None]:
     """Make a refusal, with nothing written, of a place that cannot be written."""
     try:
         yield

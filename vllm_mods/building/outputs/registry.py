@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -42,7 +41,7 @@ def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pushe
     source = _source(images[0][1], target)
     client = Pusher(target, os.environ, source)
     ours = [oci.with_layers(built, _layers(base, source)) for built, base in images]
-    top = (ours[0].manifest or b"") if len(ours) == 1 else oci.platforms(ours)
+    top = oci.top(ours)
     tagged = oci.descriptor_of(top)
     current = client.digest_of_tag()
     if current is None:
@@ -87,15 +86,14 @@ def _layers(base: Base, source: Name | None) -> tuple[Descriptor, ...]:
     client = Client(source, os.environ)
     choice = reading.Choice(reading.platform_of(base.config))
     data, _ = reading.pick(client, client.manifest(base.reference), str(source), choice)
-    document = json.loads(data)
-    config = document["config"]["digest"]
-    if config != base.config_digest:
+    config, layers, _ = reading.read_manifest(client, data, str(source))
+    if config.digest != base.config_digest:
         raise Refused(
-            f"{source} is another image by now: its configuration is {config}, and that of the base "
+            f"{source} is another image by now: its configuration is {config.digest}, and that of the base "
             f"here {base.config_digest}; nothing was pushed",
             hint=f"push the base first: docker push {names.plain(base.reference)}",
         )
-    return tuple(reading.descriptor(layer) for layer in document["layers"])
+    return layers
 
 
 class Pusher(Client):
