@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vllm_mods.base.model import FileChange
 from vllm_mods.formats.receipt import ReceiptMod, hashes
-from vllm_mods.site.transaction import Transition
+from vllm_mods.site.operations import Transition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

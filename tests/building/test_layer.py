@@ -21,8 +21,8 @@ from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import receipt
 from vllm_mods.site import transaction
 from vllm_mods.site.integrity import verify
+from vllm_mods.site.operations import Transition
 from vllm_mods.site.state_folder import read_receipt
-from vllm_mods.site.transaction import Transition
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.receipt_tree import Pristine
 

@@ -9,7 +9,7 @@ was interrupted is undone before anything of a tree is read that is to be change
 import functools
 from collections.abc import Sequence
 
-from vllm_mods.applying import ground, rebuilding
+from vllm_mods.applying import ground
 from vllm_mods.applying.advice import left_out, refusal
 from vllm_mods.applying.opening import check_finished, open_tree, templates_of
 from vllm_mods.applying.outcomes import Applied
@@ -70,8 +70,8 @@ def _decide(
     plan, whole = plan_on_ground(mods, base, tree.workspace, terms)
     notes += check_agreement(plan, tree, terms, notes)
     if base.bare is not None:
-        transition = rebuilding.transition(base, whole, tree.root)
-        notes += rebuilding.notes(base, plan, transition)
+        transition = ground.transition(base, whole, tree.root)
+        notes += ground.notes(base, plan, transition)
         return plan, transition
     if any(planned.verdict.writes for planned in plan.mods):
         return plan, transitions.forward(whole, state.receipt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from vllm_mods.applying import carry_out, claims, ground, rebuilding
+from vllm_mods.applying import carry_out, claims, ground
 from vllm_mods.applying.opening import check_finished, open_tree, templates_of
 from vllm_mods.applying.plan_on_ground import Terms, plan_on_ground
 from vllm_mods.base.errors import refusing
@@ -56,7 +56,7 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
         if left is None:
             wanted = transitions.forward(plan, None)
         else:
-            wanted = rebuilding.anew(tree.root, left, plan)._replace(undone=gone.paths)
+            wanted = ground.anew(tree.root, left, plan)._replace(undone=gone.paths)
         settled = wanted.mods == state.mods and not wanted.changes
         changed: tuple[str, ...] = ()
         if not settled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vllm_mods.applying import claims, ground, rebuilding
+from vllm_mods.applying import claims, ground
 from vllm_mods.applying.advice import reasons
 from vllm_mods.applying.ground import Ground
 from vllm_mods.applying.opening import in_tree, open_tree
@@ -87,4 +87,4 @@ def plan_removal(
         names = " ".join([*gone, *(one.mod.name for one in bad)])
         hint = f"vllm-mods revert {names} --target {tree.spec}"
         raise Refused("\n".join(lines), hint=hint, plan=plan)
-    return rebuilding.anew(tree.root, current, plan, discard_edits=discard_edits)
+    return ground.anew(tree.root, current, plan, discard_edits=discard_edits)

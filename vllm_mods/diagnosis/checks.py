@@ -17,9 +17,8 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
-from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble
+from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
 from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed, unresolved
-from vllm_mods.diagnosis.tool import tool
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import integrity
