@@ -119,7 +119,9 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, memory: Path) -> Case:
                 FileChange(path="vllm/a.py", before=FILES["vllm/a.py"], after=b"A = 4\n"),
                 FileChange(path="vllm/b.py", before=FILES["vllm/b.py"], after=b"B = 2\n"),
             )
-            wanted = revert_transition(str(root), state.receipt, mods=two.mods[1:], changes=stays)
+            wanted = revert_transition(
+                str(root), state.receipt, Transition(stays, (), two.mods[1:], None)
+            )
     for name, place in (("root", root), ("workspace", workspace)):
         shutil.copytree(place, copy / name)
     before = snapshot(root, workspace)

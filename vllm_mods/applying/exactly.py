@@ -14,7 +14,6 @@ from vllm_mods.base.tree import Folder
 from vllm_mods.formats.receipt import ReceiptMod
 from vllm_mods.library import trust
 from vllm_mods.site import integrity, transitions
-from vllm_mods.site.undone import Undone
 from vllm_mods.trees import receipt_tree
 
 
@@ -45,7 +44,7 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
             target, terms.workspace, recovering=notes.append if terms.write else None
         )
         check_finished(tree, state, "sync")
-        gone = integrity.undone_in(state) if state.receipt else Undone()
+        gone = integrity.undone_in(state)
         left = state.receipt
         if left is not None:
             left = ground.Ground(tree, left, gone).left if gone.paths else left
@@ -53,10 +52,10 @@ def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
         bare = ground.Ground(receipt_tree.pristine(tree, left), None)
         plan = plan_on_ground(mods, bare, tree.workspace, terms).whole
         notes += carry_out.check_agreement(plan, tree, terms, notes)
-        if left is None:
-            wanted = transitions.forward(plan, None)
-        else:
-            wanted = ground.anew(tree.root, left, plan)._replace(undone=gone.paths)
+        wanted = transitions.forward(plan, None)
+        if left is not None:
+            wanted = transitions.revert_transition(tree.root, left, wanted)
+            wanted = wanted._replace(undone=gone.paths)
         settled = wanted.mods == state.mods and not wanted.changes
         changed: tuple[str, ...] = ()
         if not settled:

@@ -103,21 +103,9 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
 def transition(ground: Ground, whole: Plan, root: str) -> Transition:
     """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
     assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
-    result = anew(root, ground.left, whole)
+    wanted = transitions.forward(whole, None)
+    result = transitions.revert_transition(root, ground.left, wanted)
     return result._replace(undone=ground.undone.paths, aside=undone.free_name(root))
-
-
-def anew(root: str, current: Receipt, plan: Plan, *, discard_edits: bool = False) -> Transition:
-    """Return what brings a tree to what a plan of its untouched form says."""
-    forward = transitions.forward(plan, None)
-    return transitions.revert_transition(
-        root,
-        current,
-        mods=forward.mods,
-        changes=plan.changes,
-        sources=forward.sources,
-        discard_edits=discard_edits,
-    )
 
 
 def notes(ground: Ground, plan: Plan, done: Transition) -> tuple[str, ...]:

@@ -87,4 +87,5 @@ def plan_removal(
         names = " ".join([*gone, *(one.mod.name for one in bad)])
         hint = f"vllm-mods revert {names} --target {tree.spec}"
         raise Refused("\n".join(lines), hint=hint, plan=plan)
-    return ground.anew(tree.root, current, plan, discard_edits=discard_edits)
+    wanted = transitions.forward(plan, None)
+    return transitions.revert_transition(tree.root, current, wanted, discard_edits=discard_edits)

@@ -1,13 +1,12 @@
 """Does a tree still hold what its receipt says? Reads only.
 
 Who changed a file can't be known, and no finding pretends otherwise. A folder and an image are
-looked at by the same rules: a ``Place`` is all that they need.
+looked at by the same rules: a ``ReceiptPlace`` is all that they need.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
@@ -72,7 +71,7 @@ def findings(state: State, gone: Collection[str] = ()) -> tuple[Finding, ...]:
         return problems
     workspace = state.receipt.workspace
     where = site.Site(root=state.root, workspaces=(workspace,) if workspace else ())
-    return (*problems, *compare(state.receipt, _FolderPlace(where), gone))
+    return (*problems, *compare(state.receipt, site.Look(where, {}), gone))
 
 
 def compare(
@@ -85,30 +84,6 @@ def compare(
     ``record-disagrees``; and as a note ``leftover`` (a ``.rej`` or ``.orig`` of ``patch``).
     """
     return (*_of_files(applied, place, gone), *_of_records(applied, place))
-
-
-class _FolderPlace:
-    """A ``Place`` in a folder; links are not followed."""
-
-    def __init__(self, where: site.Site) -> None:
-        self._look = site.Look(site=where, folders={})
-
-    def mode(self, path: str) -> int | None:
-        info = self._look.file(path)
-        return None if info is None else stat.S_IMODE(info.st_mode)
-
-    def read(self, path: str) -> bytes | None:
-        if self._look.file(path) is None:
-            return None
-        return site.read(self._look.site.absolute(path))
-
-    def names(self, folder: str) -> Iterable[str]:
-        if self._look.parent(f"{folder}/x")[0] is None:
-            return ()
-        return os.listdir(self._look.site.absolute(folder))
-
-    def is_there(self, path: str) -> bool:
-        return os.path.lexists(self._look.site.absolute(path))
 
 
 def _of_files(applied: Receipt, place: ReceiptPlace, gone: Collection[str]) -> Iterator[Finding]:

@@ -156,15 +156,9 @@ class _Drafter(Steps):
         base = self.untouched(owner)
         data = record.edit(base, files)
         after = sha256(data)
-        if known is not None and current not in {known.before, known.after}:
-            if info is None:
-                raise Refused(
-                    f"{owner} is gone: the distribution was upgraded or removed since the mods "
-                    "went in; nothing was changed",
-                    hint=f"the receipt is out of date: rm -r {self.site.absolute(receipt.STATE)}",
-                )
-            if not self.transition.discard_edits:
-                raise _changed(self.site, owner, known.after, current)
+        throw_away = info is not None and self.transition.discard_edits
+        if known is not None and current not in {known.before, known.after} and not throw_away:
+            raise _changed(self.site, owner, known.after, current)
         if data == base:
             if known is not None:
                 self.writable(owner, info)
@@ -175,27 +169,22 @@ class _Drafter(Steps):
         self.writable(owner, info)
         if known is None and info is not None:
             self.keep(owner, info)
-        mode = stat.S_IMODE(info.st_mode) if info is not None else NEW_FILE_MODE
+        mode = self.look.mode(owner) or NEW_FILE_MODE
         self.put(owner, data, info, mode)
         before = current if known is None else known.before
         self.net[owner] = ReceiptFile(owner, before, after, receipt.RECORD, mode, len(data))
 
     def untouched(self, path: str) -> bytes:
         known = self.old.get(path)
-        if known is not None and known.before is not None:
-            data = self.original(known)
-            if data is not None:
-                return data
-            current = self.digest(path, self.look.file(path))
-            if known.kind == receipt.RECORD and current not in {None, known.after}:
-                raise _changed(self.site, path, known.after, current)
+        if known is None or known.before is None:
+            return self.look.read(path) or b""
+        data = receipt.untouched(known, self.look.read)
+        if data is None:
             raise Refused(
                 f"{path}: its original is missing or damaged; nothing was changed",
                 hint=f"vllm-mods verify --target {self.site.root}",
             )
-        if self.look.file(path) is None:
-            return b""
-        return site.read(self.site.absolute(path)) or b""
+        return data
 
     # --- our own files --------------------------------------------------------
 
@@ -240,10 +229,8 @@ class _Drafter(Steps):
 
     def below(self, folder: str) -> Iterator[str]:
         """Yield the files of our own below a folder, which may itself become empty."""
-        if self.look.parent(f"{folder}/x")[0] is None:
-            return
         self.maybe_gone.add(folder)
-        for name in sorted(os.listdir(self.site.absolute(folder))):
+        for name in self.look.names(folder):
             path = f"{folder}/{name}"
             info = site.status(self.site.absolute(path))
             if info is not None and stat.S_ISDIR(info.st_mode):
@@ -292,13 +279,12 @@ class _Drafter(Steps):
         return (f"{some} hard-linked, {why} has files of its own now",)
 
     def final_receipt(self) -> Receipt:
-        absolute = any(path.startswith("/") for path in self.net)
-        workspace = self.site.workspaces[0] if absolute else None
+        is_outside = any(path.startswith("/") for path in self.net)
         return receipt.Receipt(
             vllm=self.transition.vllm,
             mods=self.transition.mods,
             files=tuple(sorted(self.net.values(), key=lambda file: file.path)),
-            workspace=workspace,
+            workspace=self.site.workspaces[0] if is_outside else None,
         )
 
 

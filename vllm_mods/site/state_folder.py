@@ -65,8 +65,7 @@ def _unfinished(root: str) -> str | None:
 def _receipt_bytes(root: str) -> bytes | None:
     path = f"{root}/{receipt.RECEIPT}"
     try:
-        info = site.Look(site=site.Site(root=root), folders={}).file(receipt.RECEIPT)
-        return None if info is None else site.read(path)
+        return site.Look(site.Site(root), {}).read(receipt.RECEIPT)
     except OSError as error:
         raise Refused(
             f"{path}: cannot be read: {error.strerror}", hint=f"ls -la {os.path.dirname(path)}"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt, ReceiptFile
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import site
 from vllm_mods.site.journal_text import Folder, Step
 from vllm_mods.site.operations import Op
@@ -132,10 +132,6 @@ class Steps:
         source = self.site.absolute(original)
         self.add(Op(step, info, source=source, private=saved.st_nlink > 1))
         self.remove(original, saved)
-
-    def original(self, file: ReceiptFile) -> bytes | None:
-        """Return a file as it was before any mod, None if its original is missing or damaged."""
-        return receipt.untouched(file, lambda path: site.read(self.site.absolute(path)))
 
     def gone(self, *, clear: bool) -> Gone:
         """Find the folders that are ours and will be empty.

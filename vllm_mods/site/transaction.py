@@ -100,7 +100,9 @@ def _drafted(
             f"{root}: another vllm-mods put mods in or took mods out just now; nothing was changed",
             hint="run the command again",
         )
-    where = Site(root=root, workspaces=_workspaces(applied, workspace))
+    if applied is not None and applied.workspace is not None:
+        workspace = applied.workspace  # there is one for a tree
+    where = Site(root, () if workspace is None else (workspace,))
     try:
         return where, draft(where, applied, transition, keep_links=keep_links)
     except OSError as error:
@@ -157,13 +159,6 @@ def _lock(root: str) -> int:
             ) from error
         raise refusal(root, error, "the folder cannot be locked; nothing was changed") from error
     return descriptor
-
-
-def _workspaces(applied: Receipt | None, workspace: str | None) -> tuple[str, ...]:
-    """One workspace for a tree: the one that its templates are in already, else the caller's."""
-    if applied is not None and applied.workspace is not None:
-        return (applied.workspace,)
-    return () if workspace is None else (os.path.abspath(workspace),)
 
 
 class _Interrupted(BaseException):
