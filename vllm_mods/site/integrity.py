@@ -17,7 +17,7 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, site, undone
-from vllm_mods.site.state_folder import State, read_state
+from vllm_mods.site.state_folder import State
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree
 
@@ -41,15 +41,6 @@ class ReceiptPlace(Protocol):
         """Tell whether there is anything at a path."""
 
 
-def verify(root: str) -> tuple[Finding, ...]:
-    """Return everything in which a tree differs from its receipt; ``()`` if nothing does.
-
-    Raises ``Refused`` for a broken receipt.
-    """
-    state = read_state(root)
-    return findings(state, undone_in(state).paths)
-
-
 def undone_in(state: State) -> Undone:
     """Return what an installer has undone of the mods in a folder."""
     if state.receipt is None:
@@ -57,7 +48,7 @@ def undone_in(state: State) -> Undone:
     return undone.look(state.receipt, FolderTree(state.root, workspace=state.receipt.workspace))
 
 
-def findings(state: State, gone: Collection[str] = ()) -> tuple[Finding, ...]:
+def findings(state: State, gone: Collection[str]) -> tuple[Finding, ...]:
     """Return everything in which a tree differs from what ``state`` says of it.
 
     Codes: ``unfinished``, and those of ``compare``. A tree without mods has none of them. ``gone`` are
