@@ -19,7 +19,6 @@ HOT = (
     "api/apply",
     "api/plan",
     "applying/carry_out",
-    "applying/plan_on_ground",
     "applying/ground",
     "applying/outcomes",
     "applying/removing",

@@ -1,27 +1,49 @@
 """Mods into an installed vLLM: the plan on what is there, then the transaction.
 
 The one module that knows both the planner and the writer of trees. All mods go in or none does, and what
-was interrupted is undone before anything of a tree is read that is to be changed.
+was interrupted is undone before anything of a tree is read that is to be changed. A tree that is to hold
+exactly some mods loses what is not among them in the same transaction.
 """
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from vllm_mods.applying import ground
+from vllm_mods.applying import claims, ground
 from vllm_mods.applying.advice import left_out, refusal
+from vllm_mods.applying.ground import Terms, check_mods, plan_on_ground
 from vllm_mods.applying.opening import check_finished, open_tree, templates_of
 from vllm_mods.applying.outcomes import Applied
-from vllm_mods.applying.plan_on_ground import Terms, check_mods, plan_on_ground
 from vllm_mods.base.errors import refusing
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder
+from vllm_mods.formats.receipt import ReceiptMod
 from vllm_mods.library import trust
-from vllm_mods.site import transaction, transitions
+from vllm_mods.site import integrity, transaction, transitions
 from vllm_mods.site.operations import Transition
 from vllm_mods.site.state_folder import State
+from vllm_mods.trees import receipt_tree
 from vllm_mods.trees.folder import FolderTree
+
+
+class Exactly(NamedTuple):
+    """What has to be done, or was done, so that a tree holds exactly some mods.
+
+    ``out`` are those that go, ``into`` those that come, ``renewed`` those that were another version;
+    ``changed`` are the paths that are written or removed. Nothing is to be done if ``settled``.
+    """
+
+    target: str
+    plan: Plan
+    out: tuple[ReceiptMod, ...]
+    into: tuple[ReceiptMod, ...]
+    renewed: tuple[ReceiptMod, ...]
+    changed: tuple[str, ...]
+    notes: tuple[str, ...]
+    settled: bool
+    templates: str
 
 
 def carry_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
@@ -88,3 +110,44 @@ def check_agreement(plan: Plan, tree: FolderTree, terms: Terms, notes: Sequence[
     if not plan.ok:
         raise refusal(plan, tree, notes)
     return left_out(plan, allowed=terms.without_files)
+
+
+def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
+    """Make a tree hold exactly these mods, or tell what that would take. Raises as ``apply`` does."""
+    trust.demand(mods)
+    notes: list[str] = []
+    with refusing():
+        tree, state = open_tree(
+            target, terms.workspace, recovering=notes.append if terms.write else None
+        )
+        check_finished(tree, state, "sync")
+        gone = integrity.undone_in(state)
+        left = state.receipt
+        if left is not None:
+            left = ground.Ground(tree, left, gone).left if gone.paths else left
+            claims.check(tree, left)
+        bare = ground.Ground(receipt_tree.pristine(tree, left), None)
+        plan = plan_on_ground(mods, bare, tree.workspace, terms).whole
+        notes += check_agreement(plan, tree, terms, notes)
+        wanted = transitions.forward(plan, None)
+        if left is not None:
+            wanted = transitions.revert_transition(tree.root, left, wanted)
+            wanted = wanted._replace(undone=gone.paths)
+        settled = wanted.mods == state.mods and not wanted.changes
+        changed: tuple[str, ...] = ()
+        if not settled:
+            outcome = commit(tree, state, wanted, terms)
+            changed, notes = outcome.changed, [*notes, *outcome.notes]
+    was = {one.name: one for one in state.mods}
+    now = {one.name: one for one in wanted.mods}
+    return Exactly(
+        tree.root,
+        plan,
+        tuple(one for name, one in was.items() if name not in now),
+        tuple(one for name, one in now.items() if name not in was),
+        tuple(one for name, one in now.items() if name in was and one.digest != was[name].digest),
+        changed,
+        tuple(notes),
+        settled,
+        templates_of(tree),
+    )

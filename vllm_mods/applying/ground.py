@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from vllm_mods.base.errors import Refused
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Variant, Verdict
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import packed_mod
+from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.site import transitions, undone
 from vllm_mods.site.operations import Transition
@@ -43,6 +44,20 @@ class Ground(NamedTuple):
         return rest._replace(vllm=self.tree.version)
 
 
+class Terms(NamedTuple):
+    """On what terms mods go into a tree: the keywords of ``apply``, and whether anything is written."""
+
+    workspace: Folder | None = None
+    strict_version: bool = False
+    only_supported: bool = False
+    keep_links: bool = False
+    planned: Callable[[Plan], object] | None = None
+    without_files: bool = False
+    source_date_epoch: int | None = None
+    write: bool = True
+    base: Tree | None = None
+
+
 class Planned(NamedTuple):
     """A plan of the mods that were asked for, and of all that are in afterwards."""
 
@@ -66,25 +81,72 @@ def of(tree: Tree, current: Receipt | None) -> Ground:
     )
 
 
-def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
+def plan_on_ground(
+    mods: Sequence[Mod], base: Ground, workspace: str | None, terms: Terms
+) -> Planned:
+    """Plan mods on a tree as it stands. Raises ``UsageError`` for a base that one of them was not made for."""
+    origin = None
+    if (made_for := terms.base) is not None:
+        check_base(mods, made_for)
+        origin = lambda _mod, _variant: made_for  # noqa: E731
+
+    def make_plan(chosen: Sequence[Mod], tree: Tree, current: Receipt | None) -> Plan:
+        return planner.plan(
+            chosen,
+            tree,
+            receipt=current,
+            workspace=workspace or planner.WORKSPACE,
+            strict_version=terms.strict_version,
+            origin=origin,
+        )
+
+    result = _plan(base, mods, make_plan)
+    supported = [one.mod for one in result.shown.mods if one.verdict is not Verdict.UNSUPPORTED]
+    if terms.only_supported and len(supported) < len(result.shown.mods):
+        return _plan(base, supported, make_plan)
+    return result
+
+
+def check_base(mods: Sequence[Mod], base: Tree) -> None:
+    """Raise ``UsageError`` for a mod none of whose variants was made for a tree."""
+    from vllm_mods.planning import lock_entries  # noqa: PLC0415  (for who names a base)
+
+    for mod in mods:
+        if not lock_entries.places_in(mod, base):
+            raise UsageError(
+                f"{mod.name} was not made for {base.spec}: there not every hunk stands at its stated line",
+                hint="--base TREE with the vLLM that the patch was made from",
+            )
+
+
+def check_mods(mods: Sequence[Mod]) -> None:
+    """Raise ``UsageError`` for what is no mod."""
+    for mod in mods:
+        if not isinstance(mod, Mod):
+            raise UsageError(
+                f"a mod is wanted, and this is none: {mod!r}", hint='Library().mods("NAME")'
+            )
+
+
+def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Planner) -> Planned:
     """Plan mods on what is there, those that stay with them."""
     if ground.bare is None or ground.receipt is None:
-        planned = planner(mods, ground.tree, ground.receipt)
+        planned = make_plan(mods, ground.tree, ground.receipt)
         gone = () if ground.receipt is None else ground.undone.mods(ground.receipt)
         plans = (_between(one, ground) if one.mod.name in gone else one for one in planned.mods)
         planned = replace(planned, mods=tuple(plans))
         return Planned(planned, planned)
     stay = {mod.name for mod in ground.stay}
-    first = planner(ground.stay, ground.bare, None)
+    first = make_plan(ground.stay, ground.bare, None)
     kept = tuple(one for one in ground.left.mods if one.name in stay)
-    second = planner(
+    second = make_plan(
         [mod for mod in mods if mod.name not in stay],
         LayeredTree(ground.bare, first.changes),
         ground.left._replace(mods=kept),
     )
     net = LayeredTree(ground.bare, (*first.changes, *second.changes)).changes()
     whole = replace(second, mods=(*first.mods, *second.mods), changes=net)
-    on_tree = planner([mod for mod in mods if mod.name in stay], ground.tree, ground.receipt)
+    on_tree = make_plan([mod for mod in mods if mod.name in stay], ground.tree, ground.receipt)
     named = {
         one.mod.name: one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok
     }
