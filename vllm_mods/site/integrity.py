@@ -91,12 +91,9 @@ def _of_files(applied: Receipt, place: ReceiptPlace, gone: Collection[str]) -> I
             if file.path.endswith(".py"):
                 yield from _bytecode(place, file.path, applied)
             yield from _leftovers(place, file.path)
-        except VllmModsError as error:
-            yield Finding(
-                FindingCode.UNREADABLE, error.message.partition("; nothing")[0], file.path
-            )
-        except OSError as error:
-            yield Finding(FindingCode.UNREADABLE, str(error), file.path)
+        except (VllmModsError, OSError) as error:
+            message = str(error).partition("; nothing")[0]
+            yield Finding(FindingCode.UNREADABLE, message, file.path)
 
 
 def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
@@ -155,17 +152,18 @@ def _bytecode(place: ReceiptPlace, path: str, applied: Receipt) -> Iterator[Find
         if data is None:
             continue
         if sha256(data) == removed.get(compiled):
-            message = (
-                f"{name} is what was compiled from the untouched source, and was removed: "
+            what = (
+                "is what was compiled from the untouched source, and was removed: "
                 "something put it back, and Python may run it in place of the patched code"
             )
-            yield Finding(FindingCode.STALE_BYTECODE, message, compiled)
         elif _unchecked(data, source):
-            message = (
-                f"{name} was compiled from another source and tells Python not to check: "
+            what = (
+                "was compiled from another source and tells Python not to check: "
                 "it runs in place of the patched code"
             )
-            yield Finding(FindingCode.STALE_BYTECODE, message, compiled)
+        else:
+            continue
+        yield Finding(FindingCode.STALE_BYTECODE, f"{name} {what}", compiled)
 
 
 def _unchecked(compiled: bytes, source: bytes | None) -> bool:

@@ -46,12 +46,6 @@ def draft(
 class _Drafter(Steps):
     """One draft in the making."""
 
-    def __init__(
-        self, where: Site, applied: Receipt | None, transition: Transition, *, keep_links: bool
-    ) -> None:
-        super().__init__(where, applied, keep_links=keep_links)
-        self.transition = transition
-
     # --- what the caller asked for ------------------------------------------
 
     def targets(self) -> None:
@@ -245,27 +239,25 @@ class _Drafter(Steps):
             self.put(path, data, info, NEW_FILE_MODE)
 
     def finish(self) -> Draft:
-        gone = self.gone(clear=not self.transition.mods)
-        for folder in gone.missing:
-            self.net.pop(folder, None)
+        gone, notes = self.gone()
         final = self.final_receipt() if self.transition.mods else None
         if final is not None:
             self.own(receipt.RECEIPT, receipt.dump(final))
-        folders = self.kept(gone.gone)
+        folders = self.kept(gone)
         # The receipt is the last file: whoever sees it sees the rest.
         ops = sorted(self.ops.values(), key=lambda op: op.step.path == receipt.RECEIPT)
         existing = [op.step.path for op in ops if op.info is not None]
         real = self.site.absolute
         obstacles.check(
-            [real(path) for path in (*existing, *(one.path for one in gone.gone))],
+            [real(path) for path in (*existing, *(one.path for one in gone))],
             [real(one.path) for one in folders],
         )
         steps = tuple(op.step for op in ops)
         return Draft(
             ops=tuple(ops),
-            journal=Journal(steps, folders, made=tuple(self.made), gone=gone.gone),
+            journal=Journal(steps, folders, made=tuple(self.made), gone=gone),
             receipt=final,
-            notes=(*gone.notes, *self.linked()),
+            notes=(*notes, *self.linked()),
         )
 
     def linked(self) -> tuple[str, ...]:

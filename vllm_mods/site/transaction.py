@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import bytecode, journal, obstacles, putting_back, site
 from vllm_mods.site.open_folders import OpenFolders
 from vllm_mods.site.operations import Draft, Op, Transition
@@ -28,11 +27,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Outcome(NamedTuple):
-    """What a commit did: the receipt now in the tree, the paths changed, our own files aside."""
+    """What a commit did: the paths changed, our own files aside, and what one should know of it."""
 
-    receipt: Receipt | None
     changed: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
 
 def commit(
@@ -64,7 +62,6 @@ def commit(
     finally:
         os.close(lock)
     return Outcome(
-        receipt=drafted.receipt,
         changed=_changed(drafted),
         notes=(*notes_of_recovery, *drafted.notes, *notes),
     )
@@ -81,7 +78,7 @@ def rehearse(
     """Return what ``commit`` would, and raise what it would refuse; write nothing."""
     root = os.path.realpath(root)
     _where, drafted = _drafted(root, transition, workspace, known, keep_links=keep_links)
-    return Outcome(drafted.receipt, _changed(drafted), drafted.notes)
+    return Outcome(_changed(drafted), drafted.notes)
 
 
 def _drafted(
