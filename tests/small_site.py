@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from vllm_mods.base.model import FileChange, Finding
 from vllm_mods.formats.receipt import ReceiptMod, hashes
 from vllm_mods.site import integrity
-from vllm_mods.site.operations import Transition
 from vllm_mods.site.state_folder import read_state
+from vllm_mods.site.transitions import Transition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

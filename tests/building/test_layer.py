@@ -20,8 +20,8 @@ from vllm_mods.building.content import content
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import receipt
 from vllm_mods.site import transaction
-from vllm_mods.site.operations import Transition
 from vllm_mods.site.state_folder import read_state
+from vllm_mods.site.transitions import Transition
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.receipt_tree import Pristine
 

@@ -20,10 +20,9 @@ from small_site import FILES, ONE, TWO, build, snapshot, transition, write
 from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.base.model import FileChange
 from vllm_mods.site.journal import PREFIX
-from vllm_mods.site.operations import Transition
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.transaction import commit, recover
-from vllm_mods.site.transitions import revert_transition
+from vllm_mods.site.transitions import Transition, revert_transition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from small_site import FILES, build, sha
 
-from vllm_mods.site.operations import Transition
 from vllm_mods.site.site import Site
 from vllm_mods.site.step_list import Steps
+from vllm_mods.site.transitions import Transition
 
 if TYPE_CHECKING:
     from pathlib import Path

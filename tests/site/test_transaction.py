@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from vllm_mods.formats.receipt import Receipt
     from vllm_mods.site.journal_text import Journal
     from vllm_mods.site.open_folders import OpenFolders
-    from vllm_mods.site.operations import Op
+    from vllm_mods.site.step_list import Op
 
 A = FILES["vllm/a.py"]
 B = FILES["vllm/b.py"]

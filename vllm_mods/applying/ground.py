@@ -16,7 +16,7 @@ from vllm_mods.library import packed_mod
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.site import transitions, undone
-from vllm_mods.site.operations import Transition
+from vllm_mods.site.transitions import Transition
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees import receipt_tree
 

@@ -18,9 +18,9 @@ from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, obstacles, site
 from vllm_mods.site.journal_text import Journal
-from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition
 from vllm_mods.site.site import Site
-from vllm_mods.site.step_list import Steps
+from vllm_mods.site.step_list import NEW_FILE_MODE, Draft, Op, Steps
+from vllm_mods.site.transitions import Transition
 
 
 def draft(

@@ -7,16 +7,50 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import site
-from vllm_mods.site.journal_text import Folder, Step
-from vllm_mods.site.operations import Op, Transition
+from vllm_mods.site.journal_text import Folder, Journal, Step
 from vllm_mods.site.site import Look, Site
+from vllm_mods.site.transitions import Transition
 from vllm_mods.trees.receipt_tree import reinstall
+
+NEW_FILE_MODE = 0o644
+
+
+class Op(NamedTuple):
+    """One file to be written (``data``, or the file ``source`` preserved) or, with neither, removed.
+
+    ``like`` is whose owner it gets, and whose mode if ``mode`` is None; ``attributes_of`` whose
+    extended attributes. ``private`` makes ``source`` be copied rather than linked.
+    """
+
+    step: Step
+    info: os.stat_result | None
+    data: bytes | None = None
+    source: str | None = None
+    private: bool = False
+    like: os.stat_result | None = None
+    mode: int | None = None
+    attributes_of: str | None = None
+
+    @property
+    def removes(self) -> bool:
+        """Whether the file is to be gone."""
+        return self.data is None and self.source is None
+
+
+class Draft(NamedTuple):
+    """All steps, the journal that undoes them, and the receipt that is there after them."""
+
+    ops: tuple[Op, ...]
+    journal: Journal
+    receipt: Receipt | None
+    notes: tuple[str, ...]
 
 
 class Steps:

@@ -18,10 +18,11 @@ from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
 from vllm_mods.site import bytecode, journal, obstacles, putting_back, site
 from vllm_mods.site.open_folders import OpenFolders
-from vllm_mods.site.operations import Draft, Op, Transition
 from vllm_mods.site.site import Site
 from vllm_mods.site.staging import draft
 from vllm_mods.site.state_folder import State, read_state
+from vllm_mods.site.step_list import Draft, Op
+from vllm_mods.site.transitions import Transition
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

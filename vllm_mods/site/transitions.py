@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import FileChange, ModPlan, Plan
@@ -9,7 +11,30 @@ from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt, ReceiptFile, ReceiptMod
 from vllm_mods.library import packed_mod
 from vllm_mods.site import site
-from vllm_mods.site.operations import Transition
+
+
+class Transition(NamedTuple):
+    """What a tree is to become.
+
+    ``changes`` start from what the tree has now; of those whose path is in ``restored`` the untouched form comes back with
+    all its metadata, whatever they say of it. ``before`` are the mods that were in when this was planned, ``mods`` all that are in afterwards,
+    ``()`` for an untouched tree; the receipt's other parts follow. ``sources`` are mods by name, each packed by ``keep``; those of mods that
+    stay need not be given again.
+    ``discard_edits`` overwrites a RECORD that somebody changed since. ``undone`` are paths of the receipt
+    that an installer has put its own files at: they count as never touched. ``aside`` is where a copy of our
+    folder goes, which says what was in before that.
+    """
+
+    changes: tuple[FileChange, ...]
+    before: tuple[ReceiptMod, ...]
+    mods: tuple[ReceiptMod, ...]
+    vllm: str | None
+    restored: frozenset[str] = frozenset()
+    sources: tuple[tuple[str, bytes], ...] = ()
+    discard_edits: bool = False
+    undone: frozenset[str] = frozenset()
+    aside: str | None = None
+
 
 _NO_MODS = Transition(changes=(), before=(), mods=(), vllm=None)
 
