@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from vllm_mods.site.transitions import Transition
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees import receipt_tree
 
-Planner = Callable[[Sequence[Mod], Tree, Receipt | None], Plan]
+Planner = Callable[..., Plan]
 
 
 class Ground(NamedTuple):
@@ -90,16 +91,12 @@ def plan_on_ground(
         check_base(mods, made_for)
         origin = lambda _mod, _variant: made_for  # noqa: E731
 
-    def make_plan(chosen: Sequence[Mod], tree: Tree, current: Receipt | None) -> Plan:
-        return planner.plan(
-            chosen,
-            tree,
-            receipt=current,
-            workspace=workspace or planner.WORKSPACE,
-            strict_version=terms.strict_version,
-            origin=origin,
-        )
-
+    make_plan = functools.partial(
+        planner.plan,
+        workspace=workspace or planner.WORKSPACE,
+        strict_version=terms.strict_version,
+        origin=origin,
+    )
     result = _plan(base, mods, make_plan)
     supported = [one.mod for one in result.shown.mods if one.verdict is not Verdict.UNSUPPORTED]
     if terms.only_supported and len(supported) < len(result.shown.mods):
@@ -131,22 +128,24 @@ def check_mods(mods: Sequence[Mod]) -> None:
 def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Planner) -> Planned:
     """Plan mods on what is there, those that stay with them."""
     if ground.bare is None or ground.receipt is None:
-        planned = make_plan(mods, ground.tree, ground.receipt)
+        planned = make_plan(mods, ground.tree, receipt=ground.receipt)
         gone = () if ground.receipt is None else ground.undone.mods(ground.receipt)
         plans = (_between(one, ground) if one.mod.name in gone else one for one in planned.mods)
         planned = replace(planned, mods=tuple(plans))
         return Planned(planned, planned)
     stay = {mod.name for mod in ground.stay}
-    first = make_plan(ground.stay, ground.bare, None)
+    first = make_plan(ground.stay, ground.bare)
     kept = tuple(one for one in ground.left.mods if one.name in stay)
     second = make_plan(
         [mod for mod in mods if mod.name not in stay],
         LayeredTree(ground.bare, first.changes),
-        ground.left._replace(mods=kept),
+        receipt=ground.left._replace(mods=kept),
     )
     net = LayeredTree(ground.bare, (*first.changes, *second.changes)).changes()
     whole = replace(second, mods=(*first.mods, *second.mods), changes=net)
-    on_tree = make_plan([mod for mod in mods if mod.name in stay], ground.tree, ground.receipt)
+    on_tree = make_plan(
+        [mod for mod in mods if mod.name in stay], ground.tree, receipt=ground.receipt
+    )
     named = {
         one.mod.name: one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok
     }
@@ -164,7 +163,6 @@ def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Planner) -> Planned:
 
 def transition(ground: Ground, whole: Plan, root: str) -> Transition:
     """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
-    assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
     wanted = transitions.forward(whole, None)
     result = transitions.revert_transition(root, ground.left, wanted)
     return result._replace(undone=ground.undone.paths, aside=undone.free_name(root))

@@ -28,9 +28,8 @@ from vllm_mods.trees.distributions import dist_infos, reinstalling
 from vllm_mods.trees.image import ImageTree
 
 _SHOWN = 3
-_ENOUGH = (
-    4 << 20
-)  # bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB
+# Bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB.
+_ENOUGH = 4 << 20
 
 
 def examine(spec: str | None, opener: Callable[[str], Tree]) -> Diagnosis:

@@ -110,7 +110,7 @@ def write(pairing: Pairing) -> str:
         "env": dict(pairing.env) or None,
         "command": pairing.command,
     }
-    return yaml_source.dump({key: value for key, value in keys.items() if value is not None})
+    return yaml_source.dump(_without_none(keys))
 
 
 class _RecipeReader(command.RecipeFindings):
@@ -316,13 +316,13 @@ def _base(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1].removesuffix(".zip")
 
 
-def _own(pairing: Pairing, recipe: Recipe) -> dict[str, Any]:
+def _own(pairing: Pairing, recipe: Recipe) -> object:
     own = {
         "name": None if pairing.name == slug(recipe.name) else pairing.name,
         "vllm": pairing.vllm,
         "templates": list(pairing.templates) or None,
     }
-    return {key: value for key, value in own.items() if value is not None}
+    return _without_none(own)
 
 
 def _defaults(pairing: Pairing, version: str) -> Mapping[str, Scalar]:

@@ -121,14 +121,13 @@ class _Drafter(Steps):
             if file.kind == receipt.FILE and not path.startswith(("/", f"{receipt.STATE}/"))
         }
         owners = {file.path for file in self.old.values() if file.kind == receipt.RECORD}
-        listed: dict[str, str | None] = {}
-        if touched:
-            entries = os.listdir(self.site.root)
-            folders = [entry for entry in entries if entry.endswith(".dist-info")]
-            bases: dict[str, bytes] = {}
-            for path in touched:
-                listed[path] = self.owner(path, tree_names.owners_first(folders, path), bases)
-            owners |= {owner for owner in listed.values() if owner is not None}
+        folders = [name for name in os.listdir(self.site.root) if name.endswith(".dist-info")]
+        bases: dict[str, bytes] = {}
+        listed = {
+            path: self.owner(path, tree_names.owners_first(folders, path), bases)
+            for path in touched
+        }
+        owners |= {owner for owner in listed.values() if owner is not None}
         for owner in sorted(owners):
             self.record(owner, {path: touched[path] for path in touched if listed[path] == owner})
 

@@ -8,7 +8,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import FileChange, ModPlan, Plan
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt, ReceiptFile, ReceiptMod
+from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.library import packed_mod
 from vllm_mods.site import site
 
@@ -78,8 +78,13 @@ def revert_transition(
     restored: set[str] = set()
     edited: list[str] = []
     for file in applied.files:
-        if file.kind == receipt.RECORD:
-            _check_still_installed(look, file, applied)
+        if file.kind == receipt.RECORD and look.file(file.path) is None:
+            was = f"vLLM {applied.vllm}" if applied.vllm else "vLLM"
+            raise Refused(
+                f"{file.path} is gone: {was} was upgraded or removed since the mods went in, and its "
+                "originals belong to no file that is there now; nothing was changed",
+                hint=f"the receipt is out of date: rm -r {root}/{receipt.STATE}",
+            )
         if file.kind != receipt.FILE:
             continue  # these follow from the files
         current = look.read(file.path)
@@ -106,17 +111,6 @@ def revert_transition(
         vllm=applied.vllm,
         discard_edits=discard_edits,
     )
-
-
-def _check_still_installed(look: site.Look, record: ReceiptFile, applied: Receipt) -> None:
-    """Refuse to put an older release's files into a newer one."""
-    if look.file(record.path) is None:
-        was = f"vLLM {applied.vllm}" if applied.vllm else "vLLM"
-        raise Refused(
-            f"{record.path} is gone: {was} was upgraded or removed since the mods went in, and its "
-            "originals belong to no file that is there now; nothing was changed",
-            hint=f"the receipt is out of date: rm -r {look.site.absolute(receipt.STATE)}",
-        )
 
 
 def _entry(planned: ModPlan) -> ReceiptMod:
