@@ -257,9 +257,10 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
         ways.roots,
     )
     outcome = porting.run(job, lambda: making.between(ways.releases, base, tree))
+    repaired = tuple(f"repaired: {one}" for one in outcome.repaired)
     by_rule = [
         *(f"followed: {one.old} is now {one.new} ({one.how})" for one in outcome.followed),
-        *(f"repaired: {one}" for one in outcome.repaired),
+        *repaired,
         *(
             f"{one.new_path}: merged, proof `{one.ported.proof}`"
             for one in outcome.files
@@ -272,9 +273,8 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
             plans = [(kept.release, outcome.new.planned)]
             files[mod_folder.LOCK] = lock_entries.extend(locked, outcome.new.mod, plans)
         port_writing.write_files(mod, files)
-        look = tuple(f"repaired: {one}" for one in outcome.repaired)
         return kept._replace(
-            did="ported", after=_row(outcome.new.planned), told=tuple(by_rule), left=look
+            did="ported", after=_row(outcome.new.planned), told=tuple(by_rule), left=repaired
         )
     if not outcome.left:
         return kept._replace(did="fits", after="upstream", told=tuple(by_rule))

@@ -333,21 +333,20 @@ def _take_owner(descriptor: int, path: str, like: os.stat_result, *, required: b
 def _split(site: Site, path: str) -> tuple[str, list[str]]:
     base, inside = site.root, path
     if path.startswith("/"):
-        for workspace in site.workspaces:
-            if workspace != "/" and path.startswith(f"{workspace}/"):
-                base, inside = workspace, path[len(workspace) + 1 :]
-                if not os.path.isdir(base):
-                    raise Refused(
-                        f"{path}: the workspace {base} is not there; nothing was changed",
-                        hint=f"mkdir -p {base}",
-                    )
-                break
-        else:
+        own = [one for one in site.workspaces if one != "/" and path.startswith(f"{one}/")]
+        if not own:
             raise Refused(
                 f"{path} lies outside the site root {site.root} and outside the workspace "
                 f"({', '.join(site.workspaces) or 'there is none'}); nothing was changed",
                 hint=f"--workspace {(*site.workspaces, os.path.dirname(path))[0]}",
             )
+        base = own[0]
+        if not os.path.isdir(base):
+            raise Refused(
+                f"{path}: the workspace {base} is not there; nothing was changed",
+                hint=f"mkdir -p {base}",
+            )
+        inside = path[len(base) + 1 :]
     if not is_plain_path(inside):
         raise Refused(
             f"{path!r} is no plain path inside the tree; nothing was changed",
