@@ -21,8 +21,6 @@ from vllm_mods.site.transitions import Transition
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees import receipt_tree
 
-Planner = Callable[..., Plan]
-
 
 class Ground(NamedTuple):
     """A tree, its receipt, and what an installer has undone of that.
@@ -125,7 +123,7 @@ def check_mods(mods: Sequence[Mod]) -> None:
             )
 
 
-def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Planner) -> Planned:
+def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -> Planned:
     """Plan mods on what is there, those that stay with them."""
     if ground.bare is None or ground.receipt is None:
         planned = make_plan(mods, ground.tree, receipt=ground.receipt)

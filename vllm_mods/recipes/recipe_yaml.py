@@ -95,6 +95,11 @@ def write(pairing: Pairing) -> str:
     recipe = pairing.recipe or Recipe("1", pairing.name, {}, {})
     names = dict.fromkeys((*pairing.mods, *pairing.templates))
     only = {f"{pairing.topology}_only": True} if pairing.topology != "any" else {}
+    own = {
+        "name": None if pairing.name == slug(recipe.name) else pairing.name,
+        "vllm": pairing.vllm,
+        "templates": list(pairing.templates) or None,
+    }
     keys: dict[str, object] = {
         "recipe_version": recipe.version,
         "name": recipe.name,
@@ -104,7 +109,7 @@ def write(pairing: Pairing) -> str:
         **only,
         "container": pairing.base,
         **recipe.keys,
-        OWN: _own(pairing, recipe) or None,
+        OWN: _without_none(own) or None,
         "mods": [recipe.mods.get(name, f"mods/{name}") for name in names] or None,
         "defaults": dict(_defaults(pairing, recipe.version)) or None,
         "env": dict(pairing.env) or None,
@@ -314,15 +319,6 @@ def _without_none(value: Any) -> Any:  # noqa: ANN401  (whatever YAML holds)
 
 def _base(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1].removesuffix(".zip")
-
-
-def _own(pairing: Pairing, recipe: Recipe) -> object:
-    own = {
-        "name": None if pairing.name == slug(recipe.name) else pairing.name,
-        "vllm": pairing.vllm,
-        "templates": list(pairing.templates) or None,
-    }
-    return _without_none(own)
 
 
 def _defaults(pairing: Pairing, version: str) -> Mapping[str, Scalar]:
