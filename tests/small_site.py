@@ -8,9 +8,11 @@ import os
 import py_compile
 from typing import TYPE_CHECKING
 
-from vllm_mods.base.model import FileChange
+from vllm_mods.base.model import FileChange, Finding
 from vllm_mods.formats.receipt import ReceiptMod, hashes
-from vllm_mods.site.transaction import Transition
+from vllm_mods.site import integrity
+from vllm_mods.site.state_folder import read_state
+from vllm_mods.site.transitions import Transition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +29,11 @@ RECORD = "vllm-0.19.1.dist-info/RECORD"
 PYC = "vllm/__pycache__/a.cpython-311.pyc"
 OLD = 1_500_000_000_123_456_789
 Snapshot = dict[str, tuple[object, ...]]
+
+
+def verify(root: str) -> tuple[Finding, ...]:
+    state = read_state(root)
+    return integrity.findings(state, integrity.undone_in(state).paths)
 
 
 def sha(data: bytes) -> str:

@@ -9,10 +9,9 @@ import faults
 import installing
 import pytest
 from sampling import few
-from small_site import FILES, ONE, PYC, TWO, build
+from small_site import FILES, ONE, PYC, TWO, build, verify
 
 from vllm_mods.formats import receipt
-from vllm_mods.site.integrity import verify
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.transaction import commit, recover
 

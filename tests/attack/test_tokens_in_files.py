@@ -12,7 +12,7 @@ from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.cli import run
 from vllm_mods.formats import container, manifest, pairing
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.recipes import reader
+from vllm_mods.recipes import recipe_yaml
 from vllm_mods.running.service import StartOptions, service
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_nor_has_a_mod_or_a_recipe() -> None:
         assert at in str(refused.value)
     for more in (f"env: {{WANDB: {token}}}\n", f"build_args: [{token}]\n"):
         with pytest.raises(ManifestError, match=r"looks like a secret \(hf_…\)"):
-            reader.read(RECIPE + more, "r.yaml", known=())
+            recipe_yaml.read(RECIPE + more, "r.yaml", known=())
 
 
 @pytest.mark.parametrize("kind", TOKENS)

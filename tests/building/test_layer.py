@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import small_site
 from folder_base import FolderBase, lay
-from small_site import write
+from small_site import verify, write
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import FileChange
@@ -20,9 +20,8 @@ from vllm_mods.building.content import content
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import receipt
 from vllm_mods.site import transaction
-from vllm_mods.site.integrity import verify
-from vllm_mods.site.state_folder import read_receipt
-from vllm_mods.site.transaction import Transition
+from vllm_mods.site.state_folder import read_state
+from vllm_mods.site.transitions import Transition
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.receipt_tree import Pristine
 
@@ -69,7 +68,7 @@ KEPT = f"{SITE}/{receipt.original(small_site.RECORD)}"
 
 
 def layer_of(base: FolderBase, wanted: Transition, site: str = SITE) -> bytes:
-    there = read_receipt(str(base.root / site))
+    there = read_state(str(base.root / site)).receipt
     nodes, gone = content(base, site, there, wanted, epoch=EPOCH)
     return tarball.write(layer.entries(base, nodes, gone, epoch=EPOCH))
 
@@ -109,7 +108,7 @@ def test_a_record_comes_back_as_it_was(image: FolderBase) -> None:
     before = seen(image.root)
     lay(layer_of(image, CHANGES), image.root)
     assert verify(str(image.root / SITE)) == ()
-    there = read_receipt(str(image.root / SITE))
+    there = read_state(str(image.root / SITE)).receipt
     assert there is not None
     site = image.root / SITE
     assert Pristine(FolderTree(str(site)), there).read(small_site.RECORD) == before[RECORD][-1]
@@ -129,7 +128,7 @@ def test_a_record_that_was_edited_since_is_left_as_it_is(image: FolderBase) -> N
     before = seen(image.root)
     found = {(one.code, one.path) for one in verify(str(site))}
     assert found == {("changed-since", small_site.RECORD)}
-    there = read_receipt(str(site))
+    there = read_state(str(site)).receipt
     assert there is not None
     with pytest.raises(Refused, match="RECORD was changed"):
         transaction.commit(str(site), back(there, site))
@@ -157,7 +156,7 @@ def test_another_mod_goes_in_on_top_of_such_a_layer(image: FolderBase, *, in_ima
     site = image.root / SITE
     untouched = (site / small_site.RECORD).read_bytes()
     lay(layer_of(image, CHANGES), image.root)
-    there = read_receipt(str(site))
+    there = read_state(str(site)).receipt
     assert there is not None
     second = write("vllm/sub/c.py", small_site.FILES["vllm/sub/c.py"], b"C = 2\n")
     mods = (*there.mods, small_site.entry("two", second))
@@ -169,7 +168,7 @@ def test_another_mod_goes_in_on_top_of_such_a_layer(image: FolderBase, *, in_ima
     assert (image.root / KEPT).read_bytes() == untouched
     assert (image.root / KEPT).stat().st_mtime == small_site.OLD // 10**9
     assert verify(str(site)) == ()
-    now = read_receipt(str(site))
+    now = read_state(str(site)).receipt
     assert now is not None
     transaction.commit(str(site), back(now, site))
     assert (site / small_site.RECORD).read_bytes() == untouched
@@ -179,7 +178,7 @@ def test_the_second_mod_keeps_the_first_ones_originals(image: FolderBase, tmp_pa
     transaction.commit(str(image.root / SITE), CHANGES, source_date_epoch=EPOCH)
     applied = tmp_path / "applied"
     shutil.copytree(image.root, applied, symlinks=True)
-    there = read_receipt(str(applied / SITE))
+    there = read_state(str(applied / SITE)).receipt
     assert there is not None
     second = write("vllm/a.py", b"A = 2\n", b"A = 3\n")
     more = Transition(
@@ -294,7 +293,7 @@ def test_a_template_in_a_workspace_is_recorded_where_the_image_has_it(image: Fol
     made = layer_of(image, wanted)
     lay(made, image.root)
     assert (image.root / "workspace/t.jinja").read_bytes() == b"{{ x }}"
-    there = read_receipt(str(image.root / SITE))
+    there = read_state(str(image.root / SITE)).receipt
     assert there is not None
     assert there.workspace == "/workspace"
     assert there.file("/workspace/t.jinja") is not None

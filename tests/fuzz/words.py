@@ -16,7 +16,7 @@ from fuzz.parts import joined, taken
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.making import exporting
-from vllm_mods.recipes import reader, writer
+from vllm_mods.recipes import recipe_yaml
 from vllm_mods.scripts import command_line
 from vllm_mods.serving import check, command
 from vllm_mods.serving.shape import KnownFlags
@@ -93,14 +93,14 @@ def _pairing_lock_seeds() -> tuple[bytes, ...]:
 
 def _recipe(data: bytes, _folder: str) -> None:
     text = data.decode("utf-8", "surrogateescape")
-    reader.read(text, "x.yaml", known=("patching",))
+    recipe_yaml.read(text, "x.yaml", known=("patching",))
 
 
 def _export(data: bytes, _folder: str) -> None:
     """Write what was read, and read that: the same."""
     text = data.decode("utf-8", "surrogateescape")
-    made = reader.read(text, "x.yaml", known=("patching",)).pairing
-    again = reader.read(writer.write(made), "again", known=("patching",)).pairing
+    made = recipe_yaml.read(text, "x.yaml", known=("patching",)).pairing
+    again = recipe_yaml.read(recipe_yaml.write(made), "again", known=("patching",)).pairing
     assert again.command == made.command, (again.command, made.command)
 
 

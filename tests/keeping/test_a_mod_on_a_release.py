@@ -13,7 +13,7 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, write_mod
 
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.keeping import keeping, run
+from vllm_mods.keeping import keeping
 from vllm_mods.keeping.keeping import KeptRelease, Ways
 from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries, planner
@@ -230,8 +230,9 @@ def repository(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run_all(library: Path, texts: dict[str, str], *names: str) -> list[KeptRelease]:
-    wanted = run.Keeping("mine", lambda kept: f"{kept.did}\n")
-    return list(run.run(str(library), wanted, names, InMemory(texts)))
+    return list(
+        keeping.run(str(library), "mine", names, InMemory(texts), lambda kept: f"{kept.did}\n")
+    )
 
 
 @pytest.mark.slow
@@ -259,7 +260,7 @@ def test_what_is_new_follows_the_newest_of_the_lock_by_version(
 ) -> None:
     trees = [SimpleNamespace(vllm=("0.10.0", "0.8.0")), SimpleNamespace(vllm=("0.9.0",))]
     monkeypatch.setattr(lock_entries, "current", lambda _: SimpleNamespace(trees=trees))
-    assert run.new_to(load(folder), ("0.9.1", "0.10.0", "0.11.0"), None) == ("0.11.0",)
+    assert keeping.new_to(load(folder), ("0.9.1", "0.10.0", "0.11.0"), None) == ("0.11.0",)
 
 
 def test_a_file_that_goes_through_a_filter_is_not_kept_up(repository: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from git_host import commit, git, mod
 
 from vllm_mods.base.errors import ManifestError, TreeError
-from vllm_mods.keeping import branches, run
+from vllm_mods.keeping import branches, keeping
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.library.catalog import Library
 from vllm_mods.trees.release import Releases
@@ -66,10 +66,10 @@ def test_files_of_a_commit_are_those_of_the_library(library: Path) -> None:
 def test_what_is_new_to_a_mod_without_a_lock(library: Path) -> None:
     fast = Library(library).load("fast")
     versions = ("0.19.0", "0.20.0rc1", "0.20.0", "0.21.0")
-    assert run.new_to(fast, versions, None) == versions
-    assert run.new_to(fast, versions, "0.20.0") == ("0.21.0",)
-    assert run.new_to(fast, versions, "0.19.1") == ("0.20.0rc1", "0.20.0", "0.21.0")
-    assert run.new_to(fast, versions, "0.21.0") == ()
+    assert keeping.new_to(fast, versions, None) == versions
+    assert keeping.new_to(fast, versions, "0.20.0") == ("0.21.0",)
+    assert keeping.new_to(fast, versions, "0.19.1") == ("0.20.0rc1", "0.20.0", "0.21.0")
+    assert keeping.new_to(fast, versions, "0.21.0") == ()
 
 
 class NoReleases(Releases):
@@ -83,8 +83,7 @@ class NoReleases(Releases):
 
 
 def keep(library: Path, *names: str, mod: str = "fast") -> list[KeptRelease]:
-    wanted = run.Keeping(mod, lambda kept: f"{kept.did}\n")
-    return list(run.run(str(library), wanted, names, NoReleases()))
+    return list(keeping.run(str(library), mod, names, NoReleases(), lambda kept: f"{kept.did}\n"))
 
 
 def test_a_release_that_cannot_be_read_holds_up_the_newer_ones(library: Path) -> None:

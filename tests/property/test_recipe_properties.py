@@ -18,8 +18,8 @@ from sampling import examples
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats.pairing import Pairing, Recipe
-from vllm_mods.recipes import reader
-from vllm_mods.recipes.writer import write
+from vllm_mods.recipes import recipe_yaml
+from vllm_mods.recipes.recipe_yaml import write
 from vllm_mods.scripts import command_line
 
 BASH = shutil.which("bash") or "bash"
@@ -119,7 +119,7 @@ def test_toml_holds_a_pairing(pairing: Pairing) -> None:
 @given(pairing=pairings_of_recipes())
 def test_a_recipe_holds_a_pairing_and_renders_the_same(pairing: Pairing) -> None:
     text = write(pairing)
-    assert reader.read(text, "p.yaml", known=(*MODS, *TEMPLATES)).pairing == pairing
+    assert recipe_yaml.read(text, "p.yaml", known=(*MODS, *TEMPLATES)).pairing == pairing
     assert launched(text, solo=pairing.topology == "solo") == pairings.rendered(pairing)
 
 
@@ -161,7 +161,7 @@ def test_a_damaged_recipe_is_read_or_refused_with_every_problem_placed(
         text = text[:at] + text[at + length :]
     assume(text != SOUND)
     try:
-        pairing = reader.read(text, "r.yaml", known=MODS).pairing
+        pairing = recipe_yaml.read(text, "r.yaml", known=MODS).pairing
     except ManifestError as error:
         for problem in error.problems:
             assert re.search(r"line \d+: |is required|--name", problem)

@@ -9,8 +9,8 @@ from recipe_texts import PASTED, SOUND, SOUND_ARGV, SUPERSET
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Level
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.recipes import reader
-from vllm_mods.recipes.writer import write
+from vllm_mods.recipes import recipe_yaml
+from vllm_mods.recipes.recipe_yaml import write
 
 KNOWN = ("fast", "tiny-template")
 MODS = {"mods/fix-tiny-template": "tiny-template"}
@@ -22,8 +22,8 @@ command: vllm serve example/m
 """
 
 
-def read(text: str, **more: object) -> reader.ImportedRecipe:
-    return reader.read(text, "r.yaml", **{"known": KNOWN, **more})  # type: ignore[arg-type]
+def read(text: str, **more: object) -> recipe_yaml.ImportedRecipe:
+    return recipe_yaml.read(text, "r.yaml", **{"known": KNOWN, **more})  # type: ignore[arg-type]
 
 
 def problems(text: str) -> tuple[str, ...]:
@@ -259,13 +259,15 @@ def test_what_is_empty_is_none_as_it_is_for_launchers(empty: str) -> None:
 @pytest.mark.parametrize("family", ["3.5", "3.6"])
 def test_a_launchers_own_mod_is_the_bundled_one(family: str) -> None:
     path = f"mods/fix-qwen{family}-enhanced-chat-template"
-    found = reader.read(
+    found = recipe_yaml.read(
         f"{LEAST}mods: [{path}]\n", "r.yaml", known={f"qwen{family}-enhanced", "other"}
     )
     assert found.ok
     assert found.pairing.mods == (f"qwen{family}-enhanced",)
     assert f"mods:\n- {path}\n" in write(found.pairing)
-    theirs = reader.read(f"{LEAST}mods: [{path}]\n", "r.yaml", known={path.removeprefix("mods/")})
+    theirs = recipe_yaml.read(
+        f"{LEAST}mods: [{path}]\n", "r.yaml", known={path.removeprefix("mods/")}
+    )
     assert theirs.pairing.mods == (path.removeprefix("mods/"),)
 
 

@@ -21,8 +21,8 @@ from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.base.model import FileChange
 from vllm_mods.site.journal import PREFIX
 from vllm_mods.site.state_folder import read_state
-from vllm_mods.site.transaction import Transition, commit, recover
-from vllm_mods.site.transitions import revert_transition
+from vllm_mods.site.transaction import commit, recover
+from vllm_mods.site.transitions import Transition, revert_transition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,7 +118,9 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, memory: Path) -> Case:
                 FileChange(path="vllm/a.py", before=FILES["vllm/a.py"], after=b"A = 4\n"),
                 FileChange(path="vllm/b.py", before=FILES["vllm/b.py"], after=b"B = 2\n"),
             )
-            wanted = revert_transition(str(root), state.receipt, mods=two.mods[1:], changes=stays)
+            wanted = revert_transition(
+                str(root), state.receipt, Transition(stays, (), two.mods[1:], None)
+            )
     for name, place in (("root", root), ("workspace", workspace)):
         shutil.copytree(place, copy / name)
     before = snapshot(root, workspace)

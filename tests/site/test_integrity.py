@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import faults
 import pytest
-from small_site import FILES, ONE, PYC, RECORD, build, row, snapshot, transition, write
+from small_site import FILES, ONE, PYC, RECORD, build, row, snapshot, transition, verify, write
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Level
 from vllm_mods.formats import receipt
-from vllm_mods.site.integrity import verify
 from vllm_mods.site.transaction import commit
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from small_site import FILES, build, sha
 
 from vllm_mods.site.site import Site
 from vllm_mods.site.step_list import Steps
+from vllm_mods.site.transitions import Transition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def steps(tmp_path: Path) -> Steps:
-    return Steps(Site(str(build(tmp_path / "site"))), None, keep_links=False)
+    return Steps(
+        Site(str(build(tmp_path / "site"))), None, Transition((), (), (), None), keep_links=False
+    )
 
 
 def put(steps: Steps, path: str, mode: int = 0o644) -> None:

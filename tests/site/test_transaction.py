@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from vllm_mods.formats.receipt import Receipt
     from vllm_mods.site.journal_text import Journal
     from vllm_mods.site.open_folders import OpenFolders
-    from vllm_mods.site.operations import Op
+    from vllm_mods.site.step_list import Op
 
 A = FILES["vllm/a.py"]
 B = FILES["vllm/b.py"]
@@ -644,7 +644,6 @@ def test_revert_brings_back_everything_and_leaves_nothing(site: Path) -> None:
     commit(str(site), ONE)
     commit(str(site), TWO, source_date_epoch=1)
     outcome = revert(site)
-    assert outcome.receipt is None
     assert outcome.notes == ()
     assert snapshot(site) == before
 
@@ -680,7 +679,7 @@ def test_one_mod_goes_and_the_other_stays_as_if_alone(tmp_path: Path) -> None:
     stays = entry("two", write("vllm/b.py", B, b"B = 2\n"))
     sources = TWO.sources
     wanted = revert_transition(
-        str(site), receipt_of(site), mods=[stays], changes=[change], sources=sources
+        str(site), receipt_of(site), Transition((change,), (), (stays,), None, sources=sources)
     )
     commit(str(site), wanted, source_date_epoch=5)
     commit(
@@ -706,7 +705,8 @@ def test_a_folder_that_another_mod_needs_stays(site: Path) -> None:
     change = FileChange(path="vllm/new/deep/e.py", before=None, after=b"E")
     stays = entry("two", write("vllm/new/deep/e.py", None, b"E"))
     there = receipt_of(site)
-    commit(str(site), revert_transition(str(site), there, mods=[stays], changes=[change]))
+    wanted = Transition((change,), (), (stays,), None)
+    commit(str(site), revert_transition(str(site), there, wanted))
     assert [one.name for one in (site / "vllm/new/deep").iterdir()] == ["e.py"]
     revert(site)
     assert not (site / "vllm/new").exists()

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from vllm_mods.api.plan import as_tree
 from vllm_mods.applying.carry_out import carry_out
+from vllm_mods.applying.ground import Terms
 from vllm_mods.applying.outcomes import Applied
-from vllm_mods.applying.plan_on_ground import Terms
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder, Tree
 

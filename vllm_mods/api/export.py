@@ -9,7 +9,7 @@ from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust, writing
 from vllm_mods.library.catalog import Library
 from vllm_mods.making import exporting
-from vllm_mods.recipes import writer
+from vllm_mods.recipes import recipe_yaml
 
 
 def export_mod(library: Library, name: str, output: str) -> tuple[list[str], list[str]]:
@@ -50,4 +50,4 @@ def export_recipe(library: Library, name: str) -> tuple[str, list[str]]:
         for mod in dict.fromkeys((*pairing.mods, *pairing.templates))
         if mod not in known
     ]
-    return writer.write(served), notes
+    return recipe_yaml.write(served), notes

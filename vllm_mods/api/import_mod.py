@@ -25,8 +25,8 @@ from vllm_mods.making.over_releases import Release
 from vllm_mods.making.recording import Limits
 from vllm_mods.making.sandbox import ImageInEngine
 from vllm_mods.planning import planner
-from vllm_mods.recipes import reader
-from vllm_mods.recipes.reader import ImportedRecipe
+from vllm_mods.recipes import recipe_yaml
+from vllm_mods.recipes.recipe_yaml import ImportedRecipe
 
 
 class ImportTerms(NamedTuple):
@@ -190,7 +190,7 @@ def import_recipe(
         if mod not in library.names():
             library.load(mod)  # says which there are
     known = library.names()
-    return reader.read(recipe_text(data, path), path, known=known, name=name, mods=mods or {})
+    return recipe_yaml.read(recipe_text(data, path), path, known=known, name=name, mods=mods or {})
 
 
 def recipe_text(data: bytes, path: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
-from vllm_mods.keeping import run
+from vllm_mods.keeping import keeping
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.matrices.choose import choose_releases
@@ -47,6 +47,5 @@ def keep(
     build = None if access.commits is None else newest_build(access.commits)
     versions += [] if build is None else [build]
     for name in mods or own:
-        wanted = run.new_to(own[name], versions, since)
-        job = run.Keeping(name, message)
-        yield from run.run(folder, job, wanted, access.releases)
+        wanted = keeping.new_to(own[name], versions, since)
+        yield from keeping.run(folder, name, wanted, access.releases, message)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from vllm_mods.applying import ground
-from vllm_mods.applying.plan_on_ground import Terms, check_mods, plan_on_ground
+from vllm_mods.applying.ground import Terms, check_mods, plan_on_ground
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.trees.folder import FolderTree

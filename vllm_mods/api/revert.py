@@ -2,8 +2,8 @@
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
+from vllm_mods.applying.carry_out import remove
 from vllm_mods.applying.outcomes import Reverted
-from vllm_mods.applying.removing import remove
 from vllm_mods.base.tree import Folder
 
 

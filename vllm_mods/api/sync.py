@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from vllm_mods.api.libraries import Chosen
-from vllm_mods.applying import exactly
-from vllm_mods.applying.exactly import Exactly
-from vllm_mods.applying.plan_on_ground import Terms
+from vllm_mods.applying.carry_out import Exactly, hold
+from vllm_mods.applying.ground import Terms
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Plan
 from vllm_mods.base.tree import Folder
@@ -84,7 +83,7 @@ def sync(
         source_date_epoch=source_date_epoch,
         write=write,
     )
-    return Synced(project.where, wanted, exactly.hold(chosen.mods, place, terms))
+    return Synced(project.where, wanted, hold(chosen.mods, place, terms))
 
 
 def _choose_target(project: ProjectFile, name: str | None) -> SyncTarget:

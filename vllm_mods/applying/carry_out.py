@@ -1,27 +1,50 @@
-"""Mods into an installed vLLM: the plan on what is there, then the transaction.
+"""Mods into an installed vLLM, and out of it: the plan on what is there, then the transaction.
 
 The one module that knows both the planner and the writer of trees. All mods go in or none does, and what
-was interrupted is undone before anything of a tree is read that is to be changed.
+was interrupted is undone before anything of a tree is read that is to be changed. A tree that is to hold
+exactly some mods loses what is not among them in the same transaction.
 """
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from vllm_mods.applying import ground, rebuilding
-from vllm_mods.applying.advice import left_out, refusal
-from vllm_mods.applying.opening import check_finished, open_tree, templates_of
-from vllm_mods.applying.outcomes import Applied
-from vllm_mods.applying.plan_on_ground import Terms, check_mods, plan_on_ground
-from vllm_mods.base.errors import refusing
+from vllm_mods.applying import claims, ground
+from vllm_mods.applying.advice import left_out, reasons, refusal
+from vllm_mods.applying.ground import Ground, Terms, check_mods, plan_on_ground
+from vllm_mods.applying.opening import check_finished, in_tree, open_tree, templates_of
+from vllm_mods.applying.outcomes import Applied, Reverted
+from vllm_mods.base.errors import Refused, refusing
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder
+from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.library import trust
-from vllm_mods.site import transaction, transitions
-from vllm_mods.site.operations import Transition
+from vllm_mods.planning import planner
+from vllm_mods.site import integrity, transaction, transitions
 from vllm_mods.site.state_folder import State
+from vllm_mods.site.transitions import Transition
+from vllm_mods.trees import receipt_tree
 from vllm_mods.trees.folder import FolderTree
+
+
+class Exactly(NamedTuple):
+    """What has to be done, or was done, so that a tree holds exactly some mods.
+
+    ``out`` are those that go, ``into`` those that come, ``renewed`` those that were another version;
+    ``changed`` are the paths that are written or removed. Nothing is to be done if ``settled``.
+    """
+
+    target: str
+    plan: Plan
+    out: tuple[ReceiptMod, ...]
+    into: tuple[ReceiptMod, ...]
+    renewed: tuple[ReceiptMod, ...]
+    changed: tuple[str, ...]
+    notes: tuple[str, ...]
+    settled: bool
+    templates: str
 
 
 def carry_out(mods: Sequence[Mod], target: Folder, terms: Terms) -> Applied:
@@ -70,8 +93,8 @@ def _decide(
     plan, whole = plan_on_ground(mods, base, tree.workspace, terms)
     notes += check_agreement(plan, tree, terms, notes)
     if base.bare is not None:
-        transition = rebuilding.transition(base, whole, tree.root)
-        notes += rebuilding.notes(base, plan, transition)
+        transition = ground.transition(base, whole, tree.root)
+        notes += ground.notes(base, plan, transition)
         return plan, transition
     if any(planned.verdict.writes for planned in plan.mods):
         return plan, transitions.forward(whole, state.receipt)
@@ -88,3 +111,116 @@ def check_agreement(plan: Plan, tree: FolderTree, terms: Terms, notes: Sequence[
     if not plan.ok:
         raise refusal(plan, tree, notes)
     return left_out(plan, allowed=terms.without_files)
+
+
+def hold(mods: Sequence[Mod], target: Folder, terms: Terms) -> Exactly:
+    """Make a tree hold exactly these mods, or tell what that would take. Raises as ``apply`` does."""
+    trust.demand(mods)
+    notes: list[str] = []
+    with refusing():
+        tree, state = open_tree(
+            target, terms.workspace, recovering=notes.append if terms.write else None
+        )
+        check_finished(tree, state, "sync")
+        gone = integrity.undone_in(state)
+        left = state.receipt
+        if left is not None:
+            left = Ground(tree, left, gone).left if gone.paths else left
+            claims.check(tree, left)
+        bare = Ground(receipt_tree.pristine(tree, left), None)
+        plan = plan_on_ground(mods, bare, tree.workspace, terms).whole
+        notes += check_agreement(plan, tree, terms, notes)
+        wanted = transitions.forward(plan, None)
+        if left is not None:
+            wanted = transitions.revert_transition(tree.root, left, wanted)
+            wanted = wanted._replace(undone=gone.paths)
+        settled = wanted.mods == state.mods and not wanted.changes
+        changed: tuple[str, ...] = ()
+        if not settled:
+            outcome = commit(tree, state, wanted, terms)
+            changed, notes = outcome.changed, [*notes, *outcome.notes]
+    was = {one.name: one for one in state.mods}
+    now = {one.name: one for one in wanted.mods}
+    return Exactly(
+        tree.root,
+        plan,
+        tuple(one for name, one in was.items() if name not in now),
+        tuple(one for name, one in now.items() if name not in was),
+        tuple(one for name, one in now.items() if name in was and one.digest != was[name].digest),
+        changed,
+        tuple(notes),
+        settled,
+        templates_of(tree),
+    )
+
+
+def remove(
+    target: Folder,
+    names: Sequence[str],
+    *,
+    discard_edits: bool = False,
+    source_date_epoch: int | None = None,
+) -> Reverted:
+    """Take mods out of a tree, all of them without ``names``. Raises as ``revert`` does."""
+    notes: list[str] = []
+    with refusing():
+        tree, state = open_tree(target, None, recovering=notes.append)
+        names = in_tree(names, state, tree)
+        known = tuple(entry.name for entry in state.mods)
+        gone = names or known
+        changed: tuple[str, ...] = ()
+        if state.receipt is not None:
+            undone = integrity.undone_in(state)
+            # what an installer has undone is out already, and is not put in again by this
+            gone = tuple(name for name in known if name in {*gone, *undone.mods(state.receipt)})
+            left = Ground(tree, state.receipt, undone).left if undone.paths else state.receipt
+            try:
+                transition = plan_removal(tree, left, gone, discard_edits=discard_edits)
+            except OSError as error:
+                raise transaction.refusal(tree.root, error) from error
+            outcome = transaction.commit(
+                tree.root,
+                transition._replace(undone=undone.paths),
+                workspace=state.receipt.workspace,
+                source_date_epoch=source_date_epoch,
+                known=state,
+            )
+            changed = outcome.changed
+            notes += outcome.notes
+        version = tree.version
+    stay = tuple(entry for entry in state.mods if entry.name not in gone)
+    return Reverted(tree.root, version, gone, stay, changed, tuple(notes))
+
+
+def plan_removal(
+    tree: FolderTree, current: Receipt, gone: Sequence[str], *, discard_edits: bool
+) -> Transition:
+    """Return the transition to the untouched tree with the remaining mods planned on it anew.
+
+    Raises ``Refused`` where one of them needs one that goes, would not go in, or is not kept.
+    """
+    claims.check(tree, current)
+    stay = [entry for entry in current.mods if entry.name not in gone]
+    if not stay:
+        return transitions.revert_transition(tree.root, current, discard_edits=discard_edits)
+    mods = ground.staying(tree, current, gone)
+    needed = [f"{mod.name} needs {name}" for mod in mods for name in mod.requires if name in gone]
+    if needed:
+        raise Refused(
+            f"nothing was changed in {tree.spec}: {'; '.join(needed)}",
+            hint=f"vllm-mods revert {' '.join([*gone, *(mod.name for mod in mods)])} --target {tree.spec}",
+        )
+    plan = planner.plan(
+        mods, receipt_tree.pristine(tree, current), workspace=current.workspace or planner.WORKSPACE
+    )
+    bad = [one for one in plan.mods if not one.verdict.ok]
+    if bad:
+        lines = [
+            f"nothing was changed in {tree.spec}: without {', '.join(gone)} others would not go in",
+            *reasons(plan),
+        ]
+        names = " ".join([*gone, *(one.mod.name for one in bad)])
+        hint = f"vllm-mods revert {names} --target {tree.spec}"
+        raise Refused("\n".join(lines), hint=hint, plan=plan)
+    wanted = transitions.forward(plan, None)
+    return transitions.revert_transition(tree.root, current, wanted, discard_edits=discard_edits)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from vllm_mods.base.errors import Refused
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Mod, ModPlan, Plan, Variant, Verdict
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.library import packed_mod
+from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
-from vllm_mods.site import undone
+from vllm_mods.site import transitions, undone
+from vllm_mods.site.transitions import Transition
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees import receipt_tree
-
-Planner = Callable[[Sequence[Mod], Tree, Receipt | None], Plan]
 
 
 class Ground(NamedTuple):
@@ -40,6 +41,20 @@ class Ground(NamedTuple):
         assert self.receipt is not None  # noqa: S101  (nothing is undone without one)
         rest = receipt.without(self.receipt, self.undone.paths)
         return rest._replace(vllm=self.tree.version)
+
+
+class Terms(NamedTuple):
+    """On what terms mods go into a tree: the keywords of ``apply``, and whether anything is written."""
+
+    workspace: Folder | None = None
+    strict_version: bool = False
+    only_supported: bool = False
+    keep_links: bool = False
+    planned: Callable[[Plan], object] | None = None
+    without_files: bool = False
+    source_date_epoch: int | None = None
+    write: bool = True
+    base: Tree | None = None
 
 
 class Planned(NamedTuple):
@@ -65,25 +80,70 @@ def of(tree: Tree, current: Receipt | None) -> Ground:
     )
 
 
-def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
+def plan_on_ground(
+    mods: Sequence[Mod], base: Ground, workspace: str | None, terms: Terms
+) -> Planned:
+    """Plan mods on a tree as it stands. Raises ``UsageError`` for a base that one of them was not made for."""
+    origin = None
+    if (made_for := terms.base) is not None:
+        check_base(mods, made_for)
+        origin = lambda _mod, _variant: made_for  # noqa: E731
+
+    make_plan = functools.partial(
+        planner.plan,
+        workspace=workspace or planner.WORKSPACE,
+        strict_version=terms.strict_version,
+        origin=origin,
+    )
+    result = _plan(base, mods, make_plan)
+    supported = [one.mod for one in result.shown.mods if one.verdict is not Verdict.UNSUPPORTED]
+    if terms.only_supported and len(supported) < len(result.shown.mods):
+        return _plan(base, supported, make_plan)
+    return result
+
+
+def check_base(mods: Sequence[Mod], base: Tree) -> None:
+    """Raise ``UsageError`` for a mod none of whose variants was made for a tree."""
+    from vllm_mods.planning import lock_entries  # noqa: PLC0415  (for who names a base)
+
+    for mod in mods:
+        if not lock_entries.places_in(mod, base):
+            raise UsageError(
+                f"{mod.name} was not made for {base.spec}: there not every hunk stands at its stated line",
+                hint="--base TREE with the vLLM that the patch was made from",
+            )
+
+
+def check_mods(mods: Sequence[Mod]) -> None:
+    """Raise ``UsageError`` for what is no mod."""
+    for mod in mods:
+        if not isinstance(mod, Mod):
+            raise UsageError(
+                f"a mod is wanted, and this is none: {mod!r}", hint='Library().mods("NAME")'
+            )
+
+
+def _plan(ground: Ground, mods: Sequence[Mod], make_plan: Callable[..., Plan]) -> Planned:
     """Plan mods on what is there, those that stay with them."""
     if ground.bare is None or ground.receipt is None:
-        planned = planner(mods, ground.tree, ground.receipt)
+        planned = make_plan(mods, ground.tree, receipt=ground.receipt)
         gone = () if ground.receipt is None else ground.undone.mods(ground.receipt)
         plans = (_between(one, ground) if one.mod.name in gone else one for one in planned.mods)
         planned = replace(planned, mods=tuple(plans))
         return Planned(planned, planned)
     stay = {mod.name for mod in ground.stay}
-    first = planner(ground.stay, ground.bare, None)
+    first = make_plan(ground.stay, ground.bare)
     kept = tuple(one for one in ground.left.mods if one.name in stay)
-    second = planner(
+    second = make_plan(
         [mod for mod in mods if mod.name not in stay],
         LayeredTree(ground.bare, first.changes),
-        ground.left._replace(mods=kept),
+        receipt=ground.left._replace(mods=kept),
     )
     net = LayeredTree(ground.bare, (*first.changes, *second.changes)).changes()
     whole = replace(second, mods=(*first.mods, *second.mods), changes=net)
-    on_tree = planner([mod for mod in mods if mod.name in stay], ground.tree, ground.receipt)
+    on_tree = make_plan(
+        [mod for mod in mods if mod.name in stay], ground.tree, receipt=ground.receipt
+    )
     named = {
         one.mod.name: one for one in whole.mods if one.mod.name not in stay or not one.verdict.ok
     }
@@ -97,6 +157,28 @@ def plan(ground: Ground, mods: Sequence[Mod], planner: Planner) -> Planned:
         change for change in whole.changes if ground.tree.read(change.path) != change.after
     )
     return Planned(Plan(ground.tree.spec, ground.tree.version, (*named.values(),), changes), whole)
+
+
+def transition(ground: Ground, whole: Plan, root: str) -> Transition:
+    """Return what brings a tree in which mods were undone to what a plan of its ``bare`` form says."""
+    wanted = transitions.forward(whole, None)
+    result = transitions.revert_transition(root, ground.left, wanted)
+    return result._replace(undone=ground.undone.paths, aside=undone.free_name(root))
+
+
+def notes(ground: Ground, plan: Plan, done: Transition) -> tuple[str, ...]:
+    """Say what became of the mods that an installer had undone."""
+    assert ground.receipt is not None  # noqa: S101  (nothing is undone without one)
+    named = {one.mod.name for one in plan.mods}
+    stay = {mod.name for mod in ground.stay}
+    gone = [one.name for one in ground.receipt.mods if one.name not in stay]
+    what = f"{', '.join(gone)} had been undone by another installation of vLLM"
+    lines = [f"{what}; what was kept of that is in {done.aside} now, and may be removed"]
+    if out := [name for name in gone if name not in named]:
+        lines.append(
+            f"{', '.join(out)} is not in any more: vllm-mods apply {' '.join(out)} --target {plan.spec}"
+        )
+    return tuple(lines)
 
 
 def staying(tree: Tree, current: Receipt, gone: Collection[str]) -> tuple[Mod, ...]:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO
 
-_CHUNK = 1 << 20
 _DAY = 86400.0
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z", re.ASCII)
 
@@ -185,8 +184,6 @@ def _sweep(folder: str, days: int = 1) -> None:
 def file_digest(file: BinaryIO) -> str:
     """Return the sha256 of a file from its start, and leave it at its start."""
     file.seek(0)
-    digest = hashlib.sha256()
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
+    digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     file.seek(0)
-    return digest.hexdigest()
+    return digest

@@ -7,7 +7,7 @@ anything else is a clash. Changes that touch clash, as they do in git.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
@@ -27,7 +27,25 @@ def merge(
     base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
 ) -> list[Lines | Clash]:
     """Return the merged stretches in order."""
-    return list(_stretches(base, ours, theirs))
+    to_ours = dict(line_diff.matching(base, ours))
+    to_theirs = dict(line_diff.matching(base, theirs))
+    stable = [i for i in range(len(base)) if i in to_ours and i in to_theirs]
+    i = a = b = 0
+    common: list[bytes] = []
+    merged: list[Lines | Clash] = []
+    for k in (*stable, len(base)):
+        x, y = to_ours.get(k, len(ours)), to_theirs.get(k, len(theirs))
+        part = _resolved(tuple(ours[a:x]), tuple(base[i:k]), tuple(theirs[b:y]))
+        if isinstance(part, Clash):
+            if common:
+                merged.append(tuple(common))
+                common = []
+            merged.append(part)
+        else:
+            common += part
+        common += base[k : k + 1]
+        i, a, b = k + 1, x + 1, y + 1
+    return [*merged, tuple(common)] if common else merged
 
 
 def clean(merged: Sequence[Lines | Clash]) -> bytes | None:
@@ -58,30 +76,6 @@ def _ended(side: Lines) -> Lines:
     if side and not side[-1].endswith(b"\n"):
         return (*side[:-1], side[-1] + b"\n")
     return side
-
-
-def _stretches(
-    base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
-) -> Iterator[Lines | Clash]:
-    to_ours = dict(line_diff.matching(base, ours))
-    to_theirs = dict(line_diff.matching(base, theirs))
-    stable = [i for i in range(len(base)) if i in to_ours and i in to_theirs]
-    i = a = b = 0
-    common: list[bytes] = []
-    for k in (*stable, len(base)):
-        x, y = to_ours.get(k, len(ours)), to_theirs.get(k, len(theirs))
-        part = _resolved(tuple(ours[a:x]), tuple(base[i:k]), tuple(theirs[b:y]))
-        if isinstance(part, Clash):
-            if common:
-                yield tuple(common)
-                common = []
-            yield part
-        else:
-            common += part
-        common += base[k : k + 1]
-        i, a, b = k + 1, x + 1, y + 1
-    if common:
-        yield tuple(common)
 
 
 def _resolved(ours: Lines, base: Lines, theirs: Lines) -> Lines | Clash:

@@ -23,7 +23,6 @@ def check_hop(first: str, then: str, plain: Callable[[str], bool] = lambda _: Fa
         or (before == after == "http" and (local or plain(then)))
     ):
         return
-    what = f"to {redact(then)}"
     if after == "http":
         why = "anybody on the way could change what comes"
         if before == "http":
@@ -31,7 +30,7 @@ def check_hop(first: str, then: str, plain: Callable[[str], bool] = lambda _: Fa
     else:
         why = "a server may name no file of this machine" if after == "file" else "that is no URL"
     raise TreeError(
-        f"{redact(first)} leads {what}: refused, for {why}",
+        f"{redact(first)} leads to {redact(then)}: refused, for {why}",
         hint="name an index or registry whose links and redirects are https",
     )
 

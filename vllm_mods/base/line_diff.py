@@ -7,6 +7,7 @@ end alike.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -98,8 +99,4 @@ def is_quick(before: Sequence[bytes], after: Sequence[bytes]) -> bool:
 
 def split(data: bytes) -> tuple[bytes, ...]:
     """Split into lines that keep their line feed; nothing else ends a line."""
-    parts = data.split(b"\n")
-    lines = [part + b"\n" for part in parts[:-1]]
-    if parts[-1]:
-        lines.append(parts[-1])
-    return tuple(lines)
+    return tuple(re.findall(rb"[^\n]*\n|[^\n]+", data))

@@ -20,8 +20,9 @@ from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.images.model import DIR, FILE, LINK, Base, children
 from vllm_mods.site import bytecode, site
-from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition
 from vllm_mods.site.staging import draft
+from vllm_mods.site.step_list import NEW_FILE_MODE, Draft, Op
+from vllm_mods.site.transitions import Transition
 
 
 def content(

@@ -17,21 +17,19 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
-from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble
+from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
 from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed, unresolved
-from vllm_mods.diagnosis.tool import tool
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import integrity
-from vllm_mods.site.integrity import verify
-from vllm_mods.site.state_folder import read_receipt, read_state
+from vllm_mods.site.state_folder import read_state
+from vllm_mods.site.undone import Undone
 from vllm_mods.trees.distributions import dist_infos, reinstalling
 from vllm_mods.trees.image import ImageTree
 
 _SHOWN = 3
-_ENOUGH = (
-    4 << 20
-)  # bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB
+# Bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB.
+_ENOUGH = 4 << 20
 
 
 def examine(spec: str | None, opener: Callable[[str], Tree]) -> Diagnosis:
@@ -69,12 +67,13 @@ def _look(tree: Tree, issues: list[Trouble]) -> Examined:
     version: str | None = None
     files: Listed | None = None
     findings: tuple[Finding, ...] = ()
+    undone = Undone()
     with _collect_errors(issues):  # a damaged receipt, say: the rest can still be told
-        current, findings = _state(tree)
+        current, findings, undone = _state(tree)
     with _collect_errors(issues):
         version = tree.version
     again = reinstalling(tree, version)
-    issues += _receipt_troubles(tree, current, findings, again)
+    issues += _receipt_troubles(tree, current, findings, undone, again)
     if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
         with _collect_errors(issues):
             issues += _distributions(tree)
@@ -93,34 +92,34 @@ def _kind(tree: Tree) -> str:
     return "source" if source else "installed"
 
 
-def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...]]:
-    """Return the receipt, and everything that is not as it says."""
+def _state(tree: Tree) -> tuple[Receipt | None, tuple[Finding, ...], Undone]:
+    """Return the receipt, everything that is not as it says, and what of that an installer has undone."""
     if tree.root is not None:
-        findings = verify(tree.root)
-        return read_receipt(tree.root), findings
+        state = read_state(tree.root)
+        undone = integrity.undone_in(state)
+        return state.receipt, integrity.findings(state, undone.paths), undone
     if isinstance(tree, ImageTree):
         from vllm_mods.building.inspection import inspect  # noqa: PLC0415  (what folders do without)
 
         seen = inspect(tree)
-        return seen.receipt, seen.findings
+        return seen.receipt, seen.findings, Undone()
     raw = None if tree.remote else tree.read(receipt.RECEIPT)
-    return (None if raw is None else receipt.parse(raw)), ()
+    return (None if raw is None else receipt.parse(raw)), (), Undone()
 
 
 def _receipt_troubles(
-    tree: Tree, current: Receipt | None, findings: Sequence[Finding], again: str
+    tree: Tree, current: Receipt | None, findings: Sequence[Finding], undone: Undone, again: str
 ) -> Iterator[Trouble]:
     """Say what is not as the receipt says, and what puts it right."""
     hint = f"{again}  # then apply again"
     if findings and tree.root is not None:
-        gone = integrity.undone_in(read_state(tree.root))
-        hint = advice.next_command(tree, current, gone, findings)
+        hint = advice.next_command(tree, current, undone, findings)
     for finding in findings:
-        mine: str | None = hint if finding.level is Level.ERROR else None
+        mine = hint if finding.level is Level.ERROR else None
         if finding.code == FindingCode.STALE_BYTECODE and tree.root is not None:
             mine = f"rm {shlex.quote(f'{tree.root}/{finding.path}')}"
         where = f"{finding.path}: " if finding.path else ""
-        yield Trouble(FindingCode(finding.code), f"{where}{finding.message}", mine, finding.level)
+        yield Trouble(finding.code, f"{where}{finding.message}", mine, finding.level)
 
 
 def _distributions(tree: Tree) -> Iterator[Trouble]:

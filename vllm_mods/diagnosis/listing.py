@@ -38,9 +38,10 @@ class Compared(NamedTuple):
 def listed(tree: Tree) -> Listed | None:
     """Return the list of a tree's files; None where there is none, or more than one."""
     lists = [Listed(folder, rows) for folder in dist_infos(tree) if (rows := rows_of(tree, folder))]
-    sources = [] if lists else _lines(tree.read(_SOURCES))
-    rows = {path: ("", "") for path in sources if is_ours(path)}
-    lists += [Listed(_SOURCES, rows)] if rows else []
+    if not lists:
+        sources = (tree.read(_SOURCES) or b"").decode("utf-8", "surrogateescape").splitlines()
+        rows = {path: ("", "") for path in sources if is_ours(path)}
+        return Listed(_SOURCES, rows) if rows else None
     return lists[0] if len(lists) == 1 else None
 
 
@@ -88,7 +89,3 @@ def _agrees(tree: Tree, path: str, hashed: str, size: str) -> bool:
     if length > _HASHED:
         return size in {"", str(length)}
     return tree_names.hash_agrees(hashed, tree.read(path) or b"") is not False
-
-
-def _lines(data: bytes | None) -> list[str]:
-    return (data or b"").decode("utf-8", "surrogateescape").splitlines()

@@ -1,18 +1,24 @@
-"""One mod and one new release: what is to be done to the mod, and what a person has to look at."""
+"""A mod and the releases that are new to it, each a branch: what is done to the mod, and what a person has to look at.
+
+Nothing is pushed.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import versions
-from vllm_mods.base.errors import VllmModsError
+from vllm_mods.base.errors import ManifestError, VllmModsError
 from vllm_mods.base.model import Mod, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import manifest_editor
+from vllm_mods.keeping import branches
+from vllm_mods.keeping.branches import LibraryHome
 from vllm_mods.library import catalog, mod_folder
+from vllm_mods.library.catalog import Library
 from vllm_mods.planning import lock_entries, planner
 from vllm_mods.porting import job as porting
 from vllm_mods.porting import variant as making
@@ -48,6 +54,81 @@ class Ways(NamedTuple):
 
     releases: Releases
     roots: Sequence[str]
+
+
+def run(
+    library: str,
+    mod: str,
+    names: Sequence[str],
+    releases: Releases,
+    message: Callable[[KeptRelease], str],
+) -> Iterator[KeptRelease]:
+    """Bring a mod up to releases, the oldest first; each branch begins where the one before ends.
+
+    A branch that exists is left alone, whoever made it. A port that a person has to finish holds up the
+    later releases of that mod, since they are ported from its result.
+    ``names`` are versions, ``message`` returns the text of a commit. Raises ``UsageError`` for a library in no repository, and whatever reading
+    its mods does.
+    """
+    home = branches.home(library)
+    at = branches.tip(home, "HEAD")
+    if at is None:
+        raise ManifestError(library, ("its repository has no commit yet",), hint="git commit")
+    for release in sorted(names, key=versions.sort_key):
+        branch = f"{branches.PREFIX}{mod}/{release}"
+        kept = KeptRelease(mod, release, "stuck", branch=branch)
+        kept = _keep_on_branch(home, at, kept, releases, message)
+        yield kept
+        if kept.did in {"left", "stuck", "waits"}:
+            break
+        at = kept.commit or at
+
+
+def new_to(mod: Mod, versions_: Sequence[str], since: str | None) -> tuple[str, ...]:
+    """Return the versions that are newer than ``since``, else than all that a mod's lock knows."""
+    locked = lock_entries.current(mod)
+    known = [version for tree in (locked.trees if locked else ()) for version in tree.vllm]
+    last = since or max(known, key=versions.sort_key, default="0")
+    return tuple(one for one in versions_ if versions.sort_key(one) > versions.sort_key(last))
+
+
+def _keep_on_branch(
+    home: LibraryHome,
+    at: str,
+    kept: KeptRelease,
+    releases: Releases,
+    message: Callable[[KeptRelease], str],
+) -> KeptRelease:
+    """Bring a mod, as it is in the commit ``at``, up to one release, on a branch of that release's name."""
+    name = kept.branch
+    if not branches.is_name(home, name):
+        why = f"no branch can be called {name}: give the mod another name"
+        return kept._replace(left=(why,))
+    tip = branches.tip(home, f"refs/heads/{name}")
+    if tip is not None and _unfinished(home, tip, kept.mod):
+        wait = f"the port on {name} is not finished, and the releases after it wait for that"
+        return kept._replace(did="waits", left=(wait,), commit=tip)
+    if tip is not None:
+        return kept._replace(did="there", commit=tip)
+    with branches.laid_out(home, at) as folder:
+        try:
+            library = Library(folder)
+            ways = Ways(releases, library.roots)
+            kept = keep(library.load(kept.mod), releases.open(kept.release), ways)
+        except VllmModsError as error:
+            return kept._replace(left=(error.message,))
+        kept = kept._replace(branch=name)
+        if kept.did in {"fits", "stuck"}:
+            return kept
+        return kept._replace(commit=branches.commit(home, name, at, folder, message(kept)))
+
+
+def _unfinished(home: LibraryHome, commit: str, mod: str) -> bool:
+    paths = (path.split("/") for path in branches.files(home, commit))
+    return any(
+        len(parts) > 3 and parts[:2] == ["patches", mod] and port_writing.is_unfinished(parts[2])
+        for parts in paths
+    )
 
 
 def keep(mod: Mod, tree: Tree, ways: Ways) -> KeptRelease:
@@ -176,9 +257,10 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
         ways.roots,
     )
     outcome = porting.run(job, lambda: making.between(ways.releases, base, tree))
+    repaired = tuple(f"repaired: {one}" for one in outcome.repaired)
     by_rule = [
         *(f"followed: {one.old} is now {one.new} ({one.how})" for one in outcome.followed),
-        *(f"repaired: {one}" for one in outcome.repaired),
+        *repaired,
         *(
             f"{one.new_path}: merged, proof `{one.ported.proof}`"
             for one in outcome.files
@@ -191,9 +273,8 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
             plans = [(kept.release, outcome.new.planned)]
             files[mod_folder.LOCK] = lock_entries.extend(locked, outcome.new.mod, plans)
         port_writing.write_files(mod, files)
-        look = tuple(f"repaired: {one}" for one in outcome.repaired)
         return kept._replace(
-            did="ported", after=_row(outcome.new.planned), told=tuple(by_rule), left=look
+            did="ported", after=_row(outcome.new.planned), told=tuple(by_rule), left=repaired
         )
     if not outcome.left:
         return kept._replace(did="fits", after="upstream", told=tuple(by_rule))

@@ -11,7 +11,7 @@ from vllm_mods.api.new import NewMod
 from vllm_mods.base.model import Level
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library import mod_folder
-from vllm_mods.recipes.reader import ImportedRecipe
+from vllm_mods.recipes.recipe_yaml import ImportedRecipe
 from vllm_mods.report.reply import Reply, notes
 
 

@@ -31,11 +31,8 @@ def is_of(path: str, source: str) -> bool:
 def of(look: Look, source: str) -> Iterator[str]:
     """Yield the paths of all bytecode that there is of a source."""
     folder = cache(source)
-    if look.parent(f"{folder}/x")[0] is None:
-        return
-    for name in sorted(os.listdir(look.site.absolute(folder))):
-        if is_of(f"{folder}/{name}", source):
-            yield f"{folder}/{name}"
+    paths = (f"{folder}/{name}" for name in look.names(folder))
+    yield from (path for path in paths if is_of(path, source))
 
 
 def forget(root: str, sources: Iterable[str]) -> list[str]:

@@ -1,13 +1,12 @@
 """Does a tree still hold what its receipt says? Reads only.
 
 Who changed a file can't be known, and no finding pretends otherwise. A folder and an image are
-looked at by the same rules: a ``Place`` is all that they need.
+looked at by the same rules: a ``ReceiptPlace`` is all that they need.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
@@ -18,7 +17,7 @@ from vllm_mods.base.model import Finding, Level
 from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, site, undone
-from vllm_mods.site.state_folder import State, read_state
+from vllm_mods.site.state_folder import State
 from vllm_mods.site.undone import Undone
 from vllm_mods.trees.folder import FolderTree
 
@@ -42,15 +41,6 @@ class ReceiptPlace(Protocol):
         """Tell whether there is anything at a path."""
 
 
-def verify(root: str) -> tuple[Finding, ...]:
-    """Return everything in which a tree differs from its receipt; ``()`` if nothing does.
-
-    Raises ``Refused`` for a broken receipt.
-    """
-    state = read_state(root)
-    return findings(state, undone_in(state).paths)
-
-
 def undone_in(state: State) -> Undone:
     """Return what an installer has undone of the mods in a folder."""
     if state.receipt is None:
@@ -58,7 +48,7 @@ def undone_in(state: State) -> Undone:
     return undone.look(state.receipt, FolderTree(state.root, workspace=state.receipt.workspace))
 
 
-def findings(state: State, gone: Collection[str] = ()) -> tuple[Finding, ...]:
+def findings(state: State, gone: Collection[str]) -> tuple[Finding, ...]:
     """Return everything in which a tree differs from what ``state`` says of it.
 
     Codes: ``unfinished``, and those of ``compare``. A tree without mods has none of them. ``gone`` are
@@ -72,7 +62,7 @@ def findings(state: State, gone: Collection[str] = ()) -> tuple[Finding, ...]:
         return problems
     workspace = state.receipt.workspace
     where = site.Site(root=state.root, workspaces=(workspace,) if workspace else ())
-    return (*problems, *compare(state.receipt, _FolderPlace(where), gone))
+    return (*problems, *compare(state.receipt, site.Look(where, {}), gone))
 
 
 def compare(
@@ -85,30 +75,6 @@ def compare(
     ``record-disagrees``; and as a note ``leftover`` (a ``.rej`` or ``.orig`` of ``patch``).
     """
     return (*_of_files(applied, place, gone), *_of_records(applied, place))
-
-
-class _FolderPlace:
-    """A ``Place`` in a folder; links are not followed."""
-
-    def __init__(self, where: site.Site) -> None:
-        self._look = site.Look(site=where, folders={})
-
-    def mode(self, path: str) -> int | None:
-        info = self._look.file(path)
-        return None if info is None else stat.S_IMODE(info.st_mode)
-
-    def read(self, path: str) -> bytes | None:
-        if self._look.file(path) is None:
-            return None
-        return site.read(self._look.site.absolute(path))
-
-    def names(self, folder: str) -> Iterable[str]:
-        if self._look.parent(f"{folder}/x")[0] is None:
-            return ()
-        return os.listdir(self._look.site.absolute(folder))
-
-    def is_there(self, path: str) -> bool:
-        return os.path.lexists(self._look.site.absolute(path))
 
 
 def _of_files(applied: Receipt, place: ReceiptPlace, gone: Collection[str]) -> Iterator[Finding]:
@@ -125,12 +91,9 @@ def _of_files(applied: Receipt, place: ReceiptPlace, gone: Collection[str]) -> I
             if file.path.endswith(".py"):
                 yield from _bytecode(place, file.path, applied)
             yield from _leftovers(place, file.path)
-        except VllmModsError as error:
-            yield Finding(
-                FindingCode.UNREADABLE, error.message.partition("; nothing")[0], file.path
-            )
-        except OSError as error:
-            yield Finding(FindingCode.UNREADABLE, str(error), file.path)
+        except (VllmModsError, OSError) as error:
+            message = str(error).partition("; nothing")[0]
+            yield Finding(FindingCode.UNREADABLE, message, file.path)
 
 
 def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
@@ -189,17 +152,18 @@ def _bytecode(place: ReceiptPlace, path: str, applied: Receipt) -> Iterator[Find
         if data is None:
             continue
         if sha256(data) == removed.get(compiled):
-            message = (
-                f"{name} is what was compiled from the untouched source, and was removed: "
+            what = (
+                "is what was compiled from the untouched source, and was removed: "
                 "something put it back, and Python may run it in place of the patched code"
             )
-            yield Finding(FindingCode.STALE_BYTECODE, message, compiled)
         elif _unchecked(data, source):
-            message = (
-                f"{name} was compiled from another source and tells Python not to check: "
+            what = (
+                "was compiled from another source and tells Python not to check: "
                 "it runs in place of the patched code"
             )
-            yield Finding(FindingCode.STALE_BYTECODE, message, compiled)
+        else:
+            continue
+        yield Finding(FindingCode.STALE_BYTECODE, f"{name} {what}", compiled)
 
 
 def _unchecked(compiled: bytes, source: bytes | None) -> bool:

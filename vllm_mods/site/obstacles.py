@@ -85,9 +85,8 @@ def _read_only(place: str) -> tuple[str, str] | None:
         flags = os.statvfs(place).f_flag
     except OSError:
         return None  # what is not there is no obstacle
-    if not flags & os.ST_RDONLY:
-        return None
-    return ("is on a file system that is mounted read-only", f"findmnt -T {place}")
+    obstacle = ("is on a file system that is mounted read-only", f"findmnt -T {place}")
+    return obstacle if flags & os.ST_RDONLY else None
 
 
 def _attributes(place: str) -> tuple[str, str] | None:
@@ -103,6 +102,5 @@ def _attributes(place: str) -> tuple[str, str] | None:
     finally:
         os.close(descriptor)
     letters = "".join(letter for letter, flag in _FLAGS.items() if flags & flag)
-    if not letters:
-        return None
-    return (f"has the attribute +{letters} (lsattr)", f"chattr -{letters} {place}")
+    obstacle = (f"has the attribute +{letters} (lsattr)", f"chattr -{letters} {place}")
+    return obstacle if letters else None

@@ -33,7 +33,6 @@ class OpenFolders:
         self.site = where
         self.root = where.root
         self._folders = {where.root: root_descriptor}
-        self._opened: set[int] = set()
         self._proc = os.path.isdir(_PROC)
         self._limit: tuple[int, int] | None = None
 
@@ -82,7 +81,6 @@ class OpenFolders:
         os.rmdir(self.at(place))
         descriptor = self._folders.pop(place, None)
         if descriptor is not None:
-            self._opened.discard(descriptor)
             os.close(descriptor)
 
     @contextmanager
@@ -99,9 +97,9 @@ class OpenFolders:
 
     def close(self) -> None:
         """Close what was opened here."""
-        for descriptor in self._opened:
+        self._folders.pop(self.root, None)  # the caller's
+        for descriptor in self._folders.values():
             os.close(descriptor)
-        self._opened.clear()
         self._folders.clear()
         if self._limit is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, self._limit)
@@ -111,7 +109,6 @@ class OpenFolders:
         known = self._folders.get(place)
         if known is None:
             known = self._folders[place] = self._open(place)
-            self._opened.add(known)
         return known
 
     def _open(self, place: str) -> int:

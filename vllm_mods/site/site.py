@@ -21,10 +21,11 @@ from vllm_mods.formats import tree_names
 from vllm_mods.formats.receipt import STATE, TEMPLATES
 
 # What `link` answers where there are no hard links, not across these two places, or not for us.
-_NO_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP})
+_NO_LINK = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
+)
 _SYNCS = 4
 """How many files are brought to the disk at a time."""
-_NO_LINK_AT_ALL = _NO_LINK | {errno.ENOSYS}
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """How a file is opened that must not be there yet."""
 
@@ -62,6 +63,24 @@ class Look(NamedTuple):
             what = "a folder" if stat.S_ISDIR(info.st_mode) else "no regular file"
             raise Refused(f"{path} is {what}; nothing was changed", hint=f"ls -la {name}")
         return info
+
+    def mode(self, path: str) -> int | None:
+        """Return the permission bits of a regular file, None if there is none."""
+        info = self.file(path)
+        return None if info is None else stat.S_IMODE(info.st_mode)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a regular file, None if there is none."""
+        return None if self.file(path) is None else read(self.site.absolute(path))
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, none if it is not there."""
+        is_there = self.parent(f"{folder}/x")[0] is not None
+        return sorted(os.listdir(self.site.absolute(folder))) if is_there else []
+
+    def is_there(self, path: str) -> bool:
+        """Tell whether there is anything at a path."""
+        return os.path.lexists(self.site.absolute(path))
 
     def parent(self, path: str) -> tuple[os.stat_result | None, str]:
         """Return the status of the folder a path is in, and the absolute path."""
@@ -179,7 +198,7 @@ def preserve(source: str, destination: str, *, private: bool = False) -> None:
         try:
             os.link(source, destination, follow_symlinks=False)
         except OSError as error:
-            if error.errno not in _NO_LINK_AT_ALL:
+            if error.errno not in _NO_LINK:
                 raise
         else:
             return
@@ -314,21 +333,20 @@ def _take_owner(descriptor: int, path: str, like: os.stat_result, *, required: b
 def _split(site: Site, path: str) -> tuple[str, list[str]]:
     base, inside = site.root, path
     if path.startswith("/"):
-        for workspace in site.workspaces:
-            if workspace != "/" and path.startswith(f"{workspace}/"):
-                base, inside = workspace, path[len(workspace) + 1 :]
-                if not os.path.isdir(base):
-                    raise Refused(
-                        f"{path}: the workspace {base} is not there; nothing was changed",
-                        hint=f"mkdir -p {base}",
-                    )
-                break
-        else:
+        own = [one for one in site.workspaces if one != "/" and path.startswith(f"{one}/")]
+        if not own:
             raise Refused(
                 f"{path} lies outside the site root {site.root} and outside the workspace "
                 f"({', '.join(site.workspaces) or 'there is none'}); nothing was changed",
                 hint=f"--workspace {(*site.workspaces, os.path.dirname(path))[0]}",
             )
+        base = own[0]
+        if not os.path.isdir(base):
+            raise Refused(
+                f"{path}: the workspace {base} is not there; nothing was changed",
+                hint=f"mkdir -p {base}",
+            )
+        inside = path[len(base) + 1 :]
     if not is_plain_path(inside):
         raise Refused(
             f"{path!r} is no plain path inside the tree; nothing was changed",

@@ -18,9 +18,9 @@ from vllm_mods.formats import receipt, record
 from vllm_mods.formats.receipt import Receipt, ReceiptFile
 from vllm_mods.site import bytecode, obstacles, site
 from vllm_mods.site.journal_text import Journal
-from vllm_mods.site.operations import NEW_FILE_MODE, Draft, Op, Transition
 from vllm_mods.site.site import Site
-from vllm_mods.site.step_list import Steps
+from vllm_mods.site.step_list import NEW_FILE_MODE, Draft, Op, Steps
+from vllm_mods.site.transitions import Transition
 
 
 def draft(
@@ -45,12 +45,6 @@ def draft(
 
 class _Drafter(Steps):
     """One draft in the making."""
-
-    def __init__(
-        self, where: Site, applied: Receipt | None, transition: Transition, *, keep_links: bool
-    ) -> None:
-        super().__init__(where, applied, keep_links=keep_links)
-        self.transition = transition
 
     # --- what the caller asked for ------------------------------------------
 
@@ -127,14 +121,13 @@ class _Drafter(Steps):
             if file.kind == receipt.FILE and not path.startswith(("/", f"{receipt.STATE}/"))
         }
         owners = {file.path for file in self.old.values() if file.kind == receipt.RECORD}
-        listed: dict[str, str | None] = {}
-        if touched:
-            entries = os.listdir(self.site.root)
-            folders = [entry for entry in entries if entry.endswith(".dist-info")]
-            bases: dict[str, bytes] = {}
-            for path in touched:
-                listed[path] = self.owner(path, tree_names.owners_first(folders, path), bases)
-            owners |= {owner for owner in listed.values() if owner is not None}
+        folders = [name for name in os.listdir(self.site.root) if name.endswith(".dist-info")]
+        bases: dict[str, bytes] = {}
+        listed = {
+            path: self.owner(path, tree_names.owners_first(folders, path), bases)
+            for path in touched
+        }
+        owners |= {owner for owner in listed.values() if owner is not None}
         for owner in sorted(owners):
             self.record(owner, {path: touched[path] for path in touched if listed[path] == owner})
 
@@ -156,15 +149,9 @@ class _Drafter(Steps):
         base = self.untouched(owner)
         data = record.edit(base, files)
         after = sha256(data)
-        if known is not None and current not in {known.before, known.after}:
-            if info is None:
-                raise Refused(
-                    f"{owner} is gone: the distribution was upgraded or removed since the mods "
-                    "went in; nothing was changed",
-                    hint=f"the receipt is out of date: rm -r {self.site.absolute(receipt.STATE)}",
-                )
-            if not self.transition.discard_edits:
-                raise _changed(self.site, owner, known.after, current)
+        throw_away = info is not None and self.transition.discard_edits
+        if known is not None and current not in {known.before, known.after} and not throw_away:
+            raise _changed(self.site, owner, known.after, current)
         if data == base:
             if known is not None:
                 self.writable(owner, info)
@@ -175,27 +162,22 @@ class _Drafter(Steps):
         self.writable(owner, info)
         if known is None and info is not None:
             self.keep(owner, info)
-        mode = stat.S_IMODE(info.st_mode) if info is not None else NEW_FILE_MODE
+        mode = self.look.mode(owner) or NEW_FILE_MODE
         self.put(owner, data, info, mode)
         before = current if known is None else known.before
         self.net[owner] = ReceiptFile(owner, before, after, receipt.RECORD, mode, len(data))
 
     def untouched(self, path: str) -> bytes:
         known = self.old.get(path)
-        if known is not None and known.before is not None:
-            data = self.original(known)
-            if data is not None:
-                return data
-            current = self.digest(path, self.look.file(path))
-            if known.kind == receipt.RECORD and current not in {None, known.after}:
-                raise _changed(self.site, path, known.after, current)
+        if known is None or known.before is None:
+            return self.look.read(path) or b""
+        data = receipt.untouched(known, self.look.read)
+        if data is None:
             raise Refused(
                 f"{path}: its original is missing or damaged; nothing was changed",
                 hint=f"vllm-mods verify --target {self.site.root}",
             )
-        if self.look.file(path) is None:
-            return b""
-        return site.read(self.site.absolute(path)) or b""
+        return data
 
     # --- our own files --------------------------------------------------------
 
@@ -240,10 +222,8 @@ class _Drafter(Steps):
 
     def below(self, folder: str) -> Iterator[str]:
         """Yield the files of our own below a folder, which may itself become empty."""
-        if self.look.parent(f"{folder}/x")[0] is None:
-            return
         self.maybe_gone.add(folder)
-        for name in sorted(os.listdir(self.site.absolute(folder))):
+        for name in self.look.names(folder):
             path = f"{folder}/{name}"
             info = site.status(self.site.absolute(path))
             if info is not None and stat.S_ISDIR(info.st_mode):
@@ -258,27 +238,25 @@ class _Drafter(Steps):
             self.put(path, data, info, NEW_FILE_MODE)
 
     def finish(self) -> Draft:
-        gone = self.gone(clear=not self.transition.mods)
-        for folder in gone.missing:
-            self.net.pop(folder, None)
+        gone, notes = self.gone()
         final = self.final_receipt() if self.transition.mods else None
         if final is not None:
             self.own(receipt.RECEIPT, receipt.dump(final))
-        folders = self.kept(gone.gone)
+        folders = self.kept(gone)
         # The receipt is the last file: whoever sees it sees the rest.
         ops = sorted(self.ops.values(), key=lambda op: op.step.path == receipt.RECEIPT)
         existing = [op.step.path for op in ops if op.info is not None]
         real = self.site.absolute
         obstacles.check(
-            [real(path) for path in (*existing, *(one.path for one in gone.gone))],
+            [real(path) for path in (*existing, *(one.path for one in gone))],
             [real(one.path) for one in folders],
         )
         steps = tuple(op.step for op in ops)
         return Draft(
             ops=tuple(ops),
-            journal=Journal(steps, folders, made=tuple(self.made), gone=gone.gone),
+            journal=Journal(steps, folders, made=tuple(self.made), gone=gone),
             receipt=final,
-            notes=(*gone.notes, *self.linked()),
+            notes=(*notes, *self.linked()),
         )
 
     def linked(self) -> tuple[str, ...]:
@@ -292,13 +270,12 @@ class _Drafter(Steps):
         return (f"{some} hard-linked, {why} has files of its own now",)
 
     def final_receipt(self) -> Receipt:
-        absolute = any(path.startswith("/") for path in self.net)
-        workspace = self.site.workspaces[0] if absolute else None
+        is_outside = any(path.startswith("/") for path in self.net)
         return receipt.Receipt(
             vllm=self.transition.vllm,
             mods=self.transition.mods,
             files=tuple(sorted(self.net.values(), key=lambda file: file.path)),
-            workspace=workspace,
+            workspace=self.site.workspaces[0] if is_outside else None,
         )
 
 

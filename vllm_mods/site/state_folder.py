@@ -35,39 +35,17 @@ def read_state(root: str, known: State | None = None) -> State:
     ``known`` is what was read before: a receipt of the same bytes is not parsed again.
     """
     root = os.path.realpath(root)
-    data = _receipt_bytes(root)
-    same = known is not None and known.root == root and known.data == data
-    applied = known.receipt if known is not None and same else _parsed(root, data)
-    return State(root=root, receipt=applied, unfinished=_unfinished(root), data=data)
-
-
-def read_receipt(root: str) -> Receipt | None:
-    """Return the receipt in a resolved site root, None if there is none.
-
-    Raises ``Refused`` if it is broken, cannot be read or lies behind a symbolic link.
-    """
-    return _parsed(root, _receipt_bytes(root))
-
-
-def _parsed(root: str, data: bytes | None) -> Receipt | None:
-    return None if data is None else receipt.parse(data, f"{root}/{receipt.RECEIPT}")
-
-
-def _unfinished(root: str) -> str | None:
+    place = f"{root}/{receipt.RECEIPT}"
     try:
-        return journal.unfinished(root)
+        data = site.Look(site.Site(root), {}).read(receipt.RECEIPT)
+        place = root
+        unfinished = journal.unfinished(root)
     except OSError as error:
         raise Refused(
-            f"{root}: cannot be read: {error.strerror}", hint=obstacles.hint(error, root, root)
+            f"{place}: cannot be read: {error.strerror}", hint=obstacles.hint(error, place, root)
         ) from error
-
-
-def _receipt_bytes(root: str) -> bytes | None:
-    path = f"{root}/{receipt.RECEIPT}"
-    try:
-        info = site.Look(site=site.Site(root=root), folders={}).file(receipt.RECEIPT)
-        return None if info is None else site.read(path)
-    except OSError as error:
-        raise Refused(
-            f"{path}: cannot be read: {error.strerror}", hint=f"ls -la {os.path.dirname(path)}"
-        ) from error
+    if known is not None and known.root == root and known.data == data:
+        applied = known.receipt
+    else:
+        applied = None if data is None else receipt.parse(data, f"{root}/{receipt.RECEIPT}")
+    return State(root, applied, unfinished, data)

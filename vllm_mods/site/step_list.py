@@ -12,34 +12,59 @@ from typing import NamedTuple
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt, ReceiptFile
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import site
-from vllm_mods.site.journal_text import Folder, Step
-from vllm_mods.site.operations import Op
+from vllm_mods.site.journal_text import Folder, Journal, Step
 from vllm_mods.site.site import Look, Site
+from vllm_mods.site.transitions import Transition
 from vllm_mods.trees.receipt_tree import reinstall
 
+NEW_FILE_MODE = 0o644
 
-class Gone(NamedTuple):
-    """``gone`` folders will be empty and are removed, outer ones first; ``notes`` name the others.
 
-    ``missing`` are those that are not there afterwards, for either reason.
+class Op(NamedTuple):
+    """One file to be written (``data``, or the file ``source`` preserved) or, with neither, removed.
+
+    ``like`` is whose owner it gets, and whose mode if ``mode`` is None; ``attributes_of`` whose
+    extended attributes. ``private`` makes ``source`` be copied rather than linked.
     """
 
-    gone: tuple[Folder, ...]
-    missing: tuple[str, ...]
+    step: Step
+    info: os.stat_result | None
+    data: bytes | None = None
+    source: str | None = None
+    private: bool = False
+    like: os.stat_result | None = None
+    mode: int | None = None
+    attributes_of: str | None = None
+
+    @property
+    def removes(self) -> bool:
+        """Whether the file is to be gone."""
+        return self.data is None and self.source is None
+
+
+class Draft(NamedTuple):
+    """All steps, the journal that undoes them, and the receipt that is there after them."""
+
+    ops: tuple[Op, ...]
+    journal: Journal
+    receipt: Receipt | None
     notes: tuple[str, ...]
 
 
 class Steps:
-    """Steps on the tree at ``where``, whose receipt is ``there``. Looks, and writes nothing.
+    """Steps of a transition of the tree at ``where``, whose receipt is ``there``. Looks, and writes nothing.
 
     ``old`` has the files of that receipt by path, ``net`` those of the receipt to come; ``made`` are
     folders to be made, outer ones first, ``maybe_gone`` those that may become empty.
     """
 
-    def __init__(self, where: Site, there: Receipt | None, *, keep_links: bool) -> None:
+    def __init__(
+        self, where: Site, there: Receipt | None, transition: Transition, *, keep_links: bool
+    ) -> None:
         self.site = where
+        self.transition = transition
         self.keep_links = keep_links
         self.look = Look(site=where, folders={})
         self.old = {file.path: file for file in there.files} if there is not None else {}
@@ -133,16 +158,13 @@ class Steps:
         self.add(Op(step, info, source=source, private=saved.st_nlink > 1))
         self.remove(original, saved)
 
-    def original(self, file: ReceiptFile) -> bytes | None:
-        """Return a file as it was before any mod, None if its original is missing or damaged."""
-        return receipt.untouched(file, lambda path: site.read(self.site.absolute(path)))
-
-    def gone(self, *, clear: bool) -> Gone:
-        """Find the folders that are ours and will be empty.
+    def gone(self) -> tuple[tuple[Folder, ...], list[str]]:
+        """Return the folders that are ours and will be empty, outer ones first, and notes on those that stay.
 
         Ours are those in our own folder, and those that the old receipt says were made for a mod, with
-        the bytecode in them. ``clear`` says that no mod will be in.
+        the bytecode in them. The receipt to come has none that is not there afterwards.
         """
+        clear = not self.transition.mods
         made_for_mods = {path for path, file in self.old.items() if file.kind == receipt.FOLDER}
         ours = {
             folder
@@ -151,24 +173,22 @@ class Steps:
             or folder.removesuffix("/__pycache__") in made_for_mods
         }
         removed: dict[str, Folder] = {}
-        missing: list[str] = []
         notes: list[str] = []
         stays = {*self.made, *(path for path, op in self.ops.items() if not op.removes)}
         leaves = {path for path, op in self.ops.items() if op.removes}
         for folder in sorted(ours, key=len, reverse=True):  # inner ones first
             info = self.look.parent(f"{folder}/x")[0]
             if info is None:
-                missing.append(folder)
+                self.net.pop(folder, None)
             elif not any(path.startswith(f"{folder}/") for path in stays) and all(
                 f"{folder}/{name}" in leaves or f"{folder}/{name}" in removed
                 for name in os.listdir(self.site.absolute(folder))
             ):
                 removed[folder] = Folder.of(folder, info)
-                missing.append(folder)
+                self.net.pop(folder, None)
             elif clear and (folder in self.old or folder == receipt.STATE):
                 notes.append(f"{folder} stays: somebody else has put files into it")
-        gone = tuple(removed[folder] for folder in sorted(removed))
-        return Gone(gone, tuple(missing), tuple(notes))
+        return tuple(removed[folder] for folder in sorted(removed)), notes
 
     def kept(self, removed: Iterable[Folder]) -> tuple[Folder, ...]:
         """Return every folder that stays and changes, as it is now: its mtime is to be put back."""

@@ -10,29 +10,28 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt
-from vllm_mods.site import bytecode, journal, obstacles, putting_back, signals, site
+from vllm_mods.site import bytecode, journal, obstacles, putting_back, site
 from vllm_mods.site.open_folders import OpenFolders
-from vllm_mods.site.operations import Draft, Op, Transition
-from vllm_mods.site.signals import Interrupted
 from vllm_mods.site.site import Site
 from vllm_mods.site.staging import draft
 from vllm_mods.site.state_folder import State, read_state
+from vllm_mods.site.step_list import Draft, Op
+from vllm_mods.site.transitions import Transition
 
-__all__ = ["Outcome", "Transition", "commit", "recover", "rehearse"]
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Outcome(NamedTuple):
-    """What a commit did: the receipt now in the tree, the paths changed, our own files aside."""
+    """What a commit did: the paths changed, our own files aside, and what one should know of it."""
 
-    receipt: Receipt | None
     changed: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
 
 def commit(
@@ -64,7 +63,6 @@ def commit(
     finally:
         os.close(lock)
     return Outcome(
-        receipt=drafted.receipt,
         changed=_changed(drafted),
         notes=(*notes_of_recovery, *drafted.notes, *notes),
     )
@@ -81,7 +79,7 @@ def rehearse(
     """Return what ``commit`` would, and raise what it would refuse; write nothing."""
     root = os.path.realpath(root)
     _where, drafted = _drafted(root, transition, workspace, known, keep_links=keep_links)
-    return Outcome(drafted.receipt, _changed(drafted), drafted.notes)
+    return Outcome(_changed(drafted), drafted.notes)
 
 
 def _drafted(
@@ -100,7 +98,9 @@ def _drafted(
             f"{root}: another vllm-mods put mods in or took mods out just now; nothing was changed",
             hint="run the command again",
         )
-    where = Site(root=root, workspaces=_workspaces(applied, workspace))
+    if applied is not None and applied.workspace is not None:
+        workspace = applied.workspace  # there is one for a tree
+    where = Site(root, () if workspace is None else (workspace,))
     try:
         return where, draft(where, applied, transition, keep_links=keep_links)
     except OSError as error:
@@ -159,18 +159,47 @@ def _lock(root: str) -> int:
     return descriptor
 
 
-def _workspaces(applied: Receipt | None, workspace: str | None) -> tuple[str, ...]:
-    """One workspace for a tree: the one that its templates are in already, else the caller's."""
-    if applied is not None and applied.workspace is not None:
-        return (applied.workspace,)
-    return () if workspace is None else (os.path.abspath(workspace),)
+class _Interrupted(BaseException):
+    """A signal came, and its own handler did not end the program or raise."""
+
+
+@contextlib.contextmanager
+def _deferred() -> Iterator[Callable[[], None]]:
+    """Hold back SIGINT, SIGTERM and SIGHUP, so that nothing stops between two steps.
+
+    What it gives raises ``_Interrupted`` if one came: to be called at a point where everything can be
+    undone. The signal itself is delivered after that, to whatever handled it before.
+    """
+    caught: list[int] = []
+    before = []
+
+    def check() -> None:
+        if caught:
+            raise _Interrupted
+
+    for number in _SIGNALS:
+        handler = signal.getsignal(number)
+        if handler is None or handler is signal.SIG_IGN:
+            continue
+        try:
+            signal.signal(number, lambda number, _frame: caught.append(number))
+        except ValueError:  # signals reach the main thread only, and this is another
+            break
+        before.append((number, handler))
+    try:
+        yield check
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+        for came in caught:
+            signal.raise_signal(came)
 
 
 def _run(opened: OpenFolders, drafted: Draft, source_date_epoch: int | None) -> tuple[str, ...]:
     """Do it, or put everything back. Returns notes."""
     progress = _Progress()
     try:
-        with signals.deferred() as check:
+        with _deferred() as check:
             try:
                 with opened.naming():
                     _steps(opened, drafted, source_date_epoch, progress, check)
@@ -183,7 +212,7 @@ def _run(opened: OpenFolders, drafted: Draft, source_date_epoch: int | None) -> 
                     raise refusal(opened.root, error, "everything was put back") from error
                 note = f"{error}: {progress.work} could not be removed; the next command will"
                 progress.notes.append(note)
-    except Interrupted:
+    except _Interrupted:
         raise Refused(
             f"{opened.root}: interrupted by a signal; everything was put back",
             hint="run the command again",

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import FileChange, ModPlan, Plan
 from vllm_mods.formats import receipt
-from vllm_mods.formats.receipt import Receipt, ReceiptFile, ReceiptMod
+from vllm_mods.formats.receipt import Receipt, ReceiptMod
 from vllm_mods.library import packed_mod
 from vllm_mods.site import site
-from vllm_mods.site.operations import Transition
+
+
+class Transition(NamedTuple):
+    """What a tree is to become.
+
+    ``changes`` start from what the tree has now; of those whose path is in ``restored`` the untouched form comes back with
+    all its metadata, whatever they say of it. ``before`` are the mods that were in when this was planned, ``mods`` all that are in afterwards,
+    ``()`` for an untouched tree; the receipt's other parts follow. ``sources`` are mods by name, each packed by ``keep``; those of mods that
+    stay need not be given again.
+    ``discard_edits`` overwrites a RECORD that somebody changed since. ``undone`` are paths of the receipt
+    that an installer has put its own files at: they count as never touched. ``aside`` is where a copy of our
+    folder goes, which says what was in before that.
+    """
+
+    changes: tuple[FileChange, ...]
+    before: tuple[ReceiptMod, ...]
+    mods: tuple[ReceiptMod, ...]
+    vllm: str | None
+    restored: frozenset[str] = frozenset()
+    sources: tuple[tuple[str, bytes], ...] = ()
+    discard_edits: bool = False
+    undone: frozenset[str] = frozenset()
+    aside: str | None = None
+
+
+_NO_MODS = Transition(changes=(), before=(), mods=(), vllm=None)
 
 
 def forward(planned: Plan, applied: Receipt | None) -> Transition:
@@ -35,35 +59,35 @@ def forward(planned: Plan, applied: Receipt | None) -> Transition:
 def revert_transition(
     root: str,
     applied: Receipt,
+    stay: Transition = _NO_MODS,
     *,
-    mods: Sequence[ReceiptMod] = (),
-    changes: Sequence[FileChange] = (),
-    sources: Sequence[tuple[str, bytes]] = (),
     discard_edits: bool = False,
 ) -> Transition:
     """Return the transition from what ``applied`` says is in to the mods that stay.
 
-    Without ``mods`` every file goes back to its original. Otherwise ``mods`` are the entries
-    of those that stay and ``changes`` their net effect on the untouched tree (they were
-    planned again on it). ``sources`` replace those kept for a mod.
+    ``stay`` is what would bring these into the untouched tree; without it every file goes back
+    to its original.
 
     Raises ``Refused`` if a file that would be written was changed since, unless
     ``discard_edits``. A file that is already as it was before the mods was not "changed".
     """
-    root = os.path.realpath(root)
     where = site.Site(root=root, workspaces=(applied.workspace,) if applied.workspace else ())
     look = site.Look(site=where, folders={})
-    wanted = {change.path: change for change in changes}
+    wanted = {change.path: change for change in stay.changes}
     written: list[FileChange] = []
     restored: set[str] = set()
     edited: list[str] = []
     for file in applied.files:
-        if file.kind == receipt.RECORD:
-            _check_still_installed(where, look, file, applied)
+        if file.kind == receipt.RECORD and look.file(file.path) is None:
+            was = f"vLLM {applied.vllm}" if applied.vllm else "vLLM"
+            raise Refused(
+                f"{file.path} is gone: {was} was upgraded or removed since the mods went in, and its "
+                "originals belong to no file that is there now; nothing was changed",
+                hint=f"the receipt is out of date: rm -r {root}/{receipt.STATE}",
+            )
         if file.kind != receipt.FILE:
             continue  # these follow from the files
-        info = look.file(file.path)
-        current = None if info is None else site.read(where.absolute(file.path))
+        current = look.read(file.path)
         change = wanted.pop(file.path, None)
         if change is None:
             restored.add(file.path)
@@ -80,28 +104,13 @@ def revert_transition(
             "can tell); taking the mods out would throw these edits away; nothing was changed",
             hint=f"vllm-mods revert --discard-edits --target {root}  # throws them away",
         )
-    return Transition(
+    return stay._replace(
         changes=tuple(written),
         restored=frozenset(restored),
         before=applied.mods,
-        mods=tuple(mods),
         vllm=applied.vllm,
-        sources=tuple(sources),
         discard_edits=discard_edits,
     )
-
-
-def _check_still_installed(
-    where: site.Site, look: site.Look, record: ReceiptFile, applied: Receipt
-) -> None:
-    """Refuse to put an older release's files into a newer one."""
-    if look.file(record.path) is None:
-        was = f"vLLM {applied.vllm}" if applied.vllm else "vLLM"
-        raise Refused(
-            f"{record.path} is gone: {was} was upgraded or removed since the mods went in, and its "
-            "originals belong to no file that is there now; nothing was changed",
-            hint=f"the receipt is out of date: rm -r {where.absolute(receipt.STATE)}",
-        )
 
 
 def _entry(planned: ModPlan) -> ReceiptMod:

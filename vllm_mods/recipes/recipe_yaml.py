@@ -1,6 +1,6 @@
-"""Read recipes of `recipe_version: "1"`.
+"""Read recipes of `recipe_version: "1"`, and write them: YAML that renders the command of a pairing.
 
-Pure: text in, ``Pairing`` and findings out. Keys that a pairing has no place for are kept in ``Pairing.recipe``. A finding that is an error is something that the pairing
+Pure: text in, ``Pairing`` and findings out, and back. Keys that a pairing has no place for are kept in ``Pairing.recipe``. A finding that is an error is something that the pairing
 does not do although the recipe says it, or something that would not work; a note is to be known.
 """
 
@@ -87,6 +87,37 @@ def read(
     return ImportedRecipe(pairing, tuple(findings))
 
 
+def write(pairing: Pairing) -> str:
+    """Write a recipe that renders the same command; ``read`` makes the same pairing of it.
+
+    What a recipe has no key for stands under ``vllm_mods:``, which launchers skip.
+    """
+    recipe = pairing.recipe or Recipe("1", pairing.name, {}, {})
+    names = dict.fromkeys((*pairing.mods, *pairing.templates))
+    only = {f"{pairing.topology}_only": True} if pairing.topology != "any" else {}
+    own = {
+        "name": None if pairing.name == slug(recipe.name) else pairing.name,
+        "vllm": pairing.vllm,
+        "templates": list(pairing.templates) or None,
+    }
+    keys: dict[str, object] = {
+        "recipe_version": recipe.version,
+        "name": recipe.name,
+        "description": pairing.summary,
+        "model": pairing.model,
+        "model_revision": pairing.revision,
+        **only,
+        "container": pairing.base,
+        **recipe.keys,
+        OWN: _without_none(own) or None,
+        "mods": [recipe.mods.get(name, f"mods/{name}") for name in names] or None,
+        "defaults": dict(_defaults(pairing, recipe.version)) or None,
+        "env": dict(pairing.env) or None,
+        "command": pairing.command,
+    }
+    return yaml_source.dump(_without_none(keys))
+
+
 class _RecipeReader(command.RecipeFindings):
     def __init__(
         self, document: Document, where: str, known: Collection[str], paths: Mapping[str, str]
@@ -114,12 +145,7 @@ class _RecipeReader(command.RecipeFindings):
             env=self.env(),
             command=self.text("command", required=True) or "",
             topology=self.topology(),
-            recipe=Recipe(
-                version=version,
-                name=title,
-                mods=paths,
-                keys=self.keys(),
-            ),
+            recipe=Recipe(version, title, paths, self.keys()),
         )
         command.check(self, pairing)
         if not self.problems:
@@ -293,3 +319,14 @@ def _without_none(value: Any) -> Any:  # noqa: ANN401  (whatever YAML holds)
 
 def _base(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1].removesuffix(".zip")
+
+
+def _defaults(pairing: Pairing, version: str) -> Mapping[str, Scalar]:
+    """Add what launchers of version 1 would not know ``{model}`` to mean."""
+    values: dict[str, Scalar] = dict(pairing.defaults)
+    if version == "1":
+        used = {name for _, name in pairings.placeholders(pairing.command)}
+        for key, value in (("model", pairing.model), ("revision", pairing.revision)):
+            if key in used and value is not None:
+                values.setdefault(key, value)
+    return values
