@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import shutil
+import tempfile
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +25,10 @@ from vllm_mods.base import diff3
 from vllm_mods.base.diff3 import Clash
 from vllm_mods.formats import diff
 from vllm_mods.library.catalog import Library
+from vllm_mods.library.mod_folder import load_mod
 from vllm_mods.planning import planner
 from vllm_mods.porting import job as porting
+from vllm_mods.porting import writing
 from vllm_mods.porting.job import Job
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.release import Releases
@@ -91,8 +95,10 @@ def steps(name: str, folder: str | None, *, jump: bool, show: bool) -> tuple[int
     first = oldest.vllm.split(",")[0].removeprefix(">=")
     head, table, block = whole.manifest.partition(b"[[variant]]")
     manifest = head + table + block.partition(b"[[variant]]")[0]
-    mod = whole._replace(variants=(oldest,), lock=None, manifest=manifest)
-    unwritten: dict[str, bytes] = {}
+    place = Path(tempfile.mkdtemp(), "patches", name)
+    shutil.copytree(whole.directory, place, ignore=shutil.ignore_patterns("mod.lock"))
+    Path(place, "mod.toml").write_bytes(manifest)
+    mod = load_mod(str(place))
     last: tuple[Tree, str] | None = None
     decisions = differing = 0
     for version, tree in trees(folder, first, "0.33.0"):
@@ -113,7 +119,7 @@ def steps(name: str, folder: str | None, *, jump: bool, show: bool) -> tuple[int
         assert last is not None, "the oldest variant goes into the oldest release"
         source = next(one for one in mod.variants if one.id == last[1])
         old = last[0].version or ""
-        job = Job(mod, source, last[0], old, tree, f"new-{version}", f"=={version}", (), unwritten)
+        job = Job(mod, source, last[0], old, tree, f"new-{version}", f"=={version}", ())
         outcome = porting.run(job)
         new = outcome.new
         if outcome.fits and new is not None:
@@ -139,7 +145,9 @@ def steps(name: str, folder: str | None, *, jump: bool, show: bool) -> tuple[int
                 )
             new = porting.finish(job, truth, outcome.homes)
         if not jump:
-            mod, unwritten, last = new.mod._replace(lock=None), dict(new.files), (tree, job.name)
+            writing.write_files(mod, new.files)
+            mod, last = load_mod(str(place)), (tree, job.name)
+    shutil.rmtree(place.parents[1])
     return decisions, differing
 
 

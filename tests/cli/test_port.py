@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from command_line import Answer
 
-
     Call = Callable[..., Answer]
 
 

@@ -40,13 +40,12 @@ from vllm_mods.site import journal, transaction
 from vllm_mods.site.state_folder import State, read_state
 from vllm_mods.site.transaction import (
     Outcome,
-    Transition,
     commit,
     recover,
     refusal,
     rehearse,
 )
-from vllm_mods.site.transitions import revert_transition
+from vllm_mods.site.transitions import Transition, revert_transition
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.receipt_tree import pristine
 
