@@ -1,7 +1,7 @@
-"""Print which function decides each finding: ``python tools/finding_index.py [CODE]``.
+"""Print which function decides each finding: ``python tools/finding_index.py [CODE|VERDICT]``.
 
-A row has the code, the functions that say it, and what the code means; what it makes of a plan is in ``VERDICTS`` of
-``vllm_mods/planning/patching.py``.
+A row has the code and the functions that say it; of a verdict, the codes that make it. What else a code makes
+of a plan is in ``VERDICTS`` of ``vllm_mods/planning/patching.py``.
 """
 
 from __future__ import annotations
@@ -41,11 +41,22 @@ def index(package: Path = PACKAGE) -> dict[str, list[str]]:
     return dict(places)
 
 
+def made_by(verdict: str) -> set[str]:
+    """Return the member names of the codes that make a verdict."""
+    from vllm_mods.planning.patching import VERDICTS  # noqa: PLC0415  (where it is asked only)
+
+    return {code.name for code, made in VERDICTS.items() if made == verdict}
+
+
 def main() -> None:
-    wanted = sys.argv[1].upper().replace("-", "_") if len(sys.argv) > 1 else ""
-    for name, places in sorted(index().items()):
-        if wanted in {"", name}:
-            print(f"{name.lower().replace('_', '-'):24} {', '.join(places)}")  # noqa: T201  (its output)
+    found = index()
+    if len(sys.argv) > 1:
+        names = {sys.argv[1].upper().replace("-", "_")} & found.keys() or made_by(sys.argv[1])
+        if not names:
+            sys.exit(f"{sys.argv[1]}: no code, and no verdict that a code makes")
+        found = {name: found[name] for name in names}
+    for name, places in sorted(found.items()):
+        print(f"{name.lower().replace('_', '-'):24} {', '.join(places)}")  # noqa: T201  (its output)
 
 
 if __name__ == "__main__":

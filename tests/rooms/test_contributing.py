@@ -26,6 +26,13 @@ def test_each_module_that_it_names_is_there() -> None:
     assert not {name for name in lost if not re.search(r"[A-Z]{4}", name)}
 
 
+def test_each_function_that_it_names_is_there() -> None:
+    code = "\n".join(path.read_text() for path in (ROOT / "vllm_mods").rglob("*.py"))
+    named = re.findall(r"`(?:\w+\.)?(_?[a-z]\w*_\w+|_[a-z]\w+)`", TEXT)
+    assert "_look" in named
+    assert not {name for name in named if not re.search(rf"\b{name}\b", code)}
+
+
 def test_every_room_is_in_the_table() -> None:
     table = TEXT[TEXT.index("| room |") : TEXT.index("Imports point down")]
     rooms = {path.parent.name for path in (ROOT / "vllm_mods").glob("*/__init__.py")}
@@ -37,3 +44,8 @@ def test_every_finding_is_said_by_some_function() -> None:
     places = finding_index.index()
     assert not {code.name for code in FindingCode} - places.keys()
     assert "placing/locate.py:_Placing.look_alike" in places["LOOK_ALIKE"]
+
+
+def test_the_index_knows_the_codes_of_a_verdict() -> None:
+    assert {"LOOK_ALIKE", "AMBIGUOUS"} <= finding_index.made_by("misplaced")
+    assert not finding_index.made_by("nonsense")
