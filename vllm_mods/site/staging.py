@@ -162,7 +162,7 @@ class _Drafter(Steps):
         self.writable(owner, info)
         if known is None and info is not None:
             self.keep(owner, info)
-        mode = self.look.mode(owner) or NEW_FILE_MODE
+        mode = NEW_FILE_MODE if info is None else stat.S_IMODE(info.st_mode)
         self.put(owner, data, info, mode)
         before = current if known is None else known.before
         self.net[owner] = ReceiptFile(owner, before, after, receipt.RECORD, mode, len(data))
