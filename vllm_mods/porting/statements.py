@@ -5,8 +5,8 @@ statement has a key, as a definition has a name (``key``), and what one side doe
 the other does to the one of the same key only:
 
 * changes of statements with different keys do not clash;
-* where both sides change one statement, they may do it in different parts of its body; its other tokens
-  are never merged;
+* where both sides change one statement, they may do it in different parts of its body, or the mod may add
+  elements to one of its brackets; other tokens are never merged;
 * two insertions at one place both go in, the mod's first, where neither binds what the other reads and the
   target's cannot leave the function; where both old neighbours of an insertion are gone, nothing says
   where it belongs, and it is refused.
@@ -26,7 +26,7 @@ from typing import TypeVar
 from vllm_mods.base import line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.formats import syntax_tree
-from vllm_mods.porting import independence, suites
+from vllm_mods.porting import brackets, independence, suites
 from vllm_mods.porting.suites import BothChangedError, KeyedStatement, Suite, is_text
 
 _Same = TypeVar("_Same", Lines, str)
@@ -228,6 +228,8 @@ def _statement(
         return [*lead, *_pick(base.text, ours.text, theirs.text)]
     except BothChangedError:
         parts = [suites.parts(one) for one in (base, ours, theirs)]
+    if not any(parts):
+        return [*lead, brackets.add(base, ours, theirs, back=back)]
     if not parts[0] or len({len(some) for some in parts}) > 1:
         raise BothChangedError
     out = list(lead)

@@ -1,0 +1,138 @@
+"""What the mod adds to a list, dict, call, import or `Literal` of a statement that the target changed too. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from vllm_mods.porting.suites import BothChangedError, KeyedStatement
+
+_BEHIND = re.compile(rb"[ \t]*(,?)[ \t]*(?:#[^\n]*)?(\r?\n)")
+
+_Element = tuple[Any, ...]
+"""The nodes of an element, such as the key and the value of a dict."""
+
+
+def add(base: KeyedStatement, ours: KeyedStatement, theirs: KeyedStatement, *, back: bool) -> bytes:
+    """Return the target's statement with the elements that the mod adds to one bracket, beside the same neighbour.
+
+    Elements that the target added there stand before them. With ``back`` they may stand at the end without one.
+    Raises ``BothChangedError`` where the mod does anything else to the statement, where both neighbours are gone, and
+    for an element of several lines.
+    """
+    brackets = [_elements(node) for node in _find(base.node, ours.node, theirs.node)]
+    old, mine, now = ([_key(one) for one in elements] for elements in brackets)
+    new = [n for n, key in enumerate(mine) if key not in old]
+    first, end = new[0], new[-1] + 1
+    if end - first > len(new) or not now or {*mine[first:end]} & {*now}:
+        raise BothChangedError
+    spans = [_span(ours, one) for one in brackets[1][first:end]]
+    texts = [b"".join(ours.text)[slice(*span)] for span in spans]
+    if any(b"\n" in text for text in texts) or _comments(ours) != _comments(base):
+        raise BothChangedError
+    if not first or mine[first - 1] in now:
+        at = now.index(mine[first - 1]) + 1 if first else 0
+        while at < len(now) and now[at] not in old:
+            at += 1
+    elif end < len(mine) and mine[end] in now:
+        at = now.index(mine[end])
+    elif back:
+        at = len(now)
+    else:
+        raise BothChangedError
+    return _insert(theirs, brackets[2][max(at - 1, 0)], texts, behind=at > 0)
+
+
+def _find(*place: ast.AST) -> tuple[ast.AST, ...]:
+    """Find the bracket to which the mod adds, in the base, the mod and the target. Raises ``BothChangedError`` where it changes anything else.
+
+    What stands beside elements on the way there has to be in the target as it was: what is called, say.
+    """
+    if len({type(node) for node in place}) > 1:
+        raise BothChangedError
+    old, mine, now = (_children(node) for node in place)
+    changed = [key for key in old if mine.get(key, ("",))[0] != old[key][0]]
+    beside = [key for key in old if isinstance(key, int) and key not in changed]
+    if any(now.get(key) is None or now[key][0] != old[key][0] for key in beside):
+        raise BothChangedError
+    if mine.keys() != old.keys():
+        if changed or not all(isinstance(key, tuple) for key in mine.keys() - old.keys()):
+            raise BothChangedError
+        return place
+    if len(changed) != 1 or changed[0] not in now:
+        raise BothChangedError
+    return _find(*(children[changed[0]][1] for children in (old, mine, now)))
+
+
+def _children(node: ast.AST) -> dict[object, tuple[str, ast.AST]]:
+    """Return what is in a node, as text and as a node: elements of its bracket by their keys, all else by numbers."""
+    elements = _elements(node)
+    keyed: dict[object, tuple[str, ast.AST]]
+    keyed = {_key(one): (ast.dump(one[-1]), one[-1]) for one in elements}
+    if len(keyed) < len(elements):
+        raise BothChangedError  # two of one key
+    held = [one for element in elements for one in element]
+    if elements and isinstance(node, ast.Subscript):
+        held.append(node.slice)
+    others = [one for one in ast.iter_child_nodes(node) if one not in held]
+    plain = [value for _, value in ast.iter_fields(node) if not isinstance(value, ast.AST | list)]
+    numbered = [(repr(plain), ast.Pass()), *((ast.dump(one), one) for one in others)]
+    return {**keyed, **dict(enumerate(numbered))}
+
+
+def _elements(node: ast.AST) -> Sequence[_Element]:
+    match node:
+        case ast.Call(keywords=rows) | ast.Import(names=rows) | ast.ImportFrom(names=rows):
+            return [(one,) for one in rows]
+        case ast.List(elts=rows) | ast.Set(elts=rows) | ast.Subscript(slice=ast.Tuple(elts=rows)):
+            return [(one,) for one in rows]
+        case ast.Dict() if None not in node.keys:  # what is unpacked may have any key
+            return [(key, one) for key, one in zip(node.keys, node.values, strict=True) if key]
+    return []
+
+
+def _key(element: _Element) -> tuple[str, ...]:
+    """Return what tells an element from others: a keyword's name, a dict's key, the text of any other."""
+    first = element[0]
+    return (first.arg if isinstance(first, ast.keyword) and first.arg else ast.dump(first),)
+
+
+def _comments(statement: KeyedStatement) -> list[bytes]:
+    """Return what stands behind each first `#` of a line, in a string too."""
+    return sorted(line.partition(b"#")[2] for line in statement.text if b"#" in line)
+
+
+def _span(statement: KeyedStatement, element: _Element) -> tuple[int, int]:
+    """Return from where to where an element stands in a statement's text, in bytes."""
+    first, last = element[0], element[-1]
+    return (
+        _offset(statement, first.lineno, first.col_offset),
+        _offset(statement, last.end_lineno, last.end_col_offset),
+    )
+
+
+def _offset(statement: KeyedStatement, line: int, column: int) -> int:
+    return sum(map(len, statement.text[: line - statement.start])) + column
+
+
+def _insert(
+    statement: KeyedStatement, neighbour: _Element, new: Sequence[bytes], *, behind: bool
+) -> bytes:
+    """Put elements beside one: on lines of their own if it has one, else in its line."""
+    text = b"".join(statement.text)
+    start, end = _span(statement, neighbour)
+    line = text.rfind(b"\n", 0, start) + 1
+    tail = _BEHIND.match(text, end)
+    if tail is None or text[line:start].strip():
+        if behind:
+            return text[:end] + b"".join(b", " + one for one in new) + text[end:]
+        return text[:start] + b"".join(one + b", " for one in new) + text[start:]
+    rows = b"".join(text[line:start] + one + b"," + tail[2] for one in new)
+    if not behind:
+        if text[:line].rpartition(b"\n")[0].rpartition(b"\n")[2].lstrip().startswith(b"#"):
+            raise BothChangedError  # a comment on the element below it
+        return text[:line] + rows + text[line:]
+    comma = b"" if tail[1] else b","
+    return text[:end] + comma + text[end : tail.end()] + rows + text[tail.end() :]
