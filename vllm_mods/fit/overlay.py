@@ -61,11 +61,16 @@ def _remove(folders: list[tuple[Tree, str]]) -> None:
 @contextmanager
 def overlay(root: str, files: Mapping[str, bytes | None]) -> Iterator[str]:
     """Give a folder that shows ``vllm`` of a site root, and what else ``files`` are of, with these files instead."""
-    with tempfile.TemporaryDirectory(prefix="vllm-mods-", ignore_cleanup_errors=True) as folder:
+    # No `TemporaryDirectory`: before Python 3.11.8, where it may not remove a link, it changes the mode of
+    # the file behind it.
+    folder = tempfile.mkdtemp(prefix="vllm-mods-")
+    try:
         tops: dict[str, _Below] = {"vllm": {}, **_by_name(files)}
         for name, below in tops.items():
             _lay(os.path.join(root, name), os.path.join(folder, name), below)
         yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 _Below = Mapping[str, bytes | None]
