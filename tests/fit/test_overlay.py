@@ -22,7 +22,7 @@ def test_a_link_that_cannot_be_removed_leaves_the_file_behind_it_alone(
     kept.write_text("A = 1\n")
     kept.chmod(0o644)
     unlink = os.unlink
-    refused = []
+    refused: list[Any] = []
 
     def refuse_once(path: Any, **given: Any) -> None:
         if os.path.basename(os.fspath(path)) == "kept.py" and not refused:

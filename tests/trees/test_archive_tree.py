@@ -13,7 +13,7 @@ import pytest
 from package_server import SDIST, SOURCES, WHEEL, make_sdist, make_wheel
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.trees import open_tree
+from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ import pytest
 from histories import git, grow
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.trees import open_tree
 from vllm_mods.trees.git import Repository
+from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +100,7 @@ def test_a_repository_of_something_else_is_said(tmp_path: Path) -> None:
 
 def test_without_git_the_message_says_what_to_install(repository: Path) -> None:
     code = (
-        "from vllm_mods.base.errors import TreeError\nfrom vllm_mods.trees import open_tree\n"
+        "from vllm_mods.base.errors import TreeError\nfrom vllm_mods.trees.open import open_tree\n"
         f"try: open_tree('git:{repository}@HEAD')\n"
         "except TreeError as error: print(error, error.hint)"
     )

@@ -21,7 +21,8 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Verdict
 from vllm_mods.cli import run
 from vllm_mods.planning.planner import plan
-from vllm_mods.trees import open_tree, sources
+from vllm_mods.trees import sources
+from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.other_packages import parse_versions
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from package_server import (
 )
 
 from vllm_mods.base.errors import TreeError, UsageError
-from vllm_mods.trees import open_tree
 from vllm_mods.trees.archive import ArchiveTree
+from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.release import Releases
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ def test_a_home_that_cannot_be_written_does_no_harm(server: PackageServer, tmp_p
 @pytest.mark.usefixtures("server")
 def test_several_processes_fill_one_cache(tmp_path: Path) -> None:
     code = (
-        "from vllm_mods.trees import open_tree\n"
+        "from vllm_mods.trees.open import open_tree\n"
         "for _ in range(5):\n"
         "    tree = open_tree('pypi:0.19.1')\n"
         "    print(*(len(tree.read(path)) for path in sorted(tree.paths())))\n"

@@ -23,7 +23,7 @@ from vllm_mods.building import building, oci, tarball
 from vllm_mods.building.layer import WHITEOUT
 from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats import pairing_lock
-from vllm_mods.formats.pairing_lock import LockedEntry, LockedImage, PairingLock
+from vllm_mods.formats.pairing_lock import LockedEntry, PairingLock
 from vllm_mods.images.layer import Layer, LayeredImage
 from vllm_mods.images.model import DIR, FILE, Base, digest_of, environment
 from vllm_mods.images.oci import INDEXES, MANIFESTS, Index
@@ -53,7 +53,12 @@ def differences(
         for said in _entry(base, one, data)
     ]
     yield from (one for one in differing if one.path not in known)
-    ours = None if differing else digest_of(_tar(base, image, data))
+    # our layer written again, of files that are as the lock says
+    entries = (
+        TarEntry(one.path, _content(base, one, data), one.mode, one.mtime, (one.uid, one.gid))
+        for one in image.layer
+    )
+    ours = None if differing else digest_of(tarball.write(entries))
     yield from _layers(base, lock, ours)
     yield from _config(base, lock, data, ours or base.diff_ids[-1])
 
@@ -83,14 +88,6 @@ def _entry(base: Base, listed: LockedEntry, data: bytes) -> Iterator[str]:
         yield "has another content than the lock says"
     elif kind == FILE and actual.mtime != listed.mtime:
         yield f"is of {oci.timestamp(actual.mtime)}, and the lock says {oci.timestamp(listed.mtime)}"
-
-
-def _tar(base: Base, image: LockedImage, data: bytes) -> bytes:
-    """Write our layer again, of files that are as the lock says."""
-    return tarball.write(
-        TarEntry(one.path, _content(base, one, data), one.mode, one.mtime, (one.uid, one.gid))
-        for one in image.layer
-    )
 
 
 def _content(base: Base, listed: LockedEntry, data: bytes) -> bytes | None:

@@ -101,7 +101,10 @@ def _against(when: When, checkpoint: Checkpoint) -> str:
     for key, allowed in when.config:
         held = value(checkpoint.config, key)
         values = held if isinstance(held, list) else [held]
-        if held is None or (allowed and not any(_among(each, allowed) for each in values)):
+        is_meant = any(
+            type(one) is type(each) and one == each for one in allowed for each in values
+        )
+        if held is None or (allowed and not is_meant):
             shown = f"{held!r:.80}" if held is not None else "nothing"
             meant = " or ".join(map(repr, allowed)) or "something"
             return f"config.json has {shown} for {key}, and it is for {meant}"
@@ -114,7 +117,3 @@ def _against(when: When, checkpoint: Checkpoint) -> str:
             kind = f" of {' or '.join(dtypes)}" if dtypes else ""
             return f"no tensor is called {pattern}{kind}"
     return ""
-
-
-def _among(held: object, allowed: Sequence[object]) -> bool:
-    return any(type(held) is type(one) and held == one for one in allowed)

@@ -110,7 +110,9 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         inner = CodeScope(scope.node, scope.name, scope.parent, typing_only=True)
         yield from ((child, inner) for child in node.body)
         yield from ((child, scope) for child in node.orelse)
-    elif isinstance(node, ast.If) and _asks_signature(node.test):
+    elif isinstance(node, ast.If) and any(
+        isinstance(n, ast.Attribute) and n.attr == "parameters" for n in ast.walk(node.test)
+    ):  # `"use_v1" in signature(f).parameters`: what depends on it is for other versions
         inner = replace(scope, tolerant=True)
         yield from ((child, inner) for child in (*node.body, *node.orelse))
         yield node.test, scope
@@ -118,11 +120,6 @@ def _children(node: ast.AST, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeSc
         yield from _try(node, scope)
     else:
         yield from ((child, scope) for child in ast.iter_child_nodes(node))
-
-
-def _asks_signature(test: ast.expr) -> bool:
-    """Recognise ``"use_v1" in signature(f).parameters``: what depends on it is for other versions."""
-    return any(isinstance(n, ast.Attribute) and n.attr == "parameters" for n in ast.walk(test))
 
 
 def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]:

@@ -85,7 +85,9 @@ def program(name: str) -> bytes:
 def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
     """Run a job to its end. Raises ``Refused`` where no sandbox is to be had, and for a command that is past a limit."""
     start = _bubblewrap(job) if container is None else [*_engine(job, container)]
-    environ = _environ() if container is None else None
+    environ = None
+    if container is None:
+        environ = {"PATH": f"{_PATH}:{sys.base_prefix}/bin" if _system_python() is None else _PATH}
     supervisor = program("supervise.py").decode()
     with tempfile.TemporaryFile() as errors:
         answer = _exchange([*start, "-I", "-c", supervisor], job, environ, errors)
@@ -222,10 +224,6 @@ def _bubblewrap(job: SandboxJob) -> list[str]:
         )
     python = _system_python() or f"{sys.base_prefix}/bin/python3"
     return [program, *_isolation(), *_file_systems(job), "--", python]
-
-
-def _environ() -> dict[str, str]:
-    return {"PATH": f"{_PATH}:{sys.base_prefix}/bin" if _system_python() is None else _PATH}
 
 
 def _isolation() -> Iterator[str]:

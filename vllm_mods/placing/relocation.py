@@ -28,13 +28,14 @@ def search(tree: Tree, name: str, path: str) -> tuple[FindingCode, str]:
     looked = _likeliest(tree, others)
     places: list[str] = []
     named = ""
+    word = re.compile(rb"\b%s\b" % re.escape(name.encode()))
     for other in looked:
         line = _defined_at(tree, other, name, top=True)
         if line is not None:
             places.append(f"{other}:{line}")
             if len(places) == 3:
                 break
-        named = named or (other if _names(tree, other, name) else "")
+        named = named or (other if word.search(_read(tree, other)) else "")
     if places:
         return FindingCode.SCOPE_GONE, f"`{name}` is defined in {', '.join(places)}"
     top = path.split("/", 1)[0]
@@ -84,10 +85,6 @@ def _defined_at(tree: Tree, path: str, name: str, *, top: bool = False) -> int |
     needle = rb"^%s(?:class|(?:async[ \t]+)?def)[ \t]+%s\b" % (indent, re.escape(word))
     hit = re.search(needle, data, re.MULTILINE)
     return None if hit is None else data.count(b"\n", 0, hit.start()) + 1
-
-
-def _names(tree: Tree, path: str, name: str) -> bool:
-    return re.search(rb"\b%s\b" % re.escape(name.encode()), _read(tree, path)) is not None
 
 
 def _read(tree: Tree, path: str) -> bytes:

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.formats.concrete_syntax import UnparsableError, read_places
@@ -98,15 +98,14 @@ def long_strings(data: bytes) -> tuple[tuple[int, int], ...]:
     tree = syntax_tree.module(data)
     if tree is None:
         return ()
-    strings = (one for one in ast.walk(tree) if _is_string(one))
+    strings = (
+        one
+        for one in ast.walk(tree)
+        if isinstance(one, ast.JoinedStr)
+        or (isinstance(one, ast.Constant) and isinstance(one.value, str | bytes))
+    )
     spans = ((one.lineno, one.end_lineno or one.lineno) for one in strings)
     return tuple((first, last) for first, last in spans if last - first > 1)
-
-
-def _is_string(node: ast.AST) -> TypeGuard[ast.expr]:
-    return isinstance(node, ast.JoinedStr) or (
-        isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
-    )
 
 
 @lru_cache(maxsize=32)

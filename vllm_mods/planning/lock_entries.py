@@ -71,17 +71,17 @@ def first(mod: Mod, planned: ModPlan, tree: Tree) -> bytes | None:
     if known is None:
         return None
     places = [place for place in [record(planned, tree.version or tree.spec)] if place is not None]
-    if tree.version is None or not is_final(tree.version) or not _is_shipped(planned, tree):
+    if (
+        tree.version is None
+        or not is_final(tree.version)
+        or not all(
+            one.before is None or tree.pristine or tree.is_released(one.path, one.before)
+            for one in planned.changes
+        )
+    ):
         return mod_lock.dump(of(mod, (), written=places)) if places else None
     locked = known._replace(vllm=(tree.version,), witness=(planned.witness,))
     return mod_lock.dump(of(mod, [locked], written=places))
-
-
-def _is_shipped(planned: ModPlan, tree: Tree) -> bool:
-    return all(
-        change.before is None or tree.pristine or tree.is_released(change.path, change.before)
-        for change in planned.changes
-    )
 
 
 def record(planned: ModPlan, base: str) -> WrittenFor | None:

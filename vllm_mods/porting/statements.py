@@ -124,7 +124,7 @@ def _check(base: Suite, ours: Suite, theirs: Suite, *, back: bool) -> None:
     """Raise ``BothChangedError`` for blocks that cannot be merged statement by statement."""
     suites.check_order(base, ours, theirs)
     indented = (one.text[0] for side in (base, ours, theirs) for one in side.values())
-    if len(set(map(_indentation, indented))) > 1:
+    if len({line[: len(line) - len(line.lstrip())] for line in indented}) > 1:
         raise BothChangedError  # a line of one would belong to another block among those of another
     if not back and any(_lacks(base, *pair) for pair in ((ours, theirs), (theirs, ours))):
         raise BothChangedError
@@ -205,10 +205,6 @@ def _place(
 
 def _comments(some: Iterable[KeyedStatement]) -> set[bytes]:
     return {line.strip() for one in some for line in one.lead} - {b""}
-
-
-def _indentation(line: bytes) -> bytes:
-    return line[: len(line) - len(line.lstrip())]
 
 
 def _after(names: list[str], name: str | None) -> int:

@@ -53,14 +53,11 @@ def reinstalling(tree: Tree, version: str | None) -> str:
 def rows_of(tree: Tree, folder: str) -> dict[str, tuple[str, str]]:
     """Return hash and size of what a RECORD lists; nothing of one that cannot be read."""
     try:
-        rows = [row for row in csv.reader(_lines(tree.read(f"{folder}/RECORD"))) if len(row) == 3]
+        text = (tree.read(f"{folder}/RECORD") or b"").decode("utf-8", "surrogateescape")
+        rows = [row for row in csv.reader(text.splitlines()) if len(row) == 3]
     except (csv.Error, VllmModsError):
         return {}
     return {path: (hashed, size) for path, hashed, size in rows if is_ours(path)}
-
-
-def _lines(data: bytes | None) -> list[str]:
-    return (data or b"").decode("utf-8", "surrogateescape").splitlines()
 
 
 def is_ours(path: str) -> bool:

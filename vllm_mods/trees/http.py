@@ -81,8 +81,10 @@ class Http:
                 if response.status_code in _ABSENT:
                     return None
                 self._check(response, url)
+                # without user and password: those of an index are known by its host
+                netloc = place(response.url)
                 return WebPage(
-                    url=_without_login(response.url),
+                    url=urlunsplit(urlsplit(response.url)._replace(netloc=netloc)),
                     content_type=response.headers.get("Content-Type", ""),
                     body=_unpacked(self._body(response, limits.PAGE), response, url),
                 )
@@ -184,7 +186,10 @@ class Http:
             return self._session.get(
                 url,
                 headers=dict(headers),
-                auth=_as_it_is if self._anonymous else _login(url) or self._logins.get(place(url)),
+                # a request as it is stands for a login: otherwise one is looked for
+                auth=(lambda request: request)
+                if self._anonymous
+                else _login(url) or self._logins.get(place(url)),
                 cert=self._settings.client_cert,
                 proxies={"http": proxy, "https": proxy} if proxy else None,
                 timeout=self._settings.timeout or None,
@@ -255,11 +260,6 @@ def _unpacked(data: bytes, response: requests.Response, url: str) -> bytes:
     return page
 
 
-def _without_login(url: str) -> str:
-    """Return the URL without user and password: those of an index are known by its host."""
-    return urlunsplit(urlsplit(url)._replace(netloc=place(url)))
-
-
 def _content_range(response: requests.Response, start: int, end: int) -> int | None:
     """Return the total of ``Content-Range``; ``None`` if the answer is not the range asked for."""
     if response.status_code != requests.codes.partial_content:
@@ -271,11 +271,6 @@ def _content_range(response: requests.Response, start: int, end: int) -> int | N
     if unit != "bytes" or extent != f"{start}-{end - 1}":
         return None
     return number_of(total)
-
-
-def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Stand for a login, so that none is looked for."""
-    return request
 
 
 def _login(url: str) -> tuple[str, str] | None:
