@@ -10,8 +10,6 @@ from typing import NamedTuple
 from vllm_mods.base.diff3 import Lines
 from vllm_mods.formats.syntax_tree import first_line
 
-_BINDING = (ast.Assign, ast.AnnAssign)
-
 
 class BothChangedError(Exception):
     """Both sides changed one thing, each in its own way."""
@@ -116,7 +114,7 @@ def key(node: ast.stmt) -> str:
         return "docstring" if is_text(node) else ast.unparse(node)
     flat = [one for some in heads for one in (some if isinstance(some, list) else [some])]
     words = (ast.unparse(one) if isinstance(one, ast.AST) else str(one) for one in flat)
-    kind = "=" if isinstance(node, _BINDING) else type(node).__name__
+    kind = "=" if isinstance(node, ast.Assign | ast.AnnAssign) else type(node).__name__
     return f"{kind} {' '.join(words)}"
 
 

@@ -264,6 +264,8 @@ def _no_vllm(path: str) -> UsageError:
     if not os.path.lexists(path):
         if path[:1].isdigit():
             hint = f"for a release write pypi:{path}"
+        if path[:1] in set("<>=!~"):
+            hint = "a tree is one release, pypi:VERSION; a range is what `matrix --vllm` takes"
         return UsageError(f"{path}: no such file or folder", hint=hint)
     if os.path.isfile(path):
         for ending, kind in ((".whl", "wheel"), (".tar.gz", "sdist")):
