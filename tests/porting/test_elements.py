@@ -66,6 +66,7 @@ def test_what_the_mod_adds_goes_beside_its_neighbour(
             id="a-comment-above-the-first",
         ),
         pytest.param("x = f(1)\n", "x = f(1, a=2)\n", "x = f(1)(2)\n", id="called-again"),
+        pytest.param("x = [1, 2]\n", "x = [1, 2, 3]\n", "x = [2, 1]\n", id="another-order-there"),
         pytest.param(
             "f(a=1, b=2)\n", "f(a=1)\n", "f(a=4, b=2)\n", id="takes-out-what-is-left-alone"
         ),

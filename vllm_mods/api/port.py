@@ -65,8 +65,7 @@ def port(
     work; ``others`` are versions of packages, by name, beside the target.
 
     Returns ``PortResult``. What clashes is no error: it is laid out for a person, and ``continue_port`` takes it.
-    Raises ``UsageError`` for a variant that there is not, ``Refused`` where a file that would
-    be written is there already.
+    Raises ``UsageError`` for a variant that there is not, ``Refused`` where a file to be written is there already.
 
     >>> done = vm.port(vm.Library("library"), "fast", "newer", base="site-packages")
     >>> done.ok, done.outcome.new.planned.verdict.value, [Path(path).name for path in done.wrote]

@@ -46,9 +46,7 @@ def differences(
     image = lock.image
     top = f"{lock.vllm.site_root}/"
     differing = [
-        Finding(
-            code=FindingCode.LOCK_DIFFERS, message=said, path=f"/{one.path}".removeprefix(f"/{top}")
-        )
+        Finding(FindingCode.LOCK_DIFFERS, said, f"/{one.path}".removeprefix(f"/{top}"))
         for one in image.layer
         for said in _entry(base, one, data)
     ]
@@ -232,7 +230,7 @@ def _values(what: str, wanted: Mapping[str, Any], actual: Mapping[str, Any]) -> 
     for key in sorted(wanted.keys() | actual.keys()):
         if wanted.get(key) != actual.get(key):
             yield differs(
-                f"{what} {key} is {_said(actual, key)}, and the lock makes it {_said(wanted, key)}"
+                f"{what} {key} is {_value(actual, key)}, and the lock makes it {_value(wanted, key)}"
             )
 
 
@@ -245,7 +243,7 @@ def _document(
     what: str, document: Mapping[str, Any], known: Collection[str], types: Sequence[str]
 ) -> Iterator[Finding]:
     if document.get("schemaVersion") != 2:
-        yield differs(f"{what}'s schemaVersion is {_said(document, 'schemaVersion')}, not 2")
+        yield differs(f"{what}'s schemaVersion is {_value(document, 'schemaVersion')}, not 2")
     # OCI's first version left it out
     yield from _descriptor(
         what, {"mediaType": types[0], **document}, (*known, "schemaVersion"), types
@@ -256,9 +254,9 @@ def _descriptor(
     what: str, raw: Mapping[str, Any], known: Collection[str], types: Sequence[str]
 ) -> Iterator[Finding]:
     for key in sorted(raw.keys() - {*known, "mediaType"}):
-        yield differs(f"{what} has {key}, {_said(raw, key)}: no lock makes it")
+        yield differs(f"{what} has {key}, {_value(raw, key)}: no lock makes it")
     if raw.get("mediaType") not in types:
-        yield differs(f"{what} is of the type {_said(raw, 'mediaType')}: no lock makes it")
+        yield differs(f"{what} is of the type {_value(raw, 'mediaType')}: no lock makes it")
 
 
 def _table(annotations: object) -> Mapping[str, Any]:
@@ -267,7 +265,7 @@ def _table(annotations: object) -> Mapping[str, Any]:
     return {"": annotations} if annotations else {}
 
 
-def _said(table: Mapping[str, Any], key: str) -> str:
+def _value(table: Mapping[str, Any], key: str) -> str:
     if key not in table:
         return "not there"
     text = table[key] if isinstance(table[key], str) else json.dumps(table[key])

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from vllm_mods.porting import suites
 from vllm_mods.porting.suites import BothChangedError, KeyedStatement
 
 _BEHIND = re.compile(rb"[ \t]*(,?)[ \t]*(?:#[^\n]*)?(\r?\n)")
@@ -22,27 +23,29 @@ def add(base: KeyedStatement, ours: KeyedStatement, theirs: KeyedStatement, *, b
     Raises ``BothChangedError`` where the mod does anything else to the statement, where both neighbours are gone, and
     for an element of several lines.
     """
-    brackets = [_elements(node) for node in _find(base.node, ours.node, theirs.node)]
-    old, mine, now = ([_key(one) for one in elements] for elements in brackets)
-    new = [n for n, key in enumerate(mine) if key not in old]
-    first, end = new[0], new[-1] + 1
-    if end - first > len(new) or not now or {*mine[first:end]} & {*now}:
+    old, mine, now = (
+        {_key(element): element for element in _elements(node)}
+        for node in _find(base.node, ours.node, theirs.node)
+    )
+    suites.check_order(old, mine, now)
+    (before, after, new), *more = suites.added(old, mine)
+    if more or not now or not now.keys().isdisjoint(new) or _comments(ours) != _comments(base):
         raise BothChangedError
-    spans = [_span(ours, one) for one in brackets[1][first:end]]
-    texts = [b"".join(ours.text)[slice(*span)] for span in spans]
-    if any(b"\n" in text for text in texts) or _comments(ours) != _comments(base):
+    texts = [b"".join(ours.text)[slice(*_span(ours, mine[key]))] for key in new]
+    if any(b"\n" in text for text in texts):
         raise BothChangedError
-    if not first or mine[first - 1] in now:
-        at = now.index(mine[first - 1]) + 1 if first else 0
-        while at < len(now) and now[at] not in old:
+    order = list(now)
+    if before is None or before in now:
+        at = 0 if before is None else order.index(before) + 1
+        while at < len(order) and order[at] not in old:
             at += 1
-    elif end < len(mine) and mine[end] in now:
-        at = now.index(mine[end])
+    elif after in now:
+        at = order.index(after)
     elif back:
-        at = len(now)
+        at = len(order)
     else:
         raise BothChangedError
-    return _insert(theirs, brackets[2][max(at - 1, 0)], texts, behind=at > 0)
+    return _insert(theirs, now[order[max(at - 1, 0)]], texts, behind=at > 0)
 
 
 def _find(*place: ast.AST) -> tuple[ast.AST, ...]:
@@ -70,26 +73,26 @@ def _children(node: ast.AST) -> dict[object, tuple[str, ast.AST]]:
     """Return what is in a node, as text and as a node: elements of its bracket by their keys, all else by numbers."""
     elements = _elements(node)
     keyed: dict[object, tuple[str, ast.AST]]
-    keyed = {_key(one): (ast.dump(one[-1]), one[-1]) for one in elements}
+    keyed = {_key(element): (ast.dump(element[-1]), element[-1]) for element in elements}
     if len(keyed) < len(elements):
         raise BothChangedError  # two of one key
-    held = [one for element in elements for one in element]
+    held = [part for element in elements for part in element]
     if elements and isinstance(node, ast.Subscript):
         held.append(node.slice)
-    others = [one for one in ast.iter_child_nodes(node) if one not in held]
+    others = [child for child in ast.iter_child_nodes(node) if child not in held]
     plain = [value for _, value in ast.iter_fields(node) if not isinstance(value, ast.AST | list)]
-    numbered = [(repr(plain), ast.Pass()), *((ast.dump(one), one) for one in others)]
+    numbered = [(repr(plain), ast.Pass()), *((ast.dump(child), child) for child in others)]
     return {**keyed, **dict(enumerate(numbered))}
 
 
 def _elements(node: ast.AST) -> Sequence[_Element]:
     match node:
         case ast.Call(keywords=rows) | ast.Import(names=rows) | ast.ImportFrom(names=rows):
-            return [(one,) for one in rows]
+            return [(row,) for row in rows]
         case ast.List(elts=rows) | ast.Set(elts=rows) | ast.Subscript(slice=ast.Tuple(elts=rows)):
-            return [(one,) for one in rows]
+            return [(row,) for row in rows]
         case ast.Dict() if None not in node.keys:  # what is unpacked may have any key
-            return [(key, one) for key, one in zip(node.keys, node.values, strict=True) if key]
+            return list(zip(node.keys, node.values, strict=True))
     return []
 
 
@@ -107,14 +110,11 @@ def _comments(statement: KeyedStatement) -> list[bytes]:
 def _span(statement: KeyedStatement, element: _Element) -> tuple[int, int]:
     """Return from where to where an element stands in a statement's text, in bytes."""
     first, last = element[0], element[-1]
-    return (
-        _offset(statement, first.lineno, first.col_offset),
-        _offset(statement, last.end_lineno, last.end_col_offset),
+    ends = (first.lineno, first.col_offset), (last.end_lineno, last.end_col_offset)
+    start, end = (
+        sum(map(len, statement.text[: line - statement.start])) + column for line, column in ends
     )
-
-
-def _offset(statement: KeyedStatement, line: int, column: int) -> int:
-    return sum(map(len, statement.text[: line - statement.start])) + column
+    return start, end
 
 
 def _insert(
@@ -127,11 +127,12 @@ def _insert(
     tail = _BEHIND.match(text, end)
     if tail is None or text[line:start].strip():
         if behind:
-            return text[:end] + b"".join(b", " + one for one in new) + text[end:]
-        return text[:start] + b"".join(one + b", " for one in new) + text[start:]
-    rows = b"".join(text[line:start] + one + b"," + tail[2] for one in new)
+            return text[:end] + b"".join(b", " + element for element in new) + text[end:]
+        return text[:start] + b"".join(element + b", " for element in new) + text[start:]
+    rows = b"".join(text[line:start] + element + b"," + tail[2] for element in new)
     if not behind:
-        if text[:line].rpartition(b"\n")[0].rpartition(b"\n")[2].lstrip().startswith(b"#"):
+        above = statement.text[neighbour[0].lineno - statement.start - 1]
+        if above.lstrip().startswith(b"#"):
             raise BothChangedError  # a comment on the element below it
         return text[:line] + rows + text[line:]
     comma = b"" if tail[1] else b","

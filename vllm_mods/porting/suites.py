@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from vllm_mods.base.diff3 import Lines
 from vllm_mods.formats.syntax_tree import first_line
+
+_Key = TypeVar("_Key")
 
 
 class BothChangedError(Exception):
@@ -79,7 +81,7 @@ def read(nodes: Sequence[ast.stmt], lines: Sequence[bytes], first: int) -> Suite
     return suite
 
 
-def check_order(base: Collection[str], *sides: Collection[str]) -> None:
+def check_order(base: Collection[_Key], *sides: Collection[_Key]) -> None:
     """Raise ``BothChangedError`` where a side has what is left of the base in another order."""
     for side in sides:
         if [key for key in base if key in side] != [key for key in side if key in base]:
@@ -87,11 +89,11 @@ def check_order(base: Collection[str], *sides: Collection[str]) -> None:
 
 
 def added(
-    base: Collection[str], side: Iterable[str]
-) -> Iterator[tuple[str | None, str | None, list[str]]]:
+    base: Collection[_Key], side: Iterable[_Key]
+) -> Iterator[tuple[_Key | None, _Key | None, list[_Key]]]:
     """Yield each run of what a side adds, behind the old neighbours of it; None for an end."""
-    before: str | None = None
-    run: list[str] = []
+    before: _Key | None = None
+    run: list[_Key] = []
     for key in [*side, None]:
         if key is not None and key not in base:
             run.append(key)

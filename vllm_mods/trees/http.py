@@ -82,9 +82,8 @@ class Http:
                     return None
                 self._check(response, url)
                 # without user and password: those of an index are known by its host
-                netloc = place(response.url)
                 return WebPage(
-                    url=urlunsplit(urlsplit(response.url)._replace(netloc=netloc)),
+                    url=urlunsplit(urlsplit(response.url)._replace(netloc=place(response.url))),
                     content_type=response.headers.get("Content-Type", ""),
                     body=_unpacked(self._body(response, limits.PAGE), response, url),
                 )
