@@ -58,7 +58,9 @@ class Watch:
     def over(self, *folders: str) -> Iterator[None]:
         self.inside, self.seen = folders, []
         try:
-            yield
+            # what an import keeps beside a module is Python's
+            with mock.patch.object(sys, "dont_write_bytecode", new=True):
+                yield
         finally:
             self.inside = ()
 
