@@ -9,18 +9,24 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
 import click
 
+
+def _spell(number: int) -> str:
+    if number >= 0xDC80:
+        number -= 0xDC00  # a byte that is not UTF-8 (PEP 383)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
+
+
 # Control characters but for line feed and tab, also as bytes that are not UTF-8; what turns the
 # direction of text (https://trojansource.codes); separators of lines that are none.
-_STEERING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udc9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-)
+_STEERING = (*range(9), *range(0x0B, 0x20), *range(0x7F, 0xA0), *range(0xDC80, 0xDCA0))
+_TURNING = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_SPELT = {number: _spell(number) for number in (*_STEERING, *_TURNING)}
 # Stands for ESC in what this run colours; nobody else knows it.
 _ESCAPE = "".join(chr(0x100000 + int.from_bytes(os.urandom(2)) % 0xFFFD) for _ in range(2))
 
@@ -34,7 +40,7 @@ class ShownText:
 
     def write(self, text: str) -> int:
         """Write text with every control character spelt out."""
-        self.exact.write(_STEERING.sub(_spelt, text).replace(_ESCAPE, "\x1b"))
+        self.exact.write(text.translate(_SPELT).replace(_ESCAPE, "\x1b"))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -93,10 +99,3 @@ def file(text: str) -> None:
     stream = sys.stdout if sys.stdout.isatty() else getattr(sys.stdout, "exact", sys.stdout)
     stream.write(text)
     stream.flush()
-
-
-def _spelt(match: re.Match[str]) -> str:
-    number = ord(match[0])
-    if number >= 0xDC80:
-        number -= 0xDC00  # a byte that is not UTF-8 (PEP 383)
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
