@@ -96,6 +96,9 @@ class Spans(io.RawIOBase):
             raise Unreachable(why, hint=OFFLINE)
         self._tell(0, end - start)
         span = self._http.span(self._file.url, start, end)
+        if span is None and self._tail:
+            why = f"{self._file.filename}: the server did byte ranges, and does not any more"
+            raise TreeError(why, hint="try again")
         if span is None:
             raise NoRangesError
         if span.total != self.total:
