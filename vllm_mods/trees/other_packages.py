@@ -107,11 +107,7 @@ class OtherPackages:
         for known in map(self._found.get, self._asked):
             if known is not None and any(n.startswith(f"{top}/") for n in known.archive.names):
                 return known
-        for name in (top, f"{top}-python"):
-            package = self.package(name)
-            if package is not None:
-                return package
-        return None
+        return next(filter(None, map(self.package, (top, f"{top}-python"))), None)
 
     def _find(self, name: str) -> OtherPackage | None:
         wanted = self._named.get(name)
@@ -130,8 +126,7 @@ class OtherPackages:
             raise TreeError(
                 f"{name}: no release of it is in {allowed}{when}", hint=f"--with {name}==VERSION"
             )
-        archive = other.archive(str(newest))
-        return OtherPackage(name, str(newest), archive)
+        return OtherPackage(name, str(newest), other.archive(str(newest)))
 
     def _could_be_had(self, name: str, file: ReleaseFile) -> bool:
         """Tell whether an installer would have taken a file on the day of vLLM's own."""
@@ -196,10 +191,7 @@ def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
     sets = [
         one.specifier for one in needs(metadata or b"", _MARKERS) if canonical(one.name) == name
     ]
-    allowed = SpecifierSet()
-    for specifier in sets:
-        allowed &= specifier
-    return allowed if sets else None
+    return SpecifierSet(",".join(map(str, sets))) if sets else None
 
 
 def _takes_python(requires: str | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from email.parser import HeaderParser
 from typing import NamedTuple
 
 from packaging.markers import UndefinedEnvironmentName
@@ -45,7 +46,12 @@ def read_packages(tree: Tree, names: Collection[str]) -> Packages:
         named = tree_names.dist_infos(tree.folders())
         own = next((name for name, said in named.items() if said[0].lower() == "vllm"), None)
         wanted = needs(tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b"")
-        pins = _pins(wanted)
+        pins = {
+            canonical(one.name): each.version
+            for one in wanted
+            for each in one.specifier
+            if each.operator == "==" and not each.version.endswith(".*")
+        }
         installed = {canonical(name): version for name, version in named.values()}
         for name in names:
             # of an image the site root is not listed
@@ -60,11 +66,7 @@ def read_packages(tree: Tree, names: Collection[str]) -> Packages:
 
 def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     """Return the versions beside a tree of what its vLLM and these requirements name, sorted."""
-    named = {
-        canonical(requirement.name)
-        for text in texts
-        if (requirement := parse_requirement(text)) is not None
-    }
+    named = {canonical(one.name) for text in texts if (one := parse_requirement(text)) is not None}
     packages = read_packages(tree, named)
     return {
         name: version
@@ -85,21 +87,6 @@ def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Require
 
 def needs(metadata: bytes, machine: Mapping[str, str] = _LINUX) -> list[Requirement]:
     """Return what ``Requires-Dist`` demands of a machine."""
-    head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
-    lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
-    texts = (line.partition(":")[2].strip() for line in lines)
-    return [
-        requirement
-        for text in texts
-        if (requirement := parse_requirement(text, machine)) is not None
-    ]
-
-
-def _pins(needs: Iterable[Requirement]) -> dict[str, str]:
-    """Return what is demanded with ``==``."""
-    return {
-        canonical(one.name): each.version
-        for one in needs
-        for each in one.specifier
-        if each.operator == "==" and not each.version.endswith(".*")
-    }
+    headers = HeaderParser().parsestr(metadata.decode("utf-8", "replace"))
+    texts = headers.get_all("Requires-Dist") or ()
+    return [one for text in texts if (one := parse_requirement(text, machine)) is not None]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -128,7 +127,7 @@ class Releases:
             return open_git(place, spec=spec, workspace=self._workspace, version=name)
         if commit is not None:
             urls = (*self._settings.index_urls, f"{self._commits}/{commit}")
-            self._connect(replace(self._settings, index_urls=urls))
+            self._connect(self._settings._replace(index_urls=urls))
         if verify:
             self.verify(name)
         answer = self._sources.ask(fresh=False)

@@ -34,7 +34,7 @@ class IndexAnswer(NamedTuple):
 
     files: tuple[ReleaseFile, ...]
     failures: tuple[str, ...]
-    old: bool = False
+    old: bool
 
 
 class IndexSources:
@@ -63,11 +63,8 @@ class IndexSources:
         for less than ten minutes. A source that cannot be asked is answered for by the page kept
         of it, however old.
         """
-        if self._answer is None or fresh:
-            self._answer = self._ask_all(fresh=fresh)
-        return self._answer
-
-    def _ask_all(self, *, fresh: bool) -> IndexAnswer:
+        if self._answer is not None and not fresh:
+            return self._answer
         self._used_kept = False
         files: dict[str, ReleaseFile] = {}
         failures: list[str] = []
@@ -78,7 +75,8 @@ class IndexSources:
                     files.setdefault(file.filename, file)
             except TreeError as error:
                 failures.append(error.message)
-        return IndexAnswer(tuple(files.values()), tuple(failures), old=self._used_kept)
+        self._answer = IndexAnswer(tuple(files.values()), tuple(failures), self._used_kept)
+        return self._answer
 
     def _ask_one(self, url: str, *, fresh: bool) -> tuple[ReleaseFile, ...]:
         place = local_path(url)
