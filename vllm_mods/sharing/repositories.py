@@ -23,7 +23,6 @@ from vllm_mods.sharing import git_objects
 from vllm_mods.sharing.kept import FetchedLibrary
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
-from vllm_mods.trees.git_process import GitSettings
 
 COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _FETCH = (
@@ -160,7 +159,7 @@ def _environment(environ: Mapping[str, str], url: str, folder: str) -> dict[str,
     """
     scheme = "file" if url.startswith(("/", "file:")) else url.partition(":")[0]
     transports = scheme if scheme in {"file", "http"} else "https:ssh"
-    safe = git_process.environment(GitSettings.USERS, environ, logins=True, transports=transports)
+    safe = git_process.environment(environ, logins=True, transports=transports)
     if not _is_attended():
         safe |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
     return {**safe, "GIT_DIR": folder}

@@ -13,18 +13,9 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping
-from enum import Enum
 from typing import NamedTuple
 
 from vllm_mods.base import limits, own_process
-
-
-class GitSettings(Enum):
-    """Whose configuration holds beside the repository's own."""
-
-    NOBODYS = "nobody's"
-    """Neither the machine's nor the user's; https is the only transport."""
-    USERS = "the user's"
 
 
 class GitOutcome(NamedTuple):
@@ -61,18 +52,18 @@ _SAFE = {
 
 
 def environment(
-    settings: GitSettings,
     environ: Mapping[str, str],
     *,
+    alone: bool = False,
     logins: bool = False,
     transports: str = "http:https:ssh",
 ) -> dict[str, str]:
     """Return the environment for git, made from ``environ``.
 
+    If it is ``alone``, the machine's and the user's configuration do not hold, and https is the only transport.
     A clone may lack objects, which git then fetches from where the clone's own ``config`` says: by one of the
     ``transports`` only. Credential helpers are asked with ``logins`` alone, since that ``config`` can name some.
     """
-    alone = settings is GitSettings.NOBODYS
     safe = {
         name: value
         for name, value in environ.items()

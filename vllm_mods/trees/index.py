@@ -238,8 +238,9 @@ def _time(value: object) -> str | None:
 
 
 def _hex(value: object) -> str | None:
-    is_hash = isinstance(value, str) and re.fullmatch("[0-9a-fA-F]{64}", value)
-    return value.lower() if is_hash else None
+    if isinstance(value, str) and re.fullmatch("[0-9a-fA-F]{64}", value):
+        return value.lower()
+    return None
 
 
 class _Anchors(HTMLParser):
