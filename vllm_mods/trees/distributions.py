@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import os
 
-from packaging.version import InvalidVersion, Version
-
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
+from vllm_mods.trees.index import parsed
 
 
 def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
@@ -40,11 +39,8 @@ def reinstalling(tree: Tree, version: str | None) -> str:
         place = f"{tree.root}/{folder}" if tree.root is not None else ""
         by = (tree.read(f"{folder}/INSTALLER") or b"").decode("ascii", "replace").strip()
         if by in {"pip", "uv"} and not os.path.lexists(f"{place}/direct_url.json"):
-            try:
-                custom = Version(stated).local is not None or Version(stated).is_devrelease
-            except InvalidVersion:
-                custom = True
-            if not custom:
+            release = parsed(stated)
+            if release and release.local is None and not release.is_devrelease:
                 return f"pip install --force-reinstall --no-deps {name}=={stated}"
     named = f"vLLM {version}" if version else "this vLLM"
     return f"install the very build of {named} again, from where it came: an index has another one"

@@ -132,16 +132,6 @@ def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]
     return tuple(sorted(usable, key=_preference, reverse=True))
 
 
-def without_ranges(candidates: tuple[ReleaseFile, ...]) -> ReleaseFile:
-    """Return what to download in place of the wheel that is best: the smaller sdist, if it will do.
-
-    A rebuilt wheel (it has a build tag) may hold other sources than the sdist.
-    """
-    wheel = candidates[0]
-    sdist = next((file for file in candidates if file.kind == "sdist"), None)
-    return wheel if sdist is None or wheel.build else sdist
-
-
 def parsed(name: str) -> Version | None:
     """Return a version, None for what is none."""
     try:

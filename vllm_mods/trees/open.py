@@ -66,10 +66,10 @@ def open_tree(
             hint="pypi:VERSION",
         )
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
-        if colon and kind.isalnum() and "/" not in kind and not os.path.lexists(spec):
-            raise UsageError(f"{spec}: there is no kind of tree called {kind!r}", hint=_FORMS)
-        if not spec:
-            raise UsageError("no tree given", hint=_FORMS)
+        is_kind = colon and kind.isalnum() and not os.path.lexists(spec)
+        if is_kind or not spec:
+            why = f"{spec}: there is no kind of tree called {kind!r}" if spec else "no tree given"
+            raise UsageError(why, hint=_FORMS)
         return FolderTree(find_site_root(spec), spec=spec, workspace=workspace)
     if not rest:
         raise UsageError(f"{spec}: nothing follows the colon", hint=_FORMS)
@@ -100,19 +100,14 @@ def open_tree(
             cache_dir=cache_dir,
             commits=commits,
         )
-        return releases.open(rest, spec=spec, verify=verify, named=others)
+        return releases.open(rest, verify=verify, named=others)
     tree = _open_archive(kind, rest, spec=spec, workspace=workspace)
-    return tree if not others else _with_others(tree, others, offline=offline, cache_dir=cache_dir)
+    if others:
+        from vllm_mods.trees.other_packages import OtherPackages  # noqa: PLC0415
+        from vllm_mods.trees.release import Releases  # noqa: PLC0415
 
-
-def _with_others(
-    tree: "ArchiveTree", named: Mapping[str, str], *, offline: bool, cache_dir: str | None
-) -> Tree:
-    from vllm_mods.trees.other_packages import OtherPackages  # noqa: PLC0415
-    from vllm_mods.trees.release import Releases  # noqa: PLC0415
-
-    releases = Releases(offline=offline, cache_dir=cache_dir)
-    tree.others = OtherPackages(releases.of, tree.metadata, named=named)
+        releases = Releases(offline=offline, cache_dir=cache_dir)
+        tree.others = OtherPackages(releases.of, tree.metadata, named=others)
     return tree
 
 

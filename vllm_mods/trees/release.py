@@ -13,12 +13,12 @@ from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node
 from vllm_mods.trees.archive import ArchiveTree, open_archive
-from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, parsed, release_file, without_ranges
+from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, parsed, release_file
 from vllm_mods.trees.other_packages import OtherPackages
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import RemoteZip, pin, seen_of
 from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
-from vllm_mods.trees.spans import NoRangesError, NotKeptError
+from vllm_mods.trees.spans import OFFLINE, NoRangesError, NotKeptError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -108,7 +108,6 @@ class Releases:
         self,
         name: str,
         *,
-        spec: str | None = None,
         verify: bool = False,
         named: Mapping[str, str] | None = None,
     ) -> Tree:
@@ -118,7 +117,7 @@ class Releases:
 
         Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
         """
-        spec = f"pypi:{name}" if spec is None else spec
+        spec = f"pypi:{name}"
         commit = node(name) if self._commits is not None else None
         if self._commits is not None and commit is not None and "://" not in self._commits:
             from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)
@@ -143,13 +142,13 @@ class Releases:
             self._tell((f"{candidates[0].filename} was yanked: {reason}",))
         archive, file = self._archive(candidates)
         seen = archive.seen if isinstance(archive, RemoteZip) else None
-        in_parts = seen is not None and not seen.whole
+        in_parts = None if seen is None or seen.whole else seen.key
         tree = ArchiveTree(
             archive,
             spec=spec,
             remote=True,
             workspace=self._workspace,
-            identity=seen.key if seen is not None and in_parts else file.sha256,
+            identity=in_parts or file.sha256,
         )
         tree.releases = self
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
@@ -226,7 +225,9 @@ class Releases:
             try:
                 return RemoteZip(best, self._cache, self.http, progress=self._progress), best
             except NoRangesError as error:
-                best = without_ranges(candidates)
+                sdists = [file for file in candidates if file.kind == "sdist"]
+                # smaller; but a rebuilt wheel (it has a build tag) may hold other sources
+                best = sdists[0] if sdists and not best.build else best
                 self._check_link(best)
                 if not isinstance(error, NotKeptError):
                     self._tell((f"{_WHOLE}: reading {best.filename}",))
@@ -249,9 +250,7 @@ class Releases:
     def _fetched(self, file: ReleaseFile) -> Iterator[BinaryIO]:
         """Give a temporary file with all of a release's, which has the hash that the index states, if any."""
         if self.http is None:
-            raise Unreachable(
-                f"{file.filename}: the cache does not have it", hint="run once without --offline"
-            )
+            raise Unreachable(f"{file.filename}: the cache does not have it", hint=OFFLINE)
         tell = self._progress and partial(self._progress, f"downloading {file.filename}")
         with self._cache.scratch() as scratch:
             self.http.download(file.url, scratch, tell)
@@ -262,24 +261,19 @@ class Releases:
     def _here(self, file: ReleaseFile) -> BinaryIO | None:
         """Open what lies on this machine, or an earlier download: by its hash or, where the index gives none, by its URL."""
         place = local_path(file.url)
-        if place is not None:
-            return self._local(file, place)
-        link = self._cache.lookup("downloads", file.url) if file.sha256 is None else None
-        digest = link.decode("ascii", "replace") if link else file.sha256
-        return self._cache.get_file(digest) if digest else None
-
-    def _local(self, file: ReleaseFile, place: str) -> BinaryIO:
+        if place is None:
+            link = self._cache.lookup("downloads", file.url) if file.sha256 is None else None
+            digest = link.decode("ascii", "replace") if link else file.sha256
+            return self._cache.get_file(digest) if digest else None
         try:
-            opened = open(place, "rb")  # noqa: SIM115  (lives as long as the tree)
+            with contextlib.ExitStack() as closing:
+                opened = closing.enter_context(open(place, "rb"))
+                if file.sha256 is not None:
+                    self._check(file, file_digest(opened))
+                closing.pop_all()  # it lives as long as the tree
+                return opened
         except OSError as error:
             raise TreeError(f"{place}: {error.strerror}", hint=_SETTINGS) from error
-        if file.sha256 is not None:
-            try:
-                self._check(file, file_digest(opened))
-            except TreeError:
-                opened.close()
-                raise
-        return opened
 
     def _check(self, file: ReleaseFile, digest: str) -> None:
         if file.sha256 is not None and digest != file.sha256:
@@ -305,9 +299,7 @@ class Releases:
             known = f"files of that release: {', '.join(near)}" if near else "no such release"
             return UsageError(f"{spec}: no such file or version; {known}", hint="pypi:VERSION")
         if self.http is None:
-            return Unreachable(
-                f"{spec}: the kept pages have no such release", hint="run once without --offline"
-            )
+            return Unreachable(f"{spec}: the kept pages have no such release", hint=OFFLINE)
         if built := node(name):
             return UsageError(
                 f"{spec}: a build of commit {built}, which no index that was asked has; another "
@@ -321,9 +313,7 @@ class Releases:
         )
 
     def _nothing(self, answer: IndexAnswer, what: str = "") -> TreeError:
-        hint = _SETTINGS
-        if self.http is None and answer.failures:
-            hint = "run once without --offline"
+        hint = OFFLINE if self.http is None and answer.failures else _SETTINGS
         why = "".join(f"\n  {failure}" for failure in answer.failures)
         kind = Unreachable if answer.failures else TreeError
         what = what or f"no release of {self._project} found"
