@@ -32,11 +32,10 @@ def edit_to_add(name: str, source: LibrarySource, mods: Sequence[str]) -> Edit:
         subtable(root, "libraries")[name] = source.keys
         if mods:
             target = subtable(subtable(root, "targets"), DEFAULT, header=True)
-            if "mods" not in target:
-                target["mods"] = []
+            listed = target.setdefault("mods", [])
             for mod in mods:
-                if mod not in target["mods"]:
-                    target["mods"].append(mod)
+                if mod not in listed:
+                    listed.append(mod)
 
     return change
 
@@ -55,16 +54,6 @@ def edit_to_remove(name: str, mods: Sequence[str]) -> Edit:
     return change
 
 
-def edit_project(data: bytes, where: str, change: Edit) -> bytes:
-    """Return a project's file with a change. Raises ``Refused`` where nothing else can stay as it is."""
-
-    def change_project(root: Any) -> None:  # noqa: ANN401
-        change(root["tool"]["vllm-mods"] if where.endswith(project_file.PYPROJECT) else root)
-
-    hint = "write [libraries.NAME] and [targets.NAME] as tables of their own"
-    return manifest_editor.edit(data, where, change_project, hint=hint)
-
-
 def write(
     project: ProjectFile,
     lock: Mapping[str, LockedLibrary],
@@ -78,8 +67,14 @@ def write(
     """
     files = {locking.lock_path(project): project_lock.dump(lock.items())}
     if change is not None:
-        before = reading.read(project.where, None) if os.path.lexists(project.where) else None
-        after = {project.where: edit_project(before or b"schema = 1\n", project.where, change)}
+        is_own = not project.where.endswith(project_file.PYPROJECT)
+        edited = manifest_editor.edit(
+            reading.read(project.where, None) or b"schema = 1\n",
+            project.where,
+            lambda root: change(root if is_own else root["tool"]["vllm-mods"]),
+            hint="write [libraries.NAME] and [targets.NAME] as tables of their own",
+        )
+        after = {project.where: edited}
         files = files | after if removes else after | files
     try:
         with contextlib.ExitStack() as stack:

@@ -11,10 +11,12 @@ from vllm_mods.formats.project import LibrarySource, ProjectFile
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.library import checksums, reading
 from vllm_mods.library.catalog import Shared
-from vllm_mods.sharing import contents, kept, library_paths
+from vllm_mods.sharing import contents, kept
 from vllm_mods.sharing.kept import FetchedLibrary, KeptLibrary
 
 LOCK = "vllm-mods.lock"
+_GROUP = "vllm_mods.libraries"
+"""The entry points by which an installed distribution says in which package its library is."""
 
 
 class NotFetched(UsageError):
@@ -29,7 +31,7 @@ def lock_path(project: ProjectFile) -> str:
 def read(project: ProjectFile) -> dict[str, LockedLibrary]:
     """Read a project's lock, nothing where there is none. Raises ``ManifestError``."""
     where = lock_path(project)
-    data = reading.read(where, None) if os.path.lexists(where) else None
+    data = reading.read(where, None)
     return {} if data is None else project_lock.parse(data, where)
 
 
@@ -129,10 +131,50 @@ def _fetched(project: ProjectFile, source: LibrarySource, commit: str | None) ->
         return repositories.fetch(source, beside, commit)
     version, folder = "", os.path.join(beside, source.place)
     if source.kind == "package":
-        from vllm_mods.sharing import distributions  # noqa: PLC0415  (importlib.metadata)
-
-        version, folder = distributions.installed(source.place)
+        version, folder = _installed(source.place)
     return FetchedLibrary(version, contents.read_files(folder))
+
+
+def _installed(name: str) -> tuple[str, str]:
+    """Return the version of an installed distribution, and the folder of the package that its entry point names.
+
+    The package is found, and nothing of it is imported. Raises ``UsageError``.
+    """
+    from importlib import metadata  # noqa: PLC0415  (slow, as the others here)
+    from importlib.machinery import PathFinder  # noqa: PLC0415
+
+    from packaging.version import parse as parse_version  # noqa: PLC0415
+
+    try:
+        distribution = metadata.distribution(name)
+        packages = [one.value for one in distribution.entry_points.select(group=_GROUP)]
+        parse_version(distribution.version)
+    except metadata.PackageNotFoundError as error:
+        raise UsageError(
+            f"package:{name}: no such distribution is installed where vllm-mods is",
+            hint=f"pip install {name}",
+        ) from error
+    except (ValueError, TypeError) as error:  # no UTF-8, no entry points, no version
+        raise UsageError(
+            f"package:{name}: what pip wrote of it is damaged: {error}",
+            hint=f"pip install --force-reinstall {name}",
+        ) from error
+    if len(packages) != 1:
+        raise UsageError(
+            f"package:{name}: {distribution.version} has {len(packages)} entry points in {_GROUP}, and not one",
+            hint="it brings no library; does another distribution?",
+        )
+    places: list[str] | None = None
+    for end in range(1, len(parts := packages[0].split(".")) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:end]), places)  # runs no code of it
+        places = list(spec.submodule_search_locations or ()) if spec else []
+    folder = next((place for place in places or () if os.path.isdir(place)), None)
+    if folder is None:
+        raise UsageError(
+            f"package:{name}: {distribution.version} names the package {packages[0]}, which is not there",
+            hint=f"pip install --force-reinstall {name}",
+        )
+    return distribution.version, folder
 
 
 def _signers(project: ProjectFile, source: LibrarySource) -> str | None:
@@ -146,7 +188,7 @@ def _check_signature(project: ProjectFile, source: LibrarySource, library: KeptL
         return
     signed = checksums.sums(library.folder, (), signers)
     for path, digest in library.listed.items():
-        if path not in library_paths.BESIDE and signed.get(path) != digest:
+        if path not in contents.BESIDE and signed.get(path) != digest:
             says = f"says {signed[path]}" if path in signed else "does not name it"
             raise Refused(
                 f"{source}: {path} has the hash sha256:{digest}, and the signed {checksums.SUMS} {says}; "
