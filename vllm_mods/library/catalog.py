@@ -352,12 +352,10 @@ def check_library(folder: str) -> None:
             hint="`--library DIR` takes a folder that holds patches/",
         )
     if not any(os.path.isdir(os.path.join(folder, part)) for part in PARTS):
-        inner = MANIFEST in os.listdir(folder)
-        hint = (
-            f"this is one mod; a library holds it as patches/{os.path.basename(os.path.abspath(folder))}/{MANIFEST}"
-            if inner
-            else "a library holds patches/<mod>/mod.toml"
-        )
+        hint = "a library holds patches/<mod>/mod.toml"
+        if MANIFEST in os.listdir(folder):
+            name = os.path.basename(os.path.abspath(folder))
+            hint = f"this is one mod; a library holds it as patches/{name}/{MANIFEST}"
         raise UsageError(f"the library {folder} has no {', '.join(PARTS)}", hint=hint)
 
 

@@ -99,13 +99,11 @@ def _signed(path: str, data: bytes, signers: str) -> None:
     signature = f"{path}.sig"
     _bytes(signature, os.path.dirname(path))
     _bytes(signers)
-    why = ssh_signatures.why_not(data, signature, signers, NAMESPACE)
-    if not why:
-        return
-    raise Refused(
-        f"{signature} is no good signature of {path} by anybody in {signers}: {why}",
-        hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {path}  # whose it is",
-    )
+    if why := ssh_signatures.why_not(data, signature, signers, NAMESPACE):
+        raise Refused(
+            f"{signature} is no good signature of {path} by anybody in {signers}: {why}",
+            hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {path}  # whose it is",
+        )
 
 
 def _bytes(path: str, inside: str | None = None) -> bytes:
