@@ -67,12 +67,10 @@ class Library:
             check_library(os.fspath(folder))
         named = tuple(os.path.abspath(folder) for folder in folders)
         self.roots = tuple(dict.fromkeys((data_root(), *named, *others)))
-        own = (*named, *(root for root, same in others.items() if same[0].listed is None))
+        self._pins = {root: same[0].listed for root, same in others.items()}
+        own = (*named, *(root for root, listed in self._pins.items() if listed is None))
         self._writable = (*own, data_root()) if is_checkout() else own
         self._read = reading.reader(*self.roots, linked=data_root())
-        self._pins = {
-            root: one.listed for root, (one, *_) in others.items() if one.listed is not None
-        }
         self._owners = {data_root(): [BUNDLED]}
         self._owners |= {root: [one.owner for one in same] for root, same in others.items()}
         self._folders = self._index("mod")
@@ -123,7 +121,7 @@ class Library:
         """
         data = self._read(path, folder)
         for root, listed in self._pins.items():
-            if path.startswith(f"{root}/"):
+            if listed is not None and path.startswith(f"{root}/"):
                 from vllm_mods.library import checksums  # noqa: PLC0415  (rarely asked for)
 
                 hint = "vllm-mods sync --fetch  # has the project's libraries anew"

@@ -181,19 +181,15 @@ def find_site_root(base: Base, named: str | None = None) -> str:
     in them name. Of several, the one that holds a pairing's lock is what the image was made for. Raises
     ``UsageError``.
     """
-    if named is not None:
-        place = resolve(base, named.rstrip("/").removesuffix("/vllm"))
-        fault = _fault(base, place)
-        if fault:
-            raise _unusable(base, place, fault)
-        if fault is None:
-            raise UsageError(
-                f"{base.reference}: there is no vLLM in /{place}: no vllm/__init__.py",
-                hint="leave --target-in-image out: what is found is named",
-            )
-        return place
-    looked = list(dict.fromkeys(_candidates(base)))
-    vllms = _vllms(base, looked) or _vllms(base, _behind_pth(base, looked))
+    place = None if named is None else resolve(base, named.rstrip("/").removesuffix("/vllm"))
+    looked = list(dict.fromkeys(_candidates(base))) if place is None else [place]
+    vllms = _vllms(base, looked)
+    if place is not None and not vllms:
+        raise UsageError(
+            f"{base.reference}: there is no vLLM in /{place}: no vllm/__init__.py",
+            hint="leave --target-in-image out: what is found is named",
+        )
+    vllms = vllms or _vllms(base, _behind_pth(base, looked))
     locked = [one for one in vllms if base.entry(f"{one}/{pairing_lock.PLACE}") is not None]
     if len(vllms) > 1 and len(locked) == 1:
         return locked[0]
@@ -201,7 +197,11 @@ def find_site_root(base: Base, named: str | None = None) -> str:
         folder, fault = vllms.popitem()
         if not fault:
             return folder
-        raise _unusable(base, folder, fault)
+        raise UsageError(
+            f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or files that are "
+            "shared; what goes in there would not be in one place",
+            hint="in the Dockerfile: pip install vllm, without -e and with real files",
+        )
     if vllms:
         lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in vllms.items())
         raise UsageError(
@@ -226,14 +226,6 @@ def _fault(base: Base, folder: str) -> str | None:
         return f"a symbolic link to {entry.target}"
     is_there = entry is not None and base.entry(f"{folder}/{MARKER}".lstrip("/")) is not None
     return "" if is_there else None
-
-
-def _unusable(base: Base, folder: str, fault: str) -> UsageError:
-    return UsageError(
-        f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or files that are "
-        "shared; what goes in there would not be in one place",
-        hint="in the Dockerfile: pip install vllm, without -e and with real files",
-    )
 
 
 def _files(base: Base, folders: Iterable[str]) -> Iterator[str]:

@@ -117,12 +117,8 @@ class Spans(io.RawIOBase):
         self._tell(end - start, end - start)
         return span.data
 
-    def readable(self) -> bool:
-        """Say so, as ``io`` asks."""
-        return True
-
     def seekable(self) -> bool:
-        """Say so, as ``io`` asks."""
+        """Say so, as ``zipfile`` asks."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
