@@ -13,13 +13,9 @@ from vllm_mods.trees.index import parsed
 
 def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
     """Return name and version of the distributions that are vLLM's, or list its files, by folder."""
-    if tree.root is not None:
-        folders = sorted(one for one in os.listdir(tree.root) if one.endswith(".dist-info"))
-    else:
-        folders = [] if tree.version is None else [f"vllm-{tree.version}.dist-info"]
     return {
         folder: said
-        for folder, said in tree_names.dist_infos(folders).items()
+        for folder, said in tree_names.dist_infos(sorted(tree.folders())).items()
         if said[0].lower() == "vllm" or rows_of(tree, folder)
     }
 

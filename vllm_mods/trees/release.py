@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import os
-from functools import partial
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     Progress = Callable[[str, int, int | None], None]
     Note = Callable[[str], None]
 
-_WHOLE = "the server sends whole files only"
 _SETTINGS = "pip config list  # index-url, extra-index-url and find-links are taken from there"
 
 
@@ -58,7 +57,7 @@ class Releases:
         self._workspace = workspace
         self._progress = progress
         self._note = note
-        self._noted: set[str] = set()
+        self._tell = functools.cache(note or (lambda _: None))
         self._cache = Cache(cache_dir or cache_folder(os.environ), note=note)
         self._project = PROJECT
         self._others: dict[str, Releases] = {}
@@ -97,7 +96,8 @@ class Releases:
         answer = self._sources.ask(fresh=False)
         if not answer.files:
             raise self._nothing(answer)
-        self._tell(answer.failures)
+        for failure in answer.failures:
+            self._tell(failure)
         return answer.files
 
     def versions(self) -> frozenset[str]:
@@ -136,10 +136,11 @@ class Releases:
             candidates = choose(name, answer.files)
         if not candidates:
             raise self._unknown(name, spec, answer)
-        self._tell(answer.failures)
+        for failure in answer.failures:
+            self._tell(failure)
         if candidates[0].yanked is not None:
             reason = candidates[0].yanked or "no reason given"
-            self._tell((f"{candidates[0].filename} was yanked: {reason}",))
+            self._tell(f"{candidates[0].filename} was yanked: {reason}")
         archive, file = self._archive(candidates)
         seen = archive.seen if isinstance(archive, RemoteZip) else None
         in_parts = None if seen is None or seen.whole else seen.key
@@ -187,7 +188,7 @@ class Releases:
             why = f"{file.filename}: the index states no sha256, so that nothing could be verified"
             if not unstated:
                 raise TreeError(why, hint=_SETTINGS)
-            self._tell((why,))
+            self._tell(why)
             return
         self._check_link(file)
         seen = seen_of(file, self._cache, None)
@@ -230,7 +231,7 @@ class Releases:
                 best = sdists[0] if sdists and not best.build else best
                 self._check_link(best)
                 if not isinstance(error, NotKeptError):
-                    self._tell((f"{_WHOLE}: reading {best.filename}",))
+                    self._tell(f"the server sends whole files only: reading {best.filename}")
                 here = self._here(best)
         return open_archive(best.kind, here or self._download(best), best.filename), best
 
@@ -251,7 +252,7 @@ class Releases:
         """Give a temporary file with all of a release's, which has the hash that the index states, if any."""
         if self.http is None:
             raise Unreachable(f"{file.filename}: the cache does not have it", hint=OFFLINE)
-        tell = self._progress and partial(self._progress, f"downloading {file.filename}")
+        tell = self._progress and functools.partial(self._progress, f"downloading {file.filename}")
         with self._cache.scratch() as scratch:
             self.http.download(file.url, scratch, tell)
             scratch.flush()
@@ -282,12 +283,6 @@ class Releases:
                 f"says {file.sha256}",
                 hint="the index or a proxy changed the file: try another index",
             )
-
-    def _tell(self, notes: tuple[str, ...]) -> None:
-        for text in notes:
-            if self._note is not None and text not in self._noted:
-                self._noted.add(text)
-                self._note(text)
 
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
