@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vllm_mods.base import limits
@@ -115,29 +115,28 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
     return FetchedLibrary(commit, files, objects)
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[str]:
-    with contextlib.ExitStack() as stack:
-        try:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vllm-mods-"))
-            for name in ("objects", "refs"):  # as `git init --bare`, without anybody's template
-                os.mkdir(os.path.join(folder, name))
-            for name, text in _BARE.items():
-                Path(folder, name).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise TreeError(
-                f"what git fetches has no place: {error}", hint="df -h /tmp; TMPDIR names another"
-            ) from error
-        yield folder
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    try:
+        scratch = tempfile.TemporaryDirectory(prefix="vllm-mods-")
+        for name in ("objects", "refs"):  # as `git init --bare`, without anybody's template
+            os.mkdir(os.path.join(scratch.name, name))
+        for name, text in _BARE.items():
+            Path(scratch.name, name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TreeError(
+            f"what git fetches has no place: {error}", hint="df -h /tmp; TMPDIR names another"
+        ) from error
+    return scratch
 
 
 def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words: str) -> str:
-    """Run git on the scratch repository. Raises ``TreeError`` without secrets."""
+    """Run git on the scratch repository. Raises ``TreeError`` without users, passwords and queries in URLs."""
     done = git_process.run(folder, words, environ, terminal=_is_attended())
     if done.why:
         command = next(word for word in words if word in {"fetch", "ls-remote", "rev-parse"})
+        why = re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", done.why))
         raise TreeError(
-            f"{source}: git {command} failed: {masked(done.why)}",
+            f"{source}: git {command} failed: {why}",
             hint="git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?",
         )
     return done.text
@@ -145,11 +144,6 @@ def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words:
 
 def _is_attended() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def masked(text: str) -> str:
-    """Return what git has said without users, passwords and queries in URLs."""
-    return re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", text))
 
 
 def _environment(environ: Mapping[str, str], url: str, folder: str) -> dict[str, str]:
