@@ -89,25 +89,23 @@ def open_tree(
         from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)
 
         return open_git(rest, spec=spec, workspace=workspace)
-    if kind == "pypi":
-        from vllm_mods.trees.release import Releases  # noqa: PLC0415  (requests: 100 ms)
+    tree = None if kind == "pypi" else _open_archive(kind, rest, spec=spec, workspace=workspace)
+    if tree is not None and not others:
+        return tree
+    from vllm_mods.trees.other_packages import OtherPackages  # noqa: PLC0415
+    from vllm_mods.trees.release import Releases  # noqa: PLC0415  (requests: 100 ms)
 
-        releases = Releases(
-            offline=offline,
-            workspace=workspace,
-            progress=progress,
-            note=note,
-            cache_dir=cache_dir,
-            commits=commits,
-        )
+    releases = Releases(
+        offline=offline,
+        workspace=workspace,
+        progress=progress,
+        note=note,
+        cache_dir=cache_dir,
+        commits=commits,
+    )
+    if tree is None:
         return releases.open(rest, verify=verify, named=others)
-    tree = _open_archive(kind, rest, spec=spec, workspace=workspace)
-    if others:
-        from vllm_mods.trees.other_packages import OtherPackages  # noqa: PLC0415
-        from vllm_mods.trees.release import Releases  # noqa: PLC0415
-
-        releases = Releases(offline=offline, cache_dir=cache_dir)
-        tree.others = OtherPackages(releases.of, tree.metadata, named=others)
+    tree.others = OtherPackages(releases.of, tree.metadata, named=others or {})
     return tree
 
 
