@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -137,26 +138,19 @@ def run(
 
 
 def _bound() -> None:
-    for what, most in (
-        (resource.RLIMIT_FSIZE, limits.CLONE),
-        (resource.RLIMIT_DATA, limits.GIT_MEMORY),
-    ):
-        own_process.limit(what, int(most))
+    own_process.limit(resource.RLIMIT_FSIZE, int(limits.CLONE))
+    own_process.limit(resource.RLIMIT_DATA, int(limits.GIT_MEMORY))
 
 
 def _read(process: subprocess.Popen[bytes], *, terminal: bool) -> tuple[bytes, str]:
     """Return what a process prints until it ends, and the limit that it went past; it is ended then."""
-    late = threading.Event()
 
     def end() -> None:
         with contextlib.suppress(ProcessLookupError):
             process.kill() if terminal else os.killpg(process.pid, signal.SIGKILL)
 
-    def end_late() -> None:
-        late.set()
-        end()
-
-    timer = threading.Timer(float(limits.CLONE_SECONDS), end_late)
+    last = time.monotonic() + limits.CLONE_SECONDS
+    timer = threading.Timer(limits.CLONE_SECONDS, end)
     timer.start()
     try:
         assert process.stdout is not None  # noqa: S101  (it is a pipe)
@@ -169,4 +163,5 @@ def _read(process: subprocess.Popen[bytes], *, terminal: bool) -> tuple[bytes, s
         timer.cancel()
         end()
         process.wait()
-    return out, f"it was not done within {limits.CLONE_SECONDS}" if late.is_set() else ""
+    is_late = time.monotonic() >= last
+    return out, f"it was not done within {limits.CLONE_SECONDS}" if is_late else ""
