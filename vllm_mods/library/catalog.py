@@ -1,7 +1,5 @@
 """Find and read mods and pairings: the bundled ones and those of the caller's own folders.
 
-A library is a folder with ``patches/<mod>/mod.toml`` and, if its mods bring chat
-templates, ``templates/<name>/template.jinja``; pairings are ``pairings/<name>.toml``.
 Libraries stack. What a library has is named by itself where no other has that name, and always with
 its library's owner in front (``alice/fast``); which one of two is meant is never guessed.
 """
@@ -184,11 +182,7 @@ class Library:
         return _shown(self._index("pairing"))
 
     def pairing(self, name: str) -> Pairing:
-        """Read one pairing.
-
-        Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty or its file has
-        another name.
-        """
+        """Read one pairing. Raises ``UsageError`` if there is none, ``ManifestError`` for a faulty one."""
         file = self.pairing_file(name)
         pairing = parse_pairing(self.read(file) or b"", file)
         if pairing.name != name.rpartition("/")[2]:

@@ -85,11 +85,12 @@ def _recover(root: str) -> None:
 
 def _move(root: str, ready: str) -> None:
     """Move every file to its place; put back what was there if one cannot be."""
-    names = list(reading.paths_below(ready))
     before: dict[str, bytes | None] = {}
     new_folders: list[str] = []
     try:
-        for name in sorted(names, key=lambda name: (os.path.basename(name) in _LAST, name)):
+        for name in sorted(
+            reading.paths_below(ready), key=lambda name: (os.path.basename(name) in _LAST, name)
+        ):
             new_folders += _made(root, ready, name)
             before[name] = reading.read(os.path.join(root, name), root)
             os.replace(os.path.join(ready, name), os.path.join(root, name))

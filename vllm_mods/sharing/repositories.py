@@ -87,14 +87,14 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
     files: dict[str, bytes] = {}
     objects: dict[str, bytes] = {}
     left = int(limits.LIBRARY)
+    refusal = functools.partial(git_objects.refusal, str(source))
 
     def read(name: str) -> tuple[str, bytes]:
         nonlocal left
         kind, size, content = repository.object(name)
         left -= size
         if left < 0:
-            why = f"is more than {limits.LIBRARY}, the most of {limits.LIBRARY.what}"
-            raise git_objects.refusal(str(source), why)
+            raise refusal(f"is more than {limits.LIBRARY}, the most of {limits.LIBRARY.what}")
         return kind, content.read(size)
 
     def read_object(name: str) -> bytes:
@@ -107,11 +107,11 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         try:
             files[path] = read(blob)[1]
         except LookupError as error:
-            why = f"{path} is not among what its server sent"
-            raise git_objects.refusal(str(source), why) from error
+            raise refusal(f"{path} is not among what its server sent") from error
         if files[path].startswith(_LFS):
-            why = f"{path} is kept by git-lfs, which is not asked: put the file itself there"
-            raise git_objects.refusal(str(source), why)
+            raise refusal(
+                f"{path} is kept by git-lfs, which is not asked: put the file itself there"
+            )
     return FetchedLibrary(commit, files, objects)
 
 

@@ -22,8 +22,6 @@ from vllm_mods.formats import platforms, tars, tree_names, zips
 from vllm_mods.trees.folder import read_in_workspace
 
 if TYPE_CHECKING:
-    import tarfile
-
     from vllm_mods.trees.other_packages import Archive, OtherPackage, OtherPackages
 
 
@@ -185,7 +183,13 @@ class TarArchive:
                         raise ValueError(f"it unpacks to more than {limits.SDIST}")
             self._file.seek(0)
             members = list(tars.members(self._file))
-        self._members = _index(_without_top(members, label), label)
+        tops = {member.name.partition("/")[0] for member in members}
+        if len(tops) != 1:
+            raise TreeError(
+                f"{label}: an sdist has one folder at its top, this has {len(tops)}", hint=_REBUILD
+            )
+        files = _index(((one.name, one) for one in members if not one.isdir()), label)
+        self._members = {name.partition("/")[2]: member for name, member in files.items()}
         self.names = frozenset(self._members)
 
     def read(self, name: str) -> bytes | None:
@@ -228,30 +232,12 @@ def open_archive(kind: str, file: BinaryIO, label: str) -> Archive:
         return TarArchive(file, label=label)
 
 
-def _without_top(
-    members: list[tarfile.TarInfo], label: str
-) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    tops = {member.name.split("/", 1)[0] for member in members}
-    if len(tops) != 1:
-        raise TreeError(
-            f"{label}: an sdist has one folder at its top, this has {len(tops)}", hint=_REBUILD
-        )
-    for member in members:
-        if not member.isdir():
-            _check_plain(member.name, label)
-            yield member.name.partition("/")[2], member
-
-
 def _index(entries: Iterable[tuple[str, _Entry]], label: str) -> dict[str, _Entry]:
     index: dict[str, _Entry] = {}
     for name, entry in entries:
         if name in index:
             raise TreeError(f"{label}: {name!r} is in the archive twice", hint=_REBUILD)
-        _check_plain(name, label)
+        if not tree_names.is_plain(name):
+            raise TreeError(f"{label}: {name!r} is not a plain relative path", hint=_REBUILD)
         index[name] = entry
     return index
-
-
-def _check_plain(name: str, label: str) -> None:
-    if not tree_names.is_plain(name):
-        raise TreeError(f"{label}: {name!r} is not a plain relative path", hint=_REBUILD)

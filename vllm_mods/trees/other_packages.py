@@ -135,9 +135,12 @@ class OtherPackages:
                 f"which {name} this vLLM was served with is not known: nobody says when it was uploaded",
                 hint=f"--with {name}==VERSION",
             )
-        if file.yanked is not None or not _takes_python(file.requires_python):
+        try:
+            is_for_python = SpecifierSet(file.requires_python or "").contains(f"{_PYTHON}.0")
+        except InvalidSpecifier:
             return False
-        return datetime.fromisoformat(file.uploaded) <= datetime.fromisoformat(self._day)
+        is_older = datetime.fromisoformat(file.uploaded) <= datetime.fromisoformat(self._day)
+        return is_older and is_for_python and file.yanked is None
 
     def _allowed(self, name: str) -> SpecifierSet | None:
         """Return the versions that vLLM takes; None where it says nothing of the name."""
@@ -192,10 +195,3 @@ def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
         one.specifier for one in needs(metadata or b"", _MARKERS) if canonical(one.name) == name
     ]
     return SpecifierSet(",".join(map(str, sets))) if sets else None
-
-
-def _takes_python(requires: str | None) -> bool:
-    try:
-        return requires is None or SpecifierSet(requires).contains(f"{_PYTHON}.0")
-    except InvalidSpecifier:
-        return False

@@ -113,9 +113,7 @@ class Releases:
     ) -> Tree:
         """Open a release by its version or by the name of one of its files; ``verify`` it first.
 
-        ``named`` are versions of other packages to read beside it, by their names.
-
-        Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
+        ``named`` are versions of other packages to read beside it, by their names. Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
         """
         spec = f"pypi:{name}"
         commit = node(name) if self._commits is not None else None
