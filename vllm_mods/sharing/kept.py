@@ -72,7 +72,7 @@ def open_kept(locked: LockedLibrary) -> KeptLibrary | None:
     A file that was changed since is refused by whoever reads it.
     """
     place = _place(locked)
-    data = _read(os.path.join(place, _LIST), place) if os.path.isdir(place) else None
+    data = _read(os.path.join(place, _LIST), place)
     if data is None or sha256(data) != locked.files:
         return None
     library = KeptLibrary(os.path.join(place, _FILES), checksums.parse(data, place))
@@ -99,10 +99,8 @@ def _is_of_commit(locked: LockedLibrary, library: KeptLibrary, place: str) -> bo
 
     source = locked.source
     try:
-        files = git_objects.library_files(
-            locked.resolved, source.subdirectory, read_object, str(source)
-        )
-        blobs = dict(files)
+        of_commit = (locked.resolved, source.subdirectory, read_object, str(source))
+        blobs = dict(git_objects.library_files(*of_commit))
     except TreeError:
         return False
     damaged = _damaged(library)

@@ -209,13 +209,8 @@ class Repository:
         """Return the mode and the blob of every entry of a commit. Raises ``TreeError``."""
         words = ("-r", "-z", "--full-tree", commit, "--")
         listing = self.output("cannot list the commit", "ls-tree", *words)
-        entries: dict[str, tuple[bytes, str]] = {}
-        for row in listing.split(b"\0"):
-            head, tab, path = row.partition(b"\t")
-            if tab:
-                mode, _, blob = head.split(b" ")
-                entries[os.fsdecode(path)] = (mode, blob.decode())
-        return entries
+        rows = re.findall(rb"(\d+) \w+ (\w+)\t([^\0]+)\0", listing)
+        return {os.fsdecode(path): (mode, blob.decode()) for mode, blob, path in rows}
 
     def object(self, name: str) -> tuple[str, int, limits.Sizable]:
         """Open an object by its id: its kind (``blob``, ``tree``, ``commit``), its size, its bytes.

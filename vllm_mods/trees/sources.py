@@ -113,19 +113,16 @@ class IndexSources:
 
     def _kept(self, url: str) -> tuple[WebPage | None, float] | None:
         data = self._cache.lookup("pages", url)
-        if data is None:
-            return None
         try:
-            record = json_of(data)
-            page = None
-            if record["blob"] is not None:
-                body = self._cache.get(record["blob"])
-                if body is None:
-                    return None
-                page = WebPage(url=record["url"], content_type=record["content_type"], body=body)
-            return page, float(record["time"])
+            record = json_of(data or b"{}")
+            asked, blob = float(record["time"]), record["blob"]
+            body = None if blob is None else self._cache.get(blob)
+            page = body and WebPage(record["url"], record["content_type"], body)
         except (ValueError, KeyError, TypeError):
             return None  # Written by another version, or cut short.
+        if blob is None:
+            return None, asked  # the index had none
+        return (page, asked) if page else None
 
     def _keep(self, url: str, page: WebPage | None) -> None:
         record = {
