@@ -35,7 +35,7 @@ def read(project: ProjectFile) -> dict[str, LockedLibrary]:
     return {} if data is None else project_lock.parse(data, where)
 
 
-def entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> LockedLibrary:
+def _entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> LockedLibrary:
     """Return what the lock has of a library. Raises ``UsageError`` where that does not fit the file."""
     source, locked = project.libraries[name], lock.get(name)
     if locked is None:
@@ -87,9 +87,9 @@ def open_shared(
     """
     lock = read(project)
     libraries = []
-    for name, source in project.libraries.items():
+    for name in project.libraries:
         try:
-            libraries.append(_opened(project, name, source, lock, fetching=fetching))
+            libraries.append(_opened(project, name, lock, fetching=fetching))
         except NotFetched as error:
             if missing is None:
                 raise
@@ -98,18 +98,14 @@ def open_shared(
 
 
 def _opened(
-    project: ProjectFile,
-    name: str,
-    source: LibrarySource,
-    lock: dict[str, LockedLibrary],
-    *,
-    fetching: bool,
+    project: ProjectFile, name: str, lock: dict[str, LockedLibrary], *, fetching: bool
 ) -> Shared:
+    source = project.libraries[name]
     if source.kind == "path" and not fetching:
         folder = os.path.join(os.path.dirname(project.where), source.place)
         signers = _signers(project, source)
         return Shared(name, folder, checksums.sums(folder, (), signers) if signers else None)
-    locked = entry(project, name, lock)
+    locked = _entry(project, name, lock)
     if fetching and (source.kind == "path" or not kept.is_whole(locked)):
         resolve(project, name, source, locked)
     library = kept.open_kept(locked)
