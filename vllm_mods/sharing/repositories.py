@@ -14,10 +14,10 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.output import write_below
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing import git_objects
 from vllm_mods.sharing.kept import FetchedLibrary
@@ -31,8 +31,8 @@ _FETCH = (
 )
 _EVERY = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _BARE = {
-    "HEAD": "ref: refs/none\n",
-    "config": "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+    "HEAD": b"ref: refs/none\n",
+    "config": b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
 }
 _LFS = b"version https://git-lfs.github.com/spec/"
 
@@ -120,8 +120,8 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
         scratch = tempfile.TemporaryDirectory(prefix="vllm-mods-")
         for name in ("objects", "refs"):  # as `git init --bare`, without anybody's template
             os.mkdir(os.path.join(scratch.name, name))
-        for name, text in _BARE.items():
-            Path(scratch.name, name).write_text(text, encoding="utf-8")
+        for name, data in _BARE.items():
+            write_below(scratch.name, name, data)
     except OSError as error:
         raise TreeError(
             f"what git fetches has no place: {error}", hint="df -h /tmp; TMPDIR names another"

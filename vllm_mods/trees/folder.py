@@ -98,9 +98,8 @@ class FolderTree(Tree):
         """What the installed vLLM was built for; None where nothing says."""
         from vllm_mods.formats import platforms  # noqa: PLC0415  (few ask)
 
-        own = [
-            name for name in self._dist_infos if (tree_names.dist_info(name) or "x")[0] == "vllm"
-        ]
+        named = tree_names.dist_infos(self._dist_infos)
+        own = [folder for folder, (name, _) in named.items() if name == "vllm"]
         return platforms.of_wheel(self.read(f"{own[0]}/WHEEL")) if len(own) == 1 else None
 
     def package(self, name: str) -> str | None:

@@ -41,13 +41,6 @@ class ImageTree(Tree):
         """What ``vllm/_version.py`` says: an image can't be asked for the names in a folder cheaply."""
         return tree_names.module_version(self.read("vllm/_version.py"))
 
-    @property
-    def dist_info(self) -> str | None:
-        """The name of the folder with vLLM's ``RECORD``, ``None`` if it is not where it should be."""
-        folder = f"vllm-{self.version}.dist-info"
-        entry = self.base.entry(f"{self.site_root}/{folder}") if self.version else None
-        return folder if entry is not None and entry.kind == DIR else None
-
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none.
 
@@ -73,7 +66,9 @@ class ImageTree(Tree):
 
     def folders(self) -> tuple[str, ...]:
         """Return vLLM's own ``.dist-info``: to list all of a site root, an engine sends its contents."""
-        return (self.dist_info,) if self.dist_info else ()
+        folder = f"vllm-{self.version}.dist-info"
+        entry = self.base.entry(f"{self.site_root}/{folder}") if self.version else None
+        return (folder,) if entry is not None and entry.kind == DIR else ()
 
     @property
     def platform(self) -> str:
@@ -96,7 +91,7 @@ class ImageTree(Tree):
 
     @cached_property
     def _record(self) -> bytes:
-        return (self.read(f"{self.dist_info}/RECORD") if self.dist_info else None) or b""
+        return next((self.read(f"{folder}/RECORD") for folder in self.folders()), None) or b""
 
     @property
     def directory(self) -> str:

@@ -57,11 +57,9 @@ class Project(Protocol):
 
     def files(self) -> tuple[ReleaseFile, ...]:
         """Return every file of every release."""
-        ...
 
     def archive(self, version: str) -> Archive:
         """Open a release."""
-        ...
 
 
 class OtherPackages:

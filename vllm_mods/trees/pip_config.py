@@ -67,9 +67,12 @@ def read_settings(environ: Mapping[str, str], *, prefix: str = sys.prefix) -> Pi
     except ValueError as error:
         # not the URL itself: a password may be in it
         raise UsageError(f"an index or find-links URL is none: {error}", hint=_SHOW) from error
+    no_index, where = values.get("no-index", ("false", ""))
+    if no_index.lower() not in _TRUE | _FALSE:
+        raise UsageError(f"{where}: no-index = {no_index!r} is neither true nor false", hint=_SHOW)
     default_timeout = values.get("default-timeout", ("15", ""))
     return PipSettings(
-        index_urls=() if _flag(values, "no-index") else index_urls,
+        index_urls=() if no_index.lower() in _TRUE else index_urls,
         find_links=links,
         verify=_path(next(filter(None, certificates), ""), environ),
         client_cert=_path(text.get("client-cert", ""), environ),
@@ -129,13 +132,6 @@ def _parse(file: str) -> configparser.RawConfigParser:
 
 def _option(name: str) -> str:
     return name.lower().replace("_", "-").removeprefix("--")
-
-
-def _flag(values: Mapping[str, tuple[str, str]], option: str) -> bool:
-    value, where = values.get(option, ("false", ""))
-    if value.lower() not in _TRUE | _FALSE:
-        raise UsageError(f"{where}: {option} = {value!r} is neither true nor false", hint=_SHOW)
-    return value.lower() in _TRUE
 
 
 def _number(option: str, item: tuple[str, str]) -> float:
