@@ -77,10 +77,9 @@ def parse_page(
     """
     if len(body) > limits.PAGE:
         raise ValueError(f"it has more than {limits.PAGE}")
-    if content_type.split(";", maxsplit=1)[0].strip().lower().endswith(("+json", "/json")):
-        files = _from_json(body, url, project)
-    else:
-        files = _from_html(body, url, project)
+    kind = content_type.split(";", maxsplit=1)[0].strip().lower()
+    read = _from_json if kind.endswith(("+json", "/json")) else _from_html
+    files = read(body, url, project)
     return tuple(file._replace(page=url) for file in files if file is not None)
 
 
