@@ -257,19 +257,14 @@ def _no_vllm(path: str) -> UsageError:
             if path.endswith(ending):
                 hint = f"{kind}:{path}"
         return UsageError(f"{path} is a file, not a folder", hint=hint)
+    import glob  # noqa: PLC0415  (error path)
+
+    # where a virtual environment or an installation prefix keeps its packages
+    pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", MARKER)
+    places = [os.path.dirname(os.path.dirname(place)) for place in sorted(glob.glob(pattern))]
+    show = "python3 -m pip show --files vllm  # 'Location' is the site root"
     return UsageError(
         f"{path} holds no vLLM: neither {path}/vllm/__init__.py nor {path}/__init__.py of a folder "
         "named vllm is there",
-        hint=_elsewhere(path),
+        hint=f"did you mean {places[0]}" if places else show,
     )
-
-
-def _elsewhere(path: str) -> str:
-    """Look where a virtual environment or an installation prefix keeps its packages."""
-    import glob  # noqa: PLC0415  (error path)
-
-    pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", MARKER)
-    places = sorted(glob.glob(pattern))
-    if places:
-        return f"did you mean {os.path.dirname(os.path.dirname(places[0]))}"
-    return "python3 -m pip show --files vllm  # 'Location' is the site root"

@@ -267,15 +267,17 @@ def _candidates(base: Base) -> Iterator[str]:
     programs = [place.rstrip("/") for place in variables.get("PATH", "").split(":")]
     home = variables.get("HOME") or _home(base, str(configured.get("User") or "root"))
     data = variables.get("XDG_DATA_HOME") or f"{home}/.local/share"
-    prefixes = [variables.get("VIRTUAL_ENV", ""), f"{working}/.venv"]
-    prefixes += [posixpath.dirname(place) for place in programs if place.endswith("/bin")]
-    prefixes += [
+    prefixes = (
+        variables.get("VIRTUAL_ENV"),
+        f"{working}/.venv",
+        *(posixpath.dirname(place) for place in programs if place.endswith("/bin")),
         variables.get("PYTHONUSERBASE") or f"{home}/.local",
         f"{variables.get('UV_TOOL_DIR') or f'{data}/uv/tools'}/vllm",
-    ]
+        *_PREFIXES,
+    )
     for folder in (*folders, working):
         yield resolve(base, folder)
-    named = [prefix for prefix in (*prefixes, *_PREFIXES) if prefix]
+    named = filter(None, prefixes)
     libs = (resolve(base, f"{prefix}/{name}") for prefix in named for name in ("lib", "lib64"))
     for lib in dict.fromkeys(libs):
         if not lib or base.entry(lib) is None:
