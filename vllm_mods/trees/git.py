@@ -40,8 +40,6 @@ _RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
 class GitTree(PristineTree):
     """The files of one commit of a repository."""
 
-    commit: str
-
     def __init__(
         self,
         repository: Repository,

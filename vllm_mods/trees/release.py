@@ -18,7 +18,7 @@ from vllm_mods.trees.other_packages import OtherPackages
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import RemoteZip, pin, seen_of
 from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
-from vllm_mods.trees.spans import OFFLINE, NoRangesError, NotKeptError
+from vllm_mods.trees.spans import OFFLINE, NoRangesError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -190,11 +190,10 @@ class Releases:
             return
         self._check_link(file)
         seen = seen_of(file, self._cache, None)
-        if seen is not None and seen.whole:
-            return
-        here = self._here(file)
-        with self._fetched(file) if here is None else contextlib.nullcontext(here) as whole:
-            pin(file, self._cache, whole)
+        if seen is None or not seen.whole:
+            here = self._here(file)
+            with self._fetched(file) if here is None else contextlib.nullcontext(here) as whole:
+                pin(file, self._cache, whole)
 
     def identity(self, name: str) -> str | None:
         """Return the ``identity`` that ``open`` would give, where it is known without opening anything.
@@ -223,12 +222,12 @@ class Releases:
         if here is None and best.kind == "wheel":
             try:
                 return RemoteZip(best, self._cache, self.http, progress=self._progress), best
-            except NoRangesError as error:
+            except NoRangesError:
                 sdists = [file for file in candidates if file.kind == "sdist"]
                 # smaller; but a rebuilt wheel (it has a build tag) may hold other sources
                 best = sdists[0] if sdists and not best.build else best
                 self._check_link(best)
-                if not isinstance(error, NotKeptError):
+                if self.http is not None:
                     self._tell(f"the server sends whole files only: reading {best.filename}")
                 here = self._here(best)
         return open_archive(best.kind, here or self._download(best), best.filename), best

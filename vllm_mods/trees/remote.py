@@ -197,7 +197,7 @@ class RemoteZip:
             self._check_metadata()
             start, total = self._zip.start_of_directory, self._spans.total
             kept = cache.put(self._spans.bytes_at(start, total)), cache.put(self._record)
-            self.seen = Seen(total, self._spans.etag or "", start, *kept)
+            self.seen = Seen(total, self._spans.etag, start, *kept)
             _keep(cache, self.seen, "seen", file.url, file.sha256 or "")
 
     def _known(self, seen: Seen | None) -> tuple[Seen, bytes] | None:
