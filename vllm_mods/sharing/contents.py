@@ -14,7 +14,6 @@ from vllm_mods.library.mod_folder import MANIFEST
 
 BESIDE = (SUMS, f"{SUMS}.sig")
 """What belongs to a library and lies in none of its parts."""
-_CACHES = frozenset({"__pycache__"})
 _LONGEST_NAME = 255  # bytes, on Linux's file systems
 _LONGEST_PATH = 4096
 
@@ -54,10 +53,9 @@ def mods_in(paths: Iterable[str]) -> tuple[str, ...]:
 def _paths(folder: str) -> Iterator[str]:
     """Yield the paths of a library's files, in no particular order, and of the list that it may have."""
     yield from BESIDE
-    for part in PARTS:
-        top = os.path.join(folder, part)
+    for part in (one for one in PARTS if os.path.lexists(os.path.join(folder, one))):
         try:
-            for path in reading.paths_below(top, is_left_out) if os.path.lexists(top) else ():
+            for path in reading.paths_below(os.path.join(folder, part), is_left_out):
                 yield os.path.join(part, path)
         except OSError as error:
             place = error.filename or folder
@@ -90,4 +88,4 @@ def is_part(path: str) -> bool:
 
 def is_left_out(name: str) -> bool:
     """Return True for the name of a hidden file or a cache, which is no part of a library."""
-    return name.startswith(".") or name in _CACHES
+    return name.startswith(".") or name == "__pycache__"
