@@ -261,10 +261,9 @@ def _unpacked(data: bytes, response: requests.Response, url: str) -> bytes:
 
 def _content_range(response: requests.Response, start: int, end: int) -> int | None:
     """Return the total of ``Content-Range``; ``None`` if the answer is not the range asked for."""
-    if response.status_code != requests.codes.partial_content:
-        return None
-    if response.headers.get("Content-Encoding", "identity") != "identity":
-        return None  # A range of a compressed stream is of no use.
+    is_packed = response.headers.get("Content-Encoding", "identity") != "identity"
+    if response.status_code != requests.codes.partial_content or is_packed:
+        return None  # a range of a compressed stream is of no use
     extent, _, total = response.headers.get("Content-Range", "").partition("/")
     return number_of(total) if extent == f"bytes {start}-{end - 1}" else None
 

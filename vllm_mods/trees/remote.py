@@ -103,13 +103,10 @@ def pin(file: ReleaseFile, cache: Cache, opened: BinaryIO) -> None:
 
 def checked_record(archive: ZipArchive, label: str) -> bytes:
     """Return a wheel's RECORD if it lists the wheel's files, each with its hash and size. Raises ``TreeError``."""
-    names = [
-        name
-        for name in archive.names
-        if name.endswith("/RECORD") and tree_names.dist_info(name.removesuffix("/RECORD"))
-    ]
-    data = archive.read(names[0]) if len(names) == 1 else None
-    wrong = "there is no RECORD in it" if data is None else _fault(archive, names[0], data)
+    folders = [*tree_names.dist_infos({name.partition("/")[0] for name in archive.names})]
+    record = f"{folders[0]}/RECORD" if len(folders) == 1 else ""
+    data = archive.read(record)
+    wrong = "there is no RECORD in it" if data is None else _fault(archive, record, data)
     if data is None or wrong is not None:
         raise TreeError(f"{label}: {wrong}", hint=_CHANGED)
     return data
