@@ -23,7 +23,7 @@ from vllm_mods.building.tarball import TarEntry
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.library.catalog import PARTS
 from vllm_mods.making import folder as folders
-from vllm_mods.sharing import git_objects, library_paths
+from vllm_mods.sharing import contents, git_objects
 from vllm_mods.trees.archive import ArchiveTree, TarArchive, ZipArchive
 from vllm_mods.trees.http import ByteSpan
 from vllm_mods.trees.index import release_file
@@ -180,7 +180,7 @@ def _library(data: bytes, _folder: str) -> None:
         return
     for path, _ in files:
         assert os.path.normpath(path) == path, path
-        assert path.split("/")[0] in {*PARTS, *library_paths.BESIDE}, path
+        assert path.split("/")[0] in {*PARTS, *contents.BESIDE}, path
 
 
 def _library_seeds() -> tuple[bytes, ...]:

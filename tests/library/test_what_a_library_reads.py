@@ -135,11 +135,13 @@ def test_two_projects_in_one_folder_are_one_too_many(here: Path) -> None:
     assert project.where == str(here / project_file.NAME)
 
 
-def test_a_project_that_is_named_has_to_be_there(here: Path) -> None:
-    named = {project_file.CONFIG: str(here / "none.toml")}
+def test_a_project_that_is_named_has_to_be_there(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(project_file.CONFIG, str(here / "none.toml"))
     with pytest.raises(UsageError, match="there is no such file"):
-        project_file.find(named)
+        project_file.find()
     (here / "none.toml").write_text(PROJECT)
-    project = project_file.find(named)
+    project = project_file.find()
     assert project is not None
     assert project.where == str(here / "none.toml")

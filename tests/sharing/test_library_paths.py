@@ -9,7 +9,7 @@ import pytest
 from lowering import lower
 
 from vllm_mods.base.errors import ManifestError, UsageError
-from vllm_mods.sharing import contents, library_paths
+from vllm_mods.sharing import contents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ LONG = "/".join(["patches", *[NAME] * 15])  # 7 + 15 * 256 bytes
     ],
 )
 def test_paths_that_a_shared_file_may_have(path: str, why: str) -> None:
-    told = library_paths.why_not(path)
+    told = contents.why_not(path)
     assert why in told if why else not told
 
 
@@ -60,7 +60,7 @@ def test_paths_that_a_shared_file_may_have(path: str, why: str) -> None:
     ],
 )
 def test_what_of_a_repository_is_its_library(path: str, *, is_part: bool) -> None:
-    assert library_paths.is_part(path) is is_part
+    assert contents.is_part(path) is is_part
 
 
 @pytest.fixture

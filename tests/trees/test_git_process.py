@@ -14,15 +14,14 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
-from vllm_mods.trees.git_process import GitOutcome, GitSettings
+from vllm_mods.trees.git_process import GitOutcome
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def run(folder: Path, *words: str, settings: GitSettings = GitSettings.USERS) -> GitOutcome:
-    environ = git_process.environment(settings, os.environ)
-    return git_process.run(str(folder), words, environ)
+def run(folder: Path, *words: str) -> GitOutcome:
+    return git_process.run(str(folder), words, git_process.environment(os.environ))
 
 
 def test_what_git_prints_is_had_whole_or_not_at_all(
@@ -67,21 +66,20 @@ def test_a_repository_of_ten_thousand_million_files_is_refused_at_once(
     assert time.monotonic() - started < 30
 
 
-@pytest.mark.parametrize("settings", GitSettings)
-def test_nothing_of_another_repository_is_in_the_environment(settings: GitSettings) -> None:
+@pytest.mark.parametrize("alone", [False, True])
+def test_nothing_of_another_repository_is_in_the_environment(*, alone: bool) -> None:
     hooks = {"GIT_DIR": "/x", "GIT_INDEX_FILE": "/x/index", "GIT_CONFIG_PARAMETERS": "'a.b=c'"}
     mine = {"GIT_AUTHOR_NAME": "me", "GIT_CONFIG_GLOBAL": "/home/me/other", "PATH": "/bin"}
-    made = git_process.environment(settings, {**hooks, **mine})
+    made = git_process.environment({**hooks, **mine}, alone=alone)
     assert not hooks.keys() & made.keys()
     assert made["PATH"] == "/bin"
-    own = settings is GitSettings.USERS
-    assert ("GIT_AUTHOR_NAME" in made) is own
-    assert made["GIT_CONFIG_GLOBAL"] == ("/home/me/other" if own else os.devnull)
+    assert ("GIT_AUTHOR_NAME" in made) is not alone
+    assert made["GIT_CONFIG_GLOBAL"] == (os.devnull if alone else "/home/me/other")
 
 
 def test_what_the_user_sets_by_the_environment_comes_before_what_is_safe() -> None:
     user = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath"}
-    made = git_process.environment(GitSettings.USERS, {**user, "GIT_CONFIG_VALUE_0": "/hooks"})
+    made = git_process.environment({**user, "GIT_CONFIG_VALUE_0": "/hooks"})
     count = int(made["GIT_CONFIG_COUNT"])
     pairs = [(made[f"GIT_CONFIG_KEY_{n}"], made[f"GIT_CONFIG_VALUE_{n}"]) for n in range(count)]
     assert pairs[0] == ("core.hooksPath", "/hooks")

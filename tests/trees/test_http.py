@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -153,7 +152,7 @@ def test_what_will_not_pass_is_not_tried_again(server: PackageServer) -> None:
 def test_the_index_password_is_used_for_its_host_and_never_shown(server: PackageServer) -> None:
     server.login = "user:pa%ss"
     index = server.index.replace("http://", "http://user:pa%25ss@")
-    http = client(replace(SETTINGS, index_urls=(index,), retries=0))
+    http = client(SETTINGS._replace(index_urls=(index,), retries=0))
     page = http.page(f"{index}/vllm/", "text/html")
     assert page is not None
     assert page.url == f"{server.index}/vllm/"
@@ -180,8 +179,8 @@ def test_plain_http_to_another_machine_needs_trust() -> None:
         client().page("http://mirror.example/simple/vllm/", "*/*")
     assert caught.value.hint
     assert "trusted-host mirror.example" in caught.value.hint
-    trusting = replace(
-        SETTINGS, trusted_hosts=("mirror.example",), proxy="http://127.0.0.1:9", retries=0
+    trusting = SETTINGS._replace(
+        trusted_hosts=("mirror.example",), proxy="http://127.0.0.1:9", retries=0
     )
     with pytest.raises(TreeError, match="tried once"):
         client(trusting).page("http://mirror.example/simple/vllm/", "*/*")
@@ -189,11 +188,11 @@ def test_plain_http_to_another_machine_needs_trust() -> None:
 
 def test_a_proxy_is_used_and_its_password_not_shown(server: PackageServer) -> None:
     proxy = server.url.replace("http://", "http://u:secret@")
-    through = replace(SETTINGS, proxy=proxy, trusted_hosts=("mirror.example",))
+    through = SETTINGS._replace(proxy=proxy, trusted_hosts=("mirror.example",))
     page = client(through).page("http://mirror.example/simple/vllm/", "text/html")
     assert page is not None
     assert WHEEL.encode() in page.body
-    broken = replace(SETTINGS, proxy="http://u:secret@[", trusted_hosts=("mirror.example",))
+    broken = SETTINGS._replace(proxy="http://u:secret@[", trusted_hosts=("mirror.example",))
     with pytest.raises(TreeError) as caught:
         client(broken).page("http://mirror.example/simple/vllm/", "text/html")
     assert "secret" not in str(caught.value)
@@ -235,14 +234,14 @@ def test_certificates(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         # What requests would prefer does not win over pip's setting.
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/other.pem")
         for settings in (
-            replace(SETTINGS, verify=str(certificate)),
-            replace(SETTINGS, trusted_hosts=("127.0.0.1",)),
-            replace(SETTINGS, trusted_hosts=(server.url.removeprefix("https://"),)),
+            SETTINGS._replace(verify=str(certificate)),
+            SETTINGS._replace(trusted_hosts=("127.0.0.1",)),
+            SETTINGS._replace(trusted_hosts=(server.url.removeprefix("https://"),)),
         ):
             span = client(settings).span(url, 0, 4)
             assert span is not None
             assert span.data == DATA[:4]
-        gone = replace(SETTINGS, verify="/gone.pem")
+        gone = SETTINGS._replace(verify="/gone.pem")
         with pytest.raises(TreeError, match=r"invalid path: /gone\.pem"):
             client(gone).span(url, 0, 4)
 

@@ -17,7 +17,7 @@ from vllm_mods.formats.project import ProjectFile, SyncTarget
 from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
 from vllm_mods.sharing import changing, locking
-from vllm_mods.sharing.editing import DEFAULT
+from vllm_mods.sharing.changing import DEFAULT
 
 
 class Synced(NamedTuple):

@@ -38,7 +38,7 @@ def next_command(
         stale = (f"{tree.root}/{one.path}" for one in errors)
         return f"rm {' '.join(map(shlex.quote, stale))}"
     if codes & {"original-missing", "original-damaged", "unreadable"} or lost & records:
-        from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415
+        from vllm_mods.trees.packages import reinstalling  # noqa: PLC0415
 
         return f"{reinstalling(tree, tree.version)}  # then apply again"
     return f"vllm-mods revert --discard-edits --target {place} && {apply_again}"
@@ -46,7 +46,7 @@ def next_command(
 
 def hint_of(plan: Plan, tree: Tree) -> str | None:
     """Return the command that helps where a plan for a tree is refused, None where none does."""
-    from vllm_mods.trees.distributions import reinstalling  # noqa: PLC0415  (packaging is slow)
+    from vllm_mods.trees.packages import reinstalling  # noqa: PLC0415  (packaging is slow)
 
     def edited(path: str) -> bool:
         try:

@@ -8,7 +8,6 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
 
@@ -131,7 +130,7 @@ class _HubModel:
         self.name = model
         self._hub = (environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
         # What cannot be had is told soon: a lock is made without it, and says so.
-        self._http: Http = Http(replace(read_settings(environ), retries=1))
+        self._http: Http = Http(read_settings(environ)._replace(retries=1))
         asked = f"{self._hub}/api/models/{model}/revision/{quote(revision, safe='')}"
         page = self._http.page(asked, "application/json")
         if page is None:

@@ -24,8 +24,8 @@ from vllm_mods.formats.receipt import Receipt
 from vllm_mods.site import integrity
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.site.undone import Undone
-from vllm_mods.trees.distributions import dist_infos, reinstalling
 from vllm_mods.trees.image import ImageTree
+from vllm_mods.trees.packages import dist_infos, reinstalling
 
 _SHOWN = 3
 # Bytes that an apply needs at most: the bundled mods, all of them, take less than 1 MB.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
-from vllm_mods.trees.distributions import dist_infos, is_ours, rows_of
+from vllm_mods.trees.packages import dist_infos, is_ours, rows_of
 
 _HASHED = 8 << 20
 """Bytes up to which a file is hashed; of vLLM's larger ones, its extensions, the size is compared."""

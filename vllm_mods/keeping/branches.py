@@ -17,7 +17,6 @@ from vllm_mods.formats import tree_names
 from vllm_mods.library import catalog
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
-from vllm_mods.trees.git_process import GitSettings
 
 PREFIX = "vllm-mods/"
 _NO_FILTER = {b"unspecified", b"unset"}
@@ -53,7 +52,7 @@ class LibraryHome(NamedTuple):
 
 def home(library: str) -> LibraryHome:
     """Find the repository of a library. Raises ``UsageError`` if it is in none."""
-    environ = git_process.environment(GitSettings.USERS, os.environ)
+    environ = git_process.environment(os.environ)
     # Nothing that the repository names is run, so its owner may be anybody.
     words = ("-c", "safe.directory=*", "rev-parse")
     place = git_process.run(library, (*words, "--absolute-git-dir"), environ)

@@ -1,7 +1,5 @@
 """Find and read mods and pairings: the bundled ones and those of the caller's own folders.
 
-A library is a folder with ``patches/<mod>/mod.toml`` and, if its mods bring chat
-templates, ``templates/<name>/template.jinja``; pairings are ``pairings/<name>.toml``.
 Libraries stack. What a library has is named by itself where no other has that name, and always with
 its library's owner in front (``alice/fast``); which one of two is meant is never guessed.
 """
@@ -67,12 +65,10 @@ class Library:
             check_library(os.fspath(folder))
         named = tuple(os.path.abspath(folder) for folder in folders)
         self.roots = tuple(dict.fromkeys((data_root(), *named, *others)))
-        own = (*named, *(root for root, same in others.items() if same[0].listed is None))
+        self._pins = {root: same[0].listed for root, same in others.items()}
+        own = (*named, *(root for root, listed in self._pins.items() if listed is None))
         self._writable = (*own, data_root()) if is_checkout() else own
         self._read = reading.reader(*self.roots, linked=data_root())
-        self._pins = {
-            root: one.listed for root, (one, *_) in others.items() if one.listed is not None
-        }
         self._owners = {data_root(): [BUNDLED]}
         self._owners |= {root: [one.owner for one in same] for root, same in others.items()}
         self._folders = self._index("mod")
@@ -123,7 +119,7 @@ class Library:
         """
         data = self._read(path, folder)
         for root, listed in self._pins.items():
-            if path.startswith(f"{root}/"):
+            if listed is not None and path.startswith(f"{root}/"):
                 from vllm_mods.library import checksums  # noqa: PLC0415  (rarely asked for)
 
                 hint = "vllm-mods sync --fetch  # has the project's libraries anew"
@@ -186,11 +182,7 @@ class Library:
         return _shown(self._index("pairing"))
 
     def pairing(self, name: str) -> Pairing:
-        """Read one pairing.
-
-        Raises ``UsageError`` if there is none, ``ManifestError`` if it is faulty or its file has
-        another name.
-        """
+        """Read one pairing. Raises ``UsageError`` if there is none, ``ManifestError`` for a faulty one."""
         file = self.pairing_file(name)
         pairing = parse_pairing(self.read(file) or b"", file)
         if pairing.name != name.rpartition("/")[2]:
@@ -352,12 +344,10 @@ def check_library(folder: str) -> None:
             hint="`--library DIR` takes a folder that holds patches/",
         )
     if not any(os.path.isdir(os.path.join(folder, part)) for part in PARTS):
-        inner = MANIFEST in os.listdir(folder)
-        hint = (
-            f"this is one mod; a library holds it as patches/{os.path.basename(os.path.abspath(folder))}/{MANIFEST}"
-            if inner
-            else "a library holds patches/<mod>/mod.toml"
-        )
+        hint = "a library holds patches/<mod>/mod.toml"
+        if MANIFEST in os.listdir(folder):
+            name = os.path.basename(os.path.abspath(folder))
+            hint = f"this is one mod; a library holds it as patches/{name}/{MANIFEST}"
         raise UsageError(f"the library {folder} has no {', '.join(PARTS)}", hint=hint)
 
 

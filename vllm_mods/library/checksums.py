@@ -46,7 +46,14 @@ def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, st
             hint="take that hash only if you know why the library has changed",
         )
     if signers is not None:
-        _signed(own, data, signers)
+        signature = f"{own}.sig"
+        _bytes(signature, library)
+        _bytes(signers)
+        if why := ssh_signatures.why_not(data, signature, signers, NAMESPACE):
+            raise Refused(
+                f"{signature} is no good signature of {own} by anybody in {signers}: {why}",
+                hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {own}  # whose it is",
+            )
     own_sums = parse(data, own)
     # With a list from elsewhere too, what both say is what counts.
     return {path: own_sums[path] for path in own_sums.keys() & listed.keys()} if files else own_sums
@@ -91,20 +98,6 @@ def check(
         f"{path} {what}; nothing was changed",
         hint=hint
         or f"(cd {library} && sha256sum --check {SUMS})  # or take the library anew from where it came",
-    )
-
-
-def _signed(path: str, data: bytes, signers: str) -> None:
-    """Raise ``Refused`` unless ``path``, whose bytes are given, is signed by one of ``signers``."""
-    signature = f"{path}.sig"
-    _bytes(signature, os.path.dirname(path))
-    _bytes(signers)
-    why = ssh_signatures.why_not(data, signature, signers, NAMESPACE)
-    if not why:
-        return
-    raise Refused(
-        f"{signature} is no good signature of {path} by anybody in {signers}: {why}",
-        hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {path}  # whose it is",
     )
 
 

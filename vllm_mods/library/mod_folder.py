@@ -79,9 +79,12 @@ def load_mod(
     images = files.filled("files", stated.files, ".source")
     if files.problems:
         raise ManifestError(where, tuple(files.problems))
+    digests = {MANIFEST: sha256(raw), **files.digests}
+    # as ``sha256sum`` would list its files, sorted by name
+    listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
     return stated._replace(
         directory=folder,
-        digest=_digest({MANIFEST: sha256(raw), **files.digests}),
+        digest=sha256(listing.encode()),
         files=images,
         variants=variants,
         lock=locked,
@@ -171,9 +174,3 @@ class _Files:
             if data and size > limits.MOD_BYTES:
                 raise ManifestError(path, (f"is too much: a mod has at most {limits.MOD_BYTES}",))
         return self._there[path]
-
-
-def _digest(files: dict[str, str]) -> str:
-    """Hash a mod as ``sha256sum`` would list its files, sorted by name."""
-    listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
-    return sha256(listing.encode())

@@ -7,7 +7,6 @@ It is the file that ``VLLM_MODS_CONFIG`` names; else ``vllm-mods.toml``, or ``py
 # No `from __future__ import annotations`: see catalog.py, which `apply` loads with this.
 
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.errors import UsageError
@@ -21,14 +20,13 @@ PYPROJECT = "pyproject.toml"
 CONFIG = "VLLM_MODS_CONFIG"
 
 
-def find(environ: Mapping[str, str] | None = None) -> "ProjectFile | None":
+def find() -> "ProjectFile | None":
     """Read the project that holds here, None where there is none.
 
     Raises ``UsageError`` for two in one folder and for somebody else's above the current folder,
     ``ManifestError`` for one that cannot be read.
     """
-    named = (os.environ if environ is None else environ).get(CONFIG)
-    if named:
+    if named := os.environ.get(CONFIG):
         return read(os.path.abspath(named), must=True)
     try:
         here = os.getcwd()
@@ -54,10 +52,11 @@ def find(environ: Mapping[str, str] | None = None) -> "ProjectFile | None":
 
 def read(where: str, *, must: bool = False) -> "ProjectFile | None":
     """Read a file as a project, None if there is none in it. Raises as ``find``."""
-    if not os.path.lexists(where) and not must:
-        return None
-    if not must and not os.path.isfile(where):  # a pipe that nobody named would be waited for
-        raise UsageError(f"{where} is no regular file", hint=f"ls -l {where}")
+    if not must:
+        if not os.path.lexists(where):
+            return None
+        if not os.path.isfile(where):  # a pipe that nobody named would be waited for
+            raise UsageError(f"{where} is no regular file", hint=f"ls -l {where}")
     data = reading.read(where, None)
     if data is None:
         raise UsageError(f"{where}: there is no such file", hint=f"unset {CONFIG}, or name one")

@@ -5,6 +5,7 @@
 import os
 import stat
 from collections.abc import Callable, Iterator
+from typing import BinaryIO
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import ManifestError
@@ -53,7 +54,7 @@ def read(path: str, inside: str | None) -> bytes | None:
     """
     try:
         with open(path if inside is None else _opened(path, inside), "rb") as file:
-            return _content(path, file.fileno(), any_kind=inside is None)
+            return _content(path, file, any_kind=inside is None)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
     except OSError as error:
@@ -82,44 +83,33 @@ def _opened(path: str, inside: str) -> int:
     if ".." in parts or not parts:
         raise ManifestError(path, (f"leads out of {inside}",))
     at = os.open(inside, _FOLDER)
-    try:
-        for n, part in enumerate(parts, 1):
+    for n, part in enumerate(parts, 1):
+        try:
             kind = stat.S_IFMT(os.stat(part, dir_fd=at, follow_symlinks=False).st_mode)
             is_last = n == len(parts)
-            _check_kind("/".join([inside.rstrip("/"), *parts[:n]]), kind, is_last=is_last)
+            if kind not in {stat.S_IFREG, stat.S_IFDIR}:
+                raise _refusal("/".join([inside.rstrip("/"), *parts[:n]]), kind)
+            if is_last and kind == stat.S_IFDIR:
+                raise IsADirectoryError(path)
             # what it was a moment ago it need not be any more
             below = os.open(part, (_FILE if is_last else _FOLDER) | os.O_NOFOLLOW, dir_fd=at)
+        finally:
             os.close(at)
-            at = below
-    except BaseException:
-        os.close(at)
-        raise
+        at = below
     return at
 
 
-def _check_kind(path: str, kind: int, *, is_last: bool) -> None:
-    if kind not in {stat.S_IFREG, stat.S_IFDIR}:
-        raise _refusal(path, kind)
-    if is_last and kind == stat.S_IFDIR:
-        raise IsADirectoryError(path)
-
-
-def _content(path: str, descriptor: int, *, any_kind: bool) -> bytes:
+def _content(path: str, file: BinaryIO, *, any_kind: bool) -> bytes:
     """Read an open file to its end. Raises ``ManifestError`` if it is none, or has too much."""
-    status = os.fstat(descriptor)
-    kind = stat.S_IFMT(status.st_mode)
+    kind = stat.S_IFMT(os.fstat(file.fileno()).st_mode)
     if kind != stat.S_IFREG and not any_kind:
         raise _refusal(path, kind)
     name = next((limit for end, limit in _LARGEST.items() if path.endswith(end)), "MOD_BYTES")
     most: limits.Limit = getattr(limits, name)
-    pieces = []
-    left = most + 1 if status.st_size <= most else 0
-    while left and (piece := os.read(descriptor, min(left, 1 << 20))):
-        pieces.append(piece)
-        left -= len(piece)
-    if not left:
+    data = file.read(most + 1)
+    if len(data) > most:
         raise ManifestError(path, (f"has more than {most}",), hint=f"ls -l {path}")
-    return b"".join(pieces)
+    return data
 
 
 def _refusal(path: str, kind: int) -> ManifestError:

@@ -85,13 +85,13 @@ def _recover(root: str) -> None:
 
 def _move(root: str, ready: str) -> None:
     """Move every file to its place; put back what was there if one cannot be."""
-    names = list(reading.paths_below(ready))
     before: dict[str, bytes | None] = {}
     new_folders: list[str] = []
     try:
-        for name in sorted(names, key=lambda name: (os.path.basename(name) in _LAST, name)):
-            _check_place(root, ready, name)
-            new_folders += _made(root, os.path.dirname(name))
+        for name in sorted(
+            reading.paths_below(ready), key=lambda name: (os.path.basename(name) in _LAST, name)
+        ):
+            new_folders += _made(root, ready, name)
             before[name] = reading.read(os.path.join(root, name), root)
             os.replace(os.path.join(ready, name), os.path.join(root, name))
     except BaseException:
@@ -112,23 +112,20 @@ def _move(root: str, ready: str) -> None:
         shutil.rmtree(ready)
 
 
-def _made(root: str, above: str) -> list[str]:
-    """Make a folder and those above it; return the ones that were not there."""
-    parts = above.split("/")
-    every = [os.path.join(root, *parts[:n]) for n in range(1, len(parts) + 1)]
-    folders = [place for place in every if not os.path.isdir(place)]
-    for place in folders:
-        os.mkdir(place)
-    return folders
+def _made(root: str, ready: str, name: str) -> Iterator[str]:
+    """Make the folders that a file is moved into; yield each that was not there.
 
-
-def _check_place(root: str, ready: str, name: str) -> None:
-    """Refuse a file that is none, or would come to lie where no library has files."""
+    Refuse a file that is none, or would come to lie where no library has files.
+    """
     parts = name.split("/")
     above = [os.path.join(root, *parts[:n]) for n in range(1, len(parts))]
     is_file = stat.S_ISREG(os.lstat(os.path.join(ready, name)).st_mode)
     if parts[0] not in catalog.PARTS or not is_file or any(map(os.path.islink, above)):
         raise _not_ours(os.path.join(ready, name))
+    for folder in above:
+        if not os.path.isdir(folder):
+            os.mkdir(folder)
+            yield folder
 
 
 def _check_own(place: str) -> None:
@@ -152,12 +149,11 @@ def _alone(place: str) -> Iterator[None]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if isinstance(error, BlockingIOError):  # else it is a file system without locks
-                raise Refused(
-                    f"another vllm-mods writes into {place}: nothing was written",
-                    hint="wait until it is done",
-                ) from error
+        except BlockingIOError as error:
+            why = f"another vllm-mods writes into {place}: nothing was written"
+            raise Refused(why, hint="wait until it is done") from error
+        except OSError:
+            pass  # a file system without locks
         yield
     finally:
         os.close(descriptor)

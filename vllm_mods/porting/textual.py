@@ -11,7 +11,6 @@ from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.base.errors import TreeError
 from vllm_mods.trees import git_process
-from vllm_mods.trees.git_process import GitSettings
 
 _LONG = 40  # letters of a marker, if no line begins so
 _MARKS = (b"<", b"|", b"=", b">")
@@ -34,7 +33,7 @@ def merge(
                 file.writelines(text)
         words = ("merge-file", "-p", "-q", "--diff3", f"--marker-size={long}")
         # the folder lies in no repository, whatever others put above it
-        environ = git_process.environment(GitSettings.NOBODYS, os.environ)
+        environ = git_process.environment(os.environ, alone=True)
         environ["GIT_CEILING_DIRECTORIES"] = os.path.dirname(folder)
         done = git_process.run(folder, (*words, "ours", "base", "theirs"), environ)
     if not 0 <= done.code < _BROKEN or (done.why and b"<" * long not in done.out):

@@ -1,21 +1,32 @@
-"""What ``add``, ``update`` and ``remove`` do to a project: whole, or not at all."""
+"""What ``add``, ``update`` and ``remove`` do to a project: whole, or not at all; the user's comments and order stay.
+
+Its file and its lock are two and there is no one step for both, so the lock has at any moment all that the file
+names: what is added goes into the lock first, what is removed leaves it last. An entry too many means nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
+from vllm_mods.base.output import staged
+from vllm_mods.formats import manifest_editor, project_lock
+from vllm_mods.formats.manifest_editor import Edit, subtable
 from vllm_mods.formats.project import LibrarySource, ProjectFile, source_of
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.formats.schema import BUNDLED, NAME, Table
-from vllm_mods.library import project_file
+from vllm_mods.library import project_file, reading
 from vllm_mods.library.catalog import Library, Shared
-from vllm_mods.sharing import contents, editing, kept, locking
+from vllm_mods.sharing import contents, kept, locking
 
+DEFAULT = "default"
+"""The target whose mods ``add`` and ``remove`` change, and that is meant where none is named."""
 _GIT = re.compile(
     r"git\+(?P<place>(?:[a-z]+://[^/]*|[^/@]+@[^:/]+:)?[^@#]*)(?:@(?P<rev>[^#]*))?(?:#subdirectory=(?P<below>.*))?"
 )
@@ -100,7 +111,7 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
     Raises ``UsageError`` for a name that is taken or a mod that it has not, and whatever fetching it and
     reading its mods does; nothing is written then.
     """
-    with editing.locked_project(where) as project:
+    with _locked_project(where) as project:
         _check_new(project, name)
     if not re.match(NAME, name) or name == BUNDLED:
         raise UsageError(f"{name!r} is no name of a library", hint="--name NAME")
@@ -113,17 +124,15 @@ def add(where: str, source: LibrarySource, name: str, mods: Sequence[str]) -> Li
                 hint=f"it has {', '.join(one.name for one in all_mods) or 'none'}",
             )
     named = tuple(f"{name}/{mod}" for mod in mods)
-    with editing.locked_project(where) as project:
+    with _locked_project(where) as project:
         _check_new(project, name)
-        editing.write(
-            project, _lock(project) | {name: locked}, editing.edit_to_add(name, source, named)
-        )
+        _write(project, _lock(project) | {name: locked}, _edit_to_add(name, source, named))
     return LibraryAdded(name, locked, all_mods, named)
 
 
 def remove(where: str, name: str) -> tuple[str, ...]:
     """Take a library out of a project, and its mods out of what targets hold; return those, as they were named."""
-    with editing.locked_project(where) as project:
+    with _locked_project(where) as project:
         _check_there(project, name, "; vllm-mods revert MOD takes a mod out of a vLLM")
         lock = _lock(project)
         library = kept.open_kept(lock[name]) if name in lock else None
@@ -135,13 +144,13 @@ def remove(where: str, name: str) -> tuple[str, ...]:
             if mod.startswith(f"{name}/") or mod in own
         ]
         left = {one: was for one, was in lock.items() if one != name}
-        editing.write(project, left, editing.edit_to_remove(name, gone), removes=True)
+        _write(project, left, _edit_to_remove(name, gone), removes=True)
     return tuple(dict.fromkeys(gone))
 
 
 def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdate, ...]:
     """Resolve libraries anew, all of them where none is named; lock what is found unless this is ``dry``."""
-    with editing.locked_project(where) as project:
+    with _locked_project(where) as project:
         lock = locking.read(project)
     for name in names:
         _check_there(project, name)
@@ -153,8 +162,8 @@ def update(where: str, names: Sequence[str], *, dry: bool) -> tuple[LibraryUpdat
         updates.append(LibraryUpdate(name, before, now, old, _mods(name, now) or ()))
     locked = {one.name: one.now for one in updates}
     if not dry and any(one.changed for one in updates):
-        with editing.locked_project(where) as project:
-            editing.write(project, _lock(project) | locked)
+        with _locked_project(where) as project:
+            _write(project, _lock(project) | locked)
     return tuple(updates)
 
 
@@ -193,3 +202,79 @@ def _beside(path: str, where: str) -> str:
     """Return a path as the project's file has it."""
     relative = os.path.relpath(path, os.path.dirname(where))
     return relative if relative.startswith("..") else os.path.join(".", relative)
+
+
+def _edit_to_add(name: str, source: LibrarySource, mods: Sequence[str]) -> Edit:
+    """Return what puts a library into a project's table, and mods into what its target holds."""
+
+    def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
+        subtable(root, "libraries")[name] = source.keys
+        if mods:
+            target = subtable(subtable(root, "targets"), DEFAULT, header=True)
+            listed = target.setdefault("mods", [])
+            for mod in mods:
+                if mod not in listed:
+                    listed.append(mod)
+
+    return change
+
+
+def _edit_to_remove(name: str, mods: Sequence[str]) -> Edit:
+    """Return what takes a library out of a project's table, and mods out of what its targets hold."""
+
+    def change(root: Any) -> None:  # noqa: ANN401
+        del root["libraries"][name]
+        if not root["libraries"]:
+            del root["libraries"]
+        for target in root.get("targets", {}).values():
+            for mod in (one for one in mods if one in target.get("mods", ())):
+                target["mods"].remove(mod)
+
+    return change
+
+
+def _write(
+    project: ProjectFile,
+    lock: Mapping[str, LockedLibrary],
+    change: Edit | None = None,
+    *,
+    removes: bool = False,
+) -> None:
+    """Write a lock, and the project's file with a change, or neither. Raises ``UsageError`` where that cannot be.
+
+    The caller holds ``_locked_project``, and has read both files since.
+    """
+    files = {locking.lock_path(project): project_lock.dump(lock.items())}
+    if change is not None:
+        is_own = not project.where.endswith(project_file.PYPROJECT)
+        edited = manifest_editor.edit(
+            reading.read(project.where, None) or b"schema = 1\n",
+            project.where,
+            lambda root: change(root if is_own else root["tool"]["vllm-mods"]),
+            hint="write [libraries.NAME] and [targets.NAME] as tables of their own",
+        )
+        after = {project.where: edited}
+        files = files | after if removes else after | files
+    try:
+        with contextlib.ExitStack() as stack:
+            for path, data in files.items():  # the last one gets its name first
+                stack.enter_context(staged(path, data))
+    except OSError as error:
+        place = os.path.dirname(project.where)
+        names = " and ".join(map(os.path.basename, files))
+        raise UsageError(
+            f"{place}: {names} cannot be written: {error.strerror}", hint=f"ls -ld {place}"
+        ) from error
+
+
+@contextlib.contextmanager
+def _locked_project(where: str) -> Iterator[ProjectFile]:
+    """Read a project, and let nobody else change it meanwhile; one that there is not yet is empty."""
+    folder = os.path.dirname(where)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # it is held for milliseconds
+        yield project_file.read(where) or ProjectFile(where, {})
+    finally:
+        os.close(descriptor)

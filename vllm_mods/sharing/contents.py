@@ -1,4 +1,4 @@
-"""What of a folder is its library: read whole, as bytes."""
+"""What of a folder is its library, by the paths that a shared one may have: read whole, as bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from collections.abc import Iterable, Iterator
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.library import catalog, reading
+from vllm_mods.library.catalog import PARTS
+from vllm_mods.library.checksums import SUMS
 from vllm_mods.library.mod_folder import MANIFEST
-from vllm_mods.sharing import library_paths
+
+BESIDE = (SUMS, f"{SUMS}.sig")
+"""What belongs to a library and lies in none of its parts."""
+_LONGEST_NAME = 255  # bytes, on Linux's file systems
+_LONGEST_PATH = 4096
 
 
 def read_files(folder: str) -> dict[str, bytes]:
@@ -22,7 +28,7 @@ def read_files(folder: str) -> dict[str, bytes]:
     size = 0
     for path in _paths(folder):
         place = os.path.join(folder, path)
-        if why := library_paths.why_not(path):
+        if why := why_not(path):
             raise UsageError(f"{place} {why}, so it cannot be shared", hint=f"ls -l {folder}")
         data = reading.read(place, folder)
         if data is None:
@@ -46,16 +52,40 @@ def mods_in(paths: Iterable[str]) -> tuple[str, ...]:
 
 def _paths(folder: str) -> Iterator[str]:
     """Yield the paths of a library's files, in no particular order, and of the list that it may have."""
-    yield from library_paths.BESIDE
-    for part in catalog.PARTS:
-        top = os.path.join(folder, part)
+    yield from BESIDE
+    for part in (one for one in PARTS if os.path.lexists(os.path.join(folder, one))):
         try:
-            for path in (
-                reading.paths_below(top, library_paths.is_left_out) if os.path.lexists(top) else ()
-            ):
+            for path in reading.paths_below(os.path.join(folder, part), is_left_out):
                 yield os.path.join(part, path)
         except OSError as error:
             place = error.filename or folder
             raise UsageError(
                 f"{place} cannot be read: {error.strerror}", hint=f"ls -ld {place}"
             ) from error
+
+
+def why_not(path: str) -> str:
+    """Return why no file of a shared library may have this path, ``""`` if one may."""
+    parts = path.split("/")
+    return (
+        "leads out of the library" if not {"", ".", ".."}.isdisjoint(parts)
+        else "" if path in BESIDE
+        else f"lies in none of {', '.join(PARTS)}" if parts[0] not in PARTS or len(parts) == 1
+        else "is hidden, or a cache" if any(map(is_left_out, parts))
+        else "has a character in its name that does not travel" if not path.isprintable() or "\\" in path
+        else f"has a name of more than {_LONGEST_NAME} bytes"
+        if any(len(os.fsencode(part)) > _LONGEST_NAME for part in parts)
+        else f"has a path of more than {_LONGEST_PATH} bytes" if len(os.fsencode(path)) > _LONGEST_PATH
+        else ""
+    )  # fmt: skip
+
+
+def is_part(path: str) -> bool:
+    """Return True for the path of a file or folder that belongs to a library."""
+    parts = path.split("/")
+    return path in BESIDE or (parts[0] in PARTS and not any(map(is_left_out, parts)))
+
+
+def is_left_out(name: str) -> bool:
+    """Return True for the name of a hidden file or a cache, which is no part of a library."""
+    return name.startswith(".") or name == "__pycache__"

@@ -11,11 +11,10 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
-from vllm_mods.sharing import library_paths
+from vllm_mods.sharing import contents
 
 Reader = Callable[[str], bytes]
 """Returns an object by its hash as git hashes it, the header included. Raises ``LookupError`` if it is missing."""
@@ -24,13 +23,6 @@ _TREE = b"40000"
 _REGULAR = frozenset({b"100644", b"100755", b"100664"})
 _LINKS = {b"120000": "a symbolic link", b"160000": "a submodule"}
 _FIRST_LINE = re.compile(rb"tree ([0-9a-f]{40,64})\n")
-
-
-class LibraryFile(NamedTuple):
-    """A file of a library in a commit: its path in the library, the hash of its blob."""
-
-    path: str
-    blob: str
 
 
 def with_header(kind: str, content: bytes) -> bytes:
@@ -44,8 +36,8 @@ def has_hash(data: bytes, name: str) -> bool:
     return hashlib.new(algorithm, data, usedforsecurity=False).hexdigest() == name
 
 
-def library_files(commit: str, folder: str, read: Reader, source: str) -> Iterator[LibraryFile]:
-    """Yield the files of the library in ``folder`` of a commit, ``""`` for its root.
+def library_files(commit: str, folder: str, read: Reader, source: str) -> Iterator[tuple[str, str]]:
+    """Yield path and blob of each file of the library in ``folder`` of a commit, ``""`` for its root.
 
     ``source`` is what messages call it. Raises ``TreeError`` for objects that are missing or have another
     hash, for links and submodules, for paths that no library has, and past the limits of a library.
@@ -58,7 +50,7 @@ def library_files(commit: str, folder: str, read: Reader, source: str) -> Iterat
         folders += 1
         for mode, name, of in _entries(read, tree, source):
             path = f"{above}{name}"
-            if not library_paths.is_part(path):
+            if not contents.is_part(path):
                 continue
             if why := "is in its tree twice" if path in files else _why_not(mode, name, path):
                 raise refusal(source, f"{path!r} {why}")
@@ -66,7 +58,7 @@ def library_files(commit: str, folder: str, read: Reader, source: str) -> Iterat
                 pending.append((f"{path}/", of))
             else:
                 files.add(path)
-                yield LibraryFile(path, of)
+                yield path, of
         if max(len(files), folders + len(pending)) > limits.LIBRARY_FILES:
             most = limits.LIBRARY_FILES
             raise refusal(source, f"has more than {most}, the most of {most.what}")
@@ -91,7 +83,7 @@ def _why_not(mode: bytes, name: str, path: str) -> str:
         return "leads elsewhere" if name in {"", ".", ".."} or "/" in name else ""
     if mode not in _REGULAR:
         return f"is {_LINKS.get(mode, 'no file')}, and a library has files of its own"
-    return "has a name that is none" if "/" in name else library_paths.why_not(path)
+    return "has a name that is none" if "/" in name else contents.why_not(path)
 
 
 def _entries(read: Reader, tree: str, source: str) -> Iterator[tuple[bytes, str, str]]:

@@ -19,7 +19,7 @@ from vllm_mods.base.output import write_folder
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.library import catalog, checksums, reading
-from vllm_mods.sharing import git_objects, library_paths
+from vllm_mods.sharing import contents, git_objects
 
 _LIST, _FILES, _OBJECTS = "list", "files", "objects"
 
@@ -72,7 +72,7 @@ def open_kept(locked: LockedLibrary) -> KeptLibrary | None:
     A file that was changed since is refused by whoever reads it.
     """
     place = _place(locked)
-    data = _read(os.path.join(place, _LIST), place) if os.path.isdir(place) else None
+    data = _read(os.path.join(place, _LIST), place)
     if data is None or sha256(data) != locked.files:
         return None
     library = KeptLibrary(os.path.join(place, _FILES), checksums.parse(data, place))
@@ -99,10 +99,8 @@ def _is_of_commit(locked: LockedLibrary, library: KeptLibrary, place: str) -> bo
 
     source = locked.source
     try:
-        files = git_objects.library_files(
-            locked.resolved, source.subdirectory, read_object, str(source)
-        )
-        blobs = dict(files)
+        of_commit = (locked.resolved, source.subdirectory, read_object, str(source))
+        blobs = dict(git_objects.library_files(*of_commit))
     except TreeError:
         return False
     damaged = _damaged(library)
@@ -126,13 +124,13 @@ def _damaged(library: KeptLibrary) -> set[str]:
 
 def _listing(files: Mapping[str, bytes], what: str) -> bytes:
     """Return the list of a library's files, as ``sha256sum`` prints it. Raises ``TreeError`` for paths that no list has."""
-    if files.keys() <= set(library_paths.BESIDE):
+    if files.keys() <= set(contents.BESIDE):
         raise TreeError(
             f"{what} is no library: it has no {', '.join(catalog.PARTS)}",
             hint="a library holds patches/<mod>/mod.toml; #subdirectory=… says where in a repository",
         )
     for path in files:
-        if why := library_paths.why_not(path):
+        if why := contents.why_not(path):
             raise git_objects.refusal(what, f"{path!r} {why}")
     return "".join(f"{sha256(data)}  {path}\n" for path, data in sorted(files.items())).encode()
 

@@ -11,10 +11,12 @@ from vllm_mods.formats.project import LibrarySource, ProjectFile
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.library import checksums, reading
 from vllm_mods.library.catalog import Shared
-from vllm_mods.sharing import contents, kept, library_paths
+from vllm_mods.sharing import contents, kept
 from vllm_mods.sharing.kept import FetchedLibrary, KeptLibrary
 
 LOCK = "vllm-mods.lock"
+_GROUP = "vllm_mods.libraries"
+"""The entry points by which an installed distribution says in which package its library is."""
 
 
 class NotFetched(UsageError):
@@ -29,11 +31,11 @@ def lock_path(project: ProjectFile) -> str:
 def read(project: ProjectFile) -> dict[str, LockedLibrary]:
     """Read a project's lock, nothing where there is none. Raises ``ManifestError``."""
     where = lock_path(project)
-    data = reading.read(where, None) if os.path.lexists(where) else None
+    data = reading.read(where, None)
     return {} if data is None else project_lock.parse(data, where)
 
 
-def entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> LockedLibrary:
+def _entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> LockedLibrary:
     """Return what the lock has of a library. Raises ``UsageError`` where that does not fit the file."""
     source, locked = project.libraries[name], lock.get(name)
     if locked is None:
@@ -85,9 +87,9 @@ def open_shared(
     """
     lock = read(project)
     libraries = []
-    for name, source in project.libraries.items():
+    for name in project.libraries:
         try:
-            libraries.append(_opened(project, name, source, lock, fetching=fetching))
+            libraries.append(_opened(project, name, lock, fetching=fetching))
         except NotFetched as error:
             if missing is None:
                 raise
@@ -96,18 +98,14 @@ def open_shared(
 
 
 def _opened(
-    project: ProjectFile,
-    name: str,
-    source: LibrarySource,
-    lock: dict[str, LockedLibrary],
-    *,
-    fetching: bool,
+    project: ProjectFile, name: str, lock: dict[str, LockedLibrary], *, fetching: bool
 ) -> Shared:
+    source = project.libraries[name]
     if source.kind == "path" and not fetching:
         folder = os.path.join(os.path.dirname(project.where), source.place)
         signers = _signers(project, source)
         return Shared(name, folder, checksums.sums(folder, (), signers) if signers else None)
-    locked = entry(project, name, lock)
+    locked = _entry(project, name, lock)
     if fetching and (source.kind == "path" or not kept.is_whole(locked)):
         resolve(project, name, source, locked)
     library = kept.open_kept(locked)
@@ -129,10 +127,50 @@ def _fetched(project: ProjectFile, source: LibrarySource, commit: str | None) ->
         return repositories.fetch(source, beside, commit)
     version, folder = "", os.path.join(beside, source.place)
     if source.kind == "package":
-        from vllm_mods.sharing import distributions  # noqa: PLC0415  (importlib.metadata)
-
-        version, folder = distributions.installed(source.place)
+        version, folder = _installed(source.place)
     return FetchedLibrary(version, contents.read_files(folder))
+
+
+def _installed(name: str) -> tuple[str, str]:
+    """Return the version of an installed distribution, and the folder of the package that its entry point names.
+
+    The package is found, and nothing of it is imported. Raises ``UsageError``.
+    """
+    from importlib import metadata  # noqa: PLC0415  (slow, as the others here)
+    from importlib.machinery import PathFinder  # noqa: PLC0415
+
+    from packaging.version import parse as parse_version  # noqa: PLC0415
+
+    try:
+        distribution = metadata.distribution(name)
+        packages = [one.value for one in distribution.entry_points.select(group=_GROUP)]
+        parse_version(distribution.version)
+    except metadata.PackageNotFoundError as error:
+        raise UsageError(
+            f"package:{name}: no such distribution is installed where vllm-mods is",
+            hint=f"pip install {name}",
+        ) from error
+    except (ValueError, TypeError) as error:  # no UTF-8, no entry points, no version
+        raise UsageError(
+            f"package:{name}: what pip wrote of it is damaged: {error}",
+            hint=f"pip install --force-reinstall {name}",
+        ) from error
+    if len(packages) != 1:
+        raise UsageError(
+            f"package:{name}: {distribution.version} has {len(packages)} entry points in {_GROUP}, and not one",
+            hint="it brings no library; does another distribution?",
+        )
+    places: list[str] | None = None
+    for end in range(1, len(parts := packages[0].split(".")) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:end]), places)  # runs no code of it
+        places = list(spec.submodule_search_locations or ()) if spec else []
+    folder = next((place for place in places or () if os.path.isdir(place)), None)
+    if folder is None:
+        raise UsageError(
+            f"package:{name}: {distribution.version} names the package {packages[0]}, which is not there",
+            hint=f"pip install --force-reinstall {name}",
+        )
+    return distribution.version, folder
 
 
 def _signers(project: ProjectFile, source: LibrarySource) -> str | None:
@@ -146,7 +184,7 @@ def _check_signature(project: ProjectFile, source: LibrarySource, library: KeptL
         return
     signed = checksums.sums(library.folder, (), signers)
     for path, digest in library.listed.items():
-        if path not in library_paths.BESIDE and signed.get(path) != digest:
+        if path not in contents.BESIDE and signed.get(path) != digest:
             says = f"says {signed[path]}" if path in signed else "does not name it"
             raise Refused(
                 f"{source}: {path} has the hash sha256:{digest}, and the signed {checksums.SUMS} {says}; "

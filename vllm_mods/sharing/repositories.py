@@ -13,17 +13,16 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.output import write_below
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing import git_objects
 from vllm_mods.sharing.kept import FetchedLibrary
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
-from vllm_mods.trees.git_process import GitSettings
 
 COMMIT = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})\Z")
 _FETCH = (
@@ -32,8 +31,8 @@ _FETCH = (
 )
 _EVERY = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _BARE = {
-    "HEAD": "ref: refs/none\n",
-    "config": "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+    "HEAD": b"ref: refs/none\n",
+    "config": b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
 }
 _LFS = b"version https://git-lfs.github.com/spec/"
 
@@ -88,14 +87,14 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
     files: dict[str, bytes] = {}
     objects: dict[str, bytes] = {}
     left = int(limits.LIBRARY)
+    refusal = functools.partial(git_objects.refusal, str(source))
 
     def read(name: str) -> tuple[str, bytes]:
         nonlocal left
         kind, size, content = repository.object(name)
         left -= size
         if left < 0:
-            why = f"is more than {limits.LIBRARY}, the most of {limits.LIBRARY.what}"
-            raise git_objects.refusal(str(source), why)
+            raise refusal(f"is more than {limits.LIBRARY}, the most of {limits.LIBRARY.what}")
         return kind, content.read(size)
 
     def read_object(name: str) -> bytes:
@@ -108,37 +107,36 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         try:
             files[path] = read(blob)[1]
         except LookupError as error:
-            why = f"{path} is not among what its server sent"
-            raise git_objects.refusal(str(source), why) from error
+            raise refusal(f"{path} is not among what its server sent") from error
         if files[path].startswith(_LFS):
-            why = f"{path} is kept by git-lfs, which is not asked: put the file itself there"
-            raise git_objects.refusal(str(source), why)
+            raise refusal(
+                f"{path} is kept by git-lfs, which is not asked: put the file itself there"
+            )
     return FetchedLibrary(commit, files, objects)
 
 
-@contextlib.contextmanager
-def _scratch() -> Iterator[str]:
-    with contextlib.ExitStack() as stack:
-        try:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="vllm-mods-"))
-            for name in ("objects", "refs"):  # as `git init --bare`, without anybody's template
-                os.mkdir(os.path.join(folder, name))
-            for name, text in _BARE.items():
-                Path(folder, name).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise TreeError(
-                f"what git fetches has no place: {error}", hint="df -h /tmp; TMPDIR names another"
-            ) from error
-        yield folder
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    try:
+        scratch = tempfile.TemporaryDirectory(prefix="vllm-mods-")
+        for name in ("objects", "refs"):  # as `git init --bare`, without anybody's template
+            os.mkdir(os.path.join(scratch.name, name))
+        for name, data in _BARE.items():
+            write_below(scratch.name, name, data)
+    except OSError as error:
+        raise TreeError(
+            f"what git fetches has no place: {error}", hint="df -h /tmp; TMPDIR names another"
+        ) from error
+    return scratch
 
 
 def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words: str) -> str:
-    """Run git on the scratch repository. Raises ``TreeError`` without secrets."""
+    """Run git on the scratch repository. Raises ``TreeError`` without users, passwords and queries in URLs."""
     done = git_process.run(folder, words, environ, terminal=_is_attended())
     if done.why:
         command = next(word for word in words if word in {"fetch", "ls-remote", "rev-parse"})
+        why = re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", done.why))
         raise TreeError(
-            f"{source}: git {command} failed: {masked(done.why)}",
+            f"{source}: git {command} failed: {why}",
             hint="git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?",
         )
     return done.text
@@ -148,11 +146,6 @@ def _is_attended() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def masked(text: str) -> str:
-    """Return what git has said without users, passwords and queries in URLs."""
-    return re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", text))
-
-
 def _environment(environ: Mapping[str, str], url: str, folder: str) -> dict[str, str]:
     """Return the environment in which git takes nothing from a server but objects.
 
@@ -160,7 +153,7 @@ def _environment(environ: Mapping[str, str], url: str, folder: str) -> dict[str,
     """
     scheme = "file" if url.startswith(("/", "file:")) else url.partition(":")[0]
     transports = scheme if scheme in {"file", "http"} else "https:ssh"
-    safe = git_process.environment(GitSettings.USERS, environ, logins=True, transports=transports)
+    safe = git_process.environment(environ, logins=True, transports=transports)
     if not _is_attended():
         safe |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
     return {**safe, "GIT_DIR": folder}

@@ -11,8 +11,7 @@ import copy
 import stat
 import tempfile
 import weakref
-import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
 
@@ -23,8 +22,6 @@ from vllm_mods.formats import platforms, tars, tree_names, zips
 from vllm_mods.trees.folder import read_in_workspace
 
 if TYPE_CHECKING:
-    import tarfile
-
     from vllm_mods.trees.other_packages import Archive, OtherPackage, OtherPackages
 
 
@@ -62,11 +59,12 @@ class ArchiveTree(PristineTree):
         self.identity = identity
         self.others: OtherPackages | None = None
         self._archive = archive
+        self._tops = frozenset(name.partition("/")[0] for name in archive.names)
 
     @cached_property
     def version(self) -> str | None:
         """The version in the dist-info folder's name, else in ``PKG-INFO`` or ``_version.py``."""
-        versions = {info[1] for top in self._tops if (info := tree_names.dist_info(top))}
+        versions = {version for _, version in tree_names.dist_infos(self._tops).values()}
         if len(versions) == 1:
             return versions.pop()
         return tree_names.pkg_info_version(
@@ -87,12 +85,8 @@ class ArchiveTree(PristineTree):
 
     def _own(self, name: str) -> bytes | None:
         """Return a file of its distribution's metadata."""
-        own = [top for top in self._tops if tree_names.dist_info(top)]
+        own = [*tree_names.dist_infos(self._tops)]
         return self._archive.read(f"{own[0]}/{name}") if len(own) == 1 else None
-
-    @cached_property
-    def _tops(self) -> frozenset[str]:
-        return frozenset(name.split("/", 1)[0] for name in self._archive.names)
 
     def apart(self) -> Self:
         """Return the same tree, as if no other distribution had been asked for."""
@@ -131,8 +125,7 @@ class ArchiveTree(PristineTree):
     def paths(self, under: str = "vllm") -> Iterator[str]:
         """Yield every file below ``under``; ``""`` is the whole archive."""
         prefix = "/".join(tree_names.split(under, self.spec)) + "/" if under else ""
-        archive = self._holding(prefix) if under else self._archive
-        return (name for name in archive.names if name.startswith(prefix))
+        return (name for name in self._holding(prefix).names if name.startswith(prefix))
 
     def folders(self) -> frozenset[str]:
         """Return the names of what lies at the top."""
@@ -140,7 +133,10 @@ class ArchiveTree(PristineTree):
 
 
 class ZipArchive:
-    """The files of a zip; the zip's CRC-32 is checked on every read. ``file`` is taken over."""
+    """The files of a zip; the zip's CRC-32 is checked on every read. ``file`` is taken over.
+
+    ``infos`` are the directory's entries of them by name; where it starts, the last file's data ends.
+    """
 
     def __init__(self, file: BinaryIO, *, label: str) -> None:
         self._label = label
@@ -148,28 +144,17 @@ class ZipArchive:
         with reading(label):
             self._zip = zips.opened(file)
             infos = zips.files(self._zip)
-        self._infos = _index(((info.filename, info) for info in infos), label)
-        self.names = frozenset(self._infos)
-
-    @property
-    def infos(self) -> Mapping[str, zipfile.ZipInfo]:
-        """The directory entries of the files, by name."""
-        return self._infos
-
-    @property
-    def start_of_directory(self) -> int:
-        """The offset of the central directory, where the last file's data ends."""
-        return self._zip.start_dir
+        self.infos = _index(((info.filename, info) for info in infos), label)
+        self.names = frozenset(self.infos)
+        self.start_of_directory = self._zip.start_dir
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes; ``TreeError`` if the CRC-32 does not agree."""
-        info = self._infos.get(name)
+        info = self.infos.get(name)
         if info is None:
             return None
         if stat.S_ISLNK(info.external_attr >> 16):
             raise TreeError(f"{self._label}: {name} is a symbolic link", hint=_REBUILD)
-        if info.flag_bits & 1:
-            raise TreeError(f"{self._label}: {name} is encrypted", hint=_REBUILD)
         with reading(f"{self._label}: {name}"):
             return zips.content(self._zip, info)
 
@@ -198,7 +183,13 @@ class TarArchive:
                         raise ValueError(f"it unpacks to more than {limits.SDIST}")
             self._file.seek(0)
             members = list(tars.members(self._file))
-        self._members = _index(_without_top(members, label), label)
+        tops = {member.name.partition("/")[0] for member in members}
+        if len(tops) != 1:
+            raise TreeError(
+                f"{label}: an sdist has one folder at its top, this has {len(tops)}", hint=_REBUILD
+            )
+        files = _index(((one.name, one) for one in members if not one.isdir()), label)
+        self._members = {name.partition("/")[2]: member for name, member in files.items()}
         self.names = frozenset(self._members)
 
     def read(self, name: str) -> bytes | None:
@@ -215,10 +206,7 @@ class TarArchive:
             what = "is a link" if member.issym() or member.islnk() else "is no regular file"
             raise TreeError(f"{self._label}: {name} {what}", hint=_REBUILD)
         self._file.seek(member.offset_data)
-        data = self._file.read(member.size)
-        if len(data) != member.size:
-            raise TreeError(f"{self._label}: {name} is cut short", hint=_REBUILD)
-        return data
+        return self._file.read(member.size)
 
     def load(self, _: Collection[str]) -> None:
         """Do nothing: all of it is here."""
@@ -244,30 +232,12 @@ def open_archive(kind: str, file: BinaryIO, label: str) -> Archive:
         return TarArchive(file, label=label)
 
 
-def _without_top(
-    members: list[tarfile.TarInfo], label: str
-) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    tops = {member.name.split("/", 1)[0] for member in members}
-    if len(tops) != 1:
-        raise TreeError(
-            f"{label}: an sdist has one folder at its top, this has {len(tops)}", hint=_REBUILD
-        )
-    for member in members:
-        if not member.isdir():
-            _check_plain(member.name, label)
-            yield member.name.partition("/")[2], member
-
-
 def _index(entries: Iterable[tuple[str, _Entry]], label: str) -> dict[str, _Entry]:
     index: dict[str, _Entry] = {}
     for name, entry in entries:
         if name in index:
             raise TreeError(f"{label}: {name!r} is in the archive twice", hint=_REBUILD)
-        _check_plain(name, label)
+        if not tree_names.is_plain(name):
+            raise TreeError(f"{label}: {name!r} is not a plain relative path", hint=_REBUILD)
         index[name] = entry
     return index
-
-
-def _check_plain(name: str, label: str) -> None:
-    if not tree_names.is_plain(name):
-        raise TreeError(f"{label}: {name!r} is not a plain relative path", hint=_REBUILD)

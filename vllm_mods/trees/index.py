@@ -6,17 +6,16 @@ PEP 592 yanking, PEP 658/714 metadata) and in JSON (PEP 691, PEP 700 sizes). Pur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import datetime
 from html.parser import HTMLParser
-from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urldefrag, urljoin, urlsplit
 
 from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
-    canonicalize_name,
     parse_sdist_filename,
     parse_wheel_filename,
 )
@@ -33,8 +32,7 @@ PROJECT = "vllm"
 _PIECE = 16 << 10  # letters
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WebPage:
+class WebPage(NamedTuple):
     """A page as it came.
 
     ``url`` is where it was found in the end, without user and password: links are relative to it.
@@ -45,8 +43,7 @@ class WebPage:
     body: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReleaseFile:
+class ReleaseFile(NamedTuple):
     """One file of a release.
 
     ``kind`` is ``wheel`` or ``sdist``; ``build`` the wheel's build tag as (number, rest) or ``()``;
@@ -80,41 +77,33 @@ def parse_page(
     """
     if len(body) > limits.PAGE:
         raise ValueError(f"it has more than {limits.PAGE}")
-    if content_type.split(";", maxsplit=1)[0].strip().lower().endswith(("+json", "/json")):
-        files = _from_json(body, url, project)
-    else:
-        files = _from_html(body, url, project)
-    return tuple(replace(file, page=url) for file in files if file is not None)
+    kind = content_type.split(";", maxsplit=1)[0].strip().lower()
+    read = _from_json if kind.endswith(("+json", "/json")) else _from_html
+    files = read(body, url, project)
+    return tuple(file._replace(page=url) for file in files if file is not None)
 
 
 def release_file(filename: str, url: str, project: str = PROJECT) -> ReleaseFile | None:
     """Read what a file name says; ``None`` if it names no wheel or sdist of the project."""
-    build: tuple[int, str] | tuple[()] = ()
-    interpreters: tuple[str, ...] = ()
-    platforms: tuple[str, ...] = ()
     try:
         if filename.endswith(".whl"):
-            kind = "wheel"
             name, version, build, tags = parse_wheel_filename(filename)
-            interpreters = tuple(sorted({tag.interpreter for tag in tags}))
-            platforms = tuple(sorted({tag.platform for tag in tags}))
         elif filename.endswith(".tar.gz"):
-            kind = "sdist"
-            name, version = parse_sdist_filename(filename)
+            (name, version), build, tags = parse_sdist_filename(filename), (), frozenset()
         else:
             return None
     except (InvalidWheelFilename, InvalidSdistFilename):
         return None
-    if canonicalize_name(name) != project:
+    if name != project:
         return None
     return ReleaseFile(
         filename=filename,
         url=url,
         version=str(version),
-        kind=kind,
+        kind="wheel" if filename.endswith(".whl") else "sdist",
         build=build,
-        interpreters=interpreters,
-        platforms=platforms,
+        interpreters=tuple(sorted({tag.interpreter for tag in tags})),
+        platforms=tuple(sorted({tag.platform for tag in tags})),
     )
 
 
@@ -140,16 +129,6 @@ def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]
         matching = [file for file in local if Version(file.version) == newest]
     usable = [file for file in matching if file.yanked is None] or matching
     return tuple(sorted(usable, key=_preference, reverse=True))
-
-
-def without_ranges(candidates: tuple[ReleaseFile, ...]) -> ReleaseFile:
-    """Return what to download in place of the wheel that is best: the smaller sdist, if it will do.
-
-    A rebuilt wheel (it has a build tag) may hold other sources than the sdist.
-    """
-    wheel = candidates[0]
-    sdist = next((file for file in candidates if file.kind == "sdist"), None)
-    return wheel if sdist is None or wheel.build else sdist
 
 
 def parsed(name: str) -> Version | None:
@@ -186,8 +165,7 @@ def _json_file(entry: dict[str, Any], url: str, project: str) -> ReleaseFile | N
     python = entry.get("requires-python")
     yanked = entry.get("yanked", False)
     file = release_file(entry["filename"], urljoin(url, entry["url"]), project)
-    return file and replace(
-        file,
+    return file and file._replace(
         sha256=_hex(hashes.get("sha256")) if isinstance(hashes, dict) else None,
         metadata_sha256=_hex(metadata.get("sha256")) if isinstance(metadata, dict) else None,
         size=size if isinstance(size, int) else None,
@@ -216,8 +194,7 @@ def _html_file(anchor: dict[str, str | None], base: str, project: str) -> Releas
     target, fragment = urldefrag(urljoin(base, anchor["href"] or ""))
     metadata = anchor.get("data-core-metadata", anchor.get("data-dist-info-metadata")) or ""
     file = release_file(unquote(urlsplit(target).path).rpartition("/")[2], target, project)
-    return file and replace(
-        file,
+    return file and file._replace(
         sha256=_named(fragment),
         metadata_sha256=_named(metadata),
         requires_python=anchor.get("data-requires-python"),
@@ -237,11 +214,7 @@ def _preference(file: ReleaseFile) -> tuple[bool, bool, tuple[int, str] | tuple[
 
 def _named(text: str) -> str | None:
     """Return the value of ``sha256=…`` in a fragment or an attribute."""
-    for part in text.split("&"):
-        name, _, value = part.partition("=")
-        if name == "sha256":
-            return _hex(value)
-    return None
+    return _hex(dict(parse_qsl(text)).get("sha256"))
 
 
 def _time(value: object) -> str | None:
@@ -254,9 +227,9 @@ def _time(value: object) -> str | None:
 
 
 def _hex(value: object) -> str | None:
-    if not isinstance(value, str) or len(value) != 64:
-        return None
-    return value.lower() if set(value.lower()) <= set("0123456789abcdef") else None
+    if isinstance(value, str) and re.fullmatch("[0-9a-fA-F]{64}", value):
+        return value.lower()
+    return None
 
 
 class _Anchors(HTMLParser):

@@ -66,10 +66,10 @@ def open_tree(
             hint="pypi:VERSION",
         )
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
-        if colon and kind.isalnum() and "/" not in kind and not os.path.lexists(spec):
-            raise UsageError(f"{spec}: there is no kind of tree called {kind!r}", hint=_FORMS)
-        if not spec:
-            raise UsageError("no tree given", hint=_FORMS)
+        is_kind = colon and kind.isalnum() and not os.path.lexists(spec)
+        if is_kind or not spec:
+            why = f"{spec}: there is no kind of tree called {kind!r}" if spec else "no tree given"
+            raise UsageError(why, hint=_FORMS)
         return FolderTree(find_site_root(spec), spec=spec, workspace=workspace)
     if not rest:
         raise UsageError(f"{spec}: nothing follows the colon", hint=_FORMS)
@@ -89,30 +89,23 @@ def open_tree(
         from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)
 
         return open_git(rest, spec=spec, workspace=workspace)
-    if kind == "pypi":
-        from vllm_mods.trees.release import Releases  # noqa: PLC0415  (requests: 100 ms)
-
-        releases = Releases(
-            offline=offline,
-            workspace=workspace,
-            progress=progress,
-            note=note,
-            cache_dir=cache_dir,
-            commits=commits,
-        )
-        return releases.open(rest, spec=spec, verify=verify, named=others)
-    tree = _open_archive(kind, rest, spec=spec, workspace=workspace)
-    return tree if not others else _with_others(tree, others, offline=offline, cache_dir=cache_dir)
-
-
-def _with_others(
-    tree: "ArchiveTree", named: Mapping[str, str], *, offline: bool, cache_dir: str | None
-) -> Tree:
+    tree = None if kind == "pypi" else _open_archive(kind, rest, spec=spec, workspace=workspace)
+    if tree is not None and not others:
+        return tree
     from vllm_mods.trees.other_packages import OtherPackages  # noqa: PLC0415
-    from vllm_mods.trees.release import Releases  # noqa: PLC0415
+    from vllm_mods.trees.release import Releases  # noqa: PLC0415  (requests: 100 ms)
 
-    releases = Releases(offline=offline, cache_dir=cache_dir)
-    tree.others = OtherPackages(releases.of, tree.metadata, named=named)
+    releases = Releases(
+        offline=offline,
+        workspace=workspace,
+        progress=progress,
+        note=note,
+        cache_dir=cache_dir,
+        commits=commits,
+    )
+    if tree is None:
+        return releases.open(rest, verify=verify, named=others)
+    tree.others = OtherPackages(releases.of, tree.metadata, named=others or {})
     return tree
 
 

@@ -57,11 +57,9 @@ class Project(Protocol):
 
     def files(self) -> tuple[ReleaseFile, ...]:
         """Return every file of every release."""
-        ...
 
     def archive(self, version: str) -> Archive:
         """Open a release."""
-        ...
 
 
 class OtherPackages:
@@ -107,11 +105,7 @@ class OtherPackages:
         for known in map(self._found.get, self._asked):
             if known is not None and any(n.startswith(f"{top}/") for n in known.archive.names):
                 return known
-        for name in (top, f"{top}-python"):
-            package = self.package(name)
-            if package is not None:
-                return package
-        return None
+        return next(filter(None, map(self.package, (top, f"{top}-python"))), None)
 
     def _find(self, name: str) -> OtherPackage | None:
         wanted = self._named.get(name)
@@ -130,8 +124,7 @@ class OtherPackages:
             raise TreeError(
                 f"{name}: no release of it is in {allowed}{when}", hint=f"--with {name}==VERSION"
             )
-        archive = other.archive(str(newest))
-        return OtherPackage(name, str(newest), archive)
+        return OtherPackage(name, str(newest), other.archive(str(newest)))
 
     def _could_be_had(self, name: str, file: ReleaseFile) -> bool:
         """Tell whether an installer would have taken a file on the day of vLLM's own."""
@@ -140,9 +133,12 @@ class OtherPackages:
                 f"which {name} this vLLM was served with is not known: nobody says when it was uploaded",
                 hint=f"--with {name}==VERSION",
             )
-        if file.yanked is not None or not _takes_python(file.requires_python):
+        try:
+            is_for_python = SpecifierSet(file.requires_python or "").contains(f"{_PYTHON}.0")
+        except InvalidSpecifier:
             return False
-        return datetime.fromisoformat(file.uploaded) <= datetime.fromisoformat(self._day)
+        is_older = datetime.fromisoformat(file.uploaded) <= datetime.fromisoformat(self._day)
+        return is_older and is_for_python and file.yanked is None
 
     def _allowed(self, name: str) -> SpecifierSet | None:
         """Return the versions that vLLM takes; None where it says nothing of the name."""
@@ -196,14 +192,4 @@ def _required(metadata: bytes | None, name: str) -> SpecifierSet | None:
     sets = [
         one.specifier for one in needs(metadata or b"", _MARKERS) if canonical(one.name) == name
     ]
-    allowed = SpecifierSet()
-    for specifier in sets:
-        allowed &= specifier
-    return allowed if sets else None
-
-
-def _takes_python(requires: str | None) -> bool:
-    try:
-        return requires is None or SpecifierSet(requires).contains(f"{_PYTHON}.0")
-    except InvalidSpecifier:
-        return False
+    return SpecifierSet(",".join(map(str, sets))) if sets else None

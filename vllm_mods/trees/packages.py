@@ -1,17 +1,21 @@
-"""The Python packages beside a tree's vLLM: what is installed, and what vLLM's own metadata pins."""
+"""What a tree's metadata says of vLLM and of the packages beside it: installed, pinned, listed, installed anew."""
 
 from __future__ import annotations
 
+import csv
+import os
 from collections.abc import Collection, Iterable, Mapping
+from email.parser import HeaderParser
 from typing import NamedTuple
 
 from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.tree_names import canonical
+from vllm_mods.trees.index import parsed
 
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 
@@ -45,7 +49,12 @@ def read_packages(tree: Tree, names: Collection[str]) -> Packages:
         named = tree_names.dist_infos(tree.folders())
         own = next((name for name, said in named.items() if said[0].lower() == "vllm"), None)
         wanted = needs(tree.read(f"{own}/METADATA" if own else "PKG-INFO") or b"")
-        pins = _pins(wanted)
+        pins = {
+            canonical(one.name): each.version
+            for one in wanted
+            for each in one.specifier
+            if each.operator == "==" and not each.version.endswith(".*")
+        }
         installed = {canonical(name): version for name, version in named.values()}
         for name in names:
             # of an image the site root is not listed
@@ -60,11 +69,7 @@ def read_packages(tree: Tree, names: Collection[str]) -> Packages:
 
 def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     """Return the versions beside a tree of what its vLLM and these requirements name, sorted."""
-    named = {
-        canonical(requirement.name)
-        for text in texts
-        if (requirement := parse_requirement(text)) is not None
-    }
+    named = {canonical(one.name) for text in texts if (one := parse_requirement(text)) is not None}
     packages = read_packages(tree, named)
     return {
         name: version
@@ -85,21 +90,52 @@ def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Require
 
 def needs(metadata: bytes, machine: Mapping[str, str] = _LINUX) -> list[Requirement]:
     """Return what ``Requires-Dist`` demands of a machine."""
-    head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
-    lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
-    texts = (line.partition(":")[2].strip() for line in lines)
-    return [
-        requirement
-        for text in texts
-        if (requirement := parse_requirement(text, machine)) is not None
-    ]
+    headers = HeaderParser().parsestr(metadata.decode("utf-8", "replace"))
+    texts = headers.get_all("Requires-Dist") or ()
+    return [one for text in texts if (one := parse_requirement(text, machine)) is not None]
 
 
-def _pins(needs: Iterable[Requirement]) -> dict[str, str]:
-    """Return what is demanded with ``==``."""
+def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
+    """Return name and version of the distributions that are vLLM's, or list its files, by folder."""
     return {
-        canonical(one.name): each.version
-        for one in needs
-        for each in one.specifier
-        if each.operator == "==" and not each.version.endswith(".*")
+        folder: said
+        for folder, said in tree_names.dist_infos(sorted(tree.folders())).items()
+        if said[0].lower() == "vllm" or rows_of(tree, folder)
     }
+
+
+def reinstalling(tree: Tree, version: str | None) -> str:
+    """Return how to install a tree's vLLM anew: a command, or words where none is known.
+
+    An index is named for a release that an installer took from one, and for nothing else: in place of
+    a build of somebody's own (a local version, a development version, a source folder, a file, a
+    distribution without metadata) it would put another.
+    """
+    if tree.spec.startswith("image:"):
+        return "build the image again"
+    dists = dist_infos(tree)
+    if len(dists) == 1:
+        ((folder, (name, stated)),) = dists.items()
+        place = f"{tree.root}/{folder}" if tree.root is not None else ""
+        by = (tree.read(f"{folder}/INSTALLER") or b"").decode("ascii", "replace").strip()
+        if by in {"pip", "uv"} and not os.path.lexists(f"{place}/direct_url.json"):
+            release = parsed(stated)
+            if release and release.local is None and not release.is_devrelease:
+                return f"pip install --force-reinstall --no-deps {name}=={stated}"
+    named = f"vLLM {version}" if version else "this vLLM"
+    return f"install the very build of {named} again, from where it came: an index has another one"
+
+
+def rows_of(tree: Tree, folder: str) -> dict[str, tuple[str, str]]:
+    """Return hash and size of what a RECORD lists; nothing of one that cannot be read."""
+    try:
+        text = (tree.read(f"{folder}/RECORD") or b"").decode("utf-8", "surrogateescape")
+        rows = [row for row in csv.reader(text.splitlines()) if len(row) == 3]
+    except (csv.Error, VllmModsError):
+        return {}
+    return {path: (hashed, size) for path, hashed, size in rows if is_ours(path)}
+
+
+def is_ours(path: str) -> bool:
+    """Tell whether a path is in ``vllm/``; bytecode is left out, since installers write that."""
+    return path.startswith("vllm/") and not path.endswith(".pyc") and ".." not in path

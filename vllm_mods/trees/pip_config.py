@@ -9,11 +9,10 @@ half a second, and it need not be installed beside this tool.
 from __future__ import annotations
 
 import configparser
-import contextlib
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from vllm_mods.base.errors import UsageError
@@ -24,8 +23,7 @@ _TRUE = frozenset({"y", "yes", "t", "true", "on", "1"})
 _FALSE = frozenset({"n", "no", "f", "false", "off", "0"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PipSettings:
+class PipSettings(NamedTuple):
     """The settings that matter here.
 
     ``index_urls`` are in the order they are asked; ``timeout`` is in seconds; ``verify`` is the
@@ -63,11 +61,18 @@ def read_settings(environ: Mapping[str, str], *, prefix: str = sys.prefix) -> Pi
     # pip's requests honours the first two, its truststore the third.
     variables = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
     certificates = (text.get("cert"), *map(environ.get, variables), "")
-    for url in (*index_urls, *links):
-        _check_url(url)
+    try:
+        for url in (*index_urls, *links):
+            urlsplit(url).port  # noqa: B018  (what is wrong with it is said when it is asked for)
+    except ValueError as error:
+        # not the URL itself: a password may be in it
+        raise UsageError(f"an index or find-links URL is none: {error}", hint=_SHOW) from error
+    no_index, where = values.get("no-index", ("false", ""))
+    if no_index.lower() not in _TRUE | _FALSE:
+        raise UsageError(f"{where}: no-index = {no_index!r} is neither true nor false", hint=_SHOW)
     default_timeout = values.get("default-timeout", ("15", ""))
     return PipSettings(
-        index_urls=() if _flag(values, "no-index") else index_urls,
+        index_urls=() if no_index.lower() in _TRUE else index_urls,
         find_links=links,
         verify=_path(next(filter(None, certificates), ""), environ),
         client_cert=_path(text.get("client-cert", ""), environ),
@@ -98,15 +103,15 @@ def config_files(environ: Mapping[str, str], prefix: str) -> Iterator[str]:
 
 def _merge(environ: Mapping[str, str], prefix: str) -> dict[str, tuple[str, str]]:
     """Return option → (value, where it stands). Empty values count as not set, as with pip."""
-    sections: dict[str, dict[str, tuple[str, str]]] = {name: {} for name in _SECTIONS}
-    for file in config_files(environ, prefix):
-        parser = _parse(file)
-        for name in _SECTIONS:
-            for option, value in parser.items(name) if parser.has_section(name) else ():
-                sections[name][_option(option)] = (value, f"{file} [{name}]")
+    parsers = [(file, _parse(file)) for file in config_files(environ, prefix)]
     merged: dict[str, tuple[str, str]] = {}
     for name in _SECTIONS:
-        merged.update({key: item for key, item in sections[name].items() if item[0]})
+        section = {
+            _option(option): (value, f"{file} [{name}]")
+            for file, parser in parsers
+            for option, value in (parser.items(name) if parser.has_section(name) else ())
+        }
+        merged |= {key: item for key, item in section.items() if item[0]}
     for variable, value in environ.items():
         if variable.startswith("PIP_") and value and variable != "PIP_CONFIG_FILE":
             merged[_option(variable.removeprefix("PIP_"))] = (value, variable)
@@ -114,15 +119,11 @@ def _merge(environ: Mapping[str, str], prefix: str) -> dict[str, tuple[str, str]
 
 
 def _parse(file: str) -> configparser.RawConfigParser:
-    """Read a file; one that is not there has nothing in it."""
+    """Read a file; one that cannot be opened has nothing in it, as for pip."""
     parser = configparser.RawConfigParser()
     try:
-        with (
-            contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError),
-            open(file, encoding="utf-8") as stream,
-        ):
-            parser.read_file(stream)
-    except (OSError, UnicodeDecodeError, configparser.Error) as error:
+        parser.read(file, encoding="utf-8")
+    except (UnicodeDecodeError, configparser.Error) as error:
         raise UsageError(
             f"{file}: cannot read pip's settings: {error}", hint="pip config debug"
         ) from error
@@ -131,13 +132,6 @@ def _parse(file: str) -> configparser.RawConfigParser:
 
 def _option(name: str) -> str:
     return name.lower().replace("_", "-").removeprefix("--")
-
-
-def _flag(values: Mapping[str, tuple[str, str]], option: str) -> bool:
-    value, where = values.get(option, ("false", ""))
-    if value.lower() not in _TRUE | _FALSE:
-        raise UsageError(f"{where}: {option} = {value!r} is neither true nor false", hint=_SHOW)
-    return value.lower() in _TRUE
 
 
 def _number(option: str, item: tuple[str, str]) -> float:
@@ -149,14 +143,6 @@ def _number(option: str, item: tuple[str, str]) -> float:
     if not 0 <= number < float("inf"):
         raise UsageError(f"{where}: {option} = {value!r} is not a number from 0 up", hint=_SHOW)
     return number
-
-
-def _check_url(url: str) -> None:
-    try:
-        urlsplit(url).port  # noqa: B018  (what is wrong with it is said when it is asked for)
-    except ValueError as error:
-        # not the URL itself: a password may be in it
-        raise UsageError(f"an index or find-links URL is none: {error}", hint=_SHOW) from error
 
 
 def _path(value: str, environ: Mapping[str, str]) -> str | None:

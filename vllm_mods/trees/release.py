@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import os
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
@@ -14,12 +13,12 @@ from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
 from vllm_mods.base.versions import nearest, node
 from vllm_mods.trees.archive import ArchiveTree, open_archive
-from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, parsed, release_file, without_ranges
+from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, parsed, release_file
 from vllm_mods.trees.other_packages import OtherPackages
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import RemoteZip, pin, seen_of
 from vllm_mods.trees.sources import IndexAnswer, IndexSources, local_path
-from vllm_mods.trees.spans import NoRangesError, NotKeptError
+from vllm_mods.trees.spans import OFFLINE, NoRangesError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     Progress = Callable[[str, int, int | None], None]
     Note = Callable[[str], None]
 
-_WHOLE = "the server sends whole files only"
 _SETTINGS = "pip config list  # index-url, extra-index-url and find-links are taken from there"
 
 
@@ -59,7 +57,7 @@ class Releases:
         self._workspace = workspace
         self._progress = progress
         self._note = note
-        self._noted: set[str] = set()
+        self._tell = functools.cache(note or (lambda _: None))
         self._cache = Cache(cache_dir or cache_folder(os.environ), note=note)
         self._project = PROJECT
         self._others: dict[str, Releases] = {}
@@ -98,7 +96,8 @@ class Releases:
         answer = self._sources.ask(fresh=False)
         if not answer.files:
             raise self._nothing(answer)
-        self._tell(answer.failures)
+        for failure in answer.failures:
+            self._tell(failure)
         return answer.files
 
     def versions(self) -> frozenset[str]:
@@ -109,17 +108,14 @@ class Releases:
         self,
         name: str,
         *,
-        spec: str | None = None,
         verify: bool = False,
         named: Mapping[str, str] | None = None,
     ) -> Tree:
         """Open a release by its version or by the name of one of its files; ``verify`` it first.
 
-        ``named`` are versions of other packages to read beside it, by their names.
-
-        Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
+        ``named`` are versions of other packages to read beside it, by their names. Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
         """
-        spec = f"pypi:{name}" if spec is None else spec
+        spec = f"pypi:{name}"
         commit = node(name) if self._commits is not None else None
         if self._commits is not None and commit is not None and "://" not in self._commits:
             from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)
@@ -128,7 +124,7 @@ class Releases:
             return open_git(place, spec=spec, workspace=self._workspace, version=name)
         if commit is not None:
             urls = (*self._settings.index_urls, f"{self._commits}/{commit}")
-            self._connect(replace(self._settings, index_urls=urls))
+            self._connect(self._settings._replace(index_urls=urls))
         if verify:
             self.verify(name)
         answer = self._sources.ask(fresh=False)
@@ -138,19 +134,20 @@ class Releases:
             candidates = choose(name, answer.files)
         if not candidates:
             raise self._unknown(name, spec, answer)
-        self._tell(answer.failures)
+        for failure in answer.failures:
+            self._tell(failure)
         if candidates[0].yanked is not None:
             reason = candidates[0].yanked or "no reason given"
-            self._tell((f"{candidates[0].filename} was yanked: {reason}",))
+            self._tell(f"{candidates[0].filename} was yanked: {reason}")
         archive, file = self._archive(candidates)
         seen = archive.seen if isinstance(archive, RemoteZip) else None
-        in_parts = seen is not None and not seen.whole
+        in_parts = None if seen is None or seen.whole else seen.key
         tree = ArchiveTree(
             archive,
             spec=spec,
             remote=True,
             workspace=self._workspace,
-            identity=seen.key if seen is not None and in_parts else file.sha256,
+            identity=in_parts or file.sha256,
         )
         tree.releases = self
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
@@ -189,15 +186,14 @@ class Releases:
             why = f"{file.filename}: the index states no sha256, so that nothing could be verified"
             if not unstated:
                 raise TreeError(why, hint=_SETTINGS)
-            self._tell((why,))
+            self._tell(why)
             return
         self._check_link(file)
         seen = seen_of(file, self._cache, None)
-        if seen is not None and seen.whole:
-            return
-        here = self._here(file)
-        with self._fetched(file) if here is None else contextlib.nullcontext(here) as whole:
-            pin(file, self._cache, whole)
+        if seen is None or not seen.whole:
+            here = self._here(file)
+            with self._fetched(file) if here is None else contextlib.nullcontext(here) as whole:
+                pin(file, self._cache, whole)
 
     def identity(self, name: str) -> str | None:
         """Return the ``identity`` that ``open`` would give, where it is known without opening anything.
@@ -226,11 +222,13 @@ class Releases:
         if here is None and best.kind == "wheel":
             try:
                 return RemoteZip(best, self._cache, self.http, progress=self._progress), best
-            except NoRangesError as error:
-                best = without_ranges(candidates)
+            except NoRangesError:
+                sdists = [file for file in candidates if file.kind == "sdist"]
+                # smaller; but a rebuilt wheel (it has a build tag) may hold other sources
+                best = sdists[0] if sdists and not best.build else best
                 self._check_link(best)
-                if not isinstance(error, NotKeptError):
-                    self._tell((f"{_WHOLE}: reading {best.filename}",))
+                if self.http is not None:
+                    self._tell(f"the server sends whole files only: reading {best.filename}")
                 here = self._here(best)
         return open_archive(best.kind, here or self._download(best), best.filename), best
 
@@ -250,10 +248,8 @@ class Releases:
     def _fetched(self, file: ReleaseFile) -> Iterator[BinaryIO]:
         """Give a temporary file with all of a release's, which has the hash that the index states, if any."""
         if self.http is None:
-            raise Unreachable(
-                f"{file.filename}: the cache does not have it", hint="run once without --offline"
-            )
-        tell = self._progress and partial(self._progress, f"downloading {file.filename}")
+            raise Unreachable(f"{file.filename}: the cache does not have it", hint=OFFLINE)
+        tell = self._progress and functools.partial(self._progress, f"downloading {file.filename}")
         with self._cache.scratch() as scratch:
             self.http.download(file.url, scratch, tell)
             scratch.flush()
@@ -263,24 +259,19 @@ class Releases:
     def _here(self, file: ReleaseFile) -> BinaryIO | None:
         """Open what lies on this machine, or an earlier download: by its hash or, where the index gives none, by its URL."""
         place = local_path(file.url)
-        if place is not None:
-            return self._local(file, place)
-        link = self._cache.lookup("downloads", file.url) if file.sha256 is None else None
-        digest = link.decode("ascii", "replace") if link else file.sha256
-        return self._cache.get_file(digest) if digest else None
-
-    def _local(self, file: ReleaseFile, place: str) -> BinaryIO:
+        if place is None:
+            link = self._cache.lookup("downloads", file.url) if file.sha256 is None else None
+            digest = link.decode("ascii", "replace") if link else file.sha256
+            return self._cache.get_file(digest) if digest else None
         try:
-            opened = open(place, "rb")  # noqa: SIM115  (lives as long as the tree)
+            with contextlib.ExitStack() as closing:
+                opened = closing.enter_context(open(place, "rb"))
+                if file.sha256 is not None:
+                    self._check(file, file_digest(opened))
+                closing.pop_all()  # it lives as long as the tree
+                return opened
         except OSError as error:
             raise TreeError(f"{place}: {error.strerror}", hint=_SETTINGS) from error
-        if file.sha256 is not None:
-            try:
-                self._check(file, file_digest(opened))
-            except TreeError:
-                opened.close()
-                raise
-        return opened
 
     def _check(self, file: ReleaseFile, digest: str) -> None:
         if file.sha256 is not None and digest != file.sha256:
@@ -289,12 +280,6 @@ class Releases:
                 f"says {file.sha256}",
                 hint="the index or a proxy changed the file: try another index",
             )
-
-    def _tell(self, notes: tuple[str, ...]) -> None:
-        for text in notes:
-            if self._note is not None and text not in self._noted:
-                self._noted.add(text)
-                self._note(text)
 
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
@@ -306,9 +291,7 @@ class Releases:
             known = f"files of that release: {', '.join(near)}" if near else "no such release"
             return UsageError(f"{spec}: no such file or version; {known}", hint="pypi:VERSION")
         if self.http is None:
-            return Unreachable(
-                f"{spec}: the kept pages have no such release", hint="run once without --offline"
-            )
+            return Unreachable(f"{spec}: the kept pages have no such release", hint=OFFLINE)
         if built := node(name):
             return UsageError(
                 f"{spec}: a build of commit {built}, which no index that was asked has; another "
@@ -322,9 +305,7 @@ class Releases:
         )
 
     def _nothing(self, answer: IndexAnswer, what: str = "") -> TreeError:
-        hint = _SETTINGS
-        if self.http is None and answer.failures:
-            hint = "run once without --offline"
+        hint = OFFLINE if self.http is None and answer.failures else _SETTINGS
         why = "".join(f"\n  {failure}" for failure in answer.failures)
         kind = Unreachable if answer.failures else TreeError
         what = what or f"no release of {self._project} found"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import json
 import time
 import zlib
@@ -15,7 +16,7 @@ from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tree_names
 from vllm_mods.trees.archive import ZipArchive
-from vllm_mods.trees.spans import OFFLINE, NoRangesError, Spans
+from vllm_mods.trees.spans import OFFLINE, Spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -86,15 +87,10 @@ def pin(file: ReleaseFile, cache: Cache, opened: BinaryIO) -> None:
     """
     archive = ZipArchive(opened, label=file.filename)
     record = checked_record(archive, file.filename)
-    opened.seek(archive.start_of_directory)
-    seen = Seen(
-        total=opened.seek(0, io.SEEK_END),
-        etag="",
-        start=archive.start_of_directory,
-        directory=cache.put(_from(opened, archive.start_of_directory)),
-        record=cache.put(record),
-        whole=True,
-    )
+    start = opened.seek(archive.start_of_directory)
+    directory = limits.bounded(opened, limits.ZIP_DIRECTORY, "the directory of a zip")
+    kept = cache.put(directory), cache.put(record)
+    seen = Seen(start + len(directory), "", start, *kept, whole=True)
     _keep(cache, seen, "whole", file.sha256 or "")
     in_parts = _kept(cache, "seen", file.url, file.sha256 or "")
     if in_parts is not None and in_parts[0].key != seen._replace(etag=in_parts[0].etag).key:
@@ -107,13 +103,10 @@ def pin(file: ReleaseFile, cache: Cache, opened: BinaryIO) -> None:
 
 def checked_record(archive: ZipArchive, label: str) -> bytes:
     """Return a wheel's RECORD if it lists the wheel's files, each with its hash and size. Raises ``TreeError``."""
-    names = [
-        name
-        for name in archive.names
-        if name.endswith("/RECORD") and tree_names.dist_info(name.removesuffix("/RECORD"))
-    ]
-    data = archive.read(names[0]) if len(names) == 1 else None
-    wrong = "there is no RECORD in it" if data is None else _fault(archive, names[0], data)
+    folders = [*tree_names.dist_infos({name.partition("/")[0] for name in archive.names})]
+    record = f"{folders[0]}/RECORD" if len(folders) == 1 else ""
+    data = archive.read(record)
+    wrong = "there is no RECORD in it" if data is None else _fault(archive, record, data)
     if data is None or wrong is not None:
         raise TreeError(f"{label}: {wrong}", hint=_CHANGED)
     return data
@@ -133,11 +126,6 @@ def _fault(archive: ZipArchive, record: str, data: bytes) -> str | None:
             return f"its RECORD has {name} as it is not in it"
     unstated = (name for name in sizes if name not in own and name not in rows)
     return next((f"its RECORD has no hash of {name}" for name in unstated), None)
-
-
-def _from(file: BinaryIO, start: int) -> bytes:
-    file.seek(start)
-    return limits.bounded(file, limits.ZIP_DIRECTORY, "the directory of a zip")
 
 
 def _kept(cache: Cache, kind: str, *key: str) -> tuple[Seen, float] | None:
@@ -186,128 +174,92 @@ class RemoteZip:
         self._file = file
         self._cache = cache
         self._offline = http is None
-        self._read_already: dict[str, bytes] = {}
+        self._files: dict[str, bytes] = {}
         self._spans = Spans(file, http, progress)
         known = self._known(seen_of(file, cache, http))
         if known is None:
             self._spans.open()
         self._zip = ZipArchive(cast("BinaryIO", self._spans), label=file.filename)
         self.names = self._zip.names
-        self._ends = self._file_ends()
+        starts = [info.header_offset for info in self._zip.infos.values()]
+        places = sorted((*starts, self._zip.start_of_directory))
+        self._ends = dict(itertools.pairwise(places))  # a file ends where the next one starts
         if known is not None:
             self.seen, self._record = known
         else:
-            self._load_record()
+            for name in self.names:  # RECORD usually is the last file: it comes with all behind it
+                if name.endswith(".dist-info/RECORD"):
+                    self._spans.load(*self._extent(name))
             self._record = checked_record(self._zip, file.filename)
             self._check_metadata()
-            self.seen = self._keep_directory()
+            start, total = self._zip.start_of_directory, self._spans.total
+            kept = cache.put(self._spans.bytes_at(start, total)), cache.put(self._record)
+            self.seen = Seen(total, self._spans.etag, start, *kept)
+            _keep(cache, self.seen, "seen", file.url, file.sha256 or "")
 
     def _known(self, seen: Seen | None) -> tuple[Seen, bytes] | None:
         """Take what was seen as the end of the file, if the cache has it all."""
-        directory = seen and self._cache.get(seen.directory)
-        record = seen and self._cache.get(seen.record)
-        if seen is None or directory is None or record is None:
+        if seen is None:
             return None
-        if seen.start + len(directory) != seen.total:
+        directory, record = self._cache.get(seen.directory), self._cache.get(seen.record)
+        if directory is None or record is None or seen.start + len(directory) != seen.total:
             return None
         self._spans.keep_tail(seen.start, directory, seen.total, seen.etag)
         return seen, record
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, of the cache or by one range."""
-        if name not in self.names:
-            return None
-        if name not in self._read_already:
-            data = self._from_cache(name)
-            if data is None:
-                data = self._fetch(name)
-                self._cache.put(data)
-            self._read_already[name] = data
-        return self._read_already[name]
-
-    def _digest(self, name: str) -> str | None:
-        """Return the sha256 that the wheel's RECORD gives a file."""
-        recorded = tree_names.recorded_hash(self._record, name)
-        return tree_names.sha256_of(recorded) if recorded else None
+        if name in self.names and not self._is_here(name):
+            self._files[name] = self._fetch(name)
+        return self._files.get(name)
 
     def load(self, names: Collection[str]) -> None:
         """Have some files here: what the cache lacks of them comes by a few ranges, with what lies between."""
-        missing = {}
-        for name in self.names.intersection(names) - self._read_already.keys():
-            data = self._from_cache(name)
-            if data is None:
-                missing[self._extent(name)] = name
-            else:
-                self._read_already[name] = data
+        wanted = self.names.intersection(names)
+        missing = {self._extent(name): name for name in wanted if not self._is_here(name)}
         for start, end in _pieces(sorted(missing)):
-            inside = [name for extent, name in missing.items() if start <= extent[0] < end]
             if not self._offline:
-                self._load(start, end)
-            for name in inside:
-                self.read(name)
-
-    def _load(self, start: int, end: int) -> None:
-        try:
-            self._spans.load(start, end)
-        except NoRangesError as error:
-            raise self._no_ranges() from error
-
-    def _no_ranges(self) -> TreeError:
-        why = f"{self._file.filename}: the server did byte ranges, and does not any more"
-        return TreeError(why, hint="try again")
+                self._spans.load(start, end)
+            for extent, name in missing.items():
+                if start <= extent[0] < end:
+                    self.read(name)
 
     def _fetch(self, name: str) -> bytes:
         if self._offline:
             why = f"{self._file.filename}: the cache does not have {name}"
             raise Unreachable(why, hint=OFFLINE)
-        try:
-            self._spans.load(*self._extent(name))
-            data = self._zip.read(name)
-        except NoRangesError as error:
-            raise self._no_ranges() from error
-        assert data is not None  # noqa: S101  (the caller has looked it up)
-        if not self._is_recorded(name, data):
+        self._spans.load(*self._extent(name))
+        data, digest = self._zip.read(name) or b"", self._digest(name)
+        if data != self._record if digest is None else hashlib.sha256(data).hexdigest() != digest:
             raise TreeError(
                 f"{self._file.filename}: {name} is not what the wheel's RECORD says", hint=_CHANGED
             )
+        self._cache.put(data)
         return data
 
-    def _is_recorded(self, name: str, data: bytes) -> bool:
-        """Tell whether a file is the one of RECORD; it has no row of its own, and is known already."""
-        digest = self._digest(name)
-        return (
-            data == self._record if digest is None else hashlib.sha256(data).hexdigest() == digest
-        )
+    def _digest(self, name: str) -> str | None:
+        """Return the sha256 that the wheel's RECORD gives a file: none to itself."""
+        recorded = tree_names.recorded_hash(self._record, name)
+        return tree_names.sha256_of(recorded) if recorded else None
 
-    def _from_cache(self, name: str) -> bytes | None:
-        digest = self._digest(name)  # none of its own RECORD
-        data = self._record if digest is None else self._cache.get(digest)
-        # of another release perhaps: RECORD has said that it is this one, and the directory has to agree
-        stated = self._zip.infos[name]
-        if data is None or (len(data), zlib.crc32(data)) != (stated.file_size, stated.CRC):
-            return None
-        return data if self._is_recorded(name, data) else None
-
-    def _file_ends(self) -> dict[int, int]:
-        """Return where the data of the file at each offset ends: where the next one starts."""
-        starts = sorted(info.header_offset for info in self._zip.infos.values())
-        ends = [*starts[1:], self._zip.start_of_directory]
-        return dict(zip(starts, ends, strict=False))  # an empty archive has an end and no start
+    def _is_here(self, name: str) -> bool:
+        """Tell whether a file was read before, be it into the cache."""
+        if name not in self._files:
+            digest, stated = self._digest(name), self._zip.infos[name]
+            data = self._record if digest is None else self._cache.get(digest)
+            # of another release perhaps: RECORD has said that it is this one, and the directory has to agree
+            if data is not None and (len(data), zlib.crc32(data)) == (stated.file_size, stated.CRC):
+                self._files[name] = data
+        return name in self._files
 
     def _extent(self, name: str) -> tuple[int, int]:
         """Return where a file's header starts, and where its data ends."""
         start = self._zip.infos[name].header_offset
         return start, self._ends[start]
 
-    def _load_record(self) -> None:
-        """Get RECORD and what lies behind it in one piece: it usually is the last file."""
-        for name in self._zip.infos:
-            if name.endswith(".dist-info/RECORD"):
-                self._spans.load(*self._extent(name))
-
     def _check_metadata(self) -> None:
         expected = self._file.metadata_sha256
-        for name in self._zip.infos if expected else ():
+        for name in self.names if expected else ():
             folder, _, rest = name.partition("/")
             if (
                 rest == "METADATA"
@@ -319,15 +271,3 @@ class RemoteZip:
                     f"{self._file.filename}: its METADATA is not the one that the index describes",
                     hint=_CHANGED,
                 )
-
-    def _keep_directory(self) -> Seen:
-        start = self._zip.start_of_directory
-        seen = Seen(
-            total=self._spans.total,
-            etag=self._spans.etag or "",
-            start=start,
-            directory=self._cache.put(self._spans.bytes_at(start, self._spans.total)),
-            record=self._cache.put(self._record),
-        )
-        _keep(self._cache, seen, "seen", self._file.url, self._file.sha256 or "")
-        return seen

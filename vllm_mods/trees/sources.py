@@ -34,7 +34,7 @@ class IndexAnswer(NamedTuple):
 
     files: tuple[ReleaseFile, ...]
     failures: tuple[str, ...]
-    old: bool = False
+    old: bool
 
 
 class IndexSources:
@@ -63,11 +63,8 @@ class IndexSources:
         for less than ten minutes. A source that cannot be asked is answered for by the page kept
         of it, however old.
         """
-        if self._answer is None or fresh:
-            self._answer = self._ask_all(fresh=fresh)
-        return self._answer
-
-    def _ask_all(self, *, fresh: bool) -> IndexAnswer:
+        if self._answer is not None and not fresh:
+            return self._answer
         self._used_kept = False
         files: dict[str, ReleaseFile] = {}
         failures: list[str] = []
@@ -78,7 +75,8 @@ class IndexSources:
                     files.setdefault(file.filename, file)
             except TreeError as error:
                 failures.append(error.message)
-        return IndexAnswer(tuple(files.values()), tuple(failures), old=self._used_kept)
+        self._answer = IndexAnswer(tuple(files.values()), tuple(failures), self._used_kept)
+        return self._answer
 
     def _ask_one(self, url: str, *, fresh: bool) -> tuple[ReleaseFile, ...]:
         place = local_path(url)
@@ -115,19 +113,16 @@ class IndexSources:
 
     def _kept(self, url: str) -> tuple[WebPage | None, float] | None:
         data = self._cache.lookup("pages", url)
-        if data is None:
-            return None
         try:
-            record = json_of(data)
-            page = None
-            if record["blob"] is not None:
-                body = self._cache.get(record["blob"])
-                if body is None:
-                    return None
-                page = WebPage(url=record["url"], content_type=record["content_type"], body=body)
-            return page, float(record["time"])
+            record = json_of(data or b"{}")
+            asked, blob = float(record["time"]), record["blob"]
+            body = None if blob is None else self._cache.get(blob)
+            page = body and WebPage(record["url"], record["content_type"], body)
         except (ValueError, KeyError, TypeError):
             return None  # Written by another version, or cut short.
+        if blob is None:
+            return None, asked  # the index had none
+        return (page, asked) if page else None
 
     def _keep(self, url: str, page: WebPage | None) -> None:
         record = {

@@ -20,11 +20,7 @@ OFFLINE = "run once without --offline"
 
 
 class NoRangesError(Exception):
-    """The server sends whole files only."""
-
-
-class NotKeptError(NoRangesError):
-    """No connection may be opened, and the cache has no part of the wheel."""
+    """The server sends whole files only, or none may be asked and no part of the wheel is kept."""
 
 
 class Spans(io.RawIOBase):
@@ -38,7 +34,7 @@ class Spans(io.RawIOBase):
     ) -> None:
         super().__init__()
         self.total = file.size or 0
-        self.etag: str | None = None
+        self.etag = ""
         self._file = file
         self._http = http
         self._progress = progress
@@ -52,7 +48,7 @@ class Spans(io.RawIOBase):
     def open(self) -> None:
         """Learn the length and get the tail."""
         if self._http is None:
-            raise NotKeptError
+            raise NoRangesError
         if not self.total:
             # A range counted from the end would save this, but large servers answer it with 501.
             first = self._http.span(self._file.url, 0, 1)
@@ -74,8 +70,7 @@ class Spans(io.RawIOBase):
 
     def keep_tail(self, start: int, data: bytes, total: int, etag: str) -> None:
         """Take the end of the file from somebody who has it."""
-        self._tail_start, self._tail, self.total = start, data, total
-        self.etag = etag or None
+        self._tail_start, self._tail, self.total, self.etag = start, data, total, etag
 
     def has(self, start: int, end: int) -> bool:
         """Tell whether a span is here."""
@@ -96,6 +91,9 @@ class Spans(io.RawIOBase):
             raise Unreachable(why, hint=OFFLINE)
         self._tell(0, end - start)
         span = self._http.span(self._file.url, start, end)
+        if span is None and self._tail:
+            why = f"{self._file.filename}: the server did byte ranges, and does not any more"
+            raise TreeError(why, hint="try again")
         if span is None:
             raise NoRangesError
         if span.total != self.total:
@@ -104,22 +102,17 @@ class Spans(io.RawIOBase):
                 f"{span.total}",
                 hint="the file on the server is not the one the index describes: try again",
             )
-        if self.etag is None:
-            self.etag = span.etag
-        elif span.etag and self.etag and span.etag != self.etag:
+        if span.etag and self.etag and span.etag != self.etag:
             raise TreeError(
                 f"{self._file.filename}: it was changed on the server while it was read",
                 hint="run it again",
             )
+        self.etag = self.etag or span.etag
         self._tell(end - start, end - start)
         return span.data
 
-    def readable(self) -> bool:
-        """Say so, as ``io`` asks."""
-        return True
-
     def seekable(self) -> bool:
-        """Say so, as ``io`` asks."""
+        """Say so, as ``zipfile`` asks."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
