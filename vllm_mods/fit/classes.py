@@ -32,9 +32,7 @@ def class_of(node: ast.ClassDef) -> Class:
         end=node.end_lineno or node.lineno,
         bases=tuple(_head(base) for base in node.bases),
         decorators=tuple(map(decorator_name, node.decorator_list)),
-        keywords=tuple(
-            (k.arg or "**", dotted(k.value) or _constant(k.value)) for k in node.keywords
-        ),
+        metaclass=next((dotted(k.value) for k in node.keywords if k.arg == "metaclass"), None),
         methods={name: tuple(found) for name, found in reader.methods.items()},
         attributes=frozenset(reader.attributes),
         fields=reader.fields,
@@ -57,7 +55,7 @@ class _ClassReader:
         self.attributes: set[str] = set()
         self.fields: dict[str, bool] = {}
         self.nested: dict[str, Class] = {}
-        self.dynamic = ""
+        self.dynamic = False
 
     def body(self, body: list[ast.stmt]) -> None:
         for node in body:
@@ -67,7 +65,7 @@ class _ClassReader:
                     self.methods.setdefault(node.name, []).append(function)
                     self.attributes.add(node.name)
                     if node.name in {"__getattr__", "__getattribute__"}:
-                        self.dynamic = f"it defines {node.name}"
+                        self.dynamic = True
                     self._method(node, function)
                 case ast.ClassDef():
                     self.nested[node.name] = class_of(node)
@@ -98,7 +96,7 @@ class _ClassReader:
                         if isinstance(n, ast.Constant) and isinstance(n.value, str)
                     )
             elif isinstance(inner, ast.Call) and dotted(inner.func) in {"locals().update", "exec"}:
-                self.dynamic = "its body makes names at run time"
+                self.dynamic = True
 
     def _field(self, node: ast.AnnAssign) -> None:
         if not isinstance(node.target, ast.Name):
@@ -121,7 +119,7 @@ class _ClassReader:
                 if isinstance(inner.ctx, ast.Store):
                     stored.append(inner.attr)
                 elif inner.attr == "__dict__":
-                    self.dynamic = self.dynamic or "it uses __dict__"
+                    self.dynamic = True
             elif isinstance(inner, ast.Call):
                 self._call(inner, me)
             elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Attribute):
@@ -134,7 +132,7 @@ class _ClassReader:
         called = dotted(node.func) or ""
         head, _, last = called.rpartition(".")
         if called == "vars" and node.args and is_name(node.args[0], me):
-            self.dynamic = self.dynamic or "it uses vars(self)"
+            self.dynamic = True
         if called in _NAMING and node.args:
             arguments = node.args if called == "super().__setattr__" else node.args[1:]
             if called == "super().__setattr__" or is_name(node.args[0], me):
@@ -152,7 +150,7 @@ class _ClassReader:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self.attributes.add(node.value)
         elif not isinstance(node, ast.Constant):
-            self.dynamic = self.dynamic or "it sets attributes by computed names"
+            self.dynamic = True
 
 
 def _is_required(node: ast.AnnAssign) -> bool:

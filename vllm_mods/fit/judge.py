@@ -11,7 +11,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit import AtOrigin
-from vllm_mods.fit.abstract import abstract_problems
+from vllm_mods.fit.abstract import abstract_misuses
 from vllm_mods.fit.asked import IGNORED
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
@@ -20,7 +20,7 @@ from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
-from vllm_mods.fit.operators import operator_problems
+from vllm_mods.fit.operators import operator_misuses
 from vllm_mods.fit.overlay import PYTHON
 from vllm_mods.fit.overrides import (
     Override,
@@ -29,14 +29,14 @@ from vllm_mods.fit.overrides import (
     override_problems,
     overrides_of,
 )
-from vllm_mods.fit.problems import Doubt, Problem, finding, notes
+from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.receivers import receiver_types
-from vllm_mods.fit.results import result_problems
+from vllm_mods.fit.results import result_misuses
 from vllm_mods.fit.run_time import may_rest_on_writes, run_time_writes
 from vllm_mods.fit.search import classes_in, subclasses
 from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.signatures import every
-from vllm_mods.fit.strings import string_problems
+from vllm_mods.fit.strings import string_misuses
 from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.types import MOST_USERS, Question, type_problems
@@ -227,10 +227,16 @@ def _look(
 ) -> Iterator[Problem | Doubt]:
     sites = tuple(walk(tree, lines)) if lines else ()
     yield from import_problems(world, path, sites, lines)
-    run = [site for site in sites if not (site.scope.tolerant or site.scope.typing_only)]
-    for problems in (string_problems, operator_problems, result_problems):
-        yield from problems(world, path, run)
-    yield from abstract_problems(world, path, run, there)
+    for site in sites:
+        if site.scope.tolerant or site.scope.typing_only:
+            continue
+        for misuses in (string_misuses, operator_misuses):
+            for one in misuses(world, path, site):
+                yield at_site(path, site, FindingCode.FIT_STRING, one, one.token, one.text)
+        of_kind = (*result_misuses(world, path, site), *abstract_misuses(world, path, site, there))
+        for one in of_kind:
+            key = site.scope.name, lasting(one.text)
+            yield at_site(path, site, FindingCode.FIT_KIND, one, *key)
 
 
 def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, tuple[str, ...]]]:

@@ -33,7 +33,7 @@ def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
     if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(COROUTINE):
         return True
     classes = asked.classes(kind)
-    world = asked.site.world
+    world = asked.world
     return bool(classes) and all(
         _is_known(world, one) and not (special and _may_have(world, one, special))
         for one in classes
@@ -55,7 +55,7 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
     """Tell whether a class below has a member, or somebody sets it from outside."""
     for other in subclasses(world, symbol):
         line = lineage(world, other)
-        if name in attributes(world, line)[0] or line.unknown:
+        if name in attributes(world, line) or line.unknown:
             return True
     if name.startswith("__"):
         return False
@@ -81,12 +81,10 @@ def is_missing(asked: Asked) -> bool:
     kind, name = member[1], member[2]
     if FUNCTION.match(kind):
         stored = re.compile(rb"\.%b\s*=[^=]|[\"']%b[\"']" % (name.encode(), name.encode()))
-        return not any(
-            stored.search(data) for _, data in files_mentioning(asked.site.world, (name,))
-        )
+        return not any(stored.search(data) for _, data in files_mentioning(asked.world, (name,)))
     if not is_plain(asked, kind, name):
         return False
-    world = asked.site.world
+    world = asked.world
     if any(lineage(world, one).torch for one in asked.classes(kind)):
         # Others set attributes of layers, or make their methods those of another class: what is read elsewhere may be such.
         read = re.compile(rb"\.%b\b" % name.encode())
@@ -105,8 +103,8 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
     if asked.said.text.startswith("Module"):
         return _module_lacks(asked, member[1], member[2])
     kinds = member[1].split(" | ")
-    lines = [lineage(asked.site.world, one) for kind in kinds for one in asked.classes(kind)]
-    if any(member[2] in attributes(asked.site.world, line)[0] for line in lines):
+    lines = [lineage(asked.world, one) for kind in kinds for one in asked.classes(kind)]
+    if any(member[2] in attributes(asked.world, line) for line in lines):
         return None  # set in a function inside a method, where ty does not look
     # the standard library's interfaces are protocols as well
     if (
@@ -126,7 +124,7 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
 
 def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
     """Ask our own reading: modules make names that no checker sees. Imports are judged by themselves."""
-    world = asked.site.world
+    world = asked.world
     where = world.locate(module).module
     if where is None or any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
         return None

@@ -78,7 +78,7 @@ class Function(NamedTuple):
 class Class:
     """A class. ``attributes`` is every name that an instance may have from this class's code.
 
-    ``dynamic`` says why they cannot be listed, ``""`` if they can. ``fields`` are the annotated names, as a
+    ``dynamic`` says that there may be more. ``fields`` are the annotated names, as a
     dataclass reads them, each with whether it is required.
     """
 
@@ -87,12 +87,12 @@ class Class:
     end: int
     bases: tuple[str, ...]
     decorators: tuple[str, ...]
-    keywords: tuple[tuple[str, str], ...]
+    metaclass: str | None
     methods: Mapping[str, tuple[Function, ...]]
     attributes: frozenset[str]
     fields: Mapping[str, bool]
     nested: Mapping[str, Class]
-    dynamic: str = ""
+    dynamic: bool
 
 
 class Import(NamedTuple):

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange
-from vllm_mods.fit.asked import JudgedFile, named_member
+from vllm_mods.fit.asked import named_member
 from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.gates import RULES, judge
@@ -58,17 +58,10 @@ def type_problems(
     if inside and there is not None:
         known = {key for one in _news(there, laid_out) for key in _likenesses(one, there.after)}
         gated = {one for one in inside if known.intersection(_likenesses(one, question.after))}
-    trees: dict[str, JudgedFile] = {}
     for diagnostic in new:
-        path = diagnostic.path
         if diagnostic.rule not in RULES:  # ty reads UTF-8 and nothing else
-            yield Doubt(path, "type", diagnostic.text)
-            continue
-        if path not in trees:
-            data = question.after.glance(path) or b""
-            trees[path] = JudgedFile.of(question.after, path, data)
-        problem = judge(trees[path], diagnostic, gated=diagnostic in gated)
-        if problem is not None:
+            yield Doubt(diagnostic.path, "type", diagnostic.text)
+        elif problem := judge(question.after, diagnostic, gated=diagnostic in gated):
             yield problem
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ from vllm_mods.fit.signatures import (
     DefNode,
     ScopeNode,
     decorator_name,
-    every,
     parameters_of,
 )
 from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names, tests_typing
@@ -47,7 +47,6 @@ class CodeScope:
     tolerant: bool = False
     # In a handler of import errors: the imports that have to fail before it is entered.
     instead_of: tuple[ast.Import | ast.ImportFrom, ...] = ()
-    bound: dict[str, list[Source]] | None = field(default=None, repr=False)
 
     @property
     def is_class(self) -> bool:
@@ -68,10 +67,8 @@ class CodeScope:
         )
 
     def locals(self) -> dict[str, list[Source]]:
-        """Return what the names local to a function, or bound in a class body, were bound by."""
-        if self.bound is None:
-            self.bound = _locals(self.node)
-        return self.bound
+        """Return what the names local to a function were bound by."""
+        return _locals(self.node)
 
 
 class CodeSite(NamedTuple):
@@ -142,18 +139,12 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
 
 def _inside(node: ast.AST, scope: CodeScope, name: str) -> CodeScope:
     chain = f"{scope.name}.{name}" if scope.name and name else scope.name or name
-    return replace(scope, node=node, name=chain, parent=scope, instead_of=(), bound=None)
+    return replace(scope, node=node, name=chain, parent=scope, instead_of=())
 
 
-def _locals(  # noqa: C901 - one kind of scope per branch
-    node: ast.AST,
-) -> dict[str, list[Source]]:
+@lru_cache(maxsize=256)
+def _locals(node: ast.AST) -> dict[str, list[Source]]:
     bound: dict[str, list[Source]] = {}
-    if isinstance(node, ast.ClassDef):
-        for inner in (i for statement in node.body for i in every(statement)):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                bound[inner.id] = [None]
-        return bound | {getattr(statement, "name", ""): [None] for statement in node.body}
     if isinstance(node, _COMPREHENSIONS):
         for generator in node.generators:
             for name in target_names(generator.target):
