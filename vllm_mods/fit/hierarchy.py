@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import pkgutil
 from functools import cache
 
 from vllm_mods.fit.shapes import Class, words
@@ -85,21 +85,15 @@ def _external(symbols: tuple[Symbol, ...], text: str) -> str:
 @cache
 def _standard_names(dotted: str) -> frozenset[str] | None:
     """Return the attributes of a class of the standard library, if these are all there are."""
-    if dotted in _BUILTINS:
-        import builtins  # noqa: PLC0415 - rarely needed
-
-        return frozenset(dir(getattr(builtins, dotted)))
-    if dotted not in _PLAIN:
-        return None
-    import importlib  # noqa: PLC0415 - rarely needed
-
-    module, _, name = dotted.rpartition(".")
-    if module not in sys.stdlib_module_names and not module.startswith("collections."):
-        module = "typing"
-    names = frozenset(dir(getattr(importlib.import_module(module), name)))
-    if name == "NamedTuple":
+    if dotted in _PLAIN and dotted.endswith(".NamedTuple"):
         return frozenset(dir(tuple)) | words("_asdict _replace _fields _make _field_defaults")
-    return names | _ENUM if module == "enum" else names
+    if dotted in _BUILTINS:
+        dotted = f"builtins.{dotted}"
+    elif dotted not in _PLAIN:
+        return None
+    place = dotted.replace("typing_extensions.", "typing.")
+    names = frozenset(dir(pkgutil.resolve_name(place)))
+    return names | _ENUM if dotted.startswith("enum.") else names
 
 
 def attributes(world: World, line: Lineage) -> frozenset[str]:

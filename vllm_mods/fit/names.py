@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.shapes import Import, Value, words
-from vllm_mods.fit.signatures import DefNode, ScopeNode
-from vllm_mods.fit.summary import tests_typing
+from vllm_mods.fit.signatures import DefNode, ScopeNode, tests_typing
 from vllm_mods.fit.world import World
 
 _GIVEN = frozenset(dir(builtins)) | words(

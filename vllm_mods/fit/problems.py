@@ -100,16 +100,15 @@ def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
     for doubt in doubts:
         reasons = files.setdefault(doubt.path, {}).setdefault(doubt.what, Counter())
         reasons[doubt.why] += 1
-    words = {path: "; ".join(starmap(_sum, kinds.items())) for path, kinds in sorted(files.items())}
     return tuple(
         Finding(
             FindingCode.FIT_UNKNOWN,
-            f"{path}: can't tell for {said}",
+            f"{path}: can't tell for {'; '.join(starmap(_sum, kinds.items()))}",
             path,
             scope="",
             level=Level.NOTE,
         )
-        for path, said in words.items()
+        for path, kinds in sorted(files.items())
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -150,9 +151,9 @@ def classes_named(world: World, name: str) -> tuple[Symbol, ...]:
 
 def class_at(world: World, path: str, scope: CodeScope | None) -> Symbol | None:
     """Return the class whose body a scope is, ``None`` inside functions."""
-    if scope is None or not scope.is_class:
+    if scope is None or not isinstance(scope.node, ast.ClassDef):
         return None
-    return class_named(world, path, scope.name, getattr(scope.node, "lineno", 0))
+    return class_named(world, path, scope.name, scope.node.lineno)
 
 
 def class_named(world: World, path: str, name: str, line: int) -> Symbol | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.fit.shapes import Function, Kind, Parameter, words
@@ -60,6 +60,29 @@ def dotted(node: ast.AST | None) -> str | None:
         head = dotted(value)
         return None if head is None else f"{head}.{node.attr}"
     return None
+
+
+def tests_typing(node: ast.If) -> bool:
+    """Tell whether the ``if`` is one that only type checkers enter."""
+    return (dotted(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
+
+
+def statements(
+    body: Iterable[ast.AST], *, typing_only: bool = False
+) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield what a module or class runs, whatever ``if`` and ``try`` it stands in, with ``typing_only``."""
+    for node in body:
+        yield node, typing_only
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                pass
+            case ast.If():
+                inside = typing_only or tests_typing(node)
+                yield from statements(node.body, typing_only=inside)
+                yield from statements(node.orelse, typing_only=typing_only)
+            case _:
+                for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+                    yield from statements(getattr(node, name, ()), typing_only=typing_only)
 
 
 def is_name(node: ast.expr, name: str) -> bool:

@@ -16,19 +16,14 @@ from vllm_mods.fit.signatures import (
     DefNode,
     ScopeNode,
     decorator_name,
+    every,
     parameters_of,
+    tests_typing,
 )
-from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names, tests_typing
+from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names
 from vllm_mods.formats import syntax_tree
 
-FunctionNode = DefNode | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_SITES = (
-    *(ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.Compare, ast.Import, ast.ImportFrom),
-    *(ast.Assign, ast.AugAssign, ast.Expr, ast.ClassDef, ast.With, ast.AsyncWith, ast.For),
-    *(ast.Return, ast.Constant, ast.Dict, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp),
-)
-
 _RECEIVERS = words("self cls")
 
 # What a local name was bound by: a parameter, an import, or something of which nothing is known.
@@ -47,11 +42,6 @@ class CodeScope:
     tolerant: bool = False
     # In a handler of import errors: the imports that have to fail before it is entered.
     instead_of: tuple[ast.Import | ast.ImportFrom, ...] = ()
-
-    @property
-    def is_class(self) -> bool:
-        """Whether names bound here are attributes of a class."""
-        return isinstance(self.node, ast.ClassDef)
 
     def around(self) -> Iterator[CodeScope]:
         """Yield the scope and those that it stands in, the nearest first."""
@@ -79,7 +69,7 @@ class CodeSite(NamedTuple):
 
 
 def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
-    """Yield the nodes of some kinds that touch some lines."""
+    """Yield the statements and expressions that touch some lines."""
     first, last = (min(lines), max(lines)) if lines else (0, 0)
     stack: list[tuple[ast.AST, CodeScope]] = [(tree, CodeScope(tree, ""))]
     while stack:
@@ -89,7 +79,6 @@ def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
             start = syntax_tree.first_line(node) if isinstance(node, ast.stmt) else node.lineno
             if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
                 continue
-        if isinstance(node, _SITES):
             yield CodeSite(node, scope)
         stack.extend(reversed(list(_children(node, scope))))
 
@@ -149,41 +138,34 @@ def _locals(node: ast.AST) -> dict[str, list[Source]]:
         for generator in node.generators:
             for name in target_names(generator.target):
                 bound.setdefault(name, []).append(None)
-    if isinstance(node, FunctionNode):
+    if isinstance(node, DefNode | ast.Lambda):
         for parameter in parameters_of(node.args):
             bound[parameter.name] = [parameter]
     if isinstance(node, DefNode):
         elsewhere: set[str] = set()
         for statement in node.body:
-            _bind(statement, bound, elsewhere)
+            for name, source in _bindings(statement, elsewhere):
+                bound.setdefault(name, []).append(source)
         for name in elsewhere:
             bound.pop(name, None)
     return bound
 
 
-def _bind(  # noqa: C901 - one kind of binding per branch
-    node: ast.AST, bound: dict[str, list[Source]], elsewhere: set[str]
-) -> None:
-    """Record what one node of a function body binds, nested scopes left out."""
-
-    def add(name: str, source: Source) -> None:
-        bound.setdefault(name, []).append(source)
-
+def _bindings(node: ast.AST, elsewhere: set[str]) -> Iterator[tuple[str, Source]]:
+    """Yield what one node of a function body binds, nested scopes left out."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            add(node.name, None)
+            yield node.name, None
             return
         case ast.Lambda():
             return
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             # Only a walrus gets out of a comprehension.
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.NamedExpr):
-                    add(inner.target.id, None)
+            walruses = (inner for inner in every(node) if isinstance(inner, ast.NamedExpr))
+            yield from ((walrus.target.id, None) for walrus in walruses)
             return
         case ast.Import() | ast.ImportFrom():
-            for name, alias in imports_of(node):
-                add(name, alias)
+            yield from imports_of(node)
         case ast.Global() | ast.Nonlocal():
             elsewhere.update(node.names)
         case (
@@ -192,11 +174,11 @@ def _bind(  # noqa: C901 - one kind of binding per branch
             | ast.MatchAs(name=str(name))
             | ast.MatchStar(name=str(name))
         ):
-            add(name, None)
+            yield name, None
         case _:
             pass
     for child in ast.iter_child_nodes(node):
-        _bind(child, bound, elsewhere)
+        yield from _bindings(child, elsewhere)
 
 
 def receiver(scope: CodeScope) -> str | None:
@@ -205,7 +187,8 @@ def receiver(scope: CodeScope) -> str | None:
     What a decorator makes of a function may be no method: then the parameter counts by its usual name only.
     """
     node = scope.node
-    if not isinstance(node, DefNode) or scope.parent is None or not scope.parent.is_class:
+    around = scope.parent and scope.parent.node
+    if not isinstance(node, DefNode) or not isinstance(around, ast.ClassDef):
         return None
     positional = [*node.args.posonlyargs, *node.args.args]
     names = {decorator_name(decorator).rpartition(".")[2] for decorator in node.decorator_list}
