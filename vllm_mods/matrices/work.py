@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.cache import Cache
@@ -18,8 +18,8 @@ from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
-from vllm_mods.matrices import explain
-from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, failed
+from vllm_mods.matrices.answer import Answer, answer_of, failed
+from vllm_mods.matrices.explain import explain
 from vllm_mods.matrices.noted_tree import NotedTree
 from vllm_mods.matrices.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
@@ -82,7 +82,7 @@ class TaskOutcome(NamedTuple):
 
     task: Task
     version: str | None
-    answers: tuple[Said, ...]
+    answers: tuple[Answer, ...]
     fault: TaskFault | None = None
 
 
@@ -100,7 +100,7 @@ class Workshop:
 
     def known(
         self, spec: str, subjects: Sequence[Subject]
-    ) -> dict[Subject, tuple[str | None, Said]]:
+    ) -> dict[Subject, tuple[str | None, Answer]]:
         """Return the version and the answer for each subject whose answer is kept, without opening a release."""
         identity = self._identity(spec)
         answers = {one: self._store.known(self._key(one), identity) for one in subjects}
@@ -160,7 +160,7 @@ class Workshop:
             self._identities[spec] = identity
         return self._identities[spec]
 
-    def _said(self, subject: Subject, tree: Tree) -> tuple[Said, bool]:
+    def _said(self, subject: Subject, tree: Tree) -> tuple[Answer, bool]:
         """Return an answer, and whether it is kept: what rests on something that could not be read is not."""
         key = self._key(subject)
         kept = self._store.known(key, tree.identity)
@@ -172,14 +172,13 @@ class Workshop:
             self._store.remember(key, said, tree)
         return said, final
 
-    def _show(self, name: str, tree: Tree) -> tuple[Shown, bool]:
+    def _show(self, name: str, tree: Tree) -> tuple[Answer, bool]:
         answer, final = self._said(Subject(name), tree)
         ask_for_packages(self._needed(name), tree)
         try:
-            shown = explain.explain(self._mods[name], cast("Answer", answer), tree)
+            return answer._replace(hunks=tuple(explain(self._mods[name], answer, tree))), final
         except TreeError:
-            return Shown(), False  # the cell itself says what cannot be read
-        return shown, final
+            return answer, False  # the cell itself says what cannot be read
 
     def _plan(self, name: str, tree: Tree) -> tuple[Answer, bool]:
         noted = NotedTree(tree)
@@ -272,8 +271,7 @@ def is_named(mod: Mod, version: str | None) -> bool:
 
 
 def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:
-    answers = tuple(Shown() if subject.show else answer for subject in task.subjects)
-    return TaskOutcome(task, None, answers, fault)
+    return TaskOutcome(task, None, (answer,) * len(task.subjects), fault)
 
 
 def _failed(error: VllmModsError) -> Answer:
