@@ -22,7 +22,6 @@ from vllm_mods.fit.signatures import (
     opaque_decorator,
     refusal,
     shape_of,
-    stands_in,
     unbound,
 )
 from vllm_mods.fit.symbols import Symbol
@@ -91,11 +90,7 @@ def override_problems(
         return
     if (mine.marks ^ theirs.marks) & {"staticmethod", "classmethod"}:
         return
-    if stands_in(unbound(theirs), unbound(mine)):
-        return
-    opaque = opaque_decorator(mine) or opaque_decorator(theirs)
-    if opaque is not None:
-        yield Doubt(path, "override", f"the method is decorated with {opaque}")
+    if unbound(mine) == unbound(theirs):
         return
     refused = {
         call: why
@@ -103,6 +98,10 @@ def override_problems(
         if (why := refusal(unbound(mine), shape_of(call.node))) is not None
         and refusal(unbound(theirs), shape_of(call.node)) is None
     }
+    opaque = opaque_decorator(mine) or opaque_decorator(theirs)
+    if refused and opaque is not None:
+        yield Doubt(path, "override", f"the method is decorated with {opaque}")
+        return
     kinds = receivers(world, tuple(refused)) if refused else {}
     unclear = 0
     for call, why in refused.items():

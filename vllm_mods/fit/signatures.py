@@ -153,24 +153,16 @@ def shape_of(node: ast.Call) -> CallShape:
     )
 
 
-def _positional(parameters: Sequence[Parameter]) -> list[Parameter]:
-    return [p for p in parameters if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
-
-
-def _named(parameters: Sequence[Parameter]) -> dict[str, Parameter]:
-    return {p.name: p for p in parameters if p.kind in {Kind.STANDARD, Kind.KEYWORD_ONLY}}
-
-
 def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:
     """Say why a call does not bind, ``None`` if it does or if it can't be told."""
-    positional = _positional(parameters)
+    positional = [p for p in parameters if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
     kinds = {p.kind for p in parameters}
     if shape.positional > len(positional) and Kind.STAR not in kinds:
         return (
             f"passes {shape.positional} positional argument{'s' * (shape.positional != 1)} "
             f"where {len(positional)} fit{'s' * (len(positional) == 1)}"
         )
-    by_name = _named(parameters)
+    by_name = {p.name for p in parameters if p.kind in {Kind.STANDARD, Kind.KEYWORD_ONLY}}
     filled = {p.name for p in positional[: shape.positional]}
     for keyword in shape.keywords:
         if keyword in filled and keyword in by_name and not shape.star:
@@ -185,35 +177,6 @@ def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:
         if parameter.required and parameter.name not in given and not hidden:
             return f"does not pass {parameter.name}, which it needs"
     return None
-
-
-def stands_in(  # noqa: PLR0911 - one rule of Python per branch
-    old: Sequence[Parameter], new: Sequence[Parameter]
-) -> bool:
-    """Tell whether ``new`` accepts every call that ``old`` accepts. The receiver is left out."""
-    kinds = {p.kind for p in new}
-    if not {p.kind for p in old} & {Kind.STAR, Kind.DOUBLE_STAR} <= kinds:
-        return False
-    places, names, every = _positional(new), _named(new), {p.name: p for p in new}
-    filled: set[str] = set()
-    for position, parameter in enumerate(_positional(old)):
-        if position >= len(places):
-            if Kind.STAR not in kinds:
-                return False
-            continue
-        place = places[position]
-        if parameter.kind is Kind.STANDARD and place.name != parameter.name:
-            return False
-        if place.required and not parameter.required:
-            return False
-        filled.add(place.name)
-    for name, parameter in _named(old).items():
-        if name not in names and Kind.DOUBLE_STAR not in kinds:
-            return False
-        if name in every and every[name].required and not parameter.required:
-            return False
-        filled.add(name)
-    return all(not p.required or p.name in filled for p in new)
 
 
 def is_property(function: Function) -> bool:
