@@ -67,6 +67,11 @@ class Asked:
         """The syntax tree of the file."""
         return syntax_tree.module(self.world.glance(self.said.path) or b"") or ast.Module([], [])
 
+    @cached_property
+    def member(self) -> re.Match[str] | None:
+        """What is missing: its owner, then its name; ``None`` where it is something else that is said."""
+        return MEMBER.search(self.said.text)
+
     def row(self, line: int) -> bytes:
         """Return a line of the file, by its 1-based number."""
         rows = (self.world.glance(self.said.path) or b"").splitlines()
@@ -118,15 +123,13 @@ class Asked:
         return walk(self.tree, frozenset((self.said.line,)))
 
     def _nearest(self, owner: Symbol | None) -> str:
-        member = MEMBER.search(self.said.text)
-        if member is None or owner is None:
+        if self.member is None or owner is None:
             return ""
-        return nearest(member[2], attributes(self.world, lineage(self.world, owner)))
+        return nearest(self.member[2], attributes(self.world, lineage(self.world, owner)))
 
     def owner(self) -> Symbol | None:
         """Return the class of the tree whose member is missing."""
-        member = MEMBER.search(self.said.text)
-        classes = self.classes(member[1]) if member else ()
+        classes = self.classes(self.member[1]) if self.member else ()
         return classes[0] if classes else None
 
     def classes(self, kind: str) -> tuple[Symbol, ...]:
@@ -154,7 +157,7 @@ class Asked:
 
     def code(self, of_rule: FindingCode) -> FindingCode:
         """Return the code of a member by what it is missing from: a module, a function, what may be None, ``getattr``."""
-        member = MEMBER.search(self.said.text)
+        member = self.member
         if self.said.rule == "missing-union-attribute" and "on `None`" in self.said.text:
             return FindingCode.FIT_KIND
         if member is None:

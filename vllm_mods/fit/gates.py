@@ -22,7 +22,7 @@ from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.search import classes_named, definers, files_mentioning, subclasses
+from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.symbols import Symbol
@@ -128,7 +128,7 @@ def _call(asked: Asked) -> bool:
             for one in classes
         )
     defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
-    return any(defined.search(data) for _, data in files_mentioning(world, (name,)))
+    return is_mentioned(world, name, defined)
 
 
 def _takes(asked: Asked) -> bool:
@@ -257,7 +257,7 @@ def _await(asked: Asked) -> bool | None:
     if name is None:
         return True
     plain = re.compile(rb"^[ \t]*def\s+%b\b" % name.encode(), re.MULTILINE)
-    return not any(plain.search(data) for _, data in files_mentioning(asked.world, (name,)))
+    return not is_mentioned(asked.world, name, plain)
 
 
 class Rule(NamedTuple):

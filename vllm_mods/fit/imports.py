@@ -112,17 +112,15 @@ def _installed(  # noqa: PLR0911 - an answer per place
     if root in sys.stdlib_module_names:
         return _standard(module, name)
     stem = module.replace(".", "/")
-    path = f"{stem}/__init__.py"
-    data = world.read(path)
-    if data is None:
-        path = f"{stem}.py"
-        data = world.read(path)
-    if data is None:
+    places = (f"{stem}/__init__.py", f"{stem}.py")
+    path = next((place for place in places if world.read(place) is not None), None)
+    if path is None:
         if world.read(f"{root}/__init__.py") is None and world.read(f"{root}.py") is None:
             return None, f"{root} is not in the tree"
         if any(p.startswith((f"{stem}/", f"{stem}.")) for p in world.paths(root)):
             return True, ""
         return False, f"the {root} installed beside vLLM has no module {module}"
+    data = world.read(path) or b""
     if name is None or name == "*" or re.search(rb"\b%b\b" % re.escape(name.encode()), data):
         return True, ""
     folder = path.removesuffix("__init__.py")

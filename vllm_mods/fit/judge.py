@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -33,7 +32,7 @@ from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, no
 from vllm_mods.fit.receivers import receiver_types
 from vllm_mods.fit.results import result_misuses
 from vllm_mods.fit.run_time import may_rest_on_writes, run_time_writes
-from vllm_mods.fit.search import classes_in, subclasses
+from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.signatures import every
 from vllm_mods.fit.strings import string_misuses
@@ -44,8 +43,6 @@ from vllm_mods.fit.users import users
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
-
-_WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
 def judge(
@@ -79,9 +76,9 @@ def judge(
         answers.append(Doubt(judged[0].path, "use", why))
     there = None if origin is None else _question_there(origin, cache, lowest)
     touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
-    patched_origin = there and there.after
+    origin_with = there and there.after
     for path, lines in {**used, **touched}.items():
-        answers.extend(_file(before, after, path, lines, sound.get(path), there=patched_origin))
+        answers.extend(_file(before, after, path, lines, changed=path in sound, there=origin_with))
     receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path, receivers))
@@ -112,7 +109,7 @@ def _states(
 def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> None:
     """Note the files that the type checker's words of some lines rest on: of what they name, and of the classes around them."""
     rows = data.splitlines()
-    named = {word for line in lines for word in _WORD.findall(rows[line - 1])}
+    named = {word for line in lines for word in WORD.findall(rows[line - 1])}
     tree = syntax_tree.module(data) or ast.Module([], [])
     imports = (n for n in every(tree) if isinstance(n, ast.Import | ast.ImportFrom))
     aliases = (pair for node in imports for pair in imports_of(node))
@@ -184,9 +181,8 @@ def _honour(after: World, problem: Problem) -> Problem:
 def _added_code(before: World, sound: dict[str, bytes]) -> Iterator[CodeSite]:
     """Yield the code that the changes add, file by file."""
     for path, data in sound.items():
-        tree, lines = syntax_tree.module(data), added_lines(before.read(path), data)
-        if tree is not None and lines:
-            yield from walk(tree, lines)
+        if tree := syntax_tree.module(data):
+            yield from walk(tree, added_lines(before.read(path), data))
 
 
 def _file(
@@ -194,26 +190,26 @@ def _file(
     after: World,
     path: str,
     lines: frozenset[int],
-    changed: bytes | None,
     *,
+    changed: bool,
     there: World | None,
 ) -> Iterator[Problem | Doubt]:
     """Judge one file; ``there`` is the tree that the patch was written for, with it."""
-    data = after.read(path) if changed is None else changed
-    tree = None if data is None else syntax_tree.module(data)
-    if data is None or tree is None:
+    data = after.read(path) or b""
+    tree = syntax_tree.module(data)
+    if tree is None:
         return
     answers = list(_look(after, path, tree, lines, there))
-    if changed is not None:
-        answers += name_problems(after, path, changed, tree)
-        answers += duplicate_problems(path, tree, added_lines(before.read(path), changed))
+    if changed:
+        answers += name_problems(after, path, data, tree)
+        answers += duplicate_problems(path, tree, added_lines(before.read(path), data))
     tokens = {answer.token for answer in answers if isinstance(answer, Problem)}
     known = _known(before, path, tokens) if tokens else frozenset()
     for answer in answers:
         if isinstance(answer, Problem):
             if (answer.code, answer.key) not in known:
                 yield answer
-        elif changed is not None:
+        elif changed:
             # What can't be told of a file that the patch leaves alone is nobody's news.
             yield answer
 
@@ -225,7 +221,7 @@ def _look(
     lines: frozenset[int],
     there: World | None = None,
 ) -> Iterator[Problem | Doubt]:
-    sites = tuple(walk(tree, lines)) if lines else ()
+    sites = tuple(walk(tree, lines))
     yield from import_problems(world, path, sites, lines)
     for site in sites:
         if site.scope.tolerant or site.scope.typing_only:
@@ -241,9 +237,9 @@ def _look(
 
 def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, tuple[str, ...]]]:
     """Return the codes and keys of problems that the file had before the patch, of those with some tokens."""
-    data = before.read(path)
-    tree = None if data is None else syntax_tree.module(data)
-    if data is None or tree is None:
+    data = before.read(path) or b""
+    tree = syntax_tree.module(data)
+    if tree is None:
         return frozenset()
     words = [token.encode() for token in tokens if token]
     rows = enumerate(data.splitlines(), 1)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from inspect import Parameter
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.shapes import Parameter, words
+from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import dotted, every
 from vllm_mods.fit.walk import CodeScope, CodeSite
 

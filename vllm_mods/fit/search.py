@@ -15,7 +15,7 @@ from vllm_mods.fit.world import World, remembered
 
 # The bases of a class; of text that only looks like one a superset is made.
 _CLASS = re.compile(rb"class\s+\w+[^(:\n]*\((.*?)\)\s*:", re.DOTALL)
-_WORD = re.compile(rb"[A-Za-z_]\w*")
+WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
 @remembered
@@ -35,7 +35,7 @@ def files_mentioning(world: World, names: Iterable[str]) -> Iterator[tuple[str, 
         if len(words) <= 24:
             is_named = any(word in data for word in words)
         else:
-            is_named = not words.isdisjoint(_WORD.findall(data))
+            is_named = not words.isdisjoint(WORD.findall(data))
         if is_named:
             world.consulted.add(path)
             yield path, data
@@ -110,7 +110,7 @@ def _heirs(world: World) -> dict[bytes, list[str]]:
 
 
 def _bases(data: bytes) -> frozenset[bytes]:
-    bases = {word for text in _CLASS.findall(data) for word in _WORD.findall(text)}
+    bases = {word for text in _CLASS.findall(data) for word in WORD.findall(text)}
     return frozenset(bases.union(*(_real_names(data, used) for used in bases)))
 
 
@@ -118,7 +118,7 @@ def _real_names(data: bytes, used: bytes) -> Iterator[bytes]:
     """Yield what a name may stand for by ``import … as`` and by assignment; more does no harm."""
     if b" as " + used in data:
         for match in re.finditer(rb" as %b\b" % used, data):
-            yield from _WORD.findall(data[max(0, match.start() - 99) : match.start()])[-1:]
+            yield from WORD.findall(data[max(0, match.start() - 99) : match.start()])[-1:]
     if used + b" = " in data:
         yield from re.findall(rb"(?m)%b = (?:\w+\.)*(\w+)\s*$" % used, data)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
+from inspect import Parameter, Signature
 from typing import NamedTuple
 
 
@@ -22,26 +22,11 @@ def words(text: str) -> frozenset[str]:
 _LONG = 72
 
 
-class Kind(IntEnum):
-    """The five kinds of parameter."""
-
-    POSITIONAL_ONLY = 0
-    STANDARD = 1
-    STAR = 2
-    KEYWORD_ONLY = 3
-    DOUBLE_STAR = 4
-
-
-class Parameter(NamedTuple):
-    """One parameter."""
-
-    name: str
-    kind: Kind
-    required: bool
-
-
 class Function(NamedTuple):
-    """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none."""
+    """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none.
+
+    Every default of a parameter is ``...``.
+    """
 
     name: str
     line: int
@@ -56,21 +41,9 @@ class Function(NamedTuple):
 
     def text(self) -> str:
         """Return the parameters as a person writes them, without annotations; many are cut short."""
-        parts: list[str] = []
-        slash = star = False
-        for parameter in self.parameters:
-            if slash and parameter.kind is not Kind.POSITIONAL_ONLY:
-                parts.append("/")
-            slash = parameter.kind is Kind.POSITIONAL_ONLY
-            if parameter.kind is Kind.KEYWORD_ONLY and not star:
-                parts.append("*")
-            star = star or parameter.kind in {Kind.STAR, Kind.KEYWORD_ONLY}
-            prefix = {Kind.STAR: "*", Kind.DOUBLE_STAR: "**"}.get(parameter.kind, "")
-            optional = not prefix and not parameter.required
-            parts.append(f"{prefix}{parameter.name}{'=…' if optional else ''}")
-        if slash:
-            parts.append("/")
-        text = f"({', '.join(parts)})"
+        # unchecked: a file that Python refuses may have two of one name
+        signature = Signature(self.parameters, __validate_parameters__=False)
+        text = str(signature).replace("=Ellipsis", "=…")
         return text if len(text) <= _LONG else f"{text[: text.rindex(', ', 0, _LONG)]}, …)"
 
 

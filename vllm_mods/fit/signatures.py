@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from inspect import Parameter
 from typing import NamedTuple
 
-from vllm_mods.fit.shapes import Function, Kind, Parameter, words
+from vllm_mods.fit.shapes import Function, words
+from vllm_mods.formats import syntax_tree
 
 DefNode = ast.FunctionDef | ast.AsyncFunctionDef
 ScopeNode = DefNode | ast.ClassDef
 _CONTEXTS = (ast.Load, ast.Store, ast.Del)
+_VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 
 # Decorators that leave the parameters as they are.
 TRANSPARENT = words(
@@ -113,21 +116,20 @@ def function_of(node: DefNode) -> Function:
 
 def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
     """Describe the parameters of a function or lambda."""
-    positional = [*args.posonlyargs, *args.args]
-    first, optional = len(args.posonlyargs), len(positional) - len(args.defaults)
-    parameters = [
-        Parameter(
-            one.arg, Kind.POSITIONAL_ONLY if n < first else Kind.STANDARD, required=n < optional
-        )
-        for n, one in enumerate(positional)
+    placed, only = syntax_tree.with_defaults(args), len(args.posonlyargs)
+    named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+    listed = [
+        *((*pair, Parameter.POSITIONAL_ONLY) for pair in placed[:only]),
+        *((*pair, Parameter.POSITIONAL_OR_KEYWORD) for pair in placed[only:]),
+        (args.vararg, None, Parameter.VAR_POSITIONAL),
+        *((*pair, Parameter.KEYWORD_ONLY) for pair in named),
+        (args.kwarg, None, Parameter.VAR_KEYWORD),
     ]
-    if args.vararg is not None:
-        parameters.append(Parameter(args.vararg.arg, Kind.STAR, required=False))
-    for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        parameters.append(Parameter(arg.arg, Kind.KEYWORD_ONLY, required=default is None))
-    if args.kwarg is not None:
-        parameters.append(Parameter(args.kwarg.arg, Kind.DOUBLE_STAR, required=False))
-    return tuple(parameters)
+    return tuple(
+        Parameter(arg.arg, kind, default=Parameter.empty if default is None else ...)
+        for arg, default, kind in listed
+        if arg is not None
+    )
 
 
 # --- calls
@@ -155,26 +157,27 @@ def shape_of(node: ast.Call) -> CallShape:
 
 def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:
     """Say why a call does not bind, ``None`` if it does or if it can't be told."""
-    positional = [p for p in parameters if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
+    positional = [p for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
     kinds = {p.kind for p in parameters}
-    if shape.positional > len(positional) and Kind.STAR not in kinds:
+    if shape.positional > len(positional) and Parameter.VAR_POSITIONAL not in kinds:
         return (
             f"passes {shape.positional} positional argument{'s' * (shape.positional != 1)} "
             f"where {len(positional)} fit{'s' * (len(positional) == 1)}"
         )
-    by_name = {p.name for p in parameters if p.kind in {Kind.STANDARD, Kind.KEYWORD_ONLY}}
+    by_name = {p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}}
     filled = {p.name for p in positional[: shape.positional]}
     for keyword in shape.keywords:
         if keyword in filled and keyword in by_name and not shape.star:
             return f"passes {keyword}= twice, by position and by name"
-        if keyword not in by_name and Kind.DOUBLE_STAR not in kinds:
+        if keyword not in by_name and Parameter.VAR_KEYWORD not in kinds:
             return f"passes {keyword}=, which it does not take"
     if shape.double_star:
         return None
     given = filled | set(shape.keywords)
     for parameter in parameters:
-        hidden = shape.star and parameter.kind is not Kind.KEYWORD_ONLY
-        if parameter.required and parameter.name not in given and not hidden:
+        optional = parameter.default is ... or parameter.kind in _VARIADIC
+        hidden = shape.star and parameter.kind is not Parameter.KEYWORD_ONLY
+        if not optional and parameter.name not in given and not hidden:
             return f"does not pass {parameter.name}, which it needs"
     return None
 
@@ -204,6 +207,10 @@ def implementations(functions: Sequence[Function]) -> tuple[Function, ...]:
 def unbound(function: Function) -> tuple[Parameter, ...]:
     """Return a method's parameters without the receiver."""
     first = function.parameters[:1]
-    if "staticmethod" in function.marks or not first or first[0].kind >= Kind.STAR:
+    if (
+        "staticmethod" in function.marks
+        or not first
+        or first[0].kind > Parameter.POSITIONAL_OR_KEYWORD
+    ):
         return function.parameters
     return function.parameters[1:]

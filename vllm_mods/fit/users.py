@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from vllm_mods.fit.search import files_mentioning
+from vllm_mods.fit.search import WORD, files_mentioning
 from vllm_mods.fit.signatures import DefNode, every, statements
 from vllm_mods.fit.summary import target_names
 from vllm_mods.fit.world import World, module_stem
@@ -15,7 +15,6 @@ from vllm_mods.formats import syntax_tree
 
 # A member of a class that more files than this mention is followed only where the class or its module is named too.
 _COMMON = 40
-_WORD = re.compile(rb"[A-Za-z_]\w*")
 _MAKERS = {"__init__", "__new__", "__post_init__", "__init_subclass__"}
 
 
@@ -37,7 +36,7 @@ def users(
     for path, data in files_mentioning(after, words):
         if path in after.files:
             continue
-        held[path] = frozenset(word.decode() for word in set(_WORD.findall(data)))
+        held[path] = frozenset(word.decode() for word in set(WORD.findall(data)))
         counts.update(held[path] & words)
     lines: dict[str, frozenset[int]] = {}
     for path, mentioned in held.items():

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from inspect import Parameter
 from itertools import takewhile
 from typing import NamedTuple
 
-from vllm_mods.fit.shapes import Import, Parameter, words
+from vllm_mods.fit.shapes import Import, words
 from vllm_mods.fit.signatures import (
     PROPERTIES,
     TRANSPARENT,
