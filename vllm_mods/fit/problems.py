@@ -84,14 +84,8 @@ def lasting(text: str) -> str:
 
 def finding(problem: Problem) -> Finding:
     """Turn a problem into a finding whose message starts with its place."""
-    return Finding(
-        code=problem.code,
-        message=f"{problem.path}:{problem.line}: {problem.message}",
-        path=problem.path,
-        line=problem.line,
-        scope=problem.scope,
-        level=problem.level,
-    )
+    code, path, line, scope, message, *_, level = problem
+    return Finding(code, f"{path}:{line}: {message}", path, line, scope=scope, level=level)
 
 
 def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:

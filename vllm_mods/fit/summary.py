@@ -222,14 +222,5 @@ def imports_of(
         else:
             bound = alias.asname or alias.name
             level, module, name = node.level, node.module or "", alias.name
-        yield (
-            bound,
-            Import(
-                level=level,
-                module=module,
-                name=name,
-                line=alias.lineno,
-                whole=name is None and alias.asname is None,
-                typing_only=typing_only,
-            ),
-        )
+        whole = name is None and alias.asname is None
+        yield bound, Import(level, module, name, alias.lineno, whole, typing_only)

@@ -11,7 +11,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.matrices.answer import Answer, cell_of
 from vllm_mods.matrices.cell import Cell, HunkView
 from vllm_mods.matrices.spread import outcomes
-from vllm_mods.matrices.work import Setting, Subject, Task, TaskOutcome, Workshop, is_meant
+from vllm_mods.matrices.work import Setting, Subject, Task, Workshop, is_meant
 from vllm_mods.trees.index import release_file
 
 Progress = Callable[[int, int], None]
@@ -78,17 +78,14 @@ class Matrix(NamedTuple):
         if self.progress is not None and tasks:
             self.progress(len(answers), total)
         for outcome in outcomes(tasks, self.setting, self.jobs, self.workshop):
-            self._check(outcome)
+            fault = outcome.fault
+            if fault is not None and (fault.of == "mod" or outcome.task.spec in self.named):
+                raise UsageError(fault.message, hint=fault.hint)
             for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True):
                 answers[outcome.task.spec, subject] = (outcome.version, answer)
             if self.progress is not None:
                 self.progress(len(answers), total)
         return answers
-
-    def _check(self, outcome: TaskOutcome) -> None:
-        fault = outcome.fault
-        if fault is not None and (fault.of == "mod" or outcome.task.spec in self.named):
-            raise UsageError(fault.message, hint=fault.hint)
 
 
 def cells(mods: Sequence[Mod], computed: Iterable[Computed]) -> tuple[Cell, ...]:

@@ -94,7 +94,6 @@ class Workshop:
         self._mods = {mod.name: mod for mod in setting.mods}
         self._store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
         self._keys: dict[Subject, str] = {}
-        self._identities: dict[str, str] = {}
         self._fit = FitCache()
         self._note = note
 
@@ -102,7 +101,9 @@ class Workshop:
         self, spec: str, subjects: Sequence[Subject]
     ) -> dict[Subject, tuple[str | None, Answer]]:
         """Return the version and the answer for each subject whose answer is kept, without opening a release."""
-        identity = self._identity(spec)
+        kind, _, name = spec.partition(":")
+        # no other kind of tree has one unopened
+        identity = self.releases.identity(name) if kind == "pypi" else None
         answers = {one: self._store.known(self._key(one), identity) for one in subjects}
         return {one: kept for one, kept in answers.items() if kept is not None}
 
@@ -149,16 +150,6 @@ class Workshop:
         return open_tree(
             spec, offline=of.offline, cache_dir=of.cache_dir, note=self._note, others=of.others
         )
-
-    def _identity(self, spec: str) -> str | None:
-        """Return the hash that a release is known by; no other kind of tree has one unopened."""
-        kind, _, name = spec.partition(":")
-        if spec not in self._identities:
-            identity = self.releases.identity(name) if kind == "pypi" else None
-            if identity is None:  # a tree that is opened may have one then
-                return None
-            self._identities[spec] = identity
-        return self._identities[spec]
 
     def _said(self, subject: Subject, tree: Tree) -> tuple[Answer, bool]:
         """Return an answer, and whether it is kept: what rests on something that could not be read is not."""
