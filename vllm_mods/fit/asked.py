@@ -90,9 +90,14 @@ class Asked:
         said = self.said.text[:220]
         expression = self._expression(of_call=of_call)
         code = "" if expression is None else f"`{ast.unparse(expression)[:60]}`: "
-        owner = self.owner() or next(iter(self.called_classes() if of_call else ()), None)
+        classes = self.classes(self.member[1]) if self.member else ()
+        owner = next(iter(classes or (self.called_classes() if of_call else ())), None)
+        instead = ""
+        if owner and self.member:
+            names = attributes(self.world, lineage(self.world, owner))
+            instead = nearest(self.member[2], names)
         where = f", {owner.text}" if owner else ""
-        return f"{code}{said[:1].lower()}{said[1:]}{where}{self._nearest(owner)}"
+        return f"{code}{said[:1].lower()}{said[1:]}{where}{instead}"
 
     def _expression(self, *, of_call: bool) -> ast.expr | None:
         """Return the code that is wrong: the call of an argument, else all that starts there."""
@@ -121,16 +126,6 @@ class Asked:
 
     def _sites(self) -> Iterator[CodeSite]:
         return walk(self.tree, frozenset((self.said.line,)))
-
-    def _nearest(self, owner: Symbol | None) -> str:
-        if self.member is None or owner is None:
-            return ""
-        return nearest(self.member[2], attributes(self.world, lineage(self.world, owner)))
-
-    def owner(self) -> Symbol | None:
-        """Return the class of the tree whose member is missing."""
-        classes = self.classes(self.member[1]) if self.member else ()
-        return classes[0] if classes else None
 
     def classes(self, kind: str) -> tuple[Symbol, ...]:
         """Return the classes of the tree that a type may name; none for a type of another kind."""

@@ -55,9 +55,6 @@ def judge(
 
     Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
     """
-    _load_whole(tree)
-    if origin is not None:
-        _load_whole(origin.tree)
     before, after = _states(tree, changes, cache)
     answers: list[Problem | Doubt] = []
     lowest = lowest_python(tree)
@@ -100,7 +97,12 @@ def judge(
 def _states(
     tree: Tree, changes: tuple[FileChange, ...], cache: SummaryCache
 ) -> tuple[World, World]:
-    """Return a tree before and after some changes; what was read of one is not read again for the other."""
+    """Return a tree, all its Python of which is here then, before and after some changes.
+
+    What was read of one is not read again for the other.
+    """
+    if tree.remote:
+        tree.load([path for path in tree.paths("vllm") if path.endswith(PYTHON)])
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
     return before, World(tree, {change.path: change.after for change in changes}, cache, texts)
@@ -132,12 +134,6 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
             place = () if answer.code == FindingCode.FIT_OVERRIDE else (answer.path, answer.line)
             distinct.setdefault((answer.code, *answer.key, *place), answer)
     return tuple(distinct.values())
-
-
-def _load_whole(tree: Tree) -> None:
-    """Have all Python of a tree that lies elsewhere here."""
-    if tree.remote:
-        tree.load([path for path in tree.paths("vllm") if path.endswith(PYTHON)])
 
 
 def _question_there(

@@ -39,13 +39,10 @@ def _function(
     head, _, rest = name.partition(".")
     symbols: tuple[Symbol, ...] = ()
     method = next((one for one in scope.around() if receiver(one)), None)
-    me = receiver(method) if method else None
-    if me is not None and method is not None and head == me and "." not in rest:
+    if method is not None and head == receiver(method) and "." not in rest:
         cls = class_at(world, path, method.parent)
-        owned = lineage(world, cls).owner(rest) if cls else None
-        if cls is None or owned is None:
-            return None
-        symbols = tuple(Symbol(owned[0].path, function) for function in owned[1])
+        owner, functions = (cls and lineage(world, cls).owner(rest)) or (None, ())
+        symbols = tuple(Symbol(owner.path, function) for function in functions if owner)
     elif name:
         symbols = meant_in(world, path, scope, name)
     plain = [(s, s.binding) for s in symbols if isinstance(s.binding, Function)]

@@ -45,32 +45,31 @@ def _bound_by(node: ast.AST) -> str | None:
 
 
 def sometimes_unset(asked: Asked) -> bool | None:
-    """Make a note of what one branch sets and another does not, where nothing near may know better."""
-    return None if _is_correlated(asked) else False
+    """Make a note of what one branch sets and another does not.
 
-
-def _is_correlated(asked: Asked) -> bool:
-    """Tell whether a condition or an exit between the branch that sets a name and its use may know better."""
+    Where a condition or an exit between the branch that sets a name and its use may know better, nothing is said.
+    """
     names = _QUOTED.findall(asked.said.text)
     function = next((one for one in asked.around if isinstance(one, DefNode)), None)
     if not names or function is None:
-        return True
-    depth = list(asked.around).index(function)
+        return None
+    depth = asked.around.index(function)
     if any(isinstance(one, _BLOCKS) for one in asked.around[:depth]):
-        return True
+        return None
     line, asked_for, setting = asked.said.line, set[str](), 0
     for node in every(function):
         if isinstance(node, ast.If) and node.lineno < line and names[0] in _stored(node):
             asked_for |= _named(node.test)
             setting = max(setting, node.end_lineno or 0)
     if not setting:
-        return True  # a loop or a try: whether it ran, nobody knows
-    return any(
+        return None  # a loop or a try: whether it ran, nobody knows
+    knows = any(
         setting < node.lineno < line
         and any(isinstance(inner, _EXITS) for inner in every(node))
         and asked_for & _named(node)
         for node in function.body
     )
+    return None if knows else False
 
 
 def _stored(node: ast.AST) -> set[str]:
