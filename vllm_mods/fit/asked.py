@@ -21,7 +21,7 @@ from vllm_mods.fit.signatures import (
     decorator_name,
     dotted,
     every,
-    transparent,
+    receiver_of,
 )
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeSite, walk
@@ -139,11 +139,8 @@ class Asked:
         nodes = iter(self.around)
         for node in nodes:
             if isinstance(node, DefNode) and node.name == function:
-                names = {decorator_name(one) for one in node.decorator_list}
-                first = [*node.args.posonlyargs, *node.args.args][:1]
-                plain = all(map(transparent, names)) or (first and first[0].arg in {"self", "cls"})
                 around = next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
-                if around is None or not plain:
+                if around is None or receiver_of(node) is None:
                     return ()
                 place = self.said.path, around.lineno
                 named = classes_named(self.world, around.name)

@@ -47,10 +47,6 @@ def _head(node: ast.expr) -> str:
     return dotted(node.value if isinstance(node, ast.Subscript) else node) or "?"
 
 
-def _constant(node: ast.expr | None) -> str:
-    return repr(node.value) if isinstance(node, ast.Constant) else "?"
-
-
 class _ClassReader:
     def __init__(self) -> None:
         self.methods: dict[str, list[Function]] = {}
@@ -156,4 +152,4 @@ def _is_required(node: ast.AnnAssign) -> bool:
     calls = [n for n in every(node.value or node.annotation) if isinstance(n, ast.Call)]
     if any(keyword.arg in _DEFAULTS for call in calls for keyword in call.keywords):
         return False
-    return all(_constant(first) == "Ellipsis" for first in getattr(node.value, "args", [])[:1])
+    return all(ast.unparse(first) == "..." for first in getattr(node.value, "args", [])[:1])

@@ -10,7 +10,7 @@ from hashlib import sha256
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.shapes import Class, Import
 from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.walk import CodeScope
+from vllm_mods.fit.walk import CodeScope, local_names
 from vllm_mods.fit.world import World, remembered
 
 # The bases of a class; of text that only looks like one a superset is made.
@@ -49,7 +49,7 @@ def is_mentioned(world: World, name: str, how: re.Pattern[bytes]) -> bool:
 def meant_in(world: World, path: str, scope: CodeScope, name: str) -> tuple[Symbol, ...]:
     """Return what a dotted name may mean in a scope of a file; of local names, only imports are known."""
     head = name.partition(".")[0]
-    bound = next((b for one in scope.in_function() if (b := one.locals().get(head))), None)
+    bound = next((b for one in scope.in_function() if (b := local_names(one.node).get(head))), None)
     if bound is None:
         return world.resolve(path, name).symbols
     imports = (one for one in bound if isinstance(one, Import) and head == name)

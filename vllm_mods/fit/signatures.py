@@ -187,9 +187,17 @@ def is_property(function: Function) -> bool:
     return not function.marks.isdisjoint(PROPERTIES)
 
 
-def transparent(decorator: str) -> bool:
-    """Tell whether a decorator, by its name, leaves a method a method with its parameters."""
-    return decorator.rpartition(".")[2] in TRANSPARENT | PROPERTIES
+def receiver_of(node: DefNode) -> str | None:
+    """Return the first parameter of a function in a class, ``None`` where it is no method.
+
+    What a decorator makes of a function may be no method: then the parameter counts by its usual name only.
+    """
+    positional = [*node.args.posonlyargs, *node.args.args]
+    names = {decorator_name(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+    if not positional or "staticmethod" in names:
+        return None
+    name = positional[0].arg
+    return name if name in {"self", "cls"} or names <= TRANSPARENT | PROPERTIES else None
 
 
 def opaque_decorator(function: Function) -> str | None:

@@ -10,23 +10,19 @@ from inspect import Parameter
 from itertools import takewhile
 from typing import NamedTuple
 
-from vllm_mods.fit.shapes import Import, words
+from vllm_mods.fit.shapes import Import
 from vllm_mods.fit.signatures import (
-    PROPERTIES,
-    TRANSPARENT,
     DefNode,
     ScopeNode,
-    decorator_name,
     every,
     parameters_of,
+    receiver_of,
     tests_typing,
 )
 from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names
 from vllm_mods.formats import syntax_tree
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_RECEIVERS = words("self cls")
-
 # What a local name was bound by: a parameter, an import, or something of which nothing is known.
 Source = Parameter | Import | None
 
@@ -56,10 +52,6 @@ class CodeScope:
         return takewhile(
             lambda scope: not isinstance(scope.node, ast.Module | ast.ClassDef), self.around()
         )
-
-    def locals(self) -> dict[str, list[Source]]:
-        """Return what the names local to a function were bound by."""
-        return _locals(self.node)
 
 
 class CodeSite(NamedTuple):
@@ -133,7 +125,8 @@ def _inside(node: ast.AST, scope: CodeScope, name: str) -> CodeScope:
 
 
 @lru_cache(maxsize=256)
-def _locals(node: ast.AST) -> dict[str, list[Source]]:
+def local_names(node: ast.AST) -> dict[str, list[Source]]:
+    """Return what the names local to a function, or a comprehension, were bound by."""
     bound: dict[str, list[Source]] = {}
     if isinstance(node, _COMPREHENSIONS):
         for generator in node.generators:
@@ -183,18 +176,8 @@ def _bindings(node: ast.AST, elsewhere: set[str]) -> Iterator[tuple[str, Source]
 
 
 def receiver(scope: CodeScope) -> str | None:
-    """Return a method's first parameter, if ``scope`` is a method.
-
-    What a decorator makes of a function may be no method: then the parameter counts by its usual name only.
-    """
-    node = scope.node
+    """Return a method's first parameter, if ``scope`` is a method."""
     around = scope.parent and scope.parent.node
-    if not isinstance(node, DefNode) or not isinstance(around, ast.ClassDef):
-        return None
-    positional = [*node.args.posonlyargs, *node.args.args]
-    names = {decorator_name(decorator).rpartition(".")[2] for decorator in node.decorator_list}
-    if not positional or "staticmethod" in names:
-        return None
-    if names and positional[0].arg not in _RECEIVERS and not names <= TRANSPARENT | PROPERTIES:
-        return None
-    return positional[0].arg
+    if isinstance(scope.node, DefNode) and isinstance(around, ast.ClassDef):
+        return receiver_of(scope.node)
+    return None
