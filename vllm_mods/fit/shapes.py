@@ -31,8 +31,8 @@ class Function(NamedTuple):
     name: str
     line: int
     parameters: tuple[Parameter, ...]
-    decorators: tuple[str, ...] = ()
-    asynchronous: bool = False
+    decorators: tuple[str, ...]
+    asynchronous: bool
 
     @property
     def marks(self) -> frozenset[str]:
@@ -98,7 +98,7 @@ class Module:
     """A module. ``lazy`` is true where it has a ``__getattr__``."""
 
     names: Mapping[str, tuple[Binding, ...]]
-    stars: tuple[Import, ...] = ()
-    exports: frozenset[str] | None = None
-    lazy: bool = False
-    dynamic: bool = False
+    stars: tuple[Import, ...]
+    exports: frozenset[str] | None
+    lazy: bool
+    dynamic: bool
