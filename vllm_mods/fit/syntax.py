@@ -24,12 +24,9 @@ def lowest_python(tree: Tree) -> tuple[int, int] | None:
     if tree.version is not None:
         places.insert(0, f"vllm-{tree.version}.dist-info/METADATA")
     for place in places:
-        data = tree.read(place)
-        match = _REQUIRES.search(data) if data else None
-        if match:
-            lowest = re.search(rb">=?\s*3\.(\d+)", match[1])
-            if lowest:
-                return 3, int(lowest[1])
+        match = _REQUIRES.search(tree.read(place) or b"")
+        if lowest := match and re.search(rb">=?\s*3\.(\d+)", match[1]):
+            return 3, int(lowest[1])
     return None
 
 
