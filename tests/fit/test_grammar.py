@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fit_tree import INC, errors
 
 from vllm_mods.fit import syntax
 from vllm_mods.fit.problems import Doubt, Problem
@@ -32,3 +33,11 @@ def test_where_this_python_is_too_old_libcst_decides(monkeypatch: pytest.MonkeyP
     assert isinstance(wrong, Problem)
     assert wrong.line == 2
     assert "not valid Python 3.99" in wrong.message
+
+
+def test_what_only_a_newer_python_takes_inside_an_f_string(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syntax, "_error", lambda *_: None)  # as one that runs on 3.12 has it
+    pair = "return Layer(name, self.bits)", "return f'{self.pick('a')}'"
+    (found,) = errors(INC, pair)
+    assert (found.code, found.line) == ("fit-syntax", 32)
+    assert "not valid Python 3.10: Cannot reuse outer quote character" in found.message

@@ -9,7 +9,6 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base.digest import sha256
 from vllm_mods.formats import receipt, record
-from vllm_mods.matrices import answer
 from vllm_mods.site import integrity, journal, transaction
 from vllm_mods.site.state_folder import read_state
 from vllm_mods.trees import receipt_tree
@@ -125,8 +124,10 @@ def _kept_answers(data: bytes, folder: str) -> None:
 
 def _kept_seeds() -> tuple[bytes, ...]:
     from vllm_mods.base.model import Verdict
+    from vllm_mods.formats.schema import encode
+    from vllm_mods.matrices.answer import Answer
 
-    said = answer.to_data(answer.Answer(Verdict.APPLIES, "one", True))
+    said = encode(Answer(Verdict.APPLIES, "one", True))
     return (json.dumps({"version": "0.19.1", "answer": said}).encode(),)
 
 

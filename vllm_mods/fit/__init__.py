@@ -6,7 +6,7 @@ what the patch causes. ``no`` is a finding of level ``ERROR``, "can't tell" a no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base.errors import TreeError
@@ -93,8 +93,8 @@ def fit(
             f"the type checker could not be asked: {error.strerror or error}: {error.filename or 'temporary files'}",
             hint="TMPDIR=FOLDER, one with room that can be written to",
         ) from error
-    allowances = tuple(allow)
-    allowed = (_allowed(finding, allowances) for finding in findings)
+    reasons = {(one.code, one.scope): one.reason for one in allow}
+    allowed = (_allowed(finding, reasons) for finding in findings)
     ranked = sorted(
         allowed,
         key=lambda f: (
@@ -116,15 +116,12 @@ def fit(
     )
 
 
-def _allowed(finding: Finding, allowances: tuple[Allowance, ...]) -> Finding:
-    for allowance in allowances:
-        if finding.level is Level.ERROR and (allowance.code, allowance.scope) == (
-            finding.code,
-            finding.scope or "",
-        ):
-            message = f"{finding.message} (allowed by the mod: {allowance.reason})"
-            return finding._replace(message=message, level=Level.NOTE)
-    return finding
+def _allowed(finding: Finding, reasons: Mapping[tuple[str, str], str]) -> Finding:
+    reason = reasons.get((finding.code, finding.scope or ""))
+    if reason is None or finding.level is not Level.ERROR:
+        return finding
+    message = f"{finding.message} (allowed by the mod: {reason})"
+    return finding._replace(message=message, level=Level.NOTE)
 
 
 __all__ = ["UNEXAMINED", "UNTYPED", "AtOrigin", "Fit", "fit"]

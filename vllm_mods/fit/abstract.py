@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
 
-from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, lasting
+from vllm_mods.fit.problems import Misuse, Misuses
 from vllm_mods.fit.search import class_named, classes_in, is_mentioned, subclasses
 from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.walk import CodeScope, CodeSite
+from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
-
-
-def abstract_problems(
-    world: World, path: str, sites: Iterable[CodeSite], there: World | None
-) -> Iterator[Problem]:
-    """Judge the classes among some sites of a file; ``there`` has the patch in the tree that it was written for."""
-    for site in sites:
-        if isinstance(site.node, ast.ClassDef):
-            for misuse in _incomplete(world, path, site.node, site.scope, there):
-                key = site.scope.name, lasting(misuse.text)
-                yield at_site(path, site, FindingCode.FIT_KIND, misuse, *key)
 
 
 def abstract_methods(world: World, symbol: Symbol) -> dict[str, Symbol]:
     """Return the abstract methods that a class leaves open, where Python holds it to them."""
     line = lineage(world, symbol)
-    metas = {value for one in line.classes for key, value in one.cls.keywords if key == "metaclass"}
+    metas = {one.cls.metaclass for one in line.classes}
     if line.outside or ("ABC" not in line.bases and metas.isdisjoint(("ABCMeta", "abc.ABCMeta"))):
         return {}
     open_: dict[str, Symbol] = {}
@@ -46,15 +33,16 @@ def _is_abstract(symbol: Symbol, name: str) -> bool:
     return any("abstractmethod" in f.marks for f in symbol.cls.methods.get(name, ()))
 
 
-def _incomplete(
-    world: World, path: str, node: ast.ClassDef, scope: CodeScope, there: World | None
-) -> Misuses:
+def abstract_misuses(world: World, path: str, site: CodeSite, there: World | None) -> Misuses:
     """Say that a class at the end of its line leaves some of its base's abstract methods open.
 
     A class may only hold static methods: where nobody calls it by its name, and it was not as open where the patch was
-    written, that is a note.
+    written (``there`` has the patch in that tree), that is a note.
     """
-    name = f"{scope.name}.{node.name}".lstrip(".")
+    node = site.node
+    if not isinstance(node, ast.ClassDef):
+        return
+    name = f"{site.scope.name}.{node.name}".lstrip(".")
     symbol = class_named(world, path, name, node.lineno)
     if symbol is None:
         return

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -14,7 +15,14 @@ from vllm_mods.fit.hierarchy import attributes, lineage
 from vllm_mods.fit.problems import nearest
 from vllm_mods.fit.search import classes_named, meant_in
 from vllm_mods.fit.shapes import Class
-from vllm_mods.fit.signatures import DefNode, decorator_name, dotted, transparent
+from vllm_mods.fit.signatures import (
+    DefNode,
+    ScopeNode,
+    decorator_name,
+    dotted,
+    every,
+    receiver_of,
+)
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import World
@@ -32,66 +40,64 @@ SELF = re.compile(r"(?:type\[)?Self@(\w+)\]?")
 # ``X | Y``, ``X & Y``, ``~None`` and what may be anything
 _VAGUE = re.compile(r"[|&~]|\b(?:Unknown|Any|Never|Protocol|TypeVar|Top)\b|^(?:object|type|None)$")
 
-
-@dataclass(frozen=True)
-class JudgedFile:
-    """A file after the patch, in which diagnostics are judged."""
-
-    world: World
-    path: str
-    tree: ast.Module
-    rows: tuple[bytes, ...]
-
-    @classmethod
-    def of(cls, world: World, path: str, data: bytes) -> JudgedFile:
-        """Return the site of a file."""
-        tree = syntax_tree.module(data) or ast.Module([], [])
-        return cls(world, path, tree, tuple(data.splitlines()))
-
-    def around(self, said: Diagnostic) -> list[ast.AST]:
-        """Return the nodes around a place, the innermost first."""
-        row = self.rows[said.line - 1] if said.line <= len(self.rows) else b""
-        text = row.decode(errors="replace")[: said.column - 1]
-        place = said.line, len(text.encode())
-        found: list[ast.AST] = []
-        stack: list[ast.AST] = [self.tree]
-        while stack:
-            for node in ast.iter_child_nodes(stack.pop()):
-                if not isinstance(node, ast.expr | ast.stmt | ast.arg | ast.keyword):
-                    stack.append(node)  # it has no place of its own
-                    continue
-                start, end = (node.lineno, node.col_offset), (node.end_lineno or 0)
-                if isinstance(node, DefNode | ast.ClassDef):
-                    start = syntax_tree.first_line(node), 0
-                if start[0] <= said.line <= end:
-                    stack.append(node)
-                if start <= place < (end, node.end_col_offset or 0):
-                    found.append(node)
-        return sorted(found, key=_width)
+_Placed = ast.expr | ast.stmt | ast.arg | ast.keyword
 
 
-def _width(node: ast.AST) -> tuple[int, int]:
-    last, end = getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0)
-    first, start = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-    return last - first, end - start if last == first else 0
+def _holds(node: _Placed, place: tuple[int, int]) -> bool:
+    start = node.lineno, node.col_offset
+    if isinstance(node, ScopeNode):
+        start = syntax_tree.first_line(node), 0
+    return start <= place < (node.end_lineno or 0, node.end_col_offset or 0)
+
+
+def _width(node: _Placed) -> tuple[int, int]:
+    lines = (node.end_lineno or 0) - node.lineno
+    return lines, 0 if lines else (node.end_col_offset or 0) - node.col_offset
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A diagnostic with the code around it; ``around`` are the nodes, the innermost first."""
+    """A diagnostic of a file after the patch, with the code around it."""
 
-    site: JudgedFile
+    world: World
     said: Diagnostic
-    around: tuple[ast.AST, ...]
+
+    @property
+    def tree(self) -> ast.Module:
+        """The syntax tree of the file."""
+        return syntax_tree.module(self.world.glance(self.said.path) or b"") or ast.Module([], [])
+
+    @cached_property
+    def member(self) -> re.Match[str] | None:
+        """What is missing: its owner, then its name; ``None`` where it is something else that is said."""
+        return MEMBER.search(self.said.text)
+
+    def row(self, line: int) -> bytes:
+        """Return a line of the file, by its 1-based number."""
+        rows = (self.world.glance(self.said.path) or b"").splitlines()
+        return rows[line - 1] if line <= len(rows) else b""
+
+    @cached_property
+    def around(self) -> tuple[ast.AST, ...]:
+        """The nodes around the place, the innermost first."""
+        text = self.row(self.said.line).decode(errors="replace")[: self.said.column - 1]
+        place = self.said.line, len(text.encode())
+        nodes = (n for n in every(self.tree) if isinstance(n, _Placed))
+        return tuple(sorted((node for node in nodes if _holds(node, place)), key=_width))
 
     def text(self, *, of_call: bool) -> str:
         """Return the message: the code, of a call all of it, what ty says, and what there is instead."""
         said = self.said.text[:220]
         expression = self._expression(of_call=of_call)
         code = "" if expression is None else f"`{ast.unparse(expression)[:60]}`: "
-        owner = self.owner() or next(iter(self.called_classes() if of_call else ()), None)
+        classes = self.classes(self.member[1]) if self.member else ()
+        owner = next(iter(classes or (self.called_classes() if of_call else ())), None)
+        instead = ""
+        if owner and self.member:
+            names = attributes(self.world, lineage(self.world, owner))
+            instead = nearest(self.member[2], names)
         where = f", {owner.text}" if owner else ""
-        return f"{code}{said[:1].lower()}{said[1:]}{where}{self._nearest(owner)}"
+        return f"{code}{said[:1].lower()}{said[1:]}{where}{instead}"
 
     def _expression(self, *, of_call: bool) -> ast.expr | None:
         """Return the code that is wrong: the call of an argument, else all that starts there."""
@@ -114,52 +120,36 @@ class Asked:
         if name is None:
             return ()
         scope = next((site.scope for site in self._sites() if site.node is call), None)
-        world, path = self.site.world, self.site.path
+        world, path = self.world, self.said.path
         symbols = meant_in(world, path, scope, name) if scope else world.resolve(path, name).symbols
         return tuple(one for one in symbols if isinstance(one.binding, Class))
 
     def _sites(self) -> Iterator[CodeSite]:
-        return walk(self.site.tree, frozenset((self.said.line,)))
-
-    def _nearest(self, owner: Symbol | None) -> str:
-        member = MEMBER.search(self.said.text)
-        if member is None or owner is None:
-            return ""
-        names, _ = attributes(self.site.world, lineage(self.site.world, owner))
-        return nearest(member[2], names)
-
-    def owner(self) -> Symbol | None:
-        """Return the class of the tree whose member is missing."""
-        member = MEMBER.search(self.said.text)
-        classes = self.classes(member[1]) if member else ()
-        return classes[0] if classes else None
+        return walk(self.tree, frozenset((self.said.line,)))
 
     def classes(self, kind: str) -> tuple[Symbol, ...]:
         """Return the classes of the tree that a type may name; none for a type of another kind."""
         if match := SELF.fullmatch(kind):
             return self._own_class(match[1])
         name = _SUPER.match(kind) or _CLASS.fullmatch(kind)
-        return classes_named(self.site.world, name[1]) if name and not _VAGUE.search(kind) else ()
+        return classes_named(self.world, name[1]) if name and not _VAGUE.search(kind) else ()
 
     def _own_class(self, function: str) -> tuple[Symbol, ...]:
         """Return the class around a function; none where a decorator may make no method of it."""
         nodes = iter(self.around)
         for node in nodes:
             if isinstance(node, DefNode) and node.name == function:
-                names = {decorator_name(one) for one in node.decorator_list}
-                first = [*node.args.posonlyargs, *node.args.args][:1]
-                plain = all(map(transparent, names)) or (first and first[0].arg in {"self", "cls"})
                 around = next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
-                if around is None or not plain:
+                if around is None or receiver_of(node) is None:
                     return ()
-                place = self.site.path, around.lineno
-                named = classes_named(self.site.world, around.name)
+                place = self.said.path, around.lineno
+                named = classes_named(self.world, around.name)
                 return tuple(one for one in named if (one.path, one.cls.line) == place)
         return ()
 
     def code(self, of_rule: FindingCode) -> FindingCode:
         """Return the code of a member by what it is missing from: a module, a function, what may be None, ``getattr``."""
-        member = MEMBER.search(self.said.text)
+        member = self.member
         if self.said.rule == "missing-union-attribute" and "on `None`" in self.said.text:
             return FindingCode.FIT_KIND
         if member is None:
@@ -181,7 +171,7 @@ class Asked:
     def is_let_be(self) -> bool:
         """Tell whether the author has told a type checker to let the call be that the place is in."""
         call = self.call()
-        return call is not None and IGNORED.search(self.site.rows[call.lineno - 1]) is not None
+        return call is not None and IGNORED.search(self.row(call.lineno)) is not None
 
     def is_compiled(self) -> bool:
         """Tell whether a decorator hands the function around to another compiler, such as Triton's ``jit``."""

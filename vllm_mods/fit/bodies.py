@@ -6,23 +6,18 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from vllm_mods.fit.shapes import Function, Value
+from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.signatures import DefNode, ScopeNode, every
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
 
-def definition(world: World, path: str, what: Function | Value) -> ast.stmt | None:
+def definition(world: World, path: str, function: Function) -> DefNode | None:
     """Return the statement that a summary was made of."""
-    stack = list(getattr(syntax_tree.module(world.read(path) or b""), "body", ()))
-    while stack:
-        node = stack.pop()
-        if node.lineno == what.line and getattr(node, "name", "") == getattr(what, "name", ""):
-            return node  # type: ignore[no-any-return]
-        if node.lineno <= what.line <= (node.end_lineno or 0):
-            for block in ("body", "orelse", "finalbody", "handlers"):
-                stack += getattr(node, block, ())
-    return None
+    tree = syntax_tree.module(world.read(path) or b"") or ast.Module([], [])
+    nodes = (node for node in every(tree) if isinstance(node, DefNode))
+    place = function.line, function.name
+    return next((node for node in nodes if (node.lineno, node.name) == place), None)
 
 
 def scope_at(data: bytes, line: int) -> str:
@@ -42,9 +37,9 @@ def _scopes(data: bytes) -> tuple[tuple[int, int, str], ...]:
     return tuple(sorted(found, key=lambda scope: (scope[0], -scope[1])))
 
 
-def own(node: ast.AST | None) -> Iterator[ast.AST]:
+def _own(node: DefNode) -> Iterator[ast.AST]:
     """Yield what is below a function and not below another one inside it."""
-    stack = list(getattr(node, "body", ()))
+    stack: list[ast.AST] = [*node.body]
     while stack:
         inner = stack.pop()
         yield inner
@@ -52,20 +47,20 @@ def own(node: ast.AST | None) -> Iterator[ast.AST]:
             stack.extend(ast.iter_child_nodes(inner))
 
 
-def is_generator(node: ast.AST | None) -> bool:
+def is_generator(node: DefNode) -> bool:
     """Tell whether a function yields."""
-    return any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in own(node))
+    return any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in _own(node))
 
 
-def arities(node: ast.AST | None) -> frozenset[int | None]:
+def arities(node: DefNode | None) -> frozenset[int | None]:
     """Return the lengths of the tuples that a function returns, ``None`` for what can't be told."""
-    if not isinstance(node, DefNode) or is_generator(node):
+    if node is None or is_generator(node):
         return frozenset((None,))
     return frozenset(
         None
         if not isinstance(inner.value, ast.Tuple)
         or any(isinstance(element, ast.Starred) for element in inner.value.elts)
         else len(inner.value.elts)
-        for inner in own(node)
+        for inner in _own(node)
         if isinstance(inner, ast.Return)
     )

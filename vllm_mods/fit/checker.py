@@ -190,11 +190,8 @@ def program() -> str:
 
 
 def _installed() -> str | None:
-    try:
+    with contextlib.suppress(ImportError, FileNotFoundError):
         from ty import find_ty_bin  # noqa: PLC0415  (where it is asked only)
-    except ImportError:
-        return None
-    try:
+
         return str(find_ty_bin())
-    except FileNotFoundError:
-        return None
+    return None

@@ -13,6 +13,7 @@ from vllm_mods.fit.signatures import (
     every,
     function_of,
     is_name,
+    statements,
 )
 
 # Calls on an instance that name an attribute in their first argument.
@@ -20,21 +21,20 @@ _REGISTERING = words("register_buffer register_parameter add_module register_mod
 # Calls whose first argument is the instance and whose second names an attribute.
 _NAMING = {"setattr", "object.__setattr__", "super().__setattr__"}
 _FIELD_MAKERS = {"field", "Field", "PrivateAttr"}
+_DEFAULTS = {"default", "default_factory", "factory", None}
 
 
 def class_of(node: ast.ClassDef) -> Class:
     """Describe a class."""
     reader = _ClassReader()
-    reader.body(node.body)
+    reader.read(node.body)
     return Class(
         name=node.name,
         line=node.lineno,
         end=node.end_lineno or node.lineno,
         bases=tuple(_head(base) for base in node.bases),
         decorators=tuple(map(decorator_name, node.decorator_list)),
-        keywords=tuple(
-            (k.arg or "**", dotted(k.value) or _constant(k.value)) for k in node.keywords
-        ),
+        metaclass=next((dotted(k.value) for k in node.keywords if k.arg == "metaclass"), None),
         methods={name: tuple(found) for name, found in reader.methods.items()},
         attributes=frozenset(reader.attributes),
         fields=reader.fields,
@@ -47,27 +47,22 @@ def _head(node: ast.expr) -> str:
     return dotted(node.value if isinstance(node, ast.Subscript) else node) or "?"
 
 
-def _constant(node: ast.expr | None) -> str:
-    return repr(node.value) if isinstance(node, ast.Constant) else "?"
-
-
 class _ClassReader:
     def __init__(self) -> None:
         self.methods: dict[str, list[Function]] = {}
         self.attributes: set[str] = set()
         self.fields: dict[str, bool] = {}
         self.nested: dict[str, Class] = {}
-        self.dynamic = ""
+        self.dynamic = False
 
-    def body(self, body: list[ast.stmt]) -> None:
-        for node in body:
+    def read(self, body: list[ast.stmt]) -> None:
+        for node, _ in statements(body):
             match node:
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     function = function_of(node)
                     self.methods.setdefault(node.name, []).append(function)
                     self.attributes.add(node.name)
-                    if node.name in {"__getattr__", "__getattribute__"}:
-                        self.dynamic = f"it defines {node.name}"
+                    self.dynamic |= node.name in {"__getattr__", "__getattribute__"}
                     self._method(node, function)
                 case ast.ClassDef():
                     self.nested[node.name] = class_of(node)
@@ -78,16 +73,12 @@ class _ClassReader:
                     )
                 case ast.AnnAssign():
                     self._field(node)
-                case _:
+                case ast.stmt() if not hasattr(node, "body"):
                     self._other(node)
+                case _:
+                    pass
 
     def _other(self, node: ast.stmt) -> None:
-        blocks = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
-        blocks += [handler.body for handler in getattr(node, "handlers", ())]
-        if any(blocks):
-            for block in blocks:
-                self.body(block)
-            return
         for inner in every(node):
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                 self.attributes.add(inner.id)
@@ -98,7 +89,7 @@ class _ClassReader:
                         if isinstance(n, ast.Constant) and isinstance(n.value, str)
                     )
             elif isinstance(inner, ast.Call) and dotted(inner.func) in {"locals().update", "exec"}:
-                self.dynamic = "its body makes names at run time"
+                self.dynamic = True
 
     def _field(self, node: ast.AnnAssign) -> None:
         if not isinstance(node.target, ast.Name):
@@ -114,27 +105,25 @@ class _ClassReader:
             return
         me = function.parameters[0].name
         # ``self.n += 1`` needs an ``n`` and makes none.
-        augmented: list[str] = []
-        stored: list[str] = []
+        augmented: list[ast.expr] = []
+        stored: list[ast.Attribute] = []
         for inner in every(node):
             if isinstance(inner, ast.Attribute) and is_name(inner.value, me):
                 if isinstance(inner.ctx, ast.Store):
-                    stored.append(inner.attr)
+                    stored.append(inner)
                 elif inner.attr == "__dict__":
-                    self.dynamic = self.dynamic or "it uses __dict__"
+                    self.dynamic = True
             elif isinstance(inner, ast.Call):
                 self._call(inner, me)
-            elif isinstance(inner, ast.AugAssign) and isinstance(inner.target, ast.Attribute):
-                augmented += [inner.target.attr] * is_name(inner.target.value, me)
-        for name in augmented:
-            stored.remove(name)
-        self.attributes.update(stored)
+            elif isinstance(inner, ast.AugAssign):
+                augmented.append(inner.target)
+        self.attributes.update(one.attr for one in stored if one not in augmented)
 
     def _call(self, node: ast.Call, me: str) -> None:
         called = dotted(node.func) or ""
         head, _, last = called.rpartition(".")
         if called == "vars" and node.args and is_name(node.args[0], me):
-            self.dynamic = self.dynamic or "it uses vars(self)"
+            self.dynamic = True
         if called in _NAMING and node.args:
             arguments = node.args if called == "super().__setattr__" else node.args[1:]
             if called == "super().__setattr__" or is_name(node.args[0], me):
@@ -152,27 +141,15 @@ class _ClassReader:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self.attributes.add(node.value)
         elif not isinstance(node, ast.Constant):
-            self.dynamic = self.dynamic or "it sets attributes by computed names"
+            self.dynamic = True
 
 
 def _is_required(node: ast.AnnAssign) -> bool:
-    required = node.value is None and not _defaults(node.annotation)
-    if isinstance(node.value, ast.Call):
-        maker = (dotted(node.value.func) or "").rpartition(".")[2]
-        if maker in _FIELD_MAKERS:
-            given = {"default", "default_factory", "factory", None} & {
-                k.arg for k in node.value.keywords
-            }
-            first = node.value.args[0] if node.value.args else None
-            required = not given and (first is None or _constant(first) == "Ellipsis")
-    return required
-
-
-def _defaults(annotation: ast.expr) -> bool:
-    """Tell whether ``Annotated[…, Field(default=…)]`` gives a field its default."""
-    return isinstance(annotation, ast.Subscript) and any(
-        keyword.arg in {"default", "default_factory"}
-        for inner in every(annotation)
-        if isinstance(inner, ast.Call)
-        for keyword in inner.keywords
-    )
+    """Tell whether a field has no default, and none in its ``Field(…)`` or ``Annotated[…, Field(…)]``."""
+    made = isinstance(node.value, ast.Call) and decorator_name(node.value).rpartition(".")[2]
+    if node.value is not None and made not in _FIELD_MAKERS:
+        return False
+    calls = [n for n in every(node.value or node.annotation) if isinstance(n, ast.Call)]
+    if any(keyword.arg in _DEFAULTS for call in calls for keyword in call.keywords):
+        return False
+    return all(ast.unparse(first) == "..." for first in getattr(node.value, "args", [])[:1])

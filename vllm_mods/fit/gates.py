@@ -16,15 +16,15 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.abstract import abstract_methods
-from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked, JudgedFile
+from vllm_mods.fit.asked import COROUTINE, FUNCTION, TYPE, Asked
 from vllm_mods.fit.bodies import arities, definition, scope_at
 from vllm_mods.fit.checker import Diagnostic
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.missing import NUMBERS, is_missing, is_plain, lacks
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.search import classes_named, definers, files_mentioning, subclasses
+from vllm_mods.fit.search import classes_named, definers, is_mentioned, subclasses
 from vllm_mods.fit.shapes import Function, words
-from vllm_mods.fit.signatures import DefNode, dotted
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.unset import sometimes_unset, unset
 from vllm_mods.fit.world import World
@@ -72,7 +72,7 @@ def _is_known_kind(asked: Asked) -> bool | None:
 
 def _cannot_be_made(asked: Asked) -> bool | None:
     """Ask our own reading: ty takes a protocol's empty methods for abstract ones, and Python does not."""
-    world = asked.site.world
+    world = asked.world
     return any(abstract_methods(world, one) for one in asked.called_classes()) or None
 
 
@@ -82,7 +82,7 @@ def _argument(asked: Asked) -> bool | None:
     call = asked.call()
     if said.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
         return None
-    world = asked.site.world
+    world = asked.world
     called = _CALLED.search(said.text)
     owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
     if owner == "object" or any(
@@ -116,7 +116,7 @@ def _call(asked: Asked) -> bool:
     if called is None:
         return True
     owner, _, name = called[1].rpartition(".")
-    world = asked.site.world
+    world = asked.world
     if owner:
         classes = classes_named(world, owner.rpartition(".")[2])
         return bool(classes) and all(
@@ -128,7 +128,7 @@ def _call(asked: Asked) -> bool:
             for one in classes
         )
     defined = re.compile(rb"^[ \t]*(?:async\s+)?def\s+%b\b" % name.encode(), re.MULTILINE)
-    return any(defined.search(data) for _, data in files_mentioning(world, (name,)))
+    return is_mentioned(world, name, defined)
 
 
 def _takes(asked: Asked) -> bool:
@@ -215,10 +215,9 @@ def _returns_as_many(asked: Asked, assigned: ast.Assign) -> bool:
     call = assigned.value.value if isinstance(assigned.value, ast.Await) else assigned.value
     match assigned:
         case ast.Assign(targets=[ast.Tuple(elts=targets)]) if isinstance(call, ast.Call):
-            several = (definition(asked.site.world, *one) for one in _called(asked, call))
+            several = (definition(asked.world, *one) for one in _called(asked, call))
             return any(
-                len(targets) in arities(one)
-                or (isinstance(one, DefNode) and isinstance(one.returns, ast.BinOp))
+                len(targets) in arities(one) or (one and isinstance(one.returns, ast.BinOp))
                 for one in several
             )
         case _:
@@ -227,8 +226,8 @@ def _returns_as_many(asked: Asked, assigned: ast.Assign) -> bool:
 
 def _called(asked: Asked, call: ast.Call) -> Iterator[tuple[str, Function]]:
     """Yield the functions of the tree that a call may be of: those of its name at module level, or every method of that name."""
-    world, name = asked.site.world, dotted(call.func)
-    symbols = world.resolve(asked.site.path, name).symbols if name else ()
+    world, name = asked.world, dotted(call.func)
+    symbols = world.resolve(asked.said.path, name).symbols if name else ()
     yield from ((one.path, one.binding) for one in symbols if isinstance(one.binding, Function))
     if isinstance(call.func, ast.Attribute):
         for owner in definers(world, call.func.attr):
@@ -258,7 +257,7 @@ def _await(asked: Asked) -> bool | None:
     if name is None:
         return True
     plain = re.compile(rb"^[ \t]*def\s+%b\b" % name.encode(), re.MULTILINE)
-    return not any(plain.search(data) for _, data in files_mentioning(asked.site.world, (name,)))
+    return not is_mentioned(asked.world, name, plain)
 
 
 class Rule(NamedTuple):
@@ -340,10 +339,10 @@ RULES: Mapping[str, Rule] = {
 """The rules that are asked for; above each is what an error by it rests on."""
 
 
-def judge(site: JudgedFile, said: Diagnostic, *, gated: bool) -> Problem | None:
+def judge(world: World, said: Diagnostic, *, gated: bool) -> Problem | None:
     """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty."""
     rule = RULES[said.rule]
-    asked = Asked(site, said, tuple(site.around(said)))
+    asked = Asked(world, said)
     if asked.is_annotation() or asked.is_tolerant():
         return None
     if rule.code in _OF_VALUES and asked.is_compiled():
@@ -354,7 +353,7 @@ def judge(site: JudgedFile, said: Diagnostic, *, gated: bool) -> Problem | None:
     if sure is None:
         return None
     level = Level.ERROR if sure and not asked.is_let_be() else Level.NOTE
-    scope = scope_at(site.world.glance(said.path) or b"", said.line)
+    scope = scope_at(world.glance(said.path) or b"", said.line)
     message = f"{asked.text(of_call=rule.code == FindingCode.FIT_CALL)} (ty: {said.rule})"
     token = (_QUOTED.findall(said.text) or [""])[-1]
     place = said.path, said.line, scope

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import pkgutil
 from functools import cache
 
 from vllm_mods.fit.shapes import Class, words
@@ -43,7 +43,6 @@ _BUILTINS = words(
     "object dict list tuple set frozenset str int float bytes Exception ValueError RuntimeError "
     "TypeError KeyError AttributeError NotImplementedError BaseException OSError"
 )
-_STANDARD = words("type ABCMeta abc.ABCMeta EnumMeta enum.EnumMeta EnumType")
 _ENUM = words("name value _value_ _name_")
 
 
@@ -86,56 +85,28 @@ def _external(symbols: tuple[Symbol, ...], text: str) -> str:
 @cache
 def _standard_names(dotted: str) -> frozenset[str] | None:
     """Return the attributes of a class of the standard library, if these are all there are."""
-    if dotted in _BUILTINS:
-        import builtins  # noqa: PLC0415 - rarely needed
-
-        return frozenset(dir(getattr(builtins, dotted)))
-    if dotted not in _PLAIN:
-        return None
-    import importlib  # noqa: PLC0415 - rarely needed
-
-    module, _, name = dotted.rpartition(".")
-    if module not in sys.stdlib_module_names and not module.startswith("collections."):
-        module = "typing"
-    names = frozenset(dir(getattr(importlib.import_module(module), name)))
-    if name == "NamedTuple":
+    if dotted in _PLAIN and dotted.endswith(".NamedTuple"):
         return frozenset(dir(tuple)) | words("_asdict _replace _fields _make _field_defaults")
-    return names | _ENUM if module == "enum" else names
+    if dotted in _BUILTINS:
+        dotted = f"builtins.{dotted}"
+    elif dotted not in _PLAIN:
+        return None
+    place = dotted.replace("typing_extensions.", "typing.")
+    names = frozenset(dir(pkgutil.resolve_name(place)))
+    return names | _ENUM if dotted.startswith("enum.") else names
 
 
-def _makes_names(world: World, path: str, metaclass: str) -> bool:
-    """Tell whether a metaclass may give its classes names that they do not have."""
-    if metaclass.rpartition(".")[2] in {"ABCMeta", "EnumMeta", "EnumType"}:
-        return False
-    symbols = world.resolve(path, metaclass).symbols
-    known = [one for one in symbols if isinstance(one.binding, Class)]
-    return not known or any(
-        one.cls.dynamic or not _STANDARD.issuperset(lineage(world, top).outside)
-        for top in known
-        for one in lineage(world, top).classes
-    )
-
-
-def attributes(world: World, line: Lineage) -> tuple[frozenset[str], str]:
-    """Return every attribute of an instance, and why there may be others (``""`` if not)."""
-    names: set[str] = set(dir(object)) | {"__dict__", "__annotations__", "__name__", "__qualname__"}
-    why = ""
+def attributes(world: World, line: Lineage) -> frozenset[str]:
+    """Return every attribute that an instance is known to have."""
+    names = {*dir(object), "__dict__", "__annotations__", "__name__", "__qualname__"}
     if line.torch:
         names |= TORCH_MODULE
     for symbol in line.classes:
-        binding = symbol.cls
-        names |= binding.attributes
-        why = why or binding.dynamic
-        for base in binding.bases:
+        names |= symbol.cls.attributes
+        for base in symbol.cls.bases:
             resolved = world.resolve(symbol.path, base).symbols
             names |= _standard_names(_external(resolved, base)) or set()
-        if any(
-            name == "metaclass" and _makes_names(world, symbol.path, value)
-            for name, value in binding.keywords
-        ):
-            why = why or f"{binding.name} has a metaclass"
-        if any(name.rpartition(".")[2] in {"dataclass", "config"} for name in binding.decorators):
+        decorators = {name.rpartition(".")[2] for name in symbol.cls.decorators}
+        if not decorators.isdisjoint(("dataclass", "config")):
             names |= {"__dataclass_fields__", "__post_init__", "__pydantic_fields__"}
-    if line.outside:
-        why = why or f"its base {line.outside[0]} is outside the tree"
-    return frozenset(names), why
+    return frozenset(names)

@@ -15,7 +15,7 @@ from vllm_mods.fit.shapes import Import, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.walk import CodeSite
-from vllm_mods.fit.world import World, imported_module
+from vllm_mods.fit.world import World, absolute
 
 # Standard modules that do something when imported: never imported to look into them.
 _LOUD = words("this antigravity idlelib tkinter turtle turtledemo __main__ test tests")
@@ -37,11 +37,11 @@ def import_problems(
 
 def _import(world: World, path: str, site: CodeSite, alias: Import) -> Iterator[Problem | Doubt]:
     scope = site.scope
-    module, name = imported_module(path, alias), alias.name
+    module, name = absolute(path, alias.level, alias.module), alias.name
     answer, why = _exists(world, module, name)
     if answer is False and scope.instead_of:
         first = {
-            _exists(world, imported_module(path, wanted), wanted.name)[0]
+            _exists(world, absolute(path, wanted.level, wanted.module), wanted.name)[0]
             for instead in scope.instead_of
             for _, wanted in imports_of(instead)
         }
@@ -112,17 +112,15 @@ def _installed(  # noqa: PLR0911 - an answer per place
     if root in sys.stdlib_module_names:
         return _standard(module, name)
     stem = module.replace(".", "/")
-    path = f"{stem}/__init__.py"
-    data = world.read(path)
-    if data is None:
-        path = f"{stem}.py"
-        data = world.read(path)
-    if data is None:
+    places = (f"{stem}/__init__.py", f"{stem}.py")
+    path = next((place for place in places if world.read(place) is not None), None)
+    if path is None:
         if world.read(f"{root}/__init__.py") is None and world.read(f"{root}.py") is None:
             return None, f"{root} is not in the tree"
         if any(p.startswith((f"{stem}/", f"{stem}.")) for p in world.paths(root)):
             return True, ""
         return False, f"the {root} installed beside vLLM has no module {module}"
+    data = world.read(path) or b""
     if name is None or name == "*" or re.search(rb"\b%b\b" % re.escape(name.encode()), data):
         return True, ""
     folder = path.removesuffix("__init__.py")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -11,7 +10,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit import AtOrigin
-from vllm_mods.fit.abstract import abstract_problems
+from vllm_mods.fit.abstract import abstract_misuses
 from vllm_mods.fit.asked import IGNORED
 from vllm_mods.fit.cycles import cycle_problems
 from vllm_mods.fit.dead import dead_problems
@@ -20,7 +19,7 @@ from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines, touched_lines
 from vllm_mods.fit.names import name_problems
-from vllm_mods.fit.operators import operator_problems
+from vllm_mods.fit.operators import operator_misuses
 from vllm_mods.fit.overlay import PYTHON
 from vllm_mods.fit.overrides import (
     Override,
@@ -29,14 +28,14 @@ from vllm_mods.fit.overrides import (
     override_problems,
     overrides_of,
 )
-from vllm_mods.fit.problems import Doubt, Problem, finding, notes
+from vllm_mods.fit.problems import Doubt, Problem, at_site, finding, lasting, notes
 from vllm_mods.fit.receivers import receiver_types
-from vllm_mods.fit.results import result_problems
+from vllm_mods.fit.results import result_misuses
 from vllm_mods.fit.run_time import may_rest_on_writes, run_time_writes
-from vllm_mods.fit.search import classes_in, subclasses
+from vllm_mods.fit.search import WORD, classes_in, subclasses
 from vllm_mods.fit.shapes import Class
 from vllm_mods.fit.signatures import every
-from vllm_mods.fit.strings import string_problems
+from vllm_mods.fit.strings import string_misuses
 from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.syntax import lowest_python, syntax_problems
 from vllm_mods.fit.types import MOST_USERS, Question, type_problems
@@ -44,8 +43,6 @@ from vllm_mods.fit.users import users
 from vllm_mods.fit.walk import CodeSite, walk
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
-
-_WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
 def judge(
@@ -58,9 +55,6 @@ def judge(
 
     Returns the problems, then a note for each file of what cannot be told, and the paths of the files that these rest on.
     """
-    _load_whole(tree)
-    if origin is not None:
-        _load_whole(origin.tree)
     before, after = _states(tree, changes, cache)
     answers: list[Problem | Doubt] = []
     lowest = lowest_python(tree)
@@ -79,9 +73,9 @@ def judge(
         answers.append(Doubt(judged[0].path, "use", why))
     there = None if origin is None else _question_there(origin, cache, lowest)
     touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
-    patched_origin = there and there.after
+    origin_with = there and there.after
     for path, lines in {**used, **touched}.items():
-        answers.extend(_file(before, after, path, lines, sound.get(path), there=patched_origin))
+        answers.extend(_file(before, after, path, lines, changed=path in sound, there=origin_with))
     receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path, receivers))
@@ -103,7 +97,12 @@ def judge(
 def _states(
     tree: Tree, changes: tuple[FileChange, ...], cache: SummaryCache
 ) -> tuple[World, World]:
-    """Return a tree before and after some changes; what was read of one is not read again for the other."""
+    """Return a tree, all its Python of which is here then, before and after some changes.
+
+    What was read of one is not read again for the other.
+    """
+    if tree.remote:
+        tree.load([path for path in tree.paths("vllm") if path.endswith(PYTHON)])
     texts: dict[str, bytes | None] = {}
     before = World(tree, {change.path: change.before for change in changes}, cache, texts)
     return before, World(tree, {change.path: change.after for change in changes}, cache, texts)
@@ -112,7 +111,7 @@ def _states(
 def _consult(after: World, path: str, data: bytes, lines: frozenset[int]) -> None:
     """Note the files that the type checker's words of some lines rest on: of what they name, and of the classes around them."""
     rows = data.splitlines()
-    named = {word for line in lines for word in _WORD.findall(rows[line - 1])}
+    named = {word for line in lines for word in WORD.findall(rows[line - 1])}
     tree = syntax_tree.module(data) or ast.Module([], [])
     imports = (n for n in every(tree) if isinstance(n, ast.Import | ast.ImportFrom))
     aliases = (pair for node in imports for pair in imports_of(node))
@@ -135,12 +134,6 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
             place = () if answer.code == FindingCode.FIT_OVERRIDE else (answer.path, answer.line)
             distinct.setdefault((answer.code, *answer.key, *place), answer)
     return tuple(distinct.values())
-
-
-def _load_whole(tree: Tree) -> None:
-    """Have all Python of a tree that lies elsewhere here."""
-    if tree.remote:
-        tree.load([path for path in tree.paths("vllm") if path.endswith(PYTHON)])
 
 
 def _question_there(
@@ -184,9 +177,8 @@ def _honour(after: World, problem: Problem) -> Problem:
 def _added_code(before: World, sound: dict[str, bytes]) -> Iterator[CodeSite]:
     """Yield the code that the changes add, file by file."""
     for path, data in sound.items():
-        tree, lines = syntax_tree.module(data), added_lines(before.read(path), data)
-        if tree is not None and lines:
-            yield from walk(tree, lines)
+        if tree := syntax_tree.module(data):
+            yield from walk(tree, added_lines(before.read(path), data))
 
 
 def _file(
@@ -194,26 +186,26 @@ def _file(
     after: World,
     path: str,
     lines: frozenset[int],
-    changed: bytes | None,
     *,
+    changed: bool,
     there: World | None,
 ) -> Iterator[Problem | Doubt]:
     """Judge one file; ``there`` is the tree that the patch was written for, with it."""
-    data = after.read(path) if changed is None else changed
-    tree = None if data is None else syntax_tree.module(data)
-    if data is None or tree is None:
+    data = after.read(path) or b""
+    tree = syntax_tree.module(data)
+    if tree is None:
         return
     answers = list(_look(after, path, tree, lines, there))
-    if changed is not None:
-        answers += name_problems(after, path, changed, tree)
-        answers += duplicate_problems(path, tree, added_lines(before.read(path), changed))
+    if changed:
+        answers += name_problems(after, path, data, tree)
+        answers += duplicate_problems(path, tree, added_lines(before.read(path), data))
     tokens = {answer.token for answer in answers if isinstance(answer, Problem)}
     known = _known(before, path, tokens) if tokens else frozenset()
     for answer in answers:
         if isinstance(answer, Problem):
             if (answer.code, answer.key) not in known:
                 yield answer
-        elif changed is not None:
+        elif changed:
             # What can't be told of a file that the patch leaves alone is nobody's news.
             yield answer
 
@@ -225,19 +217,25 @@ def _look(
     lines: frozenset[int],
     there: World | None = None,
 ) -> Iterator[Problem | Doubt]:
-    sites = tuple(walk(tree, lines)) if lines else ()
+    sites = tuple(walk(tree, lines))
     yield from import_problems(world, path, sites, lines)
-    run = [site for site in sites if not (site.scope.tolerant or site.scope.typing_only)]
-    for problems in (string_problems, operator_problems, result_problems):
-        yield from problems(world, path, run)
-    yield from abstract_problems(world, path, run, there)
+    for site in sites:
+        if site.scope.tolerant or site.scope.typing_only:
+            continue
+        for misuses in (string_misuses, operator_misuses):
+            for one in misuses(world, path, site):
+                yield at_site(path, site, FindingCode.FIT_STRING, one, one.token, one.text)
+        of_kind = (*result_misuses(world, path, site), *abstract_misuses(world, path, site, there))
+        for one in of_kind:
+            key = site.scope.name, lasting(one.text)
+            yield at_site(path, site, FindingCode.FIT_KIND, one, *key)
 
 
 def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, tuple[str, ...]]]:
     """Return the codes and keys of problems that the file had before the patch, of those with some tokens."""
-    data = before.read(path)
-    tree = None if data is None else syntax_tree.module(data)
-    if data is None or tree is None:
+    data = before.read(path) or b""
+    tree = syntax_tree.module(data)
+    if tree is None:
         return frozenset()
     words = [token.encode() for token in tokens if token]
     rows = enumerate(data.splitlines(), 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from vllm_mods.fit.asked import COROUTINE, FUNCTION, MEMBER, SELF, Asked
+from vllm_mods.fit.asked import COROUTINE, FUNCTION, SELF, Asked
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.search import files_mentioning, subclasses
+from vllm_mods.fit.search import files_mentioning, is_mentioned, subclasses
 from vllm_mods.fit.shapes import words
 from vllm_mods.fit.symbols import Symbol
 from vllm_mods.fit.world import World
@@ -33,7 +33,7 @@ def is_plain(asked: Asked, kind: str, special: str = "") -> bool:
     if _SCALARS.fullmatch(kind) or FUNCTION.match(kind) or kind.startswith(COROUTINE):
         return True
     classes = asked.classes(kind)
-    world = asked.site.world
+    world = asked.world
     return bool(classes) and all(
         _is_known(world, one) and not (special and _may_have(world, one, special))
         for one in classes
@@ -55,7 +55,7 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
     """Tell whether a class below has a member, or somebody sets it from outside."""
     for other in subclasses(world, symbol):
         line = lineage(world, other)
-        if name in attributes(world, line)[0] or line.unknown:
+        if name in attributes(world, line) or line.unknown:
             return True
     if name.startswith("__"):
         return False
@@ -75,18 +75,15 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
 
 def is_missing(asked: Asked) -> bool:
     """Tell whether a member on a line of the patch is missing of what nothing else can stand for."""
-    member = MEMBER.search(asked.said.text)
-    if member is None or asked.said.text.startswith("Module"):
-        return member is not None
-    kind, name = member[1], member[2]
+    if asked.member is None or asked.said.text.startswith("Module"):
+        return asked.member is not None
+    kind, name = asked.member.groups()
     if FUNCTION.match(kind):
         stored = re.compile(rb"\.%b\s*=[^=]|[\"']%b[\"']" % (name.encode(), name.encode()))
-        return not any(
-            stored.search(data) for _, data in files_mentioning(asked.site.world, (name,))
-        )
+        return not is_mentioned(asked.world, name, stored)
     if not is_plain(asked, kind, name):
         return False
-    world = asked.site.world
+    world = asked.world
     if any(lineage(world, one).torch for one in asked.classes(kind)):
         # Others set attributes of layers, or make their methods those of another class: what is read elsewhere may be such.
         read = re.compile(rb"\.%b\b" % name.encode())
@@ -97,27 +94,27 @@ def is_missing(asked: Asked) -> bool:
 
 def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of owner
     """Believe what is missing of a plain class; a layer is given more by others, a protocol has what stands behind it."""
-    member = MEMBER.search(asked.said.text)
-    if member is None:
+    if asked.member is None:
         return True
-    if member[1] in {"object", "type", "Module"}:
+    owner, name = asked.member.groups()
+    if owner in {"object", "type", "Module"}:
         return None
     if asked.said.text.startswith("Module"):
-        return _module_lacks(asked, member[1], member[2])
-    kinds = member[1].split(" | ")
-    lines = [lineage(asked.site.world, one) for kind in kinds for one in asked.classes(kind)]
-    if any(member[2] in attributes(asked.site.world, line)[0] for line in lines):
+        return _module_lacks(asked, owner, name)
+    kinds = owner.split(" | ")
+    lines = [lineage(asked.world, one) for kind in kinds for one in asked.classes(kind)]
+    if any(name in attributes(asked.world, line) for line in lines):
         return None  # set in a function inside a method, where ty does not look
     # the standard library's interfaces are protocols as well
     if (
-        "Protocol" in member[1]
-        or member[1].partition("[")[0] in _INTERFACES
+        "Protocol" in owner
+        or owner.partition("[")[0] in _INTERFACES
         or any("Protocol" in line.bases for line in lines)
     ):
         return False
-    if SELF.fullmatch(member[1]) is not None:  # a mixin has what those have that it is mixed into
-        return is_plain(asked, member[1], member[2])
-    if _TYPE_VARIABLE.fullmatch(member[1]):  # any class may be meant
+    if SELF.fullmatch(owner) is not None:  # a mixin has what those have that it is mixed into
+        return is_plain(asked, owner, name)
+    if _TYPE_VARIABLE.fullmatch(owner):  # any class may be meant
         return False
     if not any(line.torch for line in lines):
         return True
@@ -126,7 +123,7 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
 
 def _module_lacks(asked: Asked, module: str, name: str) -> bool | None:
     """Ask our own reading: modules make names that no checker sees. Imports are judged by themselves."""
-    world = asked.site.world
+    world = asked.world
     where = world.locate(module).module
     if where is None or any(isinstance(n, ast.Import | ast.ImportFrom) for n in asked.around):
         return None

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.shapes import Import, Value, words
-from vllm_mods.fit.signatures import DefNode, ScopeNode
-from vllm_mods.fit.summary import tests_typing
+from vllm_mods.fit.signatures import DefNode, ScopeNode, tests_typing
 from vllm_mods.fit.world import World
 
 _GIVEN = frozenset(dir(builtins)) | words(
@@ -36,17 +35,13 @@ def name_problems(
         except SyntaxError:
             # What only the compiler refuses; for the patched file, that is reported already.
             return
-    defined = _defined(table) | _GIVEN
-    missing = dict.fromkeys(_used(table, "", defined))
     typing = {
         name
         for name, bindings in module.names.items()
         if all(isinstance(b, Import | Value) and b.typing_only for b in bindings)
     }
-    missing.update(dict.fromkeys(_used(table, "", defined - typing) if typing else ()))
-    if not missing:
-        return
-    loads = _loads(tree)
+    missing = dict.fromkeys(_used(table, "", (_defined(table) | _GIVEN) - typing))
+    loads = _loads(tree) if missing else {}
     for scope, name in missing:
         # Where nothing reads it at run time, nothing is wrong.
         line = loads.get((scope, name))
@@ -58,9 +53,8 @@ def name_problems(
                 if answer.exists is None:
                     yield Doubt(path=path, what="name", why=answer.why)
                 continue
-        why = "is not defined"
-        if name in typing:
-            why = "is imported for type checkers only, and used at run time"
+        late = "is imported for type checkers only, and used at run time"
+        why = late if name in typing else "is not defined"
         message, key = f"the name {name} {why}", (scope, name, why)
         yield Problem(FindingCode.FIT_UNDEFINED_NAME, path, line, scope, message, key, token=name)
 

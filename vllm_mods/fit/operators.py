@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.bodies import definition
-from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, nearest
+from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import files_mentioning, is_mentioned
 from vllm_mods.fit.shapes import Function, words
 from vllm_mods.fit.signatures import DefNode, dotted, refusal, shape_of
@@ -25,27 +24,19 @@ _UNFIT = words("dict tuple set frozenset bytes object Callable list")
 _GENERIC = words("dict Dict tuple Tuple set Set Callable Mapping")
 
 
-def operator_problems(world: World, path: str, sites: Iterable[CodeSite]) -> Iterator[Problem]:
-    """Judge what some sites of a file call of ``torch.ops.vllm``, and what they register there."""
-    for site in sites:
-        for misuse in _wrong(world, path, site.node):
-            yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
-
-
-def _wrong(world: World, path: str, node: ast.AST) -> Misuses:
-    match node:
-        case ast.Attribute(attr=name) if dotted(node.value) == "torch.ops.vllm":
+def operator_misuses(world: World, path: str, site: CodeSite) -> Misuses:
+    """Judge what a site calls of ``torch.ops.vllm``, and what it registers there."""
+    match site.node:
+        case ast.Attribute(attr=name, value=value) if dotted(value) == "torch.ops.vllm":
             known = _names(world)
             if not _is_registered(world, name, known):
                 yield Misuse(f"nothing registers torch.ops.vllm.{name}{nearest(name, known)}", name)
-        case ast.Call(func=ast.Attribute(attr=name, value=value)) if (
+        case ast.Call(func=ast.Attribute(attr=name, value=value)) as call if (
             dotted(value) == "torch.ops.vllm"
         ):
-            yield from _call(world, name, node)
-        case ast.Call(func=function) if (dotted(function) or "").endswith(
-            "direct_register_custom_op"
-        ):
-            yield from _schema(world, path, node)
+            yield from _call(world, name, call)
+        case ast.Call() as call if (dotted(call.func) or "").endswith("direct_register_custom_op"):
+            yield from _schema(world, path, call)
 
 
 @remembered
@@ -92,7 +83,7 @@ def _schema(world: World, path: str, node: ast.Call) -> Misuses:
     if len(symbols) != 1 or not isinstance(symbols[0].binding, Function):
         return
     function = definition(world, symbols[0].path, symbols[0].binding)
-    if isinstance(function, DefNode) and not function.decorator_list:
+    if function is not None and not function.decorator_list:
         why = next(_unfit_parameters(function), None)
         if why is not None:
             yield Misuse(f"torch registers no operator of {symbols[0].where}: {why}", function.name)

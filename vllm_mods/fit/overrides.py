@@ -22,7 +22,6 @@ from vllm_mods.fit.signatures import (
     opaque_decorator,
     refusal,
     shape_of,
-    stands_in,
     unbound,
 )
 from vllm_mods.fit.symbols import Symbol
@@ -91,11 +90,7 @@ def override_problems(
         return
     if (mine.marks ^ theirs.marks) & {"staticmethod", "classmethod"}:
         return
-    if stands_in(unbound(theirs), unbound(mine)):
-        return
-    opaque = opaque_decorator(mine) or opaque_decorator(theirs)
-    if opaque is not None:
-        yield Doubt(path, "override", f"the method is decorated with {opaque}")
+    if unbound(mine) == unbound(theirs):
         return
     refused = {
         call: why
@@ -103,6 +98,10 @@ def override_problems(
         if (why := refusal(unbound(mine), shape_of(call.node))) is not None
         and refusal(unbound(theirs), shape_of(call.node)) is None
     }
+    opaque = opaque_decorator(mine) or opaque_decorator(theirs)
+    if refused and opaque is not None:
+        yield Doubt(path, "override", f"the method is decorated with {opaque}")
+        return
     kinds = receivers(world, tuple(refused)) if refused else {}
     unclear = 0
     for call, why in refused.items():
@@ -158,7 +157,8 @@ def _reaches(  # noqa: PLR0911 - an answer per kind of receiver
     if isinstance(call.func.value, ast.Call) and dotted(call.func.value.func) == "super":
         return False
     above = {one.cls.name: one for one in lineage(world, override.owner).classes}
-    here = _receiver_class(world, call) if me and is_name(call.func.value, me) else None
+    is_own = me is not None and is_name(call.func.value, me)
+    here = class_at(world, call.path, call.scope.parent) if is_own else None
     named = {here.cls.name} if here else set(_WORD.findall(kind))
     if named & _ANYTHING or not named:
         if mine.name in _COMMON or not _only_family(world, override):
@@ -171,11 +171,6 @@ def _reaches(  # noqa: PLR0911 - an answer per kind of receiver
     if named.isdisjoint(above) or (here is not None and here not in above.values()):
         return False
     return not _shadows(world, call, override)
-
-
-def _receiver_class(world: World, call: MethodCall) -> Symbol | None:
-    method = next((one for one in call.scope.around() if receiver(one)), None)
-    return class_at(world, call.path, method.parent) if method else None
 
 
 def _shadows(world: World, call: MethodCall, override: Override) -> bool:
@@ -244,6 +239,4 @@ def changed_methods(
 
 
 def _signature(functions: tuple[Function, ...]) -> tuple[object, ...]:
-    return tuple(
-        (tuple((p.name, p.kind, p.required) for p in f.parameters), f.decorators) for f in functions
-    )
+    return tuple((f.parameters, f.decorators) for f in functions)

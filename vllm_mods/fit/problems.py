@@ -84,14 +84,8 @@ def lasting(text: str) -> str:
 
 def finding(problem: Problem) -> Finding:
     """Turn a problem into a finding whose message starts with its place."""
-    return Finding(
-        code=problem.code,
-        message=f"{problem.path}:{problem.line}: {problem.message}",
-        path=problem.path,
-        line=problem.line,
-        scope=problem.scope,
-        level=problem.level,
-    )
+    code, path, line, scope, message, *_, level = problem
+    return Finding(code, f"{path}:{line}: {message}", path, line, scope=scope, level=level)
 
 
 def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
@@ -100,16 +94,15 @@ def notes(doubts: Iterable[Doubt]) -> tuple[Finding, ...]:
     for doubt in doubts:
         reasons = files.setdefault(doubt.path, {}).setdefault(doubt.what, Counter())
         reasons[doubt.why] += 1
-    words = {path: "; ".join(starmap(_sum, kinds.items())) for path, kinds in sorted(files.items())}
     return tuple(
         Finding(
             FindingCode.FIT_UNKNOWN,
-            f"{path}: can't tell for {said}",
+            f"{path}: can't tell for {'; '.join(starmap(_sum, kinds.items()))}",
             path,
             scope="",
             level=Level.NOTE,
         )
-        for path, said in words.items()
+        for path, kinds in sorted(files.items())
     )
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
 
-from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.fit.bodies import arities, definition, is_generator
 from vllm_mods.fit.hierarchy import lineage
-from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, lasting
+from vllm_mods.fit.problems import Misuse, Misuses
 from vllm_mods.fit.search import class_at, classes_in, meant_in, subclasses
 from vllm_mods.fit.shapes import Function
 from vllm_mods.fit.signatures import call_text, dotted, opaque_decorator
@@ -17,25 +15,18 @@ from vllm_mods.fit.walk import CodeScope, CodeSite, receiver
 from vllm_mods.fit.world import World
 
 
-def result_problems(world: World, path: str, sites: Iterable[CodeSite]) -> Iterator[Problem]:
-    """Judge what some sites of a file do with what plain functions and own methods give."""
-    for site in sites:
-        for misuse in _wrong(world, path, site.node, site.scope):
-            key = site.scope.name, lasting(misuse.text)
-            yield at_site(path, site, FindingCode.FIT_KIND, misuse, *key)
-
-
-def _wrong(world: World, path: str, node: ast.AST, scope: CodeScope) -> Misuses:
-    match node:
+def result_misuses(world: World, path: str, site: CodeSite) -> Misuses:
+    """Judge what a site does with what plain functions and own methods give."""
+    match site.node:
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
             call = value.value if isinstance(value, ast.Await) else value
             if isinstance(call, ast.Call) and not any(isinstance(t, ast.Starred) for t in targets):
                 awaited = isinstance(value, ast.Await)
-                yield from _unpacked(world, path, call, scope, len(targets), awaited=awaited)
+                yield from _unpacked(world, path, call, site.scope, len(targets), awaited=awaited)
         case ast.With(items=items):
             for item in items:
                 if isinstance(item.context_expr, ast.Call):
-                    yield from _entered(world, path, item.context_expr, scope)
+                    yield from _entered(world, path, item.context_expr, site.scope)
         case _:
             pass
 
@@ -48,13 +39,10 @@ def _function(
     head, _, rest = name.partition(".")
     symbols: tuple[Symbol, ...] = ()
     method = next((one for one in scope.around() if receiver(one)), None)
-    me = receiver(method) if method else None
-    if me is not None and method is not None and head == me and "." not in rest:
+    if method is not None and head == receiver(method) and "." not in rest:
         cls = class_at(world, path, method.parent)
-        owned = lineage(world, cls).owner(rest) if cls else None
-        if cls is None or owned is None:
-            return None
-        symbols = tuple(Symbol(owned[0].path, function) for function in owned[1])
+        owner, functions = (cls and lineage(world, cls).owner(rest)) or (None, ())
+        symbols = tuple(Symbol(owner.path, function) for function in functions if owner)
     elif name:
         symbols = meant_in(world, path, scope, name)
     plain = [(s, s.binding) for s in symbols if isinstance(s.binding, Function)]
@@ -81,7 +69,7 @@ def _entered(world: World, path: str, call: ast.Call, scope: CodeScope) -> Misus
     if symbol is None or function is None or function.decorators:
         return
     node = definition(world, symbol.path, function)
-    if is_generator(node) and not _is_overridden(world, symbol, function):
+    if node and is_generator(node) and not _is_overridden(world, symbol, function):
         text = f"{call_text(call)}() is entered by with, and {symbol.where} is a generator"
         yield Misuse(f"{text} without @contextmanager", function.name)
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from inspect import Parameter
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.problems import Problem
-from vllm_mods.fit.shapes import Parameter, words
+from vllm_mods.fit.shapes import words
 from vllm_mods.fit.signatures import dotted, every
-from vllm_mods.fit.walk import CodeScope, CodeSite
+from vllm_mods.fit.walk import CodeScope, CodeSite, local_names
 
 _RESTING = {
     FindingCode.FIT_ATTRIBUTE,
@@ -121,7 +122,7 @@ def _first_name(value: ast.expr) -> str:
 
 
 def _is_parameter(name: str, scope: CodeScope) -> bool:
-    sources = (one.locals().get(name) for one in scope.in_function())
+    sources = (local_names(one.node).get(name) for one in scope.in_function())
     return any(isinstance(source, Parameter) for one in sources if one for source in one)
 
 

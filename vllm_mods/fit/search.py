@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -9,12 +10,12 @@ from hashlib import sha256
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.shapes import Class, Import
 from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.walk import CodeScope
+from vllm_mods.fit.walk import CodeScope, local_names
 from vllm_mods.fit.world import World, remembered
 
 # The bases of a class; of text that only looks like one a superset is made.
 _CLASS = re.compile(rb"class\s+\w+[^(:\n]*\((.*?)\)\s*:", re.DOTALL)
-_WORD = re.compile(rb"[A-Za-z_]\w*")
+WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
 @remembered
@@ -34,7 +35,7 @@ def files_mentioning(world: World, names: Iterable[str]) -> Iterator[tuple[str, 
         if len(words) <= 24:
             is_named = any(word in data for word in words)
         else:
-            is_named = not words.isdisjoint(_WORD.findall(data))
+            is_named = not words.isdisjoint(WORD.findall(data))
         if is_named:
             world.consulted.add(path)
             yield path, data
@@ -48,7 +49,7 @@ def is_mentioned(world: World, name: str, how: re.Pattern[bytes]) -> bool:
 def meant_in(world: World, path: str, scope: CodeScope, name: str) -> tuple[Symbol, ...]:
     """Return what a dotted name may mean in a scope of a file; of local names, only imports are known."""
     head = name.partition(".")[0]
-    bound = next((b for one in scope.in_function() if (b := one.locals().get(head))), None)
+    bound = next((b for one in scope.in_function() if (b := local_names(one.node).get(head))), None)
     if bound is None:
         return world.resolve(path, name).symbols
     imports = (one for one in bound if isinstance(one, Import) and head == name)
@@ -109,7 +110,7 @@ def _heirs(world: World) -> dict[bytes, list[str]]:
 
 
 def _bases(data: bytes) -> frozenset[bytes]:
-    bases = {word for text in _CLASS.findall(data) for word in _WORD.findall(text)}
+    bases = {word for text in _CLASS.findall(data) for word in WORD.findall(text)}
     return frozenset(bases.union(*(_real_names(data, used) for used in bases)))
 
 
@@ -117,7 +118,7 @@ def _real_names(data: bytes, used: bytes) -> Iterator[bytes]:
     """Yield what a name may stand for by ``import … as`` and by assignment; more does no harm."""
     if b" as " + used in data:
         for match in re.finditer(rb" as %b\b" % used, data):
-            yield from _WORD.findall(data[max(0, match.start() - 99) : match.start()])[-1:]
+            yield from WORD.findall(data[max(0, match.start() - 99) : match.start()])[-1:]
     if used + b" = " in data:
         yield from re.findall(rb"(?m)%b = (?:\w+\.)*(\w+)\s*$" % used, data)
 
@@ -150,9 +151,9 @@ def classes_named(world: World, name: str) -> tuple[Symbol, ...]:
 
 def class_at(world: World, path: str, scope: CodeScope | None) -> Symbol | None:
     """Return the class whose body a scope is, ``None`` inside functions."""
-    if scope is None or not scope.is_class:
+    if scope is None or not isinstance(scope.node, ast.ClassDef):
         return None
-    return class_named(world, path, scope.name, getattr(scope.node, "lineno", 0))
+    return class_named(world, path, scope.name, scope.node.lineno)
 
 
 def class_named(world: World, path: str, name: str, line: int) -> Symbol | None:

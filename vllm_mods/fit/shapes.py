@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
+from inspect import Parameter, Signature
 from typing import NamedTuple
 
 
@@ -22,32 +22,17 @@ def words(text: str) -> frozenset[str]:
 _LONG = 72
 
 
-class Kind(IntEnum):
-    """The five kinds of parameter."""
-
-    POSITIONAL_ONLY = 0
-    STANDARD = 1
-    STAR = 2
-    KEYWORD_ONLY = 3
-    DOUBLE_STAR = 4
-
-
-class Parameter(NamedTuple):
-    """One parameter."""
-
-    name: str
-    kind: Kind
-    required: bool
-
-
 class Function(NamedTuple):
-    """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none."""
+    """A function or method. ``decorators`` are dotted names, ``"?"`` where there is none.
+
+    Every default of a parameter is ``...``.
+    """
 
     name: str
     line: int
     parameters: tuple[Parameter, ...]
-    decorators: tuple[str, ...] = ()
-    asynchronous: bool = False
+    decorators: tuple[str, ...]
+    asynchronous: bool
 
     @property
     def marks(self) -> frozenset[str]:
@@ -56,21 +41,9 @@ class Function(NamedTuple):
 
     def text(self) -> str:
         """Return the parameters as a person writes them, without annotations; many are cut short."""
-        parts: list[str] = []
-        slash = star = False
-        for parameter in self.parameters:
-            if slash and parameter.kind is not Kind.POSITIONAL_ONLY:
-                parts.append("/")
-            slash = parameter.kind is Kind.POSITIONAL_ONLY
-            if parameter.kind is Kind.KEYWORD_ONLY and not star:
-                parts.append("*")
-            star = star or parameter.kind in {Kind.STAR, Kind.KEYWORD_ONLY}
-            prefix = {Kind.STAR: "*", Kind.DOUBLE_STAR: "**"}.get(parameter.kind, "")
-            optional = not prefix and not parameter.required
-            parts.append(f"{prefix}{parameter.name}{'=…' if optional else ''}")
-        if slash:
-            parts.append("/")
-        text = f"({', '.join(parts)})"
+        # unchecked: a file that Python refuses may have two of one name
+        signature = Signature(self.parameters, __validate_parameters__=False)
+        text = str(signature).replace("=Ellipsis", "=…")
         return text if len(text) <= _LONG else f"{text[: text.rindex(', ', 0, _LONG)]}, …)"
 
 
@@ -78,7 +51,7 @@ class Function(NamedTuple):
 class Class:
     """A class. ``attributes`` is every name that an instance may have from this class's code.
 
-    ``dynamic`` says why they cannot be listed, ``""`` if they can. ``fields`` are the annotated names, as a
+    ``dynamic`` says that there may be more. ``fields`` are the annotated names, as a
     dataclass reads them, each with whether it is required.
     """
 
@@ -87,12 +60,12 @@ class Class:
     end: int
     bases: tuple[str, ...]
     decorators: tuple[str, ...]
-    keywords: tuple[tuple[str, str], ...]
+    metaclass: str | None
     methods: Mapping[str, tuple[Function, ...]]
     attributes: frozenset[str]
     fields: Mapping[str, bool]
     nested: Mapping[str, Class]
-    dynamic: str = ""
+    dynamic: bool
 
 
 class Import(NamedTuple):
@@ -125,7 +98,7 @@ class Module:
     """A module. ``lazy`` is true where it has a ``__getattr__``."""
 
     names: Mapping[str, tuple[Binding, ...]]
-    stars: tuple[Import, ...] = ()
-    exports: frozenset[str] | None = None
-    lazy: bool = False
-    dynamic: bool = False
+    stars: tuple[Import, ...]
+    exports: frozenset[str] | None
+    lazy: bool
+    dynamic: bool

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from inspect import Parameter
 from typing import NamedTuple
 
-from vllm_mods.fit.shapes import Function, Kind, Parameter, words
+from vllm_mods.fit.shapes import Function, words
+from vllm_mods.formats import syntax_tree
 
 DefNode = ast.FunctionDef | ast.AsyncFunctionDef
 ScopeNode = DefNode | ast.ClassDef
 _CONTEXTS = (ast.Load, ast.Store, ast.Del)
+_VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 
 # Decorators that leave the parameters as they are.
 TRANSPARENT = words(
@@ -62,6 +65,29 @@ def dotted(node: ast.AST | None) -> str | None:
     return None
 
 
+def tests_typing(node: ast.If) -> bool:
+    """Tell whether the ``if`` is one that only type checkers enter."""
+    return (dotted(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
+
+
+def statements(
+    body: Iterable[ast.AST], *, typing_only: bool = False
+) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield what a module or class runs, whatever ``if`` and ``try`` it stands in, with ``typing_only``."""
+    for node in body:
+        yield node, typing_only
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                pass
+            case ast.If():
+                inside = typing_only or tests_typing(node)
+                yield from statements(node.body, typing_only=inside)
+                yield from statements(node.orelse, typing_only=typing_only)
+            case _:
+                for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+                    yield from statements(getattr(node, name, ()), typing_only=typing_only)
+
+
 def is_name(node: ast.expr, name: str) -> bool:
     """Tell whether an expression is this plain name."""
     return isinstance(node, ast.Name) and node.id == name
@@ -90,21 +116,20 @@ def function_of(node: DefNode) -> Function:
 
 def parameters_of(args: ast.arguments) -> tuple[Parameter, ...]:
     """Describe the parameters of a function or lambda."""
-    positional = [*args.posonlyargs, *args.args]
-    first, optional = len(args.posonlyargs), len(positional) - len(args.defaults)
-    parameters = [
-        Parameter(
-            one.arg, Kind.POSITIONAL_ONLY if n < first else Kind.STANDARD, required=n < optional
-        )
-        for n, one in enumerate(positional)
+    placed, only = syntax_tree.with_defaults(args), len(args.posonlyargs)
+    named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
+    listed = [
+        *((*pair, Parameter.POSITIONAL_ONLY) for pair in placed[:only]),
+        *((*pair, Parameter.POSITIONAL_OR_KEYWORD) for pair in placed[only:]),
+        (args.vararg, None, Parameter.VAR_POSITIONAL),
+        *((*pair, Parameter.KEYWORD_ONLY) for pair in named),
+        (args.kwarg, None, Parameter.VAR_KEYWORD),
     ]
-    if args.vararg is not None:
-        parameters.append(Parameter(args.vararg.arg, Kind.STAR, required=False))
-    for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        parameters.append(Parameter(arg.arg, Kind.KEYWORD_ONLY, required=default is None))
-    if args.kwarg is not None:
-        parameters.append(Parameter(args.kwarg.arg, Kind.DOUBLE_STAR, required=False))
-    return tuple(parameters)
+    return tuple(
+        Parameter(arg.arg, kind, default=Parameter.empty if default is None else ...)
+        for arg, default, kind in listed
+        if arg is not None
+    )
 
 
 # --- calls
@@ -130,67 +155,31 @@ def shape_of(node: ast.Call) -> CallShape:
     )
 
 
-def _positional(parameters: Sequence[Parameter]) -> list[Parameter]:
-    return [p for p in parameters if p.kind in {Kind.POSITIONAL_ONLY, Kind.STANDARD}]
-
-
-def _named(parameters: Sequence[Parameter]) -> dict[str, Parameter]:
-    return {p.name: p for p in parameters if p.kind in {Kind.STANDARD, Kind.KEYWORD_ONLY}}
-
-
 def refusal(parameters: Sequence[Parameter], shape: CallShape) -> str | None:
     """Say why a call does not bind, ``None`` if it does or if it can't be told."""
-    positional = _positional(parameters)
+    positional = [p for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
     kinds = {p.kind for p in parameters}
-    if shape.positional > len(positional) and Kind.STAR not in kinds:
+    if shape.positional > len(positional) and Parameter.VAR_POSITIONAL not in kinds:
         return (
             f"passes {shape.positional} positional argument{'s' * (shape.positional != 1)} "
             f"where {len(positional)} fit{'s' * (len(positional) == 1)}"
         )
-    by_name = _named(parameters)
+    by_name = {p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}}
     filled = {p.name for p in positional[: shape.positional]}
     for keyword in shape.keywords:
         if keyword in filled and keyword in by_name and not shape.star:
             return f"passes {keyword}= twice, by position and by name"
-        if keyword not in by_name and Kind.DOUBLE_STAR not in kinds:
+        if keyword not in by_name and Parameter.VAR_KEYWORD not in kinds:
             return f"passes {keyword}=, which it does not take"
     if shape.double_star:
         return None
     given = filled | set(shape.keywords)
     for parameter in parameters:
-        hidden = shape.star and parameter.kind is not Kind.KEYWORD_ONLY
-        if parameter.required and parameter.name not in given and not hidden:
+        optional = parameter.default is ... or parameter.kind in _VARIADIC
+        hidden = shape.star and parameter.kind is not Parameter.KEYWORD_ONLY
+        if not optional and parameter.name not in given and not hidden:
             return f"does not pass {parameter.name}, which it needs"
     return None
-
-
-def stands_in(  # noqa: PLR0911 - one rule of Python per branch
-    old: Sequence[Parameter], new: Sequence[Parameter]
-) -> bool:
-    """Tell whether ``new`` accepts every call that ``old`` accepts. The receiver is left out."""
-    kinds = {p.kind for p in new}
-    if not {p.kind for p in old} & {Kind.STAR, Kind.DOUBLE_STAR} <= kinds:
-        return False
-    places, names, every = _positional(new), _named(new), {p.name: p for p in new}
-    filled: set[str] = set()
-    for position, parameter in enumerate(_positional(old)):
-        if position >= len(places):
-            if Kind.STAR not in kinds:
-                return False
-            continue
-        place = places[position]
-        if parameter.kind is Kind.STANDARD and place.name != parameter.name:
-            return False
-        if place.required and not parameter.required:
-            return False
-        filled.add(place.name)
-    for name, parameter in _named(old).items():
-        if name not in names and Kind.DOUBLE_STAR not in kinds:
-            return False
-        if name in every and every[name].required and not parameter.required:
-            return False
-        filled.add(name)
-    return all(not p.required or p.name in filled for p in new)
 
 
 def is_property(function: Function) -> bool:
@@ -198,9 +187,17 @@ def is_property(function: Function) -> bool:
     return not function.marks.isdisjoint(PROPERTIES)
 
 
-def transparent(decorator: str) -> bool:
-    """Tell whether a decorator, by its name, leaves a method a method with its parameters."""
-    return decorator.rpartition(".")[2] in TRANSPARENT | PROPERTIES
+def receiver_of(node: DefNode) -> str | None:
+    """Return the first parameter of a function in a class, ``None`` where it is no method.
+
+    What a decorator makes of a function may be no method: then the parameter counts by its usual name only.
+    """
+    positional = [*node.args.posonlyargs, *node.args.args]
+    names = {decorator_name(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+    if not positional or "staticmethod" in names:
+        return None
+    name = positional[0].arg
+    return name if name in {"self", "cls"} or names <= TRANSPARENT | PROPERTIES else None
 
 
 def opaque_decorator(function: Function) -> str | None:
@@ -218,6 +215,10 @@ def implementations(functions: Sequence[Function]) -> tuple[Function, ...]:
 def unbound(function: Function) -> tuple[Parameter, ...]:
     """Return a method's parameters without the receiver."""
     first = function.parameters[:1]
-    if "staticmethod" in function.marks or not first or first[0].kind >= Kind.STAR:
+    if (
+        "staticmethod" in function.marks
+        or not first
+        or first[0].kind > Parameter.POSITIONAL_OR_KEYWORD
+    ):
         return function.parameters
     return function.parameters[1:]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.fit.hierarchy import attributes, lineage
-from vllm_mods.fit.problems import Misuse, Misuses, Problem, at_site, nearest
+from vllm_mods.fit.problems import Misuse, Misuses, nearest
 from vllm_mods.fit.search import files_mentioning, is_mentioned, meant_in
 from vllm_mods.fit.shapes import Class, words
 from vllm_mods.fit.signatures import dotted
 from vllm_mods.fit.symbols import Symbol
-from vllm_mods.fit.walk import CodeScope, CodeSite
+from vllm_mods.fit.walk import CodeSite
 from vllm_mods.fit.world import World
 
 _QUALNAME = re.compile(r"vllm(?:\.\w+){2,}(?::\w+)?")
@@ -51,24 +50,18 @@ _BACKEND = _NameTable(
 _PLAIN = re.compile(r"(?<!%)%[sdr]\b")
 
 
-def string_problems(world: World, path: str, sites: Iterable[CodeSite]) -> Iterator[Problem]:
-    """Judge every string among some sites of a file that names something of the tree."""
-    for site in sites:
-        for misuse in _wrong(world, path, site.node, site.scope):
-            yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
-
-
-def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
-    world: World, path: str, node: ast.AST, scope: CodeScope
+def string_misuses(  # noqa: C901, PLR0912 - one kind of table per branch
+    world: World, path: str, site: CodeSite
 ) -> Misuses:
-    match node:
+    """Say which string at a site names something of the tree that is not there."""
+    match site.node:
         case ast.Subscript(value=ast.Attribute(attr="environ"), slice=slice_):
             yield from _lonely(world, [slice_], _VARIABLE)
-        case ast.Subscript(slice=ast.Constant(value=str(name))):
-            kind = dotted(node.value)
-            symbols = meant_in(world, path, scope, kind) if kind else ()
+        case ast.Subscript(value=value, slice=ast.Constant(value=str(name))):
+            kind = dotted(value)
+            symbols = meant_in(world, path, site.scope, kind) if kind else ()
             yield from _member_of_enum(world, symbols, name)
-        case ast.Call():
+        case ast.Call() as node:
             yield from _formats(node)
             called = (dotted(node.func) or "").rpartition(".")[2]
             if called == "get_quantization_config":
@@ -84,23 +77,24 @@ def _wrong(  # noqa: C901, PLR0912 - one kind of table per branch
         case ast.BinOp(
             op=ast.Mod(), left=ast.Constant(value=str(text)), right=ast.Tuple(elts=given)
         ):
-            yield from _count(text, given, node)
-        case ast.Compare(left=ast.Attribute(attr="quantization")):
-            yield from _quantization(world, node.comparators)
-        case ast.Compare(left=left) if _asks(left) == "quant_method":
-            yield from _lonely(world, node.comparators, _METHOD)
-        case ast.Compare(left=ast.Call(func=ast.Attribute(attr="get_name", value=value))):
-            if "backend" in ast.unparse(value):
-                yield from _lonely(world, node.comparators, _BACKEND)
+            yield from _count(text, given, site.node)
+        case ast.Compare(left=ast.Attribute(attr="quantization"), comparators=others):
+            yield from _quantization(world, others)
+        case ast.Compare(left=left, comparators=others) if _asks(left) == "quant_method":
+            yield from _lonely(world, others, _METHOD)
+        case ast.Compare(
+            left=ast.Call(func=ast.Attribute(attr="get_name", value=value)), comparators=others
+        ) if "backend" in ast.unparse(value):
+            yield from _lonely(world, others, _BACKEND)
         case ast.Return(value=ast.Constant() as value):
-            if dotted(getattr(scope.node, "returns", None)) == "QuantizationMethods":
+            if dotted(getattr(site.scope.node, "returns", None)) == "QuantizationMethods":
                 yield from _quantization(world, [value])
         case ast.Constant(value=str(text)) if _QUALNAME.fullmatch(text):
             wrong = _qualname(world, text)
             if wrong:
                 yield Misuse(wrong, text.rpartition(".")[2])
-        case ast.Dict() if path == f"{_MODELS}registry.py":
-            for value in node.values:
+        case ast.Dict(values=values) if path == f"{_MODELS}registry.py":
+            for value in values:
                 match value:
                     case ast.Tuple(
                         elts=[ast.Constant(value=str(module)), ast.Constant(value=str(name))]
@@ -115,7 +109,7 @@ def _member_of_enum(world: World, symbols: tuple[Symbol, ...], name: str) -> Mis
         return
     line = lineage(world, symbols[0])
     if any(base.endswith("Enum") for base in line.bases):
-        names, _ = attributes(world, line)
+        names = attributes(world, line)
         if name not in names:
             yield Misuse(f"{symbols[0].text} has no member {name}{nearest(name, names)}", name)
 

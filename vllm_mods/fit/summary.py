@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
-from itertools import accumulate, pairwise
 
 from vllm_mods.fit.classes import class_of
 from vllm_mods.fit.shapes import Binding, Import, Module, Value
-from vllm_mods.fit.signatures import dotted, every, function_of
+from vllm_mods.fit.signatures import dotted, every, function_of, statements
 from vllm_mods.formats import syntax_tree
 
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
 # Words only: a pattern that says where a statement starts takes seven times as long.
 _MAKES_NAMES = re.compile(rb"\b(?:globals?|exec|sys\.modules)\b")
-_WALRUS = re.compile(rb":=")
 
 
 def summarize(data: bytes) -> Module | None:
@@ -47,29 +44,6 @@ def catches_import_errors(node: ast.Try) -> bool:
     )
 
 
-def tests_typing(node: ast.If) -> bool:
-    """Tell whether the ``if`` is one that only type checkers enter."""
-    return (dotted(node.test) or "").rpartition(".")[2] == "TYPE_CHECKING"
-
-
-def _statements(
-    body: Iterable[ast.AST], *, typing_only: bool = False
-) -> Iterator[tuple[ast.AST, bool]]:
-    """Yield what a module runs, whatever ``if`` and ``try`` it stands in, with ``typing_only``."""
-    for node in body:
-        yield node, typing_only
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                pass
-            case ast.If():
-                inside = typing_only or tests_typing(node)
-                yield from _statements(node.body, typing_only=inside)
-                yield from _statements(node.orelse, typing_only=typing_only)
-            case _:
-                for name in ("body", "handlers", "orelse", "finalbody", "cases"):
-                    yield from _statements(getattr(node, name, ()), typing_only=typing_only)
-
-
 class _ModuleReader:
     """Collects the names of a module body."""
 
@@ -80,10 +54,9 @@ class _ModuleReader:
         self.stars: list[Import] = []
         self.exports: set[str] | None = None
         self.exports_known = True
-        self.walruses = _lines_with(_WALRUS, data)
 
     def module(self) -> Module:
-        for node, typing_only in _statements(self.node.body):
+        for node, typing_only in statements(self.node.body):
             self._statement(node, typing_only=typing_only)
         dynamic = self._globals()
         return Module(
@@ -135,7 +108,7 @@ class _ModuleReader:
                 pass
 
     def _walrus(self, node: ast.expr) -> None:
-        for inner in _on_lines(node, self.walruses):
+        for inner in every(node):
             if isinstance(inner, ast.NamedExpr):
                 self._bind(inner.target.id, Value(line=node.lineno))
 
@@ -176,53 +149,32 @@ class _ModuleReader:
         """Bind what functions declare global; tell whether names are made at run time."""
         dynamic = False
         for node in self._making_names():
-            if isinstance(node, ast.Global):
-                for name in node.names:
-                    self._bind(name, Value(line=node.lineno))
-            elif isinstance(node, ast.Call):
-                dynamic |= dotted(node.func) in {"globals().update", "exec"}
-            elif isinstance(node, ast.Assign):
-                # Generated modules hand it to who fills it: protobuf's ``_pb2``. Who returns
-                # something, ``LazyLoader("torch", globals(), "torch")``, makes that one name.
-                dynamic |= _is_globals(node.value)
-            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                dynamic |= any(map(_is_globals, node.value.args))
-            elif isinstance(node, ast.Subscript):
-                dynamic |= _replaces_module(node)
+            match node:
+                case ast.Global():
+                    for name in node.names:
+                        self._bind(name, Value(line=node.lineno))
+                case ast.Call():
+                    dynamic |= dotted(node.func) in {"globals().update", "exec"}
+                case ast.Assign():
+                    # Generated modules hand it to who fills it: protobuf's ``_pb2``. Who returns
+                    # something, ``LazyLoader("torch", globals(), "torch")``, makes that one name.
+                    dynamic |= _is_globals(node.value)
+                case ast.Expr(value=ast.Call(args=arguments)):
+                    dynamic |= any(map(_is_globals, arguments))
+                case ast.Subscript(ctx=ast.Store()):
+                    names = dotted(node.value), dotted(node.slice)
+                    dynamic |= _is_globals(node.value) or names == ("sys.modules", "__name__")
+                case _:
+                    pass
         return dynamic
 
     def _making_names(self) -> Iterator[ast.AST]:
-        """Yield the nodes of the statements whose text may make names: most modules have none."""
-        lines = _lines_with(_MAKES_NAMES, self.data)
-        for node in self.node.body:
-            if isinstance(node, ast.FunctionDef) and node.name == "__setattr__":
-                continue  # that of a module only replaces what is there
-            yield from _on_lines(node, lines)
-
-
-def _lines_with(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
-    """Return the lines, as ``ast`` counts them, on which a pattern's matches end."""
-    if not pattern.search(data):
-        return []
-    text = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    ends = [match.end() for match in pattern.finditer(text)]
-    feeds = (text.count(b"\n", start, end) for start, end in pairwise([0, *ends]))
-    return list(accumulate(feeds, initial=1))[1:]
-
-
-def _on_lines(node: ast.AST, lines: list[int]) -> Iterator[ast.AST]:
-    """Yield a node and what is below it, without what stands on none of some lines."""
-    first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", sys.maxsize)
-    if isinstance(node, ast.stmt):
-        first = syntax_tree.first_line(node)
-    if not any(first <= line <= last for line in lines):
-        return
-    if isinstance(node, ast.JoinedStr):  # before Python 3.12, lines inside are not to be trusted
-        yield from every(node)
-        return
-    yield node
-    for child in ast.iter_child_nodes(node):
-        yield from _on_lines(child, lines)
+        """Yield the nodes of a module whose text may make names: most have none."""
+        if _MAKES_NAMES.search(self.data):
+            for node in self.node.body:
+                if isinstance(node, ast.FunctionDef) and node.name == "__setattr__":
+                    continue  # that of a module only replaces what is there
+                yield from every(node)
 
 
 def _looks_up(tree: ast.Module) -> bool:
@@ -248,15 +200,6 @@ def _is_globals(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and dotted(node.func) == "globals"
 
 
-def _replaces_module(node: ast.Subscript) -> bool:
-    """Recognise ``sys.modules[__name__] = …`` and ``globals()[…] = …``."""
-    if not isinstance(node.ctx, ast.Store):
-        return False
-    return _is_globals(node.value) or (
-        dotted(node.value) == "sys.modules" and dotted(node.slice) == "__name__"
-    )
-
-
 def target_names(target: ast.expr | None) -> Iterator[str]:
     """Yield the plain names that an assignment target binds, if there is one."""
     if isinstance(target, ast.Name):
@@ -279,14 +222,5 @@ def imports_of(
         else:
             bound = alias.asname or alias.name
             level, module, name = node.level, node.module or "", alias.name
-        yield (
-            bound,
-            Import(
-                level=level,
-                module=module,
-                name=name,
-                line=alias.lineno,
-                whole=name is None and alias.asname is None,
-                typing_only=typing_only,
-            ),
-        )
+        whole = name is None and alias.asname is None
+        yield bound, Import(level, module, name, alias.lineno, whole, typing_only)

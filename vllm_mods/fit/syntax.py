@@ -24,12 +24,9 @@ def lowest_python(tree: Tree) -> tuple[int, int] | None:
     if tree.version is not None:
         places.insert(0, f"vllm-{tree.version}.dist-info/METADATA")
     for place in places:
-        data = tree.read(place)
-        match = _REQUIRES.search(data) if data else None
-        if match:
-            lowest = re.search(rb">=?\s*3\.(\d+)", match[1])
-            if lowest:
-                return 3, int(lowest[1])
+        match = _REQUIRES.search(tree.read(place) or b"")
+        if lowest := match and re.search(rb">=?\s*3\.(\d+)", match[1]):
+            return 3, int(lowest[1])
     return None
 
 
@@ -45,18 +42,15 @@ def syntax_problems(
     refusal = concrete_syntax.refusal(data, touched_lines(before, data))
     if refusal is not None and (wrong is not None or refusal == syntax_tree.TOO_DEEP):
         at = re.match(r"line (\d+)", refusal)
-        yield _problem(path, int(at[1]) if at else 1, refusal, lowest)
+        yield invalid(path, int(at[1]) if at else 1, refusal, lowest)
     elif wrong is not None:
         yield Doubt(path, "syntax", f"it is not Python {_HERE}, which runs here, and need not be")
     else:
         if refusal is not None:
             why = f"Python {_HERE} takes it, and LibCST, the second reader, does not: {refusal}"
             yield Doubt(path, "syntax", why)
-        # what other Pythons than this one would say
         if lowest is None:
             yield Doubt(path, "syntax", "the tree does not say which Python versions it supports")
-        elif lowest < (3, 12) and (line := _nested_quotes(data)):
-            yield _problem(path, line, "f-string: the quotes are used inside it again", lowest)
 
 
 def _error(path: str, data: bytes, lowest: tuple[int, int] | None) -> Exception | None:
@@ -74,41 +68,14 @@ def _error(path: str, data: bytes, lowest: tuple[int, int] | None) -> Exception 
 
 def _refused(path: str, error: Exception, lowest: tuple[int, int] | None) -> Problem:
     if isinstance(error, RecursionError | MemoryError):
-        return _problem(path, 1, "it is nested too deeply", lowest)
+        return invalid(path, 1, "it is nested too deeply", lowest)
     line = getattr(error, "lineno", None) or 1
-    return _problem(path, line, str(getattr(error, "msg", None) or error), lowest)
+    return invalid(path, line, str(getattr(error, "msg", None) or error), lowest)
 
 
-def _problem(path: str, line: int, why: str, lowest: tuple[int, int] | None) -> Problem:
+def invalid(path: str, line: int, why: str, lowest: tuple[int, int] | None) -> Problem:
+    """Return what is wrong with the syntax of a line; ``lowest`` is the oldest Python that has to take it."""
     which = f" {lowest[0]}.{lowest[1]}" if lowest else ""
     return Problem(
         FindingCode.FIT_SYNTAX, path, line, "", f"this is not valid Python{which}: {why}", (why,)
     )
-
-
-def _nested_quotes(data: bytes) -> int:
-    """Find an f-string whose own quotes occur inside it, which only Python 3.12 takes.
-
-    ``feature_version`` does not look into f-strings. An older interpreter cannot even
-    tokenize such a string, and has refused the file by now.
-    """
-    import io  # noqa: PLC0415 - only for what follows
-    import token  # noqa: PLC0415
-    import tokenize  # noqa: PLC0415
-
-    start, end = getattr(token, "FSTRING_START", None), getattr(token, "FSTRING_END", None)
-    if start is None:
-        return 0
-    stack: list[str] = []
-    for item in tokenize.tokenize(io.BytesIO(data).readline):
-        quote = item.string.lstrip("rRbBfFuUtT")
-        if item.type in {start, token.STRING}:
-            if quote[:3] in {'"""', "'''"}:
-                quote = quote[:3]
-            if stack and quote[: len(stack[-1])] == stack[-1]:
-                return item.start[0]
-            if item.type == start:
-                stack.append(quote[:3] if len(quote) >= 3 else quote[:1])
-        elif item.type == end:
-            stack.pop()
-    return 0

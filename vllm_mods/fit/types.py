@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from vllm_mods.base.model import FileChange
-from vllm_mods.fit.asked import JudgedFile, named_member
+from vllm_mods.fit.asked import named_member
 from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.gates import RULES, judge
@@ -23,6 +23,7 @@ from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.overlay import LaidOut, overlay, python_of
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.signatures import every
+from vllm_mods.fit.syntax import invalid
 from vllm_mods.fit.world import World
 from vllm_mods.formats import syntax_tree
 
@@ -53,22 +54,18 @@ def type_problems(
     """
     new = _news(question, laid_out)
     added = {c.path: added_lines(c.before, c.after) for c in question.changes if c.after}
-    inside = [one for one in new if one.line in added.get(one.path, ())]
-    gated = set(inside)
+    inside = {one for one in new if one.line in added.get(one.path, ())}
+    gated = inside
     if inside and there is not None:
         known = {key for one in _news(there, laid_out) for key in _likenesses(one, there.after)}
         gated = {one for one in inside if known.intersection(_likenesses(one, question.after))}
-    trees: dict[str, JudgedFile] = {}
     for diagnostic in new:
-        path = diagnostic.path
-        if diagnostic.rule not in RULES:  # ty reads UTF-8 and nothing else
-            yield Doubt(path, "type", diagnostic.text)
-            continue
-        if path not in trees:
-            data = question.after.glance(path) or b""
-            trees[path] = JudgedFile.of(question.after, path, data)
-        problem = judge(trees[path], diagnostic, gated=diagnostic in gated)
-        if problem is not None:
+        if diagnostic.rule == "invalid-syntax" and diagnostic in inside:
+            # for the oldest Python: what stands inside an f-string, `feature_version` does not look at
+            yield invalid(diagnostic.path, diagnostic.line, diagnostic.text, question.python)
+        elif diagnostic.rule not in RULES:  # ty reads UTF-8 and nothing else
+            yield Doubt(diagnostic.path, "type", diagnostic.text)
+        elif problem := judge(question.after, diagnostic, gated=diagnostic in gated):
             yield problem
 
 

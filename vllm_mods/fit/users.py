@@ -7,15 +7,14 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from vllm_mods.fit.search import files_mentioning
-from vllm_mods.fit.signatures import DefNode, every
+from vllm_mods.fit.search import WORD, files_mentioning
+from vllm_mods.fit.signatures import DefNode, every, statements
 from vllm_mods.fit.summary import target_names
 from vllm_mods.fit.world import World, module_stem
 from vllm_mods.formats import syntax_tree
 
 # A member of a class that more files than this mention is followed only where the class or its module is named too.
 _COMMON = 40
-_WORD = re.compile(rb"[A-Za-z_]\w*")
 _MAKERS = {"__init__", "__new__", "__post_init__", "__init_subclass__"}
 
 
@@ -37,7 +36,7 @@ def users(
     for path, data in files_mentioning(after, words):
         if path in after.files:
             continue
-        held[path] = frozenset(word.decode() for word in set(_WORD.findall(data)))
+        held[path] = frozenset(word.decode() for word in set(WORD.findall(data)))
         counts.update(held[path] & words)
     lines: dict[str, frozenset[int]] = {}
     for path, mentioned in held.items():
@@ -84,7 +83,7 @@ def _definitions(data: bytes | None) -> dict[str, list[str]]:
 def _of_body(  # noqa: C901 - one kind of statement per branch
     body: Iterable[ast.AST], prefix: str, found: dict[str, list[str]]
 ) -> None:
-    for node in body:
+    for node, _ in statements(body):
         match node:
             case ast.ClassDef():
                 heads = (*node.bases, *node.keywords, *node.decorator_list)
@@ -92,8 +91,14 @@ def _of_body(  # noqa: C901 - one kind of statement per branch
                 _of_body(node.body, f"{prefix}{node.name}.", found)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 found[prefix + node.name].append(_signature(node))
-                if prefix and node.args.args:
-                    _of_receiver(node, node.args.args[0].arg, prefix, found)
+                for inner in every(node) if prefix and node.args.args else ():
+                    match inner:
+                        case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if (
+                            name == node.args.args[0].arg
+                        ):
+                            found[prefix + inner.attr] = found[prefix + inner.attr] or [""]
+                        case _:
+                            pass
             case ast.Import() | ast.ImportFrom():
                 for alias in node.names:
                     found[prefix + (alias.asname or alias.name)].append("")
@@ -104,9 +109,6 @@ def _of_body(  # noqa: C901 - one kind of statement per branch
                 # with a space it is a field: the class is called with it
                 default = "" if node.value is None else "="
                 found[prefix + name].append(f"{ast.dump(node.annotation)} {default}")
-            case ast.If() | ast.Try() | ast.With() | ast.For() | ast.While() | ast.ExceptHandler():
-                for name in ("body", "orelse", "finalbody", "handlers"):
-                    _of_body(getattr(node, name, ()), prefix, found)
             case _:
                 pass
 
@@ -115,12 +117,3 @@ def _signature(node: DefNode) -> str:
     parts = (node.args, *node.decorator_list, *([node.returns] if node.returns else []))
     yields = any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in every(node))
     return "".join((type(node).__name__, str(yields), *map(ast.dump, parts)))
-
-
-def _of_receiver(node: DefNode, me: str, prefix: str, found: dict[str, list[str]]) -> None:
-    for inner in every(node):
-        match inner:
-            case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if name == me:
-                found[prefix + inner.attr] = found[prefix + inner.attr] or [""]
-            case _:
-                pass

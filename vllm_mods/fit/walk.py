@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from inspect import Parameter
 from itertools import takewhile
 from typing import NamedTuple
 
-from vllm_mods.fit.shapes import Import, Parameter, words
+from vllm_mods.fit.shapes import Import
 from vllm_mods.fit.signatures import (
-    PROPERTIES,
-    TRANSPARENT,
     DefNode,
     ScopeNode,
-    decorator_name,
     every,
     parameters_of,
+    receiver_of,
+    tests_typing,
 )
-from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names, tests_typing
+from vllm_mods.fit.summary import catches_import_errors, imports_of, target_names
 from vllm_mods.formats import syntax_tree
 
-FunctionNode = DefNode | ast.Lambda
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_SITES = (
-    *(ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.Compare, ast.Import, ast.ImportFrom),
-    *(ast.Assign, ast.AugAssign, ast.Expr, ast.ClassDef, ast.With, ast.AsyncWith, ast.For),
-    *(ast.Return, ast.Constant, ast.Dict, ast.If, ast.IfExp, ast.BoolOp, ast.UnaryOp),
-)
-
-_RECEIVERS = words("self cls")
-
 # What a local name was bound by: a parameter, an import, or something of which nothing is known.
 Source = Parameter | Import | None
 
@@ -47,12 +39,6 @@ class CodeScope:
     tolerant: bool = False
     # In a handler of import errors: the imports that have to fail before it is entered.
     instead_of: tuple[ast.Import | ast.ImportFrom, ...] = ()
-    bound: dict[str, list[Source]] | None = field(default=None, repr=False)
-
-    @property
-    def is_class(self) -> bool:
-        """Whether names bound here are attributes of a class."""
-        return isinstance(self.node, ast.ClassDef)
 
     def around(self) -> Iterator[CodeScope]:
         """Yield the scope and those that it stands in, the nearest first."""
@@ -67,12 +53,6 @@ class CodeScope:
             lambda scope: not isinstance(scope.node, ast.Module | ast.ClassDef), self.around()
         )
 
-    def locals(self) -> dict[str, list[Source]]:
-        """Return what the names local to a function, or bound in a class body, were bound by."""
-        if self.bound is None:
-            self.bound = _locals(self.node)
-        return self.bound
-
 
 class CodeSite(NamedTuple):
     """A node and where it stands."""
@@ -82,7 +62,7 @@ class CodeSite(NamedTuple):
 
 
 def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
-    """Yield the nodes of some kinds that touch some lines."""
+    """Yield the statements and expressions that touch some lines."""
     first, last = (min(lines), max(lines)) if lines else (0, 0)
     stack: list[tuple[ast.AST, CodeScope]] = [(tree, CodeScope(tree, ""))]
     while stack:
@@ -92,7 +72,6 @@ def walk(tree: ast.Module, lines: frozenset[int]) -> Iterator[CodeSite]:
             start = syntax_tree.first_line(node) if isinstance(node, ast.stmt) else node.lineno
             if end < first or start > last or lines.isdisjoint(range(start, end + 1)):
                 continue
-        if isinstance(node, _SITES):
             yield CodeSite(node, scope)
         stack.extend(reversed(list(_children(node, scope))))
 
@@ -142,57 +121,45 @@ def _try(node: ast.Try, scope: CodeScope) -> Iterator[tuple[ast.AST, CodeScope]]
 
 def _inside(node: ast.AST, scope: CodeScope, name: str) -> CodeScope:
     chain = f"{scope.name}.{name}" if scope.name and name else scope.name or name
-    return replace(scope, node=node, name=chain, parent=scope, instead_of=(), bound=None)
+    return replace(scope, node=node, name=chain, parent=scope, instead_of=())
 
 
-def _locals(  # noqa: C901 - one kind of scope per branch
-    node: ast.AST,
-) -> dict[str, list[Source]]:
+@lru_cache(maxsize=256)
+def local_names(node: ast.AST) -> dict[str, list[Source]]:
+    """Return what the names local to a function, or a comprehension, were bound by."""
     bound: dict[str, list[Source]] = {}
-    if isinstance(node, ast.ClassDef):
-        for inner in (i for statement in node.body for i in every(statement)):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                bound[inner.id] = [None]
-        return bound | {getattr(statement, "name", ""): [None] for statement in node.body}
     if isinstance(node, _COMPREHENSIONS):
         for generator in node.generators:
             for name in target_names(generator.target):
                 bound.setdefault(name, []).append(None)
-    if isinstance(node, FunctionNode):
+    if isinstance(node, DefNode | ast.Lambda):
         for parameter in parameters_of(node.args):
             bound[parameter.name] = [parameter]
     if isinstance(node, DefNode):
         elsewhere: set[str] = set()
         for statement in node.body:
-            _bind(statement, bound, elsewhere)
+            for name, source in _bindings(statement, elsewhere):
+                bound.setdefault(name, []).append(source)
         for name in elsewhere:
             bound.pop(name, None)
     return bound
 
 
-def _bind(  # noqa: C901 - one kind of binding per branch
-    node: ast.AST, bound: dict[str, list[Source]], elsewhere: set[str]
-) -> None:
-    """Record what one node of a function body binds, nested scopes left out."""
-
-    def add(name: str, source: Source) -> None:
-        bound.setdefault(name, []).append(source)
-
+def _bindings(node: ast.AST, elsewhere: set[str]) -> Iterator[tuple[str, Source]]:
+    """Yield what one node of a function body binds, nested scopes left out."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            add(node.name, None)
+            yield node.name, None
             return
         case ast.Lambda():
             return
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             # Only a walrus gets out of a comprehension.
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.NamedExpr):
-                    add(inner.target.id, None)
+            walruses = (inner for inner in every(node) if isinstance(inner, ast.NamedExpr))
+            yield from ((walrus.target.id, None) for walrus in walruses)
             return
         case ast.Import() | ast.ImportFrom():
-            for name, alias in imports_of(node):
-                add(name, alias)
+            yield from imports_of(node)
         case ast.Global() | ast.Nonlocal():
             elsewhere.update(node.names)
         case (
@@ -201,25 +168,16 @@ def _bind(  # noqa: C901 - one kind of binding per branch
             | ast.MatchAs(name=str(name))
             | ast.MatchStar(name=str(name))
         ):
-            add(name, None)
+            yield name, None
         case _:
             pass
     for child in ast.iter_child_nodes(node):
-        _bind(child, bound, elsewhere)
+        yield from _bindings(child, elsewhere)
 
 
 def receiver(scope: CodeScope) -> str | None:
-    """Return a method's first parameter, if ``scope`` is a method.
-
-    What a decorator makes of a function may be no method: then the parameter counts by its usual name only.
-    """
-    node = scope.node
-    if not isinstance(node, DefNode) or scope.parent is None or not scope.parent.is_class:
-        return None
-    positional = [*node.args.posonlyargs, *node.args.args]
-    names = {decorator_name(decorator).rpartition(".")[2] for decorator in node.decorator_list}
-    if not positional or "staticmethod" in names:
-        return None
-    if names and positional[0].arg not in _RECEIVERS and not names <= TRANSPARENT | PROPERTIES:
-        return None
-    return positional[0].arg
+    """Return a method's first parameter, if ``scope`` is a method."""
+    around = scope.parent and scope.parent.node
+    if isinstance(scope.node, DefNode) and isinstance(around, ast.ClassDef):
+        return receiver_of(scope.node)
+    return None

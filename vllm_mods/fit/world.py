@@ -201,7 +201,7 @@ class World:
     def _through_stars(self, path: str, module: Module, name: str, depth: int) -> Lookup:
         why = ""
         for star in module.stars:
-            star_path = self.locate(imported_module(path, star)).module
+            star_path = self.locate(absolute(path, star.level, star.module)).module
             if star_path is None:
                 why = why or f"{path} imports * from {star.module}, which is not in the tree"
                 continue
@@ -233,7 +233,7 @@ class World:
 
     def imported(self, path: str, alias: Import, depth: int = 0) -> Lookup:
         """Find what an import in ``path`` binds."""
-        target = imported_module(path, alias)
+        target = absolute(path, alias.level, alias.module)
         if alias.name is None:
             return self.locate(target.partition(".")[0] if alias.whole else target)
         where = self.locate(target)
@@ -270,11 +270,6 @@ class World:
 def module_stem(path: str) -> str:
     """Return the last word of the name of a module."""
     return path.removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2]
-
-
-def imported_module(path: str, alias: Import) -> str:
-    """Return the absolute dotted name of the module that an import in the file at ``path`` names."""
-    return absolute(path, alias.level, alias.module)
 
 
 def absolute(path: str, level: int, module: str) -> str:

@@ -2,12 +2,11 @@
 
 # Without `from __future__ import annotations`: what is decoded to needs its types when it runs.
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
 from vllm_mods.formats.mod_lock import LockedTree
-from vllm_mods.formats.schema import decode, encode
 from vllm_mods.matrices.cell import Cell, HunkView
 from vllm_mods.planning import lock_entries
 
@@ -17,7 +16,7 @@ class Answer(NamedTuple):
 
     ``locked`` is what mod.lock has of it where it writes, ``witness`` the digest of what the fit
     rested on, ``offsets`` those of the hunks that moved, ``packages`` the versions of other distributions
-    beside the tree that it was planned with.
+    beside the tree that it was planned with, ``hunks`` those beside the source where they are to be shown.
     """
 
     verdict: Verdict
@@ -29,20 +28,12 @@ class Answer(NamedTuple):
     witness: str = ""
     computed: bool = True
     packages: tuple[tuple[str, str], ...] = ()
+    hunks: tuple[HunkView, ...] = ()
 
     @property
     def readable(self) -> bool:
         """Whether it says anything of the mod: the tree could be had, and read."""
         return self.computed and self.verdict is not Verdict.UNREADABLE
-
-
-class Shown(NamedTuple):
-    """What there is to show of one mod on some tree: its hunks beside the source."""
-
-    hunks: tuple[HunkView, ...] = ()
-
-
-Said = Answer | Shown
 
 
 def answer_of(planned: ModPlan) -> Answer:
@@ -68,15 +59,3 @@ def cell_of(mod: Mod, answer: Answer, *, version: str, tree: str, meant: bool) -
     """Return an answer as the cell of a mod and a tree."""
     fields = {name: value for name, value in answer._asdict().items() if name in Cell._fields}
     return Cell(mod.name, mod.version, version, tree, meant=meant, **fields)
-
-
-def to_data(answer: Said) -> dict[str, Any]:
-    """Return an answer as what JSON can hold, under the name of its kind."""
-    return {type(answer).__name__: encode(answer)}
-
-
-def from_data(data: dict[str, Any]) -> Said:
-    """Take back what ``to_data`` made. Raises ``KeyError`` or ``ValueError`` for anything else."""
-    ((name, raw),) = data.items()
-    kinds: dict[str, type[Said]] = {kind.__name__: kind for kind in (Answer, Shown)}
-    return decode(kinds[name], raw)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import FileChange, Mod, Variant, Verdict
+from vllm_mods.base.model import FileChange, Mod, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.diff import FileDiff, Hunk
-from vllm_mods.matrices.answer import Answer, Shown
+from vllm_mods.matrices.answer import Answer
 from vllm_mods.matrices.cell import HunkView
 from vllm_mods.placing import locate
 from vllm_mods.placing.answers import Located, Lost
@@ -25,19 +25,16 @@ _BESIDE = 3
 _IN = frozenset({Verdict.APPLIED, Verdict.UPSTREAM})
 
 
-def explain(mod: Mod, answer: Answer, tree: Tree) -> Shown:
-    """Explain an answer. Raises ``TreeError`` if the tree cannot be read, ``DiffError`` for a bad patch."""
+def explain(mod: Mod, answer: Answer, tree: Tree) -> Iterator[HunkView]:
+    """Show every hunk of the answer's variant: each file as the parts before it have left it.
+
+    Raises ``TreeError`` if the tree cannot be read, ``DiffError`` for a bad patch.
+    """
     variant = next((one for one in mod.variants if one.id == answer.variant), None)
     if variant is None:
-        return Shown()
-    return Shown(tuple(_views(mod, variant, tree, taken_out=answer.verdict in _IN)))
-
-
-def _views(mod: Mod, variant: Variant, tree: Tree, *, taken_out: bool) -> Iterator[HunkView]:
-    """Show every hunk of a variant: each file as the parts before it have left it.
-
-    ``taken_out`` looks for what the hunks leave instead of for what they find.
-    """
+        return
+    # then what the hunks leave is looked for, instead of what they find
+    taken_out = answer.verdict in _IN
     view = LayeredTree(tree)
     parts = patching.parts_of(mod, variant, known_trees.WORKSPACE)
     for part in reversed(parts) if taken_out else parts:

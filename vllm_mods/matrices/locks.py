@@ -23,15 +23,13 @@ def lock_from(mod: Mod, computed: Iterable[Computed], written: Iterable[WrittenF
 
     The answers must be those of the mod without its old lock.
     """
-    states: list[tuple[LockedTree, str, str]] = []
-    others: dict[tuple[str, str], None] = {}
-    for result in computed:
-        answer = result.answers[mod.name]
-        version = result.version or "unknown"
-        if answer.locked is not None:
-            states.append((answer.locked, version, answer.witness))
-        elif answer.verdict.ok:
-            others[version, answer.verdict.value] = None
+    answers = [(one.answers[mod.name], one.version or "unknown") for one in computed]
+    states = [(one.locked, label, one.witness) for one, label in answers if one.locked is not None]
+    others = {
+        (label, one.verdict.value): None
+        for one, label in answers
+        if one.locked is None and one.verdict.ok
+    }
     return lock_entries.of(mod, lock_entries.merge_states(states), others=others, written=written)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.matrices.answer import Answer, Said, Shown, cell_of
+from vllm_mods.matrices.answer import Answer, cell_of
 from vllm_mods.matrices.cell import Cell, HunkView
 from vllm_mods.matrices.spread import outcomes
-from vllm_mods.matrices.work import Setting, Subject, Task, TaskOutcome, Workshop, is_meant
+from vllm_mods.matrices.work import Setting, Subject, Task, Workshop, is_meant
 from vllm_mods.trees.index import release_file
 
 Progress = Callable[[int, int], None]
@@ -48,7 +48,7 @@ class Matrix(NamedTuple):
             Computed(
                 spec=spec,
                 version=next((v for one in subjects if (v := answers[spec, one][0])), None),
-                answers={one.mod: cast("Answer", answers[spec, one][1]) for one in subjects},
+                answers={one.mod: answers[spec, one][1] for one in subjects},
             )
             for spec in specs
         )
@@ -60,14 +60,13 @@ class Matrix(NamedTuple):
             wanted.setdefault(cell.tree, []).append(Subject(cell.mod, show=True))
         answers = self._answers([(spec, tuple(subjects)) for spec, subjects in wanted.items()])
         return {
-            (subject.mod, spec): cast("Shown", answer).hunks
-            for (spec, subject), (_, answer) in answers.items()
+            (subject.mod, spec): answer.hunks for (spec, subject), (_, answer) in answers.items()
         }
 
     def _answers(
         self, wanted: Sequence[tuple[str, tuple[Subject, ...]]]
-    ) -> dict[tuple[str, Subject], tuple[str | None, Said]]:
-        answers: dict[tuple[str, Subject], tuple[str | None, Said]] = {}
+    ) -> dict[tuple[str, Subject], tuple[str | None, Answer]]:
+        answers: dict[tuple[str, Subject], tuple[str | None, Answer]] = {}
         tasks = []
         for spec, subjects in wanted:
             known = self.workshop.known(spec, subjects)
@@ -79,17 +78,14 @@ class Matrix(NamedTuple):
         if self.progress is not None and tasks:
             self.progress(len(answers), total)
         for outcome in outcomes(tasks, self.setting, self.jobs, self.workshop):
-            self._check(outcome)
+            fault = outcome.fault
+            if fault is not None and (fault.of == "mod" or outcome.task.spec in self.named):
+                raise UsageError(fault.message, hint=fault.hint)
             for subject, answer in zip(outcome.task.subjects, outcome.answers, strict=True):
                 answers[outcome.task.spec, subject] = (outcome.version, answer)
             if self.progress is not None:
                 self.progress(len(answers), total)
         return answers
-
-    def _check(self, outcome: TaskOutcome) -> None:
-        fault = outcome.fault
-        if fault is not None and (fault.of == "mod" or outcome.task.spec in self.named):
-            raise UsageError(fault.message, hint=fault.hint)
 
 
 def cells(mods: Sequence[Mod], computed: Iterable[Computed]) -> tuple[Cell, ...]:

@@ -26,7 +26,6 @@ _DIED = (
 )
 # So few are done before processes are ready to do them.
 _FEW = 2
-_PRELOADED = ["vllm_mods.matrices.spread"]
 _workshop: Workshop | None = None
 
 
@@ -50,7 +49,7 @@ def spread(
     A task whose process dies is tried once more, subject by subject. Each process answers with
     what ``make`` makes.
     """
-    multiprocessing.set_forkserver_preload(_PRELOADED)
+    multiprocessing.set_forkserver_preload([__name__])
     others = set(multiprocessing.active_children())
     try:
         lanes = _Lanes(_share(tasks, jobs), setting, make)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vllm_mods import __version__
 from vllm_mods.base.cache import Cache
@@ -23,7 +23,8 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.matrices.answer import Said, from_data, to_data
+from vllm_mods.formats.schema import decode, encode
+from vllm_mods.matrices.answer import Answer
 
 _SCHEMA = 1
 _KIND = "answers"
@@ -37,18 +38,24 @@ class AnswerStore(NamedTuple):
 
     cache: Cache | None
 
-    def known(self, key: str, identity: str | None) -> tuple[str | None, Said] | None:
+    def known(self, key: str, identity: str | None) -> tuple[str | None, Answer] | None:
         """Return the version and the answer of a tree that is known by a hash; one without has no answer here."""
-        entry = None if identity is None else self._take(key, identity)
+        if self.cache is None or identity is None:
+            return None
+        data = self.cache.lookup(_KIND, key, identity) or b""
+        digest, packed = data[:32], data[32:]
+        if _digest(key, identity, packed) != digest:
+            return None  # cut short, or of another place
         try:
-            return None if entry is None else (entry["version"], from_data(entry["answer"]))
-        except (KeyError, TypeError, ValueError, AttributeError):
+            entry = json_of(zlib.decompress(packed))
+            return entry["version"], decode(Answer, entry["answer"])
+        except (zlib.error, KeyError, TypeError, ValueError, AttributeError):
             return None
 
-    def remember(self, key: str, answer: Said, tree: Tree) -> None:
+    def remember(self, key: str, answer: Answer, tree: Tree) -> None:
         """Keep the answer of a tree under its hash; that of a tree without one is not kept."""
         if self.cache is not None and tree.identity is not None:
-            entry = {"version": tree.version, "answer": to_data(answer)}
+            entry = {"version": tree.version, "answer": encode(answer)}
             packed = zlib.compress(json.dumps(entry, separators=(",", ":")).encode(), 1)
             data = _digest(key, tree.identity, packed) + packed
             self.cache.record(_KIND, key, tree.identity, data=data)
@@ -57,19 +64,6 @@ class AnswerStore(NamedTuple):
         """Drop answers that nobody has written for a long time: their mods have changed since."""
         if self.cache is not None:
             self.cache.sweep(_KIND, _KEPT_DAYS)
-
-    def _take(self, key: str, identity: str) -> dict[str, Any] | None:
-        data = self.cache.lookup(_KIND, key, identity) if self.cache is not None else None
-        if data is None:
-            return None
-        digest, packed = data[:32], data[32:]
-        if _digest(key, identity, packed) != digest:
-            return None  # cut short, or of another place
-        try:
-            entry = json_of(zlib.decompress(packed))
-        except (zlib.error, ValueError):
-            return None
-        return entry if isinstance(entry, dict) else None
 
 
 def _digest(key: str, identity: str, packed: bytes) -> bytes:

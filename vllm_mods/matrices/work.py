@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from vllm_mods.base import versions
 from vllm_mods.base.cache import Cache
@@ -18,8 +18,8 @@ from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
-from vllm_mods.matrices import explain
-from vllm_mods.matrices.answer import Answer, Said, Shown, answer_of, failed
+from vllm_mods.matrices.answer import Answer, answer_of, failed
+from vllm_mods.matrices.explain import explain
 from vllm_mods.matrices.noted_tree import NotedTree
 from vllm_mods.matrices.store import AnswerStore, key_of
 from vllm_mods.placing import scopes
@@ -82,7 +82,7 @@ class TaskOutcome(NamedTuple):
 
     task: Task
     version: str | None
-    answers: tuple[Said, ...]
+    answers: tuple[Answer, ...]
     fault: TaskFault | None = None
 
 
@@ -94,15 +94,16 @@ class Workshop:
         self._mods = {mod.name: mod for mod in setting.mods}
         self._store = AnswerStore(Cache(setting.cache_dir) if setting.store else None)
         self._keys: dict[Subject, str] = {}
-        self._identities: dict[str, str] = {}
         self._fit = FitCache()
         self._note = note
 
     def known(
         self, spec: str, subjects: Sequence[Subject]
-    ) -> dict[Subject, tuple[str | None, Said]]:
+    ) -> dict[Subject, tuple[str | None, Answer]]:
         """Return the version and the answer for each subject whose answer is kept, without opening a release."""
-        identity = self._identity(spec)
+        kind, _, name = spec.partition(":")
+        # no other kind of tree has one unopened
+        identity = self.releases.identity(name) if kind == "pypi" else None
         answers = {one: self._store.known(self._key(one), identity) for one in subjects}
         return {one: kept for one, kept in answers.items() if kept is not None}
 
@@ -150,17 +151,7 @@ class Workshop:
             spec, offline=of.offline, cache_dir=of.cache_dir, note=self._note, others=of.others
         )
 
-    def _identity(self, spec: str) -> str | None:
-        """Return the hash that a release is known by; no other kind of tree has one unopened."""
-        kind, _, name = spec.partition(":")
-        if spec not in self._identities:
-            identity = self.releases.identity(name) if kind == "pypi" else None
-            if identity is None:  # a tree that is opened may have one then
-                return None
-            self._identities[spec] = identity
-        return self._identities[spec]
-
-    def _said(self, subject: Subject, tree: Tree) -> tuple[Said, bool]:
+    def _said(self, subject: Subject, tree: Tree) -> tuple[Answer, bool]:
         """Return an answer, and whether it is kept: what rests on something that could not be read is not."""
         key = self._key(subject)
         kept = self._store.known(key, tree.identity)
@@ -172,14 +163,13 @@ class Workshop:
             self._store.remember(key, said, tree)
         return said, final
 
-    def _show(self, name: str, tree: Tree) -> tuple[Shown, bool]:
+    def _show(self, name: str, tree: Tree) -> tuple[Answer, bool]:
         answer, final = self._said(Subject(name), tree)
         ask_for_packages(self._needed(name), tree)
         try:
-            shown = explain.explain(self._mods[name], cast("Answer", answer), tree)
+            return answer._replace(hunks=tuple(explain(self._mods[name], answer, tree))), final
         except TreeError:
-            return Shown(), False  # the cell itself says what cannot be read
-        return shown, final
+            return answer, False  # the cell itself says what cannot be read
 
     def _plan(self, name: str, tree: Tree) -> tuple[Answer, bool]:
         noted = NotedTree(tree)
@@ -272,8 +262,7 @@ def is_named(mod: Mod, version: str | None) -> bool:
 
 
 def _all(task: Task, answer: Answer, fault: TaskFault | None = None) -> TaskOutcome:
-    answers = tuple(Shown() if subject.show else answer for subject in task.subjects)
-    return TaskOutcome(task, None, answers, fault)
+    return TaskOutcome(task, None, (answer,) * len(task.subjects), fault)
 
 
 def _failed(error: VllmModsError) -> Answer:

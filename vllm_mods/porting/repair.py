@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from inspect import Parameter
 from typing import NamedTuple
 
 from vllm_mods.base import line_diff
@@ -16,11 +17,10 @@ from vllm_mods.base.model import FileChange, Finding
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.overrides import Override, overrides_of
 from vllm_mods.fit.search import classes_in
-from vllm_mods.fit.shapes import Kind
 from vllm_mods.fit.world import SummaryCache, World
 from vllm_mods.formats import syntax_tree
 
-_NAMED = (Kind.STANDARD, Kind.KEYWORD_ONLY)
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _End = tuple[int, int]
 """The line and the column (in bytes) where a node ends."""
 
@@ -86,7 +86,7 @@ def _new_parameters(before: World, after: World, override: Override) -> list[tup
     new = [one for one in override.overridden.parameters if one.name not in {*old, *mine}]
     node = _definition(after.read(override.base.path) or b"", override.overridden.line)
     defaults = {} if node is None else _defaults(node)
-    if any(one.required or one.kind not in _NAMED or one.name not in defaults for one in new):
+    if any(one.kind not in _NAMED or one.name not in defaults for one in new):
         return []
     return [(parameter.name, defaults[parameter.name]) for parameter in new]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from vllm_mods.base.tree import Tree
-from vllm_mods.fit.summary import tests_typing
+from vllm_mods.fit.signatures import tests_typing
 from vllm_mods.fit.world import absolute
 from vllm_mods.formats import syntax_tree
 
