@@ -84,13 +84,10 @@ def plan_alone(
     return plan([alone], tree, cache=cache).mods[0]
 
 
-def hunk_states(
-    planned: ModPlan, tree: Tree, origin: Origin | None = None
-) -> tuple[HunkState, ...]:
+def hunk_states(planned: ModPlan, tree: Tree) -> tuple[HunkState, ...]:
     """Tell of each hunk of a plan's variant whether the tree carries it; ``()`` without a variant.
 
-    ``tree`` is what the plan was made of, with the changes of the mods before this one; ``origin`` is
-    that of ``plan``.
+    ``tree`` is what the plan was made of, with the changes of the mods before this one.
     """
     mod, variant = planned.mod, planned.variant
     if variant is None:
@@ -108,12 +105,9 @@ def hunk_states(
         left_out = any(one.patch not in states for one in whole)
         alone = carried_parts.states(parts, tree) if left_out else whole
         return tuple(one._replace(state=states.get(one.patch, one.state)) for one in alone)
-    base = origin and origin(mod, variant)
     locked = lock_entries.current(mod)
     known = written.of_variant(locked.written, variant) if locked else None
-    if known is None and base is not None:
-        known = written.record(variant, parts, base)
-    return carried_parts.states(written.attach(parts, known) if known else parts, tree, base)
+    return carried_parts.states(written.attach(parts, known) if known else parts, tree)
 
 
 class _Planner(NamedTuple):
