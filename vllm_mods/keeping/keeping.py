@@ -182,7 +182,7 @@ def _end(mod: Mod, kept: KeptRelease, ways: Ways) -> KeptRelease:
     reason = f"vLLM {version} has every change itself: the range ends before it"
     if manifest == mod.manifest:
         return kept._replace(left=tuple(gone))
-    port_writing.overwrite(mod, {mod_folder.MANIFEST: manifest})
+    port_writing.write_files(mod, {mod_folder.MANIFEST: manifest})
     return kept._replace(did="ended", after="upstream", told=(reason,), left=tuple(gone))
 
 
@@ -204,7 +204,7 @@ def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways)
         files[mod_folder.LOCK] = lock_entries.extend(locked, new, again, tree, kept.release)
     if planned.in_range and mod_folder.LOCK not in files:
         return kept
-    port_writing.overwrite(mod, files)
+    port_writing.write_files(mod, files)
     did = "recorded" if planned.in_range else "widened"
     return kept._replace(did=did, after=_row(again), told=by_rule)
 

@@ -7,7 +7,9 @@ table, and whatever read the name before it was bound again may have taken it al
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+
+from vllm_mods.formats.syntax_tree import suites
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 # They give back what they were given, or something that nobody else holds.
@@ -25,15 +27,6 @@ def dead_definitions(body: Sequence[ast.stmt]) -> frozenset[Definition]:
     dead: set[Definition] = set()
     _suite(body, [], dead)
     return frozenset(dead)
-
-
-def suites(node: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Yield the suites of a compound statement that is no definition."""
-    for name in ("body", "orelse", "finalbody"):
-        if suite := getattr(node, name, None):
-            yield suite
-    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-        yield part.body
 
 
 def _suite(

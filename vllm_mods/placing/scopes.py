@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.formats.concrete_syntax import UnparsableError, read_places
-from vllm_mods.placing.rebinding import Definition, dead_definitions, suites
+from vllm_mods.placing.rebinding import Definition, dead_definitions
 
 __all__ = ["Scope", "Scopes", "UnparsableError", "read_scopes", "read_strictly"]
 
@@ -150,7 +150,7 @@ class _Reader:
             yield from self._statements(body)
         for node in body:
             if not isinstance(node, Definition):
-                for inner in suites(node):
+                for inner in syntax_tree.suites(node):
                     yield from self._suite(inner, chain, dead, live=live)
                 continue
             name = f"{chain}.{node.name}" if chain else node.name

@@ -71,10 +71,8 @@ def _port(change: FileChange, data: bytes, path: str) -> FilePort:
 def _whole(change: FileChange, data: bytes | None) -> FilePort:
     """Carry over a file that the mod makes or removes."""
     path = change.path
-    if data == change.before:
+    if data in {change.before, change.after}:
         ported = Ported(change.after or b"", [], proof="file")
-    elif data == change.after:
-        ported = Ported(data or b"", [], proof="file")
     else:
         code = FindingCode.BOTH_ADD if change.before is None else FindingCode.REMOVED
         what = "makes" if change.before is None else "removes"

@@ -42,11 +42,6 @@ class Job(NamedTuple):
     others: tuple[tuple[str, str], ...] = ()
 
     @property
-    def origin(self) -> str:
-        """What the manifest says of where the variant comes from."""
-        return f"Ported from `{self.variant.id}` (vLLM {self.base_version}) to vLLM {self.target_version}."
-
-    @property
     def target_version(self) -> str:
         """The version of the target, or what it was named."""
         return self.target.version or self.target.spec
@@ -222,6 +217,9 @@ def finish(
     package = job.variant.package
     version = LayeredTree(job.target).package(package) if package else None
     beside = {} if version is None else {"package": package, "version": f"=={version}"}
+    comment = (
+        f"Ported from `{job.variant.id}` (vLLM {job.base_version}) to vLLM {job.target_version}."
+    )
     for context in diff_writer.CONTEXTS:
         patches = variant.patches(job.variant, cuts, job.name, context, homes)
         if repairs:
@@ -229,7 +227,7 @@ def finish(
             head = "".join(f"Repaired by port: {one}\n" for one in repairs)
             patches[first] = head.encode() + patches[first]
         block = {"id": job.name, "vllm": job.vllm, "patches": list(patches), **beside}
-        manifest = variant.manifest(job.mod, job.variant, block, job.origin)
+        manifest = variant.manifest(job.mod, job.variant, block, comment)
         files = {**patches, mod_folder.MANIFEST: manifest}
         new = variant.load_mod(job.mod, files, job.roots)
         (own,) = (one for one in new.variants if one.id == job.name)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from vllm_mods.base.diff3 import Lines
-from vllm_mods.formats.syntax_tree import first_line
+from vllm_mods.formats.syntax_tree import first_line, suites
 
 _Key = TypeVar("_Key")
 
@@ -128,13 +128,7 @@ def is_text(node: ast.stmt) -> bool:
 def parts(statement: KeyedStatement) -> list[Section]:
     """Take a compound statement apart; nothing for any other."""
     lines = [b""] * (statement.start - 1) + list(statement.text)
-    blocks: list[list[ast.stmt]] = []
-    node = statement.node
-    for holder in [node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
-        blocks += [
-            b for name in ("body", "orelse", "finalbody") if (b := getattr(holder, name, []))
-        ]
-    blocks.sort(key=lambda block: block[0].lineno)
+    blocks = sorted(suites(statement.node), key=lambda block: block[0].lineno)
     parts: list[Section] = []
     at = statement.start
     for block in blocks:

@@ -67,12 +67,6 @@ def write_files(mod: Mod, files: Mapping[str, bytes]) -> None:
     library_writing.replace(catalog.root_of(mod), placed, new=placed.keys() - kept)
 
 
-def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
-    """Replace files of a mod, or none. Raises ``Refused`` if the folder cannot be written."""
-    placed = {f"patches/{mod.name}/{name}": data for name, data in files.items()}
-    library_writing.replace(catalog.root_of(mod), placed)
-
-
 def lay_out(outcome: PortOutcome) -> Unfinished | None:
     """Lay out what is left to a person, if anything is, and return where.
 
