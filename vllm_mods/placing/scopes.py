@@ -42,12 +42,12 @@ class Scope(NamedTuple):
 
 
 class Scopes:
-    """Every scope of one file, outer ones before the ones inside them."""
+    """Every scope of one file, outer ones before the ones inside them; ``definitions`` are its classes and functions."""
 
     def __init__(self, scopes: tuple[Scope, ...]) -> None:
         self.scopes = scopes
-        self._definitions = tuple(scope for scope in scopes if scope.kind != "statement")
-        self._by_head = sorted(self._definitions, key=lambda scope: scope.head)
+        self.definitions = tuple(scope for scope in scopes if scope.kind != "statement")
+        self._by_head = sorted(self.definitions, key=lambda scope: scope.head)
 
     def at(self, line: int) -> str:
         """Return the dotted chain of what encloses a line; ``""`` is bare module level.
@@ -68,13 +68,9 @@ class Scopes:
         before = bisect_left(self._by_head, line, key=lambda scope: scope.head)
         return self._by_head[before - 1] if before else None
 
-    def definitions(self) -> tuple[Scope, ...]:
-        """Return the classes and functions only."""
-        return self._definitions
-
     def find(self, name: str) -> Scope | None:
         """Return the first class or function with this dotted name, a live one if there is one."""
-        named = [scope for scope in self.definitions() if scope.name == name]
+        named = [scope for scope in self.definitions if scope.name == name]
         return next((scope for scope in named if scope.live), named[0] if named else None)
 
 

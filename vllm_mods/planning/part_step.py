@@ -272,5 +272,5 @@ def _gone(target: Target, scope: str | None) -> str | None:
     """Return the class or function that a hunk was written in if the file no longer defines it."""
     if not scope or target.scopes is None:
         return None
-    known = {one.name.rsplit(".", 1)[-1] for one in target.scopes.definitions()}
+    known = {one.name.rsplit(".", 1)[-1] for one in target.scopes.definitions}
     return None if scope in known else scope
