@@ -63,9 +63,9 @@ def _present(context: PlanContext, mod: Mod, bare: LayeredTree) -> ModPlan | Non
     if locked is not None and next(known_trees.states(locked, bare, context.workspace), None):
         return None
     for variant in context.by_range(mod):
-        back = patching.backward(variant, context.located(mod, variant), bare)
-        if back.ok:
-            bare.lay(back.changes)
+        back = patching.backward(context.located(mod, variant), bare)
+        if back is not None:
+            bare.lay(back)
             return _inside(context, mod, variant)
     return None
 

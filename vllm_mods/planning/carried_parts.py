@@ -13,11 +13,10 @@ from collections.abc import Set as AbstractSet
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import FileChange, Finding, HunkState
+from vllm_mods.base.model import FileChange, Finding, HunkState, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
-from vllm_mods.planning.patching import Attempt
 
 Wanted = AbstractSet[int | None]
 
@@ -73,7 +72,7 @@ def carried_parts(parts: tuple[Part, ...], origin: Tree, tree: Tree) -> frozense
         return frozenset()  # what cannot be read decides nothing here; the plan has the words
 
 
-def disagreement(tried: Attempt, at_origin: Attempt, version: str | None) -> Finding | None:
+def disagreement(tried: ModPlan, at_origin: ModPlan, version: str | None) -> Finding | None:
     """Return what the origin, which is of some version, has against a placement, if anything.
 
     Where the merge from there is clean, it has to give the same bytes; where it is not, each hunk has

@@ -41,7 +41,7 @@ from vllm_mods.planning import (
     written,
 )
 from vllm_mods.planning.context import Origin, PlanContext, ask_for_packages
-from vllm_mods.planning.patching import Attempt, add_notes, as_placed, note
+from vllm_mods.planning.patching import add_notes, as_placed, note
 
 if TYPE_CHECKING:
     from vllm_mods.fit.world import SummaryCache
@@ -170,86 +170,78 @@ class _Planner(NamedTuple):
         if done is None:
             return None
         changes, placed = done
-        verdict = as_placed(placed)
         optional = [patch.source for patch in variant.patches if patch.optional]
-        tried = Attempt(
-            variant,
-            verdict,
-            changes,
-            tuple(patching.notes(placed, changes)),
-            placed,
-            tree.beside,
-            tree.proof,
-            fit.UNEXAMINED if tree.proof == "types" else (fit.UNTYPED, *fit.UNEXAMINED),
-            tuple(OptionalPatch(source, verdict) for source in optional),
+        verdict, findings = as_placed(placed), patching.notes(placed, changes)
+        tried = self.context.plan_of(mod, variant, verdict, *findings)._replace(
+            changes=changes,
+            hunks=placed,
+            vouched=True,
+            beside=tree.beside,
+            proof=tree.proof,
+            unexamined=fit.UNEXAMINED if tree.proof == "types" else (fit.UNTYPED, *fit.UNEXAMINED),
+            optional=tuple(OptionalPatch(source, verdict) for source in optional),
         )
-        return self.plan_attempt(mod, tried)._replace(vouched=True)
+        return self.finish(tried, variant)
 
     def choose(self, mod: Mod) -> ModPlan:
         """Try every variant against the tree's bytes; the range only orders the tries."""
         variants = self.context.by_range(mod)
         inside = [variant for variant in variants if self.context.in_range(mod, variant)]
         outside = [variant for variant in variants if variant not in inside]
-        failed: list[Attempt] = []
+        failed: list[ModPlan] = []
         for group in (inside,) if self.strict_version else (inside, outside):
-            tries = [self.attempt(mod, variant) for variant in group]
-            good = [one for one in tries if one.ok]
+            tries = {variant: self.attempt(mod, variant) for variant in group}
+            good = {variant: one for variant, one in tries.items() if one.verdict.ok}
             results = {
-                tuple((change.path, sha256(change.after)) for change in one.changes) for one in good
+                tuple((change.path, sha256(change.after)) for change in one.changes)
+                for one in good.values()
             }
             if len(results) > 1:
-                return refusal.undecided(mod, good)
+                return refusal.undecided(mod, [*good])
             if good:
-                exact = (one for one in good if one.verdict is Verdict.APPLIES)
-                best = next(exact, good[0])
-                return self.plan_attempt(
-                    mod, best, *self.context.leftovers(one.path for one in best.changes)
-                )
-            failed += tries
+                exact = (one for one in good if good[one].verdict is Verdict.APPLIES)
+                best = next(exact, next(iter(good)))
+                leftovers = self.context.leftovers(one.path for one in good[best].changes)
+                return self.finish(good[best], best, *leftovers)
+            failed += tries.values()
         return refusal.nothing_fits(self.context, mod, inside, failed)
 
-    def attempt(self, mod: Mod, variant: Variant) -> Attempt:
+    def attempt(self, mod: Mod, variant: Variant) -> ModPlan:
         """Put a variant in, and ask whether what comes out would work."""
         parts = self.context.located(mod, variant)
-        tried = patching.forward(variant, parts, self.context.view, beneath=self.context.untouched)
-        if not tried.ok:
+        plan = self.context.plan_of(mod, variant, Verdict.CONFLICT)
+        tried = patching.forward(plan, parts, self.context.view, beneath=self.context.untouched)
+        if not tried.verdict.ok:
             return tried
         near = variant in self.context.nearest(mod)
         tree = self.context.origin(mod, variant) if near else None
         origin: fit.AtOrigin | None = None
         if tree is not None:
             at_base = tuple(part._replace(at_base=True) for part in parts)
-            at_origin = patching.forward(variant, at_base, tree)
+            at_origin = patching.forward(plan, at_base, tree)
             against = carried_parts.disagreement(tried, at_origin, tree.version)
             if against is not None:
-                return Attempt(variant, Verdict.MISPLACED, findings=(against,))
+                return plan._replace(verdict=Verdict.MISPLACED, findings=(against,))
             origin = fit.AtOrigin(tree, at_origin.changes)
         view, allow = self.context.view, variant.allow
         looked = fit.fit(tried.changes, view, allow=allow, cache=self.cache, origin=origin)
-        findings = looked.findings
-        tried = tried._replace(
+        if any(finding.level is Level.ERROR for finding in looked.findings):
+            tried = plan._replace(verdict=Verdict.UNFIT)
+        return add_notes(tried, *looked.findings)._replace(
             beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined
         )
-        if any(finding.level is Level.ERROR for finding in findings):
-            return tried._replace(verdict=Verdict.UNFIT, changes=(), findings=findings)
-        return tried._replace(findings=(*tried.findings, *findings))
 
-    def plan_attempt(self, mod: Mod, tried: Attempt, *leftovers: Finding) -> ModPlan:
-        findings = (*tried.findings, *leftovers, *self.context.notes(mod, tried.variant))
-        return self.context.plan_of(mod, tried.variant, tried.verdict, *findings)._replace(
-            changes=tried.changes,
-            hunks=tried.hunks,
-            beside=tried.beside,
+    def finish(self, tried: ModPlan, variant: Variant, *leftovers: Finding) -> ModPlan:
+        """Return a plan with all that a user should know of it."""
+        more = (*leftovers, *self.context.notes(tried.mod, variant))
+        return add_notes(tried, *more)._replace(
             witness=known_trees.witness(tried.beside, self.context.view),
-            proof=tried.proof,
-            unexamined=tried.unexamined,
-            optional=tuple(self.optional_patches(mod, tried)),
+            optional=tuple(self.optional_patches(tried, variant)),
         )
 
-    def optional_patches(self, mod: Mod, tried: Attempt) -> Iterator[OptionalPatch]:
+    def optional_patches(self, tried: ModPlan, variant: Variant) -> Iterator[OptionalPatch]:
         """Yield the optional patches; one that is in as released is upstream's."""
         for patch in tried.optional:
-            released = patch.verdict is Verdict.APPLIED and self.context.as_released(
-                tried.variant, mod
-            )
+            is_in = patch.verdict is Verdict.APPLIED
+            released = is_in and self.context.as_released(variant, tried.mod)
             yield patch._replace(verdict=Verdict.UPSTREAM) if released else patch
