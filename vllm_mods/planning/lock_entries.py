@@ -133,11 +133,9 @@ def without_trees(mod: Mod) -> Mod:
 def with_variants(mod: Mod, variants: Sequence[Variant]) -> Mod:
     """Return a mod with some of its variants alone, and what its lock says of these."""
     locked = current(mod)
-    if locked is None:
-        return mod._replace(variants=tuple(variants))
     known = {variant.id for variant in variants}
-    trees = tuple(tree for tree in locked.trees if tree.variant in known)
-    lock = mod_lock.dump(locked._replace(trees=trees))
+    trees = tuple(tree for tree in (locked.trees if locked else ()) if tree.variant in known)
+    lock = mod_lock.dump(locked._replace(trees=trees)) if locked else mod.lock
     return mod._replace(variants=tuple(variants), lock=lock)
 
 

@@ -21,20 +21,14 @@ def judge(plan: ModPlan, tree: Tree) -> ModPlan:
     if variant is None or not variant.binary or not plan.verdict.writes:
         return plan
     platform = of(tree)
-    named = dict.fromkeys(file.platform for file in variant.binary)
-    paths = dict.fromkeys(file.path for file in variant.binary)
-    if platform is None:
-        built = f"built for {', '.join(sorted(named))}"
-        message = f"{', '.join(paths)}: {built}, and nothing in this tree says what it is for"
-        if len(named) == 1:
-            return add_notes(plan, note(FindingCode.PLATFORM, message))
-        return refuse(
-            plan, Verdict.UNFIT, Finding(FindingCode.PLATFORM, message, path=next(iter(paths)))
-        )
+    named = sorted({file.platform for file in variant.binary})
     matching = {file.path for file in variant.binary if file.platform == platform}
+    paths = dict.fromkeys(file.path for file in variant.binary)
     lacking = [path for path in paths if path not in matching]
     if not lacking:
         return plan
-    built = f"built for {', '.join(named)}"
-    message = f"{', '.join(lacking)}: {built}, and this vLLM is for {platform}"
+    why = f"this vLLM is for {platform}" if platform else "nothing in this tree says what it is for"
+    message = f"{', '.join(lacking)}: built for {', '.join(named)}, and {why}"
+    if platform is None and len(named) == 1:
+        return add_notes(plan, note(FindingCode.PLATFORM, message))
     return refuse(plan, Verdict.UNFIT, Finding(FindingCode.PLATFORM, message, path=lacking[0]))

@@ -57,7 +57,8 @@ def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
     home = follow.home(tree, path, change.before, sorted(names), base) if names else None
     if home is None:
         return done
-    return _port(change, home.data, home.path)._replace(path=path, followed=(home.followed,))
+    followed, data = home
+    return _port(change, data, followed.new)._replace(path=path, followed=(followed,))
 
 
 def _port(change: FileChange, data: bytes, path: str) -> FilePort:

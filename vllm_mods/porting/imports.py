@@ -86,14 +86,10 @@ def _moves(
     before: World, now: World, path: str, tree: ast.Module, lines: Collection[int | None]
 ) -> Iterator[Move]:
     """Yield the names of imports on some lines that have another home by now."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom):
-            continue
+    for node in (one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)):
+        module = _module(path, node)
         for alias in node.names:
-            home = None
-            if alias.lineno in lines:
-                home = _home(before, now, _module(path, node), alias.name)
-            if home is not None:
+            if alias.lineno in lines and (home := _home(before, now, module, alias.name)):
                 yield Move(node, alias, home)
 
 
