@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_mods.api.plan import as_tree, plan
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder, Tree
-from vllm_mods.checkpoints.model_fit import ModelFit
+from vllm_mods.checkpoints.checkpoint import ModelFit
 
 
 class CheckResult(NamedTuple):

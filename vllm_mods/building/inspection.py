@@ -69,14 +69,9 @@ def inspect(tree: ImageTree) -> Inspection:
         findings += _against(tree, lock, written, findings)
     stated = labels.get("vllm-mods.lock")
     if stated is not None and stated != f"sha256:{digest}":
-        findings.append(
-            Finding(
-                code=FindingCode.LABEL_DISAGREES,
-                message=f"the label vllm-mods.lock says {stated}, and the lock inside "
-                + (f"is sha256:{digest}" if digest else "is not there"),
-                path=LOCK,
-            )
-        )
+        inside = f"is sha256:{digest}" if digest else "is not there"
+        message = f"the label vllm-mods.lock says {stated}, and the lock inside {inside}"
+        findings.append(Finding(FindingCode.LABEL_DISAGREES, message, path=LOCK))
     return Inspection(applied, lock, digest, labels, tuple(findings))
 
 

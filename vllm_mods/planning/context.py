@@ -14,7 +14,7 @@ from vllm_mods.base.model import Finding, Mod, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.planning import lock_entries, patching, platforms, written
+from vllm_mods.planning import lock_entries, patching, requirements, written
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import note
@@ -63,7 +63,7 @@ class PlanContext:
         key = (mod.name, variant.id)
         if key not in self._parsed:
             # looked up for variants with prebuilt code only
-            platform = platforms.of(self.tree) if variant.binary else None
+            platform = requirements.platform_of(self.tree) if variant.binary else None
             self._parsed[key] = patching.parts_of(
                 mod, variant, self.workspace, vouched=vouched, platform=platform
             )

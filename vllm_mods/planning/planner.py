@@ -35,7 +35,6 @@ from vllm_mods.planning import (
     lock_entries,
     outside,
     patching,
-    platforms,
     refusal,
     requirements,
     written,
@@ -131,7 +130,6 @@ class _Planner(NamedTuple):
             else:
                 plan = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
                 plan = outside.judge(plan, self.context.workspace)
-            plan = platforms.judge(plan, self.context.tree)
             plan = requirements.judge(plan, self.context.tree)
             if mod.name in stale:
                 message = (
