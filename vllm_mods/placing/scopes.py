@@ -162,11 +162,10 @@ class _Reader:
             yield from self._suite(node.body, name, dead_definitions(node.body), live=alive)
 
     def _start(self, node: Definition) -> int:
-        if not node.decorator_list:
-            return node.lineno
-        line = node.decorator_list[0].lineno
-        while line > 1 and not self.lines[line - 1].lstrip().startswith(b"@"):
-            line -= 1  # ``@(``, and what it is about on a line below
+        line = syntax_tree.first_line(node)
+        if node.decorator_list:
+            while line > 1 and not self.lines[line - 1].lstrip().startswith(b"@"):
+                line -= 1  # ``@(``, and what it is about on a line below
         return line
 
     def _statements(self, body: Sequence[ast.stmt]) -> Iterator[Scope]:

@@ -72,17 +72,18 @@ class PatchingStep:
         """Note what is wrong."""
         self.findings.append(Finding(code=code, message=message, **place))  # type: ignore[arg-type]
 
-    def put_in(self) -> None:
-        """Put the part in. Raises ``TreeError`` for a file that cannot be read."""
+    def put_in(self) -> list[Finding]:
+        """Put the part in, and return what is wrong. Raises ``TreeError`` for a file that cannot be read."""
         if self.part.other is not None:
             self.put_other(self.part.other)
         elif self.part.diff is None:
             self.put_whole()
         else:
             self.run(self.part.diff)
+        return self.findings
 
-    def take_out(self) -> None:
-        """Take the part out. Raises ``TreeError`` for a file that cannot be read."""
+    def take_out(self) -> list[Finding]:
+        """Take the part out, and return what is wrong. Raises ``TreeError`` for a file that cannot be read."""
         part = self.part
         if part.other is not None:
             self.put_other(part.other._replace(old=part.other.new, new=part.other.old))
@@ -94,6 +95,7 @@ class PatchingStep:
             )
         else:
             self.view.lay([FileChange(part.path, part.whole, None)])
+        return self.findings
 
     def put_other(self, other: TextReplacement) -> None:
         """Put text in the place of other text: it stands there as often as it has to, or not at all."""

@@ -189,25 +189,15 @@ def backward(parts: tuple[Part, ...], tree: Tree) -> tuple[FileChange, ...] | No
 
 def _take_out(group: Sequence[Part], view: LayeredTree) -> bool:
     """Take parts out, last one first; False as soon as one is not in."""
-    for part in reversed(group):
-        if not _only_mode(part):
-            step = PatchingStep(part, view)
-            step.take_out()
-            if step.findings:
-                return False
-    return True
+    parts = (part for part in reversed(group) if not _only_mode(part))
+    return not any(PatchingStep(part, view).take_out() for part in parts)
 
 
 def _goes_in(group: Sequence[Part], view: LayeredTree) -> bool:
-    for part in group:
-        step = PatchingStep(part, view)
-        try:
-            step.put_in()
-        except TreeError:
-            return False
-        if step.findings:
-            return False
-    return True
+    try:
+        return not any(PatchingStep(part, view).put_in() for part in group)
+    except TreeError:
+        return False
 
 
 def _groups(parts: Sequence[Part]) -> list[tuple[str, tuple[Part, ...]]]:

@@ -62,10 +62,8 @@ def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
 
 
 def _port(change: FileChange, data: bytes, path: str) -> FilePort:
-    assert change.before is not None  # noqa: S101  (the caller has looked)
-    assert change.after is not None  # noqa: S101
     python = path.endswith((".py", ".pyi"))
-    ported = text.port(change.before, change.after, data, python=python)
+    ported = text.port(change.before or b"", change.after or b"", data, python=python)
     return FilePort(change.path, path, data, ported)
 
 
