@@ -12,7 +12,8 @@ import pytest
 from sampling import SEED, few
 
 from vllm_mods.formats import syntax_tree
-from vllm_mods.placing.scopes import Scope, UnparsableError, read_scopes, read_strictly
+from vllm_mods.formats.concrete_syntax import UnparsableError
+from vllm_mods.placing.scopes import Scope, read_scopes, read_strictly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -105,7 +105,6 @@ class _Slice:
                     self.file(entry.path)
 
     def below(self, folder: str) -> None:
-        """Lay out all that is in a folder."""
         if self.folder(folder):
             for entry in self.base.paths(folder):
                 self.file(entry.path)

@@ -265,7 +265,6 @@ class PatchingStep:
 
 
 def _named(hunk: diff.Hunk) -> str | None:
-    """Return the class or function that the section header names."""
     words = hunk.section.split("(")[0].rstrip(":").split()
     return words[-1] if len(words) >= 2 and words[-2] in {"class", "def"} else None
 

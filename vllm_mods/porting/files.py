@@ -81,7 +81,6 @@ def _whole(change: FileChange, data: bytes | None) -> FilePort:
 
 
 def _tops(before: bytes, after: bytes) -> set[str]:
-    """Return the top-level definitions that a change is in."""
     old, new = outline.read(before), outline.read(after)
     if old is None or new is None:
         return set()

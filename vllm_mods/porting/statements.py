@@ -215,7 +215,6 @@ def _upto(names: list[str], name: str | None) -> int:
 def _statement(
     base: KeyedStatement, ours: KeyedStatement, theirs: KeyedStatement, *, back: bool
 ) -> list[bytes]:
-    """Merge one statement, and what stands above it."""
     lead = _pick(base.lead, ours.lead, theirs.lead)
     try:
         return [*lead, *_pick(base.text, ours.text, theirs.text)]

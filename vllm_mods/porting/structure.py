@@ -96,7 +96,6 @@ class _Merger:
         return self.merge_lines(base, ours, theirs)  # a process of git each
 
     def inner(self, line: bytes, sides: _Sides, scope: str) -> list[Lines | Clash]:
-        """Merge one definition that is in the merged lines."""
         base, ours, theirs = (side.get(line) for side in sides)
         if base is not None and ours is not None and theirs is not None:
             return self.outline(base, ours, theirs, outline.within(scope, base.name))
