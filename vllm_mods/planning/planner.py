@@ -6,12 +6,12 @@ no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import fit
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import (
     Finding,
@@ -30,7 +30,6 @@ from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import (
     applied,
     carried_parts,
-    dependencies,
     known_trees,
     lock_entries,
     outside,
@@ -67,7 +66,7 @@ def plan(
     for each other in a circle and ``DiffError`` for a patch that is no good, whatever the tree.
     """
     context = PlanContext(tree, receipt, workspace, origin)
-    return _Planner(context, cache, strict_version=strict_version).plan(dependencies.order(mods))
+    return _Planner(context, cache, strict_version=strict_version).plan(_in_order(mods))
 
 
 def plan_alone(
@@ -125,7 +124,7 @@ class _Planner(NamedTuple):
         for mod in mods:
             if mod.name in present:
                 plan = present[mod.name]
-            elif objections := tuple(dependencies.objections(mod, mods, done, inside)):
+            elif objections := tuple(_objections(mod, mods, done, inside)):
                 plan = refusal.refused(mod, Verdict.CONFLICT, *objections)
             else:
                 plan = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
@@ -243,3 +242,58 @@ class _Planner(NamedTuple):
             is_in = patch.verdict is Verdict.APPLIED
             released = is_in and self.context.as_released(variant, tried.mod)
             yield patch._replace(verdict=Verdict.UPSTREAM) if released else patch
+
+
+def _in_order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
+    """Sort mods so that each follows what it ``requires`` and is ``after``; else as given."""
+    names = {mod.name: mod for mod in mods}
+    done: dict[str, Mod] = {}
+    pending: list[str] = []
+
+    def take(mod: Mod) -> None:
+        if mod.name in done:
+            return
+        if mod.name in pending:
+            circle = " → ".join((*pending[pending.index(mod.name) :], mod.name))
+            raise UsageError(
+                f"mods wait for each other in a circle: {circle}",
+                hint="take one `requires` or `after` out of their manifests",
+            )
+        pending.append(mod.name)
+        for name in (*mod.requires, *mod.after):
+            if name in names:
+                take(names[name])
+        pending.pop()
+        done[mod.name] = mod
+
+    for mod in mods:
+        take(mod)
+    return tuple(done.values())
+
+
+def _objections(
+    mod: Mod,
+    mods: Sequence[Mod],
+    done: Mapping[str, ModPlan],
+    applied: Mapping[str, Sequence[str]],
+) -> Iterator[Finding]:
+    """Yield why a mod cannot go in beside the others, whatever the tree.
+
+    ``mods`` are all that were asked for, ``done`` what became of those before this one,
+    ``applied`` those that are in the tree already, each with the names in its ``conflicts``.
+    """
+    for other in mods:
+        if other.name != mod.name and (other.name in mod.conflicts or mod.name in other.conflicts):
+            message = f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`"
+            yield Finding(FindingCode.CONFLICTING_MOD, message)
+    asked = {other.name for other in mods}
+    for name, others in applied.items():
+        if name not in asked and (name in mod.conflicts or mod.name in others):
+            message = f"{mod.name} does not go together with {name}, which is in"
+            yield Finding(FindingCode.CONFLICTING_MOD, message)
+    for name in mod.requires:
+        if name in done and not done[name].verdict.ok:
+            message = f"{mod.name} requires {name}, which does not go in (`{done[name].verdict}`)"
+            yield Finding(FindingCode.REQUIRED_MOD, message)
+        elif name not in done and name not in applied:
+            yield Finding(FindingCode.REQUIRED_MOD, f"{mod.name} requires {name}, which is not in")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import starmap
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -159,11 +158,6 @@ def _through(change: FileChange, port: FilePort) -> FileChange | None:
     return None if before is None else FileChange(port.new_path, before, after)
 
 
-def _cut(change: FileChange, port: FilePort) -> FileChange:
-    gone = change.after is None and port.ported.text is not None
-    return FileChange(port.new_path, port.before, None if gone else port.ported.text)
-
-
 def _port(
     job: Job,
     changes: tuple[FileChange, ...],
@@ -177,7 +171,10 @@ def _port(
     brings = bool(job.variant.overlay or job.variant.templates)
     if not outcome.clean or (outcome.carried and not brings):
         return outcome
-    cuts = tuple(starmap(_cut, zip(changes, ports, strict=True)))
+    cuts = tuple(
+        FileChange(port.new_path, port.before, None if change.after is None else port.ported.text)
+        for change, port in zip(changes, ports, strict=True)
+    )
     outcome = outcome._replace(new=finish(job, cuts, outcome.homes), cuts=cuts)
     return _repair(outcome) if job.repair else outcome
 
