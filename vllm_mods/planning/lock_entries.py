@@ -72,17 +72,14 @@ def first(mod: Mod, planned: ModPlan, tree: Tree) -> bytes | None:
     if known is None:
         return None
     places = _places(planned, tree)
-    if (
-        tree.version is None
-        or not is_final(tree.version)
-        or not all(
-            one.before is None or tree.pristine or tree.is_released(one.path, one.before)
-            for one in planned.changes
-        )
-    ):
-        return mod_lock.dump(of(mod, (), written=places)) if places else None
-    locked = known._replace(vllm=(tree.version,), witness=(planned.witness,))
-    return mod_lock.dump(of(mod, [locked], written=places))
+    released = (
+        one.before is None or tree.pristine or tree.is_released(one.path, one.before)
+        for one in planned.changes
+    )
+    trees = []
+    if tree.version is not None and is_final(tree.version) and all(released):
+        trees = [known._replace(vllm=(tree.version,), witness=(planned.witness,))]
+    return mod_lock.dump(of(mod, trees, written=places)) if trees or places else None
 
 
 def _places(planned: ModPlan, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:

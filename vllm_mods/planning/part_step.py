@@ -125,10 +125,9 @@ class PatchingStep:
         part = self.part
         before = self.view.read(part.path)
         if before is not None and (before == part.whole or sha256(before) not in part.replaces):
-            same = before == part.whole
-            bytes_ = "the same bytes" if same else f"other bytes than {part.source}"
-            never = "" if same else "; it is never replaced unseen"
-            message = f"{part.path} is there already, with {bytes_}{never}"
+            other = f"other bytes than {part.source}; it is never replaced unseen"
+            bytes_ = "the same bytes" if before == part.whole else other
+            message = f"{part.path} is there already, with {bytes_}"
             self.fail(FindingCode.FILE_THERE, message, path=part.path)
             return
         mode = NEW_FILE_MODE if before is None else None
