@@ -39,14 +39,14 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901 - one kind of refu
     elif "changed-since" in codes:
         advice = f"vllm-mods revert --discard-edits {mod_plan.mod.name} --target {target}  # then apply again"
     elif FindingCode.UNDECLARED in codes:
-        advice = f"{_show(mod_plan)}  # read what it does; {mod_plan.mod.directory}/mod.toml has to say it"
+        advice = f"{_command('show', mod_plan)}  # read what it does; {mod_plan.mod.directory}/mod.toml has to say it"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
         packages = shlex.join(mod_plan.variant.python)
         advice = f"pip install {packages}  # beside that vLLM, then again"
     elif _TOGETHER & codes or "two-variants" in codes:
-        advice = _show(mod_plan)
+        advice = _command("show", mod_plan)
     elif mod_plan.verdict is Verdict.UNFIT:
-        advice = _show(mod_plan) if mod_plan.in_range else _port(mod_plan, plan)
+        advice = _command("show", mod_plan) if mod_plan.in_range else _port(mod_plan, plan)
     elif other := next((path for path in paths if _is_edited(tree, path)), None):
         what, how = f"{other} differs from RECORD", reinstalling(tree, plan.version)
         advice = f"{how}  # {what}" if how.startswith("pip ") else f"{what}: {how}"
@@ -93,7 +93,7 @@ def _port(mod_plan: ModPlan, plan: Plan) -> str:
     """Return how to port a mod; where that cannot be, how to look at it."""
     variants = (mod_plan.variant,) if mod_plan.variant else mod_plan.mod.variants
     if plan.version is None or not any(variant.patches for variant in variants):
-        return _show(mod_plan)
+        return _command("show", mod_plan)
     words = ["vllm-mods port", mod_plan.mod.name, f"--to {shlex.quote(plan.spec)}"]
     start = None if mod_plan.variant is None else _START.search(mod_plan.variant.vllm)
     stale = any(found.code == "stale-lock" for found in mod_plan.findings)
@@ -101,10 +101,6 @@ def _port(mod_plan: ModPlan, plan: Plan) -> str:
         words.append(f"--from pypi:{start[1]}")  # port takes it from mod.lock, where there is one
     words.append(_library(mod_plan) or "--output ported")
     return " ".join(words)
-
-
-def _show(mod_plan: ModPlan) -> str:
-    return _command("show", mod_plan)
 
 
 def _command(name: str, mod_plan: ModPlan, *more: str) -> str:

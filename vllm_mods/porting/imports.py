@@ -42,16 +42,12 @@ def follow(
     """
     cache = SummaryCache()
     before, now = World(base, {}, cache), World(target, {}, cache)
+    failed = (one for one in findings if one.level is Level.ERROR)
+    errors = [one for one in failed if one.code == FindingCode.FIT_IMPORT]
     notes: dict[str, None] = {}
     edited = []
     for cut in cuts:
-        failing = {
-            one.line
-            for one in findings
-            if one.code == FindingCode.FIT_IMPORT
-            and one.path == cut.path
-            and one.level == Level.ERROR
-        }
+        failing = {one.line for one in errors if one.path == cut.path}
         tree = syntax_tree.module(cut.after) if cut.after is not None and failing else None
         # columns in bytes are those of the file if it is UTF-8, without a mark at its beginning
         if (
