@@ -135,13 +135,8 @@ def parts(statement: KeyedStatement) -> list[Section]:
         start = first_line(block[0])
         if start == statement.start or lines[start - 1][: block[0].col_offset].strip():
             return []  # on the line of its head
-        while start > at + 1 and is_trivia(lines[start - 2]):
-            start -= 1
+        while start > at + 1 and lines[start - 2].strip()[:1] in {b"", b"#"}:
+            start -= 1  # what is blank or a comment belongs to the block
         parts.append(Section(tuple(lines[at - 1 : start - 1]), read(block, lines, start)))
         at = (block[-1].end_lineno or 0) + 1
     return parts
-
-
-def is_trivia(line: bytes) -> bool:
-    """Tell whether a line is blank or a comment."""
-    return not line.strip() or line.lstrip().startswith(b"#")
