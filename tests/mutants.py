@@ -141,7 +141,6 @@ _TABLE = {
             "planning/known_trees",
             "planning/origins",
             "planning/carried_parts",
-            "planning/dependencies",
         ),
         (
             "planning",

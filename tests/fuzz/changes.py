@@ -13,10 +13,11 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.fit import judge
 from vllm_mods.formats import diff, diff_writer, manifest, mod_lock, project, project_lock, receipt
+from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.library import mod_folder, packed_mod
 from vllm_mods.library.mod_folder import data_root
 from vllm_mods.making import from_diff
-from vllm_mods.placing.scopes import UnparsableError, read_scopes
+from vllm_mods.placing.scopes import read_scopes
 from vllm_mods.planning import layered_tree, planner
 from vllm_mods.porting import text as porting
 

@@ -12,7 +12,8 @@ import pytest
 from sampling import SEED, few
 
 from vllm_mods.formats import syntax_tree
-from vllm_mods.placing.scopes import Scope, UnparsableError, read_scopes, read_strictly
+from vllm_mods.formats.concrete_syntax import UnparsableError
+from vllm_mods.placing.scopes import Scope, read_scopes, read_strictly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,7 @@ def differences(files: Iterator[tuple[str, bytes]]) -> tuple[int, list[str]]:
 
 def dead(source: str) -> list[str]:
     """Return name and line of each definition that is not live."""
-    found = read_scopes(dedent(source).encode()).definitions()
+    found = read_scopes(dedent(source).encode()).definitions
     return [f"{one.name}:{one.head}" for one in found if not one.live]
 
 
@@ -127,7 +128,7 @@ def test_lines_end_at_line_feeds_as_they_do_for_a_patch() -> None:
 
 def test_a_form_feed_moves_no_line() -> None:
     found = read_scopes(b"import os\n\x0c\ndef f():\n    pass\n\x0cclass A:\n  x = 1\n")
-    assert [(one.name, one.start, one.end) for one in found.definitions()] == [
+    assert [(one.name, one.start, one.end) for one in found.definitions] == [
         ("f", 3, 4),
         ("A", 5, 6),
     ]

@@ -12,8 +12,9 @@ from small_plans import PATH, codes, found, one, tree
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import FileChange, Level, Mod, OverlayFile, Variant, Verdict
 from vllm_mods.base.tree import Tree
+from vllm_mods.planning import carried_parts, patching
 from vllm_mods.planning.carried_parts import is_carried, merge_change
-from vllm_mods.planning.planner import hunk_states, plan
+from vllm_mods.planning.planner import WORKSPACE, hunk_states, plan
 
 if TYPE_CHECKING:
     from vllm_mods.planning.context import Origin
@@ -35,10 +36,13 @@ def both(x: str, y: str, **more: object) -> MemoryTree:
 def states(
     made: Mod, there: MemoryTree, origin: Origin | None = None
 ) -> list[tuple[str, int | None, str]]:
-    planned = one(made, there, origin=origin)
-    return [
-        (state.path, state.number, state.state) for state in hunk_states(planned, there, origin)
-    ]
+    if origin is None:
+        hunks = hunk_states(one(made, there), there)
+    else:
+        (only,) = made.variants
+        parts = patching.parts_of(made, only, WORKSPACE)
+        hunks = carried_parts.states(parts, there, origin(made, only))
+    return [(hunk.path, hunk.number, hunk.state) for hunk in hunks]
 
 
 # --- half of it --------------------------------------------------------------
@@ -174,13 +178,8 @@ def test_a_file_that_is_gone_does_not_carry_what_changed_it() -> None:
         return both(TEXT, TEXT)
 
     there = MemoryTree({PATH: TEXT.encode()})
-    planned = one(made, there, origin=origin)
-    assert planned.verdict is Verdict.MISSING
-    assert [state.state for state in hunk_states(planned, there, origin)] == [
-        "placed",
-        "absent",
-        "absent",
-    ]
+    assert one(made, there, origin=origin).verdict is Verdict.MISSING
+    assert [state for _, _, state in states(made, there, origin)] == ["placed", "absent", "absent"]
 
 
 def test_a_rename_is_carried_where_both_names_say_so() -> None:

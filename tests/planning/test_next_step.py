@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from memory_tree import MemoryTree
 from mod_making import mod, variant
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, ModPlan, Plan, Verdict
+from vllm_mods.planning import next_step
 from vllm_mods.planning.next_step import hint
+from vllm_mods.trees import distributions
 
 AGAIN = "pip install --force-reinstall --no-deps vllm==0.21.0"
 PATCHED = variant(b"", vllm="<0.22,>=0.20")
@@ -29,8 +32,14 @@ def plan(
     return Plan(spec=spec, version=version, mods=(one,), changes=())
 
 
-def told(made: Plan, *, edited: bool = False, bundled: str = "") -> str | None:
-    return hint(made, bundled=bundled, edited=lambda _path: edited, again=lambda: AGAIN)
+@pytest.fixture(autouse=True)
+def _known_installer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributions, "reinstalling", lambda _tree, _version: AGAIN)
+
+
+def told(made: Plan, *, edited: bool = False) -> str | None:
+    there = {"vllm/a.py": b"mine\n"} if edited else {}
+    return hint(made, MemoryTree(there, released={"vllm/a.py": b"theirs\n"}))
 
 
 PORT = "vllm-mods port mod --to pypi:0.22.0 --from pypi:0.20 --library /"
@@ -81,24 +90,26 @@ def test_a_mod_that_its_lock_knows_is_ported_from_what_the_lock_says() -> None:
     assert told(stale) == PORT
 
 
-def test_a_bundled_mod_is_ported_into_a_folder_of_the_callers() -> None:
+def test_a_bundled_mod_is_ported_into_a_folder_of_the_callers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(next_step, "data_root", lambda: "/lib")
     made = plan(Verdict.CONFLICT, "text", directory="/lib/patches/mod")
-    assert told(made, bundled="/lib") == (
-        "vllm-mods port mod --to pypi:0.22.0 --from pypi:0.20 --output ported"
-    )
+    assert told(made) == ("vllm-mods port mod --to pypi:0.22.0 --from pypi:0.20 --output ported")
     shown = plan(Verdict.UNFIT, "fit-import", directory="/lib/patches/mod")
-    assert told(shown, bundled="/lib") == "vllm-mods show mod"
+    assert told(shown) == "vllm-mods show mod"
 
 
-def test_a_file_that_differs_from_record_is_installed_again_and_not_ported_to() -> None:
+def test_a_file_that_differs_from_record_is_installed_again_and_not_ported_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for verdict, code in ((Verdict.PARTIAL, "half-applied"), (Verdict.CONFLICT, "text")):
         said = told(plan(verdict, code), edited=True)
         assert said == f"{AGAIN}  # vllm/a.py differs from RECORD"
     assert told(plan(Verdict.UNFIT, "fit-import"), edited=True) == SHOW
     mine = "install the very build again"
-    said = hint(
-        plan(Verdict.PARTIAL, "text"), bundled="", edited=lambda _path: True, again=lambda: mine
-    )
+    monkeypatch.setattr(distributions, "reinstalling", lambda _tree, _version: mine)
+    said = told(plan(Verdict.PARTIAL, "text"), edited=True)
     assert said == f"vllm/a.py differs from RECORD: {mine}"
 
 

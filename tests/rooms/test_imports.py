@@ -53,7 +53,6 @@ HOT = (
     "placing/target",
     "planning/applied",
     "planning/context",
-    "planning/dependencies",
     "planning/known_trees",
     "planning/layered_tree",
     "planning/patching",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vllm_mods.api.plan import as_tree, plan
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder, Tree
-from vllm_mods.checkpoints.model_fit import ModelFit
+from vllm_mods.checkpoints.checkpoint import ModelFit
 
 
 class CheckResult(NamedTuple):
@@ -28,9 +28,9 @@ class CheckResult(NamedTuple):
         """The command that helps where not all is well, None where none is known."""
         if self.plan.ok:
             return None if self.ok or self.model is None else f"vllm-mods suggest {self.model.name}"
-        from vllm_mods.applying.advice import hint_of  # noqa: PLC0415
+        from vllm_mods.planning.next_step import hint  # noqa: PLC0415
 
-        return hint_of(self.plan, self.tree)
+        return hint(self.plan, self.tree)
 
 
 def check(

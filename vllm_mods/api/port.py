@@ -217,9 +217,8 @@ def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
     locked = lock_entries.current(mod)
     if locked is None or outcome.new is None:
         return {}
-    version = outcome.job.target.version or ""
-    entries = [(version, outcome.new.planned)]
-    return {"mod.lock": lock_entries.extend(locked, outcome.new.mod, entries)}
+    new, tree = outcome.new, outcome.job.target
+    return {"mod.lock": lock_entries.extend(locked, new.mod, new.planned, tree, tree.version or "")}
 
 
 def _needless(job: Job, outcome: PortOutcome) -> tuple[str, ...]:

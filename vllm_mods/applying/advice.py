@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.errors import Refused
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, Plan
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.library.mod_folder import data_root
 from vllm_mods.planning import next_step
 from vllm_mods.site.undone import Undone
 
@@ -44,22 +43,6 @@ def next_command(
     return f"vllm-mods revert --discard-edits --target {place} && {apply_again}"
 
 
-def hint_of(plan: Plan, tree: Tree) -> str | None:
-    """Return the command that helps where a plan for a tree is refused, None where none does."""
-    from vllm_mods.trees.packages import reinstalling  # noqa: PLC0415  (packaging is slow)
-
-    def edited(path: str) -> bool:
-        try:
-            data = None if tree.remote else tree.read(path)
-            return data is not None and tree.is_released(path, data) is False
-        except TreeError:
-            return False  # the findings say what cannot be read
-
-    return next_step.hint(
-        plan, bundled=data_root(), edited=edited, again=lambda: reinstalling(tree, plan.version)
-    )
-
-
 def left_out(plan: Plan, *, allowed: bool) -> list[str]:
     """Say which files of mods that would go in are not written. Raises ``Refused`` unless that is ``allowed``."""
     lines = [
@@ -82,7 +65,7 @@ def refusal(plan: Plan, tree: Tree, notes: Sequence[str]) -> Refused:
     """Say why nothing was done, in terms of each mod that does not go in."""
     noted = "".join(f"{note}; " for note in notes)
     head = f"{noted}nothing was changed in {plan.spec}: vLLM {plan.version or 'of unknown version'}"
-    return Refused("\n".join((head, *reasons(plan))), hint=hint_of(plan, tree), plan=plan)
+    return Refused("\n".join((head, *reasons(plan))), hint=next_step.hint(plan, tree), plan=plan)
 
 
 def reasons(plan: Plan) -> list[str]:

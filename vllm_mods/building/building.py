@@ -131,7 +131,6 @@ def _listed(entry: TarEntry, lock: PairingLock) -> LockedEntry:
 
 
 def _place(lock: PairingLock) -> str:
-    """Return the path of the lock in the image."""
     return f"{lock.vllm.site_root}/{pairing_lock.PLACE}"
 
 

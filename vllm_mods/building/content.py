@@ -45,12 +45,13 @@ def content(
     """
     scratch = os.path.realpath(tempfile.mkdtemp(prefix="vllm-mods-"))
     try:
-        _Slice(base, scratch, site_root).lay(transition, applied)
+        piece = _Slice(base, scratch, site_root, epoch, tool)
+        piece.lay(transition, applied)
         moved = _inside(transition, scratch)
         outside = {os.path.dirname(one.path) for one in moved.changes if one.path.startswith("/")}
         where = site.Site(root=f"{scratch}/{site_root}", workspaces=tuple(sorted(outside)))
         drafted = draft(where, applied and _moved(applied, lambda path: _in(path, scratch)), moved)
-        return _LayerReading(base, scratch, site_root, epoch, tool).content(drafted)
+        return piece.content(drafted)
     except Refused as error:
         # Places in the scratch folder mean nothing to anybody.
         hint = error.hint and error.hint.replace(scratch, f"{base.reference}:")
@@ -66,11 +67,13 @@ def content(
 
 @dataclass
 class _Slice:
-    """The part of an image that an apply looks at, laid out in a folder."""
+    """The part of an image that an apply looks at, laid out in a folder, and what a draft on it does to the image."""
 
     base: Base
     scratch: str
     site_root: str
+    epoch: int
+    tool: str
     modes: dict[str, int] = field(default_factory=dict)
 
     def lay(self, transition: Transition, applied: Receipt | None) -> None:
@@ -102,7 +105,6 @@ class _Slice:
                     self.file(entry.path)
 
     def below(self, folder: str) -> None:
-        """Lay out all that is in a folder."""
         if self.folder(folder):
             for entry in self.base.paths(folder):
                 self.file(entry.path)
@@ -137,17 +139,6 @@ class _Slice:
             os.utime(place, (entry.mtime, entry.mtime))
         else:
             os.mkfifo(place)
-
-
-@dataclass(frozen=True)
-class _LayerReading:
-    """Reads a draft on a slice as what it does to the image."""
-
-    base: Base
-    scratch: str
-    site_root: str
-    epoch: int
-    tool: str
 
     def content(self, drafted: Draft) -> tuple[list[TarEntry], list[str]]:
         nodes = [

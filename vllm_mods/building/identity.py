@@ -144,7 +144,6 @@ def _strange(layer: Layer | None, lock: PairingLock) -> str:
 
 
 def _config(base: Base, lock: PairingLock, data: bytes, ours: str) -> Iterator[Finding]:
-    """Compare the configuration with the one that the lock makes."""
     image = lock.image
     settings = image.config.get("config") or {}
     labels = building.labels(lock, data, settings.get("Labels") or {})

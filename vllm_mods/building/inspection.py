@@ -69,14 +69,9 @@ def inspect(tree: ImageTree) -> Inspection:
         findings += _against(tree, lock, written, findings)
     stated = labels.get("vllm-mods.lock")
     if stated is not None and stated != f"sha256:{digest}":
-        findings.append(
-            Finding(
-                code=FindingCode.LABEL_DISAGREES,
-                message=f"the label vllm-mods.lock says {stated}, and the lock inside "
-                + (f"is sha256:{digest}" if digest else "is not there"),
-                path=LOCK,
-            )
-        )
+        inside = f"is sha256:{digest}" if digest else "is not there"
+        message = f"the label vllm-mods.lock says {stated}, and the lock inside {inside}"
+        findings.append(Finding(FindingCode.LABEL_DISAGREES, message, path=LOCK))
     return Inspection(applied, lock, digest, labels, tuple(findings))
 
 
@@ -93,15 +88,11 @@ def compare_with_lock(
         return (Finding(code=FindingCode.LOCK_MISSING, message=message, path=LOCK),)
     if inspection.lock_digest == sha256(data):
         return ()
-    differing = [
-        Finding(
-            code=FindingCode.LOCK_DIFFERS,
-            message=f"{one.path} is {one.after or 'not there'} in the image and "
-            f"{one.before or 'not there'} in {where}",
-            path=LOCK,
-        )
+    messages = [
+        f"{one.path} is {one.after or 'not there'} in the image and {one.before or 'not there'} in {where}"
         for one in pairing_lock.differences(wanted, inspection.lock)
-    ] or [Finding(FindingCode.LOCK_DIFFERS, f"the lock in it is not {where}, byte for byte", LOCK)]
+    ] or [f"the lock in it is not {where}, byte for byte"]
+    differing = [Finding(FindingCode.LOCK_DIFFERS, message, LOCK) for message in messages]
     differing += _against(tree, wanted, data, inspection.findings)
     return tuple(one for one in differing if one not in inspection.findings)
 

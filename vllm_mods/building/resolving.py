@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from vllm_mods.applying import advice
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import ManifestError, Refused
 from vllm_mods.base.model import Mod, ModPlan, Plan, Verdict
@@ -173,16 +174,10 @@ def _mod(planned: ModPlan) -> LockedMod:
 
 
 def _refusal(planned: Plan, base: Base) -> Refused:
-    lines = [f"{base.reference}: not every mod goes into vLLM {planned.version or '(no version)'}"]
-    for mod in planned.mods:
-        if not mod.verdict.ok:
-            lines.append(f"  {mod.mod.name} {mod.mod.version}: {mod.verdict.value}")
-            lines += [
-                f"    {finding.message}" for finding in mod.findings if finding.level == "error"
-            ]
+    head = f"{base.reference}: not every mod goes into vLLM {planned.version or '(no version)'}"
     every = " ".join(one.mod.name for one in planned.mods)
     return Refused(
-        "\n".join(lines),
+        "\n".join((head, *advice.reasons(planned))),
         hint=f"vllm-mods check {every} --target image:{base.reference}",
         plan=planned,
     )

@@ -180,7 +180,6 @@ def _is_missing(requirement: Requirement, wanted: WheelTarget) -> bool:
 
 
 def _needs(filename: str, data: bytes) -> list[Requirement]:
-    """Return what a wheel says that it requires."""
     with _reading(filename), zips.opened(io.BytesIO(data)) as archive:
         (place,) = (
             info

@@ -97,6 +97,14 @@ def first_line(node: ast.stmt) -> int:
     return min([node.lineno, *(one.lineno for one in decorators)])
 
 
+def suites(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """Yield the blocks of a compound statement."""
+    for holder in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        for name in ("body", "orelse", "finalbody"):
+            if suite := getattr(holder, name, None):
+                yield suite
+
+
 def with_defaults(args: ast.arguments) -> list[tuple[ast.arg, ast.expr | None]]:
     """Return the parameters that may be given by their place, each with its default."""
     plain = [*args.posonlyargs, *args.args]

@@ -182,7 +182,7 @@ def _end(mod: Mod, kept: KeptRelease, ways: Ways) -> KeptRelease:
     reason = f"vLLM {version} has every change itself: the range ends before it"
     if manifest == mod.manifest:
         return kept._replace(left=tuple(gone))
-    port_writing.overwrite(mod, {mod_folder.MANIFEST: manifest})
+    port_writing.write_files(mod, {mod_folder.MANIFEST: manifest})
     return kept._replace(did="ended", after="upstream", told=(reason,), left=tuple(gone))
 
 
@@ -201,10 +201,10 @@ def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways)
     again = planner.plan_alone(new, tree)
     locked = lock_entries.current(mod)
     if locked is not None and not any(kept.release in tree.vllm for tree in locked.trees):
-        files[mod_folder.LOCK] = lock_entries.extend(locked, new, [(kept.release, again)])
+        files[mod_folder.LOCK] = lock_entries.extend(locked, new, again, tree, kept.release)
     if planned.in_range and mod_folder.LOCK not in files:
         return kept
-    port_writing.overwrite(mod, files)
+    port_writing.write_files(mod, files)
     did = "recorded" if planned.in_range else "widened"
     return kept._replace(did=did, after=_row(again), told=by_rule)
 
@@ -270,8 +270,10 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
     if outcome.fits and outcome.new is not None:
         files = dict(outcome.new.files)
         if locked is not None:
-            plans = [(kept.release, outcome.new.planned)]
-            files[mod_folder.LOCK] = lock_entries.extend(locked, outcome.new.mod, plans)
+            new = outcome.new
+            files[mod_folder.LOCK] = lock_entries.extend(
+                locked, new.mod, new.planned, tree, kept.release
+            )
         port_writing.write_files(mod, files)
         return kept._replace(
             did="ported", after=_row(outcome.new.planned), told=tuple(by_rule), left=repaired

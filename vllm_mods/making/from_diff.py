@@ -160,11 +160,8 @@ def _candidates(name: str, paths: Sequence[str]) -> list[str]:
 def _patched(file: FileDiff, path: str, tree: Tree) -> bytes | None:
     """Return a file with every hunk in its one place, None if it has not got them all."""
     view = LayeredTree(tree)
-    step = PatchingStep(
-        Part("", file._replace(old_path=path, new_path=path), path, at_base=True), view
-    )
-    step.put_in()
-    return None if step.findings else view.read(path)
+    part = Part("", file._replace(old_path=path, new_path=path), path, at_base=True)
+    return None if PatchingStep(part, view).put_in() else view.read(path)
 
 
 def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:

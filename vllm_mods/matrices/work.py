@@ -18,6 +18,7 @@ from vllm_mods.base.model import Finding, Mod, ModPlan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache as FitCache
 from vllm_mods.formats import receipt
+from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.matrices.answer import Answer, answer_of, failed
 from vllm_mods.matrices.explain import explain
 from vllm_mods.matrices.noted_tree import NotedTree
@@ -242,7 +243,7 @@ def _places(read: Callable[[bytes], Scopes], data: bytes) -> list[tuple[object, 
     """Return kind, name and lines of every scope; None for what the reader cannot read."""
     try:
         return [one[:5] for one in read(data).scopes]
-    except scopes.UnparsableError:
+    except UnparsableError:
         return None
 
 

@@ -42,26 +42,16 @@ class CodeBlock(NamedTuple):
         return self.kind != "branch"
 
 
-class Blocks:
-    """All blocks of one file, outer ones before the ones inside them."""
-
-    def __init__(self, blocks: Sequence[CodeBlock]) -> None:
-        self.blocks = tuple(sorted(blocks, key=lambda block: (block.start, -block.end)))
-
-    def around(self, line: int) -> tuple[CodeBlock, ...]:
-        """Return the blocks that a line belongs to, the outermost first; their heads belong to them."""
-        return tuple(block for block in self.blocks if block.start <= line <= block.end)
-
-
 # Forwards and backwards, and for every variant, the same files are asked.
 @lru_cache(maxsize=32)
-def read_blocks(data: bytes) -> Blocks | None:
-    """Read a file; None where this interpreter's parser cannot."""
+def read_blocks(data: bytes) -> tuple[CodeBlock, ...]:
+    """Return all blocks of a file, outer ones before those inside them; none where this interpreter's parser cannot read it."""
     tree = syntax_tree.module(data)
     # a return alone ends a line to Python, and none in a patch
     if tree is None or _LONE_RETURN.search(data):
-        return None
-    return Blocks(list(_BlockReader(data).read(tree.body, ())))
+        return ()
+    blocks = _BlockReader(data).read(tree.body, ())
+    return tuple(sorted(blocks, key=lambda block: (block.start, -block.end)))
 
 
 class _BlockReader:
@@ -107,7 +97,8 @@ class _BlockReader:
                 text = self._text(node.test)
             yield from self._suite(word, text, node.lineno, node.body, chain)
             first = node.orelse[0] if node.orelse else None
-            if isinstance(first, ast.If) and self._starts(first, b"elif"):
+            line = self.lines[first.lineno - 1] if first is not None else b""
+            if isinstance(first, ast.If) and line[first.col_offset :].startswith(b"elif"):
                 following = first
             elif first is not None:
                 yield from self._suite("else", text, self._joined(first), node.orelse, chain)
@@ -166,9 +157,6 @@ class _BlockReader:
         line = self.lines[head - 1]
         indent = len(line) - len(line.lstrip())
         return CodeBlock(kind, name, head, head, last.end_lineno or head, indent, (*chain, name))
-
-    def _starts(self, node: ast.stmt, word: bytes) -> bool:
-        return self.lines[node.lineno - 1][node.col_offset :].startswith(word)
 
     def _joined(self, first: ast.stmt) -> int:
         """Return the line of the ``else`` or ``finally`` above a suite's first statement."""

@@ -114,7 +114,7 @@ def still_there(back: Hunk, target: Target, line: int) -> bool:
             continue
         name = shown.split()[-1]
         inner = text[:1].isspace()
-        for scope in target.scopes.definitions():
+        for scope in target.scopes.definitions:
             home, _, last = scope.name.rpartition(".")
             if last == name and (home in homes if inner else not home):
                 return True
@@ -192,8 +192,8 @@ def fault(hunk: Hunk, target: Target, line: int) -> str | None:
         if kind != " ":
             # a line that is removed, and those around one that is added
             first, last = line - (kind == "+"), line
-            for dead in target.dead:
-                if dead.start <= first and last <= dead.end:
-                    return f"its text stands in the `{dead.name}` of line {dead.head}, whose name a later statement binds again"
+            for scope in target.scopes.definitions:
+                if not scope.live and scope.start <= first and last <= scope.end:
+                    return f"its text stands in the `{scope.name}` of line {scope.head}, whose name a later statement binds again"
         line += kind != "+"
     return None

@@ -47,7 +47,7 @@ def header_holds(hunk: Hunk, target: Target, line: int) -> bool:
     kind, name = definition[1], definition[2]
     above = target.scopes.above(line)
     candidates = {(scope.kind, scope.name.rsplit(".", 1)[-1]) for scope in (top, above) if scope}
-    around = (block.name for block in target.blocks.around(line) if block.head < line)
+    around = (block.name for block in target.around(line) if block.head < line)
     return (kind, name) in candidates or name in around
 
 
@@ -60,7 +60,7 @@ def names_block(section: str, block: CodeBlock, target: Target) -> bool:
 
 def _is_table(section: str, target: Target, line: int) -> bool:
     """Tell whether a statement of the module that a line is inside of is the one that a header names, if git names it."""
-    outer = next((block for block in target.blocks.around(line) if block.kind == "table"), None)
+    outer = next((block for block in target.around(line) if block.kind == "table"), None)
     return (
         outer is None
         or outer.head >= line

@@ -28,8 +28,7 @@ def place_through(
         return answers
     here = [answer.line if isinstance(answer, Located) else None for answer in answers]
     if None not in here:
-        differ = (i for i, line in enumerate(here) if line != carried[i].line)
-        wrong = next(differ, None)
+        wrong = next((i for i, line in enumerate(here) if line != carried[i].line), None)
         if wrong is None:
             return carried
         message = f"its text stands at line {here[wrong]}, and what other mods have changed leads to line {carried[wrong].line}"

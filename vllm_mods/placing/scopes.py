@@ -2,6 +2,9 @@
 
 ``ast`` reads them, for a tenth of what LibCST's positions take; LibCST reads what is
 not Python of this interpreter's version.
+
+A definition is dead only where nothing could have kept it: a decorator may have put it in a
+table, and whatever read the name before it was bound again may have taken it along.
 """
 
 from __future__ import annotations
@@ -16,10 +19,16 @@ from typing import NamedTuple
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.formats.concrete_syntax import UnparsableError, read_places
-from vllm_mods.placing.rebinding import Definition, dead_definitions, suites
 
-__all__ = ["Scope", "Scopes", "UnparsableError", "read_scopes", "read_strictly"]
-
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+# They give back what they were given, or something that nobody else holds.
+_KEEPS_NOTHING = frozenset(
+    (
+        *("abstractmethod", "cache", "cached_property", "classmethod", "contextmanager"),
+        *("dataclass", "final", "inference_mode", "lru_cache", "no_grad", "override", "property"),
+        *("staticmethod", "total_ordering", "wraps"),
+    )
+)
 
 ANCHORS = (" =", " import")
 """How the name of a scope ends that is an assignment or import of the module, and no class or function."""
@@ -42,12 +51,12 @@ class Scope(NamedTuple):
 
 
 class Scopes:
-    """Every scope of one file, outer ones before the ones inside them."""
+    """Every scope of one file, outer ones before the ones inside them; ``definitions`` are its classes and functions."""
 
     def __init__(self, scopes: tuple[Scope, ...]) -> None:
         self.scopes = scopes
-        self._definitions = tuple(scope for scope in scopes if scope.kind != "statement")
-        self._by_head = sorted(self._definitions, key=lambda scope: scope.head)
+        self.definitions = tuple(scope for scope in scopes if scope.kind != "statement")
+        self._by_head = sorted(self.definitions, key=lambda scope: scope.head)
 
     def at(self, line: int) -> str:
         """Return the dotted chain of what encloses a line; ``""`` is bare module level.
@@ -68,13 +77,9 @@ class Scopes:
         before = bisect_left(self._by_head, line, key=lambda scope: scope.head)
         return self._by_head[before - 1] if before else None
 
-    def definitions(self) -> tuple[Scope, ...]:
-        """Return the classes and functions only."""
-        return self._definitions
-
     def find(self, name: str) -> Scope | None:
         """Return the first class or function with this dotted name, a live one if there is one."""
-        named = [scope for scope in self.definitions() if scope.name == name]
+        named = [scope for scope in self.definitions if scope.name == name]
         return next((scope for scope in named if scope.live), named[0] if named else None)
 
 
@@ -141,7 +146,7 @@ class _Reader:
         self.lines = syntax_tree.decoded(data).encode().splitlines(keepends=True)
 
     def read(self, module: ast.Module) -> Iterator[Scope]:
-        yield from self._suite(module.body, "", dead_definitions(module.body), live=True)
+        yield from self._suite(module.body, "", _dead_definitions(module.body), live=True)
 
     def _suite(
         self, body: Sequence[ast.stmt], chain: str, dead: frozenset[Definition], *, live: bool
@@ -150,7 +155,7 @@ class _Reader:
             yield from self._statements(body)
         for node in body:
             if not isinstance(node, Definition):
-                for inner in suites(node):
+                for inner in syntax_tree.suites(node):
                     yield from self._suite(inner, chain, dead, live=live)
                 continue
             name = f"{chain}.{node.name}" if chain else node.name
@@ -163,14 +168,13 @@ class _Reader:
                 end=node.end_lineno or node.lineno,
                 live=alive,
             )
-            yield from self._suite(node.body, name, dead_definitions(node.body), live=alive)
+            yield from self._suite(node.body, name, _dead_definitions(node.body), live=alive)
 
     def _start(self, node: Definition) -> int:
-        if not node.decorator_list:
-            return node.lineno
-        line = node.decorator_list[0].lineno
-        while line > 1 and not self.lines[line - 1].lstrip().startswith(b"@"):
-            line -= 1  # ``@(``, and what it is about on a line below
+        line = syntax_tree.first_line(node)
+        if node.decorator_list:
+            while line > 1 and not self.lines[line - 1].lstrip().startswith(b"@"):
+                line -= 1  # ``@(``, and what it is about on a line below
         return line
 
     def _statements(self, body: Sequence[ast.stmt]) -> Iterator[Scope]:
@@ -230,3 +234,105 @@ class _Reader:
         inner = self.lines[line : end_line - 1]
         head, tail = self.lines[line - 1][column:], self.lines[end_line - 1][:end_column]
         return b"".join((head, *inner, tail))
+
+
+def _dead_definitions(body: Sequence[ast.stmt]) -> frozenset[Definition]:
+    """Return the definitions of a scope, those in branches included, that nothing can reach in the end."""
+    dead: set[Definition] = set()
+    _suite(body, [], dead)
+    return frozenset(dead)
+
+
+def _suite(
+    body: Sequence[ast.stmt], definitions: list[Definition], dead: set[Definition]
+) -> frozenset[str]:
+    """Return the names that statements bind whenever they run; add their definitions to those given."""
+    sure: frozenset[str] = frozenset()
+    # Where in this suite a name has definitions, in branches or not.
+    earlier: dict[str, list[tuple[int, Definition]]] = {}
+    for number, node in enumerate(body):
+        inner: list[Definition] = []
+        bound = _bound(node, inner, dead)
+        for name in bound & earlier.keys():
+            for at, prior in earlier[name]:
+                if not _kept(prior, body[at + 1 : number + 1]):
+                    dead.add(prior)
+        for definition in inner:
+            earlier.setdefault(definition.name, []).append((number, definition))
+        definitions += inner
+        sure |= bound
+    return sure
+
+
+def _bound(  # noqa: PLR0911  (one kind of statement per branch)
+    node: ast.stmt, definitions: list[Definition], dead: set[Definition]
+) -> frozenset[str]:
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            definitions.append(node)
+            return frozenset((node.name,))
+        case ast.Import() | ast.ImportFrom():
+            names = (one.asname or one.name.partition(".")[0] for one in node.names)
+            return frozenset(names) - {"*"}
+        case ast.Assign() | ast.Delete():
+            return _names(node.targets)
+        case ast.AugAssign() | ast.AnnAssign():
+            return _names([] if node.value is None else [node.target])
+        case ast.If():
+            return _suite(node.body, definitions, dead) & _suite(node.orelse, definitions, dead)
+        case ast.Try() | ast.TryStar():
+            whole = _suite(node.body, definitions, dead) | _suite(node.orelse, definitions, dead)
+            caught = [_suite(handler.body, definitions, dead) for handler in node.handlers]
+            return whole.intersection(*caught) | _suite(node.finalbody, definitions, dead)
+        case _:
+            # It may run not at all, or swallow an error: ``with suppress(ImportError)``.
+            for suite in syntax_tree.suites(node):
+                _suite(suite, definitions, dead)
+            targets = [one.optional_vars for one in getattr(node, "items", ())]
+            # ``type X = …``, of Python 3.12
+            return _names(filter(None, (*targets, getattr(node, "name", None))))
+
+
+def _names(targets: Iterable[ast.expr]) -> frozenset[str]:
+    names = set()
+    stack = list(targets)
+    while stack:
+        target = stack.pop()
+        if isinstance(target, ast.Name):
+            names.add(target.id)
+        elif isinstance(target, ast.Tuple | ast.List):
+            stack += target.elts
+        elif isinstance(target, ast.Starred):
+            stack.append(target.value)
+    return frozenset(names)
+
+
+def _kept(definition: Definition, later: Sequence[ast.stmt]) -> bool:
+    """Tell whether something may hold a definition whose name the last statement binds again."""
+    if any(_last_word(one) not in _KEEPS_NOTHING for one in definition.decorator_list):
+        return True  # ``overload`` among them: a stub is no dead definition
+    return any(_reads(node, definition.name) for node in later)
+
+
+def _last_word(decorator: ast.expr) -> str:
+    if isinstance(decorator, ast.Call):
+        decorator = decorator.func
+    if isinstance(decorator, ast.Attribute):
+        return decorator.attr
+    return decorator.id if isinstance(decorator, ast.Name) else ""
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    """Tell whether a name is read when a statement runs: not in the bodies of functions."""
+    stack: list[ast.AST] = [node]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            return True
+        if isinstance(node, ast.AugAssign) and name in _names([node.target]):
+            return True
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            stack += [*node.decorator_list, node.args, *([node.returns] if node.returns else [])]
+        elif not isinstance(node, ast.Lambda):
+            stack += ast.iter_child_nodes(node)
+    return False

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from vllm_mods.base import limits, line_diff
-from vllm_mods.placing.chains import Blocks, CodeBlock, read_blocks
+from vllm_mods.placing.chains import CodeBlock, read_blocks
 
 if TYPE_CHECKING:
     from vllm_mods.formats.diff import Hunk
@@ -36,10 +36,10 @@ class Target:
         """The file's scopes; None where it has none."""
         return None if self.parse is None else self.parse(self.data)
 
-    @cached_property
-    def blocks(self) -> Blocks:
-        """What encloses the lines of a file of Python; no blocks where this interpreter cannot read it."""
-        return (read_blocks(self.data) if self.parse else None) or Blocks(())
+    def around(self, line: int) -> tuple[CodeBlock, ...]:
+        """Return the blocks that a line of Python belongs to, the outermost first; their heads belong to them."""
+        blocks = read_blocks(self.data) if self.parse else ()
+        return tuple(block for block in blocks if block.start <= line <= block.end)
 
     @cached_property
     def stripped(self) -> tuple[bytes, ...]:
@@ -58,13 +58,13 @@ class Target:
         """Return the blocks that a line with this indent belongs to if it follows the line ``above``, or code above that."""
         while above > 0 and (not self.stripped[above - 1] or self.stripped[above - 1][:1] == b"#"):
             above -= 1
-        return tuple(block for block in self.blocks.around(above) if block.indent < indent)
+        return tuple(block for block in self.around(above) if block.indent < indent)
 
     @cached_property
     def heads(self) -> dict[int, Scope]:
         """The classes and functions by the line of their ``class`` or ``def``."""
         known = self.scopes
-        return {one.head: one for one in known.definitions()} if known else {}
+        return {one.head: one for one in known.definitions} if known else {}
 
     def in_string(self, first: int, last: int) -> bool:
         """Tell whether some lines are all inside of one string, its first and last line left out."""
@@ -87,12 +87,6 @@ class Target:
     def tops(self) -> list[int]:
         """The numbers of the lines that begin in column 0 as git's do, in order."""
         return [n for n, text in enumerate(self.lines, 1) if re.match(_COLUMN_0, text)]
-
-    @property
-    def dead(self) -> tuple[Scope, ...]:
-        """The definitions that are not what their name is bound to in the end."""
-        known = self.scopes
-        return tuple(one for one in known.definitions() if not one.live) if known else ()
 
     @cached_property
     def lines(self) -> tuple[bytes, ...]:

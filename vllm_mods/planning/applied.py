@@ -63,9 +63,9 @@ def _present(context: PlanContext, mod: Mod, bare: LayeredTree) -> ModPlan | Non
     if locked is not None and next(known_trees.states(locked, bare, context.workspace), None):
         return None
     for variant in context.by_range(mod):
-        back = patching.backward(variant, context.located(mod, variant), bare)
-        if back.ok:
-            bare.lay(back.changes)
+        back = patching.backward(context.located(mod, variant), bare)
+        if back is not None:
+            bare.lay(back)
             return _inside(context, mod, variant)
     return None
 
@@ -110,17 +110,11 @@ def _is_released(context: PlanContext, mod: Mod, variant: Variant) -> bool:
     RECORD says so of what this tool changed too, so it is believed only beside a receipt, of the
     files that the receipt does not name.
     """
-    tree = context.tree
-    if tree.pristine:
-        return True
-    if context.receipt is None:
-        return False
-    touched = {file.path for file in context.receipt.files}
-    paths = {part.path for part in context.parts(mod, variant)}
-    return (
-        bool(paths)
-        and not paths & touched
-        and all(
-            (data := tree.read(path)) is not None and tree.is_released(path, data) for path in paths
-        )
-    )
+    if not context.tree.pristine:
+        if context.receipt is None:
+            return False
+        paths = {part.path for part in context.parts(mod, variant)}
+        touched = {file.path for file in context.receipt.files}
+        if paths & touched or None in map(context.tree.read, paths):
+            return False
+    return context.as_released(variant, mod)

@@ -7,19 +7,16 @@ by now; it needs that tree, the *origin*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from vllm_mods.base import diff3, line_diff
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import FileChange, Finding, HunkState
+from vllm_mods.base.model import FileChange, Finding, HunkState, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep
-from vllm_mods.planning.patching import Attempt
-
-Wanted = AbstractSet[int | None]
 
 
 def merge_change(change: FileChange, data: bytes | None) -> bytes | None:
@@ -50,11 +47,9 @@ def changes_of(parts: tuple[Part, ...], origin: Tree) -> tuple[tuple[FileChange,
     view = LayeredTree(origin)
     done = []
     for part in parts:
-        step = PatchingStep(part._replace(at_base=True), view)
         paths = dict.fromkeys((part.path, (part.diff and part.diff.new_path) or part.path))
         before = {path: view.read(path) for path in paths}
-        step.put_in()
-        if step.findings:
+        if PatchingStep(part._replace(at_base=True), view).put_in():
             return None
         done.append(tuple(FileChange(path, old, view.read(path)) for path, old in before.items()))
     return tuple(done)
@@ -73,7 +68,7 @@ def carried_parts(parts: tuple[Part, ...], origin: Tree, tree: Tree) -> frozense
         return frozenset()  # what cannot be read decides nothing here; the plan has the words
 
 
-def disagreement(tried: Attempt, at_origin: Attempt, version: str | None) -> Finding | None:
+def disagreement(tried: ModPlan, at_origin: ModPlan, version: str | None) -> Finding | None:
     """Return what the origin, which is of some version, has against a placement, if anything.
 
     Where the merge from there is clean, it has to give the same bytes; where it is not, each hunk has
@@ -112,14 +107,17 @@ def states(
     """
     state_of = {(i, number): "absent" for i, part in enumerate(parts) for number in _numbers(part)}
 
-    def run(order: Iterable[int], state: str, put: Callable[[PatchingStep], None]) -> None:
+    def run(
+        order: Iterable[int], state: str, put: Callable[[PatchingStep], Sequence[Finding]]
+    ) -> None:
         view = LayeredTree(tree)
         for i in order:
-            left = [number for number in _numbers(parts[i]) if state_of[i, number] == "absent"]
-            fit = [number for number in left if _fits(parts[i], {number}, LayeredTree(view), put)]
-            state_of.update(dict.fromkeys(((i, number) for number in fit), state))
+            left = (number for number in _numbers(parts[i]) if state_of[i, number] == "absent")
+            alone = {number: _only(parts[i], {number}) for number in left}
+            fit = {n for n, part in alone.items() if not put(PatchingStep(part, LayeredTree(view)))}
+            state_of.update({(i, number): state for number in fit})
             if fit:
-                _fits(parts[i], set(fit), view, put)
+                put(PatchingStep(_only(parts[i], fit), view))
 
     # first what could go in: only what could not be put in (again) counts as carried
     run(range(len(parts)), "placed", PatchingStep.put_in)
@@ -154,14 +152,6 @@ def all_in(parts: tuple[Part, ...], state: str) -> tuple[HunkState, ...]:
     )
 
 
-def _fits(
-    part: Part, wanted: Wanted, view: LayeredTree, put: Callable[[PatchingStep], None]
-) -> bool:
-    step = PatchingStep(_only(part, wanted), view)
-    put(step)
-    return not step.findings
-
-
 def _numbers(part: Part) -> list[int | None]:
     """Return the numbers of a part's hunks; None stands for all that it does to its file."""
     file = part.diff
@@ -170,7 +160,7 @@ def _numbers(part: Part) -> list[int | None]:
     return [hunk.number for hunk in file.hunks]
 
 
-def _only(part: Part, wanted: Wanted) -> Part:
+def _only(part: Part, wanted: AbstractSet[int | None]) -> Part:
     if part.diff is None or None in wanted:
         return part
     hunks = tuple(hunk for hunk in part.diff.hunks if hunk.number in wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError
@@ -13,7 +14,7 @@ from vllm_mods.base.model import Finding, Mod, ModPlan, Variant, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.formats.receipt import Receipt
-from vllm_mods.planning import lock_entries, patching, platforms, written
+from vllm_mods.planning import lock_entries, patching, requirements, written
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import note
@@ -47,7 +48,7 @@ class PlanContext:
         self.locks: dict[str, Lock] = {}
         self._parsed: dict[tuple[str, str], tuple[Part, ...]] = {}
         self._located: dict[tuple[str, str], tuple[Part, ...]] = {}
-        self._packages: dict[str, str | None] = {}
+        self.package = cache(self.tree.package)
 
     def take_lock(self, mod: Mod) -> bool:
         """Keep a mod's lock if it was made from this very mod; False for a stale one."""
@@ -62,7 +63,7 @@ class PlanContext:
         key = (mod.name, variant.id)
         if key not in self._parsed:
             # looked up for variants with prebuilt code only
-            platform = platforms.of(self.tree) if variant.binary else None
+            platform = requirements.platform_of(self.tree) if variant.binary else None
             self._parsed[key] = patching.parts_of(
                 mod, variant, self.workspace, vouched=vouched, platform=platform
             )
@@ -107,12 +108,6 @@ class PlanContext:
         # asked for whatever vLLM it is: where nobody can tell, the whole plan has to say so
         package = self._is_for_package(variant)
         return self.is_for_vllm(mod, variant) and package is not False
-
-    def package(self, name: str) -> str | None:
-        """Return the version of another distribution of the tree; None if that is not known. Raises ``TreeError``."""
-        if name not in self._packages:
-            self._packages[name] = self.tree.package(name)
-        return self._packages[name]
 
     def _is_for_package(self, variant: Variant) -> bool | None:
         if not variant.package:

@@ -13,6 +13,7 @@ from vllm_mods.formats.mod_lock import Lock, LockedHunk, LockedTree, WrittenFor
 from vllm_mods.formats.receipt import hashes
 from vllm_mods.planning import known_trees, patching
 from vllm_mods.planning import written as written_places
+from vllm_mods.planning.layered_tree import LayeredTree
 
 
 def entry(planned: ModPlan) -> LockedTree | None:
@@ -70,50 +71,36 @@ def first(mod: Mod, planned: ModPlan, tree: Tree) -> bytes | None:
     known = entry(planned)
     if known is None:
         return None
-    places = [place for place in [record(planned, tree.version or tree.spec)] if place is not None]
-    if (
-        tree.version is None
-        or not is_final(tree.version)
-        or not all(
-            one.before is None or tree.pristine or tree.is_released(one.path, one.before)
-            for one in planned.changes
-        )
-    ):
-        return mod_lock.dump(of(mod, (), written=places)) if places else None
-    locked = known._replace(vllm=(tree.version,), witness=(planned.witness,))
-    return mod_lock.dump(of(mod, [locked], written=places))
+    places = _places(planned, tree)
+    released = (
+        one.before is None or tree.pristine or tree.is_released(one.path, one.before)
+        for one in planned.changes
+    )
+    trees = []
+    if tree.version is not None and is_final(tree.version) and all(released):
+        trees = [known._replace(vllm=(tree.version,), witness=(planned.witness,))]
+    return mod_lock.dump(of(mod, trees, written=places)) if trees or places else None
 
 
-def record(planned: ModPlan, base: str) -> WrittenFor | None:
-    """Return where the variant of a plan was written, if that was the tree of the plan: ``base`` is what to call it."""
-    variant = planned.variant
-    if variant is None:
-        return None
-    parts = patching.parts_of(planned.mod, variant, known_trees.WORKSPACE)
-    return written_places.record(variant, parts, _FilesBefore(planned), base)
+def _places(planned: ModPlan, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:
+    """Return where the variant of a plan was written, if that was the tree of the plan, as it was before."""
+    before = (change._replace(after=change.before) for change in planned.changes)
+    own = tuple(variant for variant in planned.mod.variants if variant == planned.variant)
+    return places_in(planned.mod._replace(variants=own), LayeredTree(tree, before), base)
 
 
-def places_in(mod: Mod, tree: Tree) -> tuple[WrittenFor, ...]:
-    """Return where the hunks of a mod's variants stand in a tree, of those that were written for it."""
+def places_in(mod: Mod, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:
+    """Return where the hunks of a mod's variants stand in a tree, of those that were written for it.
+
+    ``base`` is what to call the tree, its version by default.
+    """
     places = (
-        written_places.record(variant, patching.parts_of(mod, variant, known_trees.WORKSPACE), tree)
+        written_places.record(
+            variant, patching.parts_of(mod, variant, known_trees.WORKSPACE), tree, base
+        )
         for variant in mod.variants
     )
     return tuple(place for place in places if place is not None)
-
-
-class _FilesBefore(Tree):
-    """The files that a plan changes, as they were."""
-
-    def __init__(self, planned: ModPlan) -> None:
-        self.spec = "before"
-        self._files = {change.path: change.before for change in planned.changes}
-
-    def read(self, path: str) -> bytes | None:
-        return self._files.get(path)
-
-    def paths(self, under: str = "vllm") -> Iterable[str]:
-        return [path for path in self._files if path.startswith(f"{under}/")]
 
 
 def merge_states(entries: Iterable[tuple[LockedTree, str, str]]) -> tuple[LockedTree, ...]:
@@ -143,26 +130,19 @@ def without_trees(mod: Mod) -> Mod:
 def with_variants(mod: Mod, variants: Sequence[Variant]) -> Mod:
     """Return a mod with some of its variants alone, and what its lock says of these."""
     locked = current(mod)
-    if locked is None:
-        return mod._replace(variants=tuple(variants))
     known = {variant.id for variant in variants}
-    trees = tuple(tree for tree in locked.trees if tree.variant in known)
-    lock = mod_lock.dump(locked._replace(trees=trees))
+    trees = tuple(tree for tree in (locked.trees if locked else ()) if tree.variant in known)
+    lock = mod_lock.dump(locked._replace(trees=trees)) if locked else mod.lock
     return mod._replace(variants=tuple(variants), lock=lock)
 
 
-def extend(old: Lock, mod: Mod, plans: Iterable[tuple[str, ModPlan]]) -> bytes:
-    """Return the lock of a mod that has more variants, with the versions that these were planned on.
+def extend(old: Lock, mod: Mod, planned: ModPlan, tree: Tree, version: str) -> bytes:
+    """Return the lock of a mod that has a variant more, which was planned on the tree of a version.
 
     What the old lock says of the other variants holds: none of their files is another.
     """
-    more: list[LockedTree] = []
-    places = list(old.written)
-    for version, planned in plans:
-        locked = entry(planned)
-        if locked is None:
-            continue
-        more.append(locked._replace(vllm=(version,), witness=(planned.witness,)))
-        if (place := record(planned, version)) is not None:
-            places.append(place)
-    return mod_lock.dump(of(mod, (*old.trees, *more), others=old.others, written=places))
+    trees, places = old.trees, old.written
+    if (locked := entry(planned)) is not None:
+        trees += (locked._replace(vllm=(version,), witness=(planned.witness,)),)
+        places += _places(planned, tree, version)
+    return mod_lock.dump(of(mod, trees, others=old.others, written=places))

@@ -1,14 +1,16 @@
-"""What to do next after a mod was refused: the one command that helps. Pure."""
+"""What to do next after a mod was refused: the one command that helps."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
-from collections.abc import Callable
 
+from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
+from vllm_mods.base.tree import Tree
+from vllm_mods.library.mod_folder import data_root
 
 _INDEX_LINE = (
     "make the patch again with `git diff`: its `index` line tells which file it was made for"
@@ -18,14 +20,10 @@ _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
 
 
-def hint(  # noqa: C901 - one kind of refusal per branch
-    plan: Plan, *, bundled: str, edited: Callable[[str], bool], again: Callable[[], str]
-) -> str | None:
-    """Return what helps with the first mod of a plan that does not go in, None if nothing is known.
+def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901 - one kind of refusal per branch
+    """Return what helps with the first mod of a plan for a tree that does not go in, None if nothing is known."""
+    from vllm_mods.trees.packages import reinstalling  # noqa: PLC0415  (packaging is slow)
 
-    ``bundled`` is the folder of the bundled library; ``edited`` tells whether a file is not as its
-    distribution brought it, ``again`` how that is installed anew.
-    """
     refused = [one for one in plan.mods if not one.verdict.ok]
     # what a mod lacks because of another one is told of that one
     refused.sort(key=lambda one: not _TOGETHER.isdisjoint(found.code for found in one.findings))
@@ -41,72 +39,76 @@ def hint(  # noqa: C901 - one kind of refusal per branch
     elif "changed-since" in codes:
         advice = f"vllm-mods revert --discard-edits {mod_plan.mod.name} --target {target}  # then apply again"
     elif FindingCode.UNDECLARED in codes:
-        advice = f"{_show(mod_plan, bundled)}  # read what it does; {mod_plan.mod.directory}/mod.toml has to say it"
+        advice = f"{_command('show', mod_plan)}  # read what it does; {mod_plan.mod.directory}/mod.toml has to say it"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
         packages = shlex.join(mod_plan.variant.python)
         advice = f"pip install {packages}  # beside that vLLM, then again"
     elif _TOGETHER & codes or "two-variants" in codes:
-        advice = _show(mod_plan, bundled)
+        advice = _command("show", mod_plan)
     elif mod_plan.verdict is Verdict.UNFIT:
-        advice = _show(mod_plan, bundled) if mod_plan.in_range else _port(mod_plan, plan, bundled)
-    elif other := next((path for path in paths if edited(path)), None):
-        what, how = f"{other} differs from RECORD", again()
+        advice = _command("show", mod_plan) if mod_plan.in_range else _port(mod_plan, plan)
+    elif other := next((path for path in paths if _is_edited(tree, path)), None):
+        what, how = f"{other} differs from RECORD", reinstalling(tree, plan.version)
         advice = f"{how}  # {what}" if how.startswith("pip ") else f"{what}: {how}"
     elif mod_plan.verdict is Verdict.UNREADABLE:
-        return _elsewhere(mod_plan, plan, bundled) if "not-in-tree" in codes else None
+        return _elsewhere(mod_plan, plan) if "not-in-tree" in codes else None
     elif mod_plan.verdict is Verdict.PARTIAL:
-        advice = again()
+        advice = reinstalling(tree, plan.version)
     elif codes == {"both-ways"}:
         advice = _INDEX_LINE
     else:
-        base = _base(mod_plan, plan, bundled) if codes & _UNTOLD else None
-        advice = base or _port(mod_plan, plan, bundled)
+        base = _base(mod_plan, plan) if codes & _UNTOLD else None
+        advice = base or _port(mod_plan, plan)
     return advice
 
 
-def _elsewhere(mod_plan: ModPlan, plan: Plan, bundled: str) -> str:
+def _is_edited(tree: Tree, path: str) -> bool:
+    try:
+        data = None if tree.remote else tree.read(path)
+        return data is not None and tree.is_released(path, data) is False
+    except TreeError:
+        return False  # the findings say what cannot be read
+
+
+def _elsewhere(mod_plan: ModPlan, plan: Plan) -> str:
     """Return how to look at a mod where the packages are that it is for."""
     named = next((each.package for each in mod_plan.mod.variants if each.package), None)
     where = "--target SITE_PACKAGES  # an installation that has the package"
     if named and plan.spec.startswith(("pypi:", "wheel:", "sdist:")):
         where = f"--target {shlex.quote(plan.spec)} --with {named}==VERSION"
-    return _command("check", mod_plan, bundled, where)
+    return _command("check", mod_plan, where)
 
 
-def _base(mod_plan: ModPlan, plan: Plan, bundled: str) -> str | None:
+def _base(mod_plan: ModPlan, plan: Plan) -> str | None:
     """Return how to tell where a mod was written, which its lock does not; None where nothing names a release."""
     start = mod_plan.variant and _START.search(mod_plan.variant.vllm)
     if not start or mod_plan.mod.lock is not None:
         return None
     target = f"--target {shlex.quote(plan.spec)} --base pypi:{start[1]}"
     why = "  # the release that the patch was made for"
-    return _command("check", mod_plan, bundled, f"{target}{why}")
+    return _command("check", mod_plan, f"{target}{why}")
 
 
-def _port(mod_plan: ModPlan, plan: Plan, bundled: str) -> str:
+def _port(mod_plan: ModPlan, plan: Plan) -> str:
     """Return how to port a mod; where that cannot be, how to look at it."""
     variants = (mod_plan.variant,) if mod_plan.variant else mod_plan.mod.variants
     if plan.version is None or not any(variant.patches for variant in variants):
-        return _show(mod_plan, bundled)
+        return _command("show", mod_plan)
     words = ["vllm-mods port", mod_plan.mod.name, f"--to {shlex.quote(plan.spec)}"]
     start = None if mod_plan.variant is None else _START.search(mod_plan.variant.vllm)
     stale = any(found.code == "stale-lock" for found in mod_plan.findings)
     if start and (mod_plan.mod.lock is None or stale):
         words.append(f"--from pypi:{start[1]}")  # port takes it from mod.lock, where there is one
-    words.append(_library(mod_plan, bundled) or "--output ported")
+    words.append(_library(mod_plan) or "--output ported")
     return " ".join(words)
 
 
-def _show(mod_plan: ModPlan, bundled: str) -> str:
-    return _command("show", mod_plan, bundled)
-
-
-def _command(name: str, mod_plan: ModPlan, bundled: str, *more: str) -> str:
-    words = ("vllm-mods", name, mod_plan.mod.name, _library(mod_plan, bundled), *more)
+def _command(name: str, mod_plan: ModPlan, *more: str) -> str:
+    words = ("vllm-mods", name, mod_plan.mod.name, _library(mod_plan), *more)
     return " ".join(filter(None, words))
 
 
-def _library(mod_plan: ModPlan, bundled: str) -> str:
+def _library(mod_plan: ModPlan) -> str:
     """Return the option that names a mod's library; nothing for the bundled one, or where there is none."""
     root = os.path.dirname(os.path.dirname(mod_plan.mod.directory))
-    return "" if root in {bundled, ""} else f"--library {shlex.quote(root)}"
+    return "" if root in {data_root(), ""} else f"--library {shlex.quote(root)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cache
 
 from vllm_mods.base import versions
 from vllm_mods.base.errors import DiffError, VllmModsError
@@ -29,7 +30,7 @@ class Origins:
     def __init__(self, releases: TreeSource) -> None:
         self._releases = releases
         self._known: dict[tuple[str, str], Tree | None] = {}
-        self._trees: dict[str, LayeredTree] = {}
+        self._opened = cache(lambda version: LayeredTree(releases.open(version)))
         self.missed = False
 
     def __call__(self, mod: Mod, variant: Variant) -> Tree | None:
@@ -66,11 +67,6 @@ class Origins:
         versions_ = self._releases.versions()
         inside = (one for one in versions_ if versions.in_range(one, variant.vllm))
         return sorted(inside, key=versions.sort_key)
-
-    def _opened(self, version: str) -> LayeredTree:
-        if version not in self._trees:
-            self._trees[version] = LayeredTree(self._releases.open(version))
-        return self._trees[version]
 
     def _find(self, mod: Mod, variant: Variant) -> Tree | None:
         parts = tuple(

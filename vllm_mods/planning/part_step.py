@@ -72,17 +72,18 @@ class PatchingStep:
         """Note what is wrong."""
         self.findings.append(Finding(code=code, message=message, **place))  # type: ignore[arg-type]
 
-    def put_in(self) -> None:
-        """Put the part in. Raises ``TreeError`` for a file that cannot be read."""
+    def put_in(self) -> list[Finding]:
+        """Put the part in, and return what is wrong. Raises ``TreeError`` for a file that cannot be read."""
         if self.part.other is not None:
             self.put_other(self.part.other)
         elif self.part.diff is None:
             self.put_whole()
         else:
             self.run(self.part.diff)
+        return self.findings
 
-    def take_out(self) -> None:
-        """Take the part out. Raises ``TreeError`` for a file that cannot be read."""
+    def take_out(self) -> list[Finding]:
+        """Take the part out, and return what is wrong. Raises ``TreeError`` for a file that cannot be read."""
         part = self.part
         if part.other is not None:
             self.put_other(part.other._replace(old=part.other.new, new=part.other.old))
@@ -94,6 +95,7 @@ class PatchingStep:
             )
         else:
             self.view.lay([FileChange(part.path, part.whole, None)])
+        return self.findings
 
     def put_other(self, other: TextReplacement) -> None:
         """Put text in the place of other text: it stands there as often as it has to, or not at all."""
@@ -123,10 +125,9 @@ class PatchingStep:
         part = self.part
         before = self.view.read(part.path)
         if before is not None and (before == part.whole or sha256(before) not in part.replaces):
-            same = before == part.whole
-            bytes_ = "the same bytes" if same else f"other bytes than {part.source}"
-            never = "" if same else "; it is never replaced unseen"
-            message = f"{part.path} is there already, with {bytes_}{never}"
+            other = f"other bytes than {part.source}; it is never replaced unseen"
+            bytes_ = "the same bytes" if before == part.whole else other
+            message = f"{part.path} is there already, with {bytes_}"
             self.fail(FindingCode.FILE_THERE, message, path=part.path)
             return
         mode = NEW_FILE_MODE if before is None else None
@@ -263,7 +264,6 @@ class PatchingStep:
 
 
 def _named(hunk: diff.Hunk) -> str | None:
-    """Return the class or function that the section header names."""
     words = hunk.section.split("(")[0].rstrip(":").split()
     return words[-1] if len(words) >= 2 and words[-2] in {"class", "def"} else None
 
@@ -272,5 +272,5 @@ def _gone(target: Target, scope: str | None) -> str | None:
     """Return the class or function that a hunk was written in if the file no longer defines it."""
     if not scope or target.scopes is None:
         return None
-    known = {one.name.rsplit(".", 1)[-1] for one in target.scopes.definitions()}
+    known = {one.name.rsplit(".", 1)[-1] for one in target.scopes.definitions}
     return None if scope in known else scope

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import DiffError, TreeError
@@ -52,28 +51,6 @@ VERDICTS = {
     FindingCode.NOT_IN_TREE: Verdict.UNREADABLE,
 }
 """What each code of a finding makes of a plan, the gravest first."""
-
-
-class Attempt(NamedTuple):
-    """What became of it. ``changes`` is empty unless ``ok``; ``beside`` is what the fit looked at.
-
-    ``proof`` and ``unexamined`` are as in ``ModPlan``.
-    """
-
-    variant: Variant
-    verdict: Verdict
-    changes: tuple[FileChange, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    hunks: tuple[PlacedHunk, ...] = ()
-    beside: tuple[str, ...] = ()
-    proof: str = ""
-    unexamined: tuple[tuple[str, str], ...] = ()
-    optional: tuple[OptionalPatch, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Whether it goes in, or was in."""
-        return self.verdict.ok
 
 
 def parts_of(
@@ -126,9 +103,12 @@ def parts_of(
 
 
 def forward(
-    variant: Variant, parts: tuple[Part, ...], tree: Tree, *, beneath: Tree | None = None
-) -> Attempt:
-    """Put the variant in. ``beneath`` is the tree as it was before other mods changed it."""
+    plan: ModPlan, parts: tuple[Part, ...], tree: Tree, *, beneath: Tree | None = None
+) -> ModPlan:
+    """Return the plan of a variant with its parts put in, or with what is wrong with them.
+
+    ``beneath`` is the tree as it was before other mods changed it.
+    """
     view = LayeredTree(tree)
     below = LayeredTree(beneath or tree)
     findings: list[Finding] = []
@@ -151,7 +131,8 @@ def forward(
             wrong += step.findings
             placed += step.hunks
         if free and wrong:
-            is_in = backward(variant, _required(group), view).ok
+            required = tuple(part._replace(optional=False) for part in group)
+            is_in = backward(required, view) is not None
             verdict = Verdict.APPLIED if is_in else worst(wrong)
             optional.append(OptionalPatch(free, verdict, wrong[0].message))
             left_out += wrong
@@ -164,15 +145,20 @@ def forward(
     if left_out and not findings and not view.changes():
         findings = left_out  # nothing of the variant goes in
     if findings:
-        return Attempt(variant, worst(findings), findings=tuple(findings))
+        return plan._replace(verdict=worst(findings), findings=tuple(findings))
     changes = view.changes()
     more = notes(hunks, changes)
     for one in optional:
         if one.message:
             message = f"{one.patch} is optional and not put in ({one.verdict}): {one.message}"
             more.append(note(FindingCode.OPTIONAL, message))
-    placed_hunks, patches = tuple(hunks), tuple(optional)
-    return Attempt(variant, as_placed(hunks), changes, tuple(more), placed_hunks, optional=patches)
+    return plan._replace(
+        verdict=as_placed(hunks),
+        changes=changes,
+        findings=tuple(more),
+        hunks=tuple(hunks),
+        optional=tuple(optional),
+    )
 
 
 def _beneath(part: Part, below: Tree, view: LayeredTree, tree: Tree) -> bytes | None:
@@ -185,46 +171,39 @@ def _beneath(part: Part, below: Tree, view: LayeredTree, tree: Tree) -> bytes | 
     return before if before != now == tree.read(part.path) else None
 
 
-def backward(variant: Variant, parts: tuple[Part, ...], tree: Tree) -> Attempt:
-    """Take the variant out, last part first. ``ok`` means that all of it was in."""
+def backward(parts: tuple[Part, ...], tree: Tree) -> tuple[FileChange, ...] | None:
+    """Return the changes that take a variant out, last part first; None unless all of it is in."""
     needed = tuple(part for part in parts if not part.optional)
-    refused = Attempt(variant, Verdict.CONFLICT)
     if all(_only_mode(part) for part in parts) or not _maybe_in(needed, tree):
-        return refused
+        return None
     view = LayeredTree(tree)
     for free, group in reversed(_groups(parts)):
         trial = LayeredTree(view) if free else view
-        wrong = _taken_out(group, trial)
-        if free and not wrong:
+        is_out = _take_out(group, trial)
+        if is_out and free:
             view.lay(trial.changes())
-        elif free and forward(variant, _required(group), view).ok:
-            return refused  # it is still to be put in
-        elif wrong and not free:
-            return refused._replace(verdict=worst(wrong))
-    if not (needed or view.changes()):
-        return refused
-    return Attempt(variant, Verdict.APPLIED, view.changes())
+        elif not is_out and (not free or _goes_in(group, LayeredTree(view))):
+            return None  # it is still to be put in
+    return view.changes() if needed else view.changes() or None
 
 
-def _taken_out(group: Sequence[Part], view: LayeredTree) -> list[Finding]:
-    """Take parts out, last one first, up to one that is not in."""
-    for part in reversed(group):
-        if not _only_mode(part):
-            step = PatchingStep(part, view)
-            step.take_out()
-            if step.findings:
-                return step.findings
-    return []
+def _take_out(group: Sequence[Part], view: LayeredTree) -> bool:
+    """Take parts out, last one first; False as soon as one is not in."""
+    parts = (part for part in reversed(group) if not _only_mode(part))
+    return not any(PatchingStep(part, view).take_out() for part in parts)
+
+
+def _goes_in(group: Sequence[Part], view: LayeredTree) -> bool:
+    try:
+        return not any(PatchingStep(part, view).put_in() for part in group)
+    except TreeError:
+        return False
 
 
 def _groups(parts: Sequence[Part]) -> list[tuple[str, tuple[Part, ...]]]:
     """Return parts that go in together, those of an optional patch with its name."""
     groups = itertools.groupby(parts, key=lambda part: part.source if part.optional else "")
     return [(name, tuple(group)) for name, group in groups]
-
-
-def _required(group: Sequence[Part]) -> tuple[Part, ...]:
-    return tuple(part._replace(optional=False) for part in group)
 
 
 def as_placed(hunks: Sequence[PlacedHunk]) -> Verdict:

@@ -6,12 +6,12 @@ no vLLM. ``check``, ``apply``, ``matrix`` are views of what it returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods import fit
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import (
     Finding,
@@ -30,18 +30,16 @@ from vllm_mods.formats.receipt import Receipt
 from vllm_mods.planning import (
     applied,
     carried_parts,
-    dependencies,
     known_trees,
     lock_entries,
     outside,
     patching,
-    platforms,
     refusal,
     requirements,
     written,
 )
 from vllm_mods.planning.context import Origin, PlanContext, ask_for_packages
-from vllm_mods.planning.patching import Attempt, add_notes, as_placed, note
+from vllm_mods.planning.patching import add_notes, as_placed, note
 
 if TYPE_CHECKING:
     from vllm_mods.fit.world import SummaryCache
@@ -68,7 +66,7 @@ def plan(
     for each other in a circle and ``DiffError`` for a patch that is no good, whatever the tree.
     """
     context = PlanContext(tree, receipt, workspace, origin)
-    return _Planner(context, cache, strict_version=strict_version).plan(dependencies.order(mods))
+    return _Planner(context, cache, strict_version=strict_version).plan(_in_order(mods))
 
 
 def plan_alone(
@@ -84,13 +82,10 @@ def plan_alone(
     return plan([alone], tree, cache=cache).mods[0]
 
 
-def hunk_states(
-    planned: ModPlan, tree: Tree, origin: Origin | None = None
-) -> tuple[HunkState, ...]:
+def hunk_states(planned: ModPlan, tree: Tree) -> tuple[HunkState, ...]:
     """Tell of each hunk of a plan's variant whether the tree carries it; ``()`` without a variant.
 
-    ``tree`` is what the plan was made of, with the changes of the mods before this one; ``origin`` is
-    that of ``plan``.
+    ``tree`` is what the plan was made of, with the changes of the mods before this one.
     """
     mod, variant = planned.mod, planned.variant
     if variant is None:
@@ -108,12 +103,9 @@ def hunk_states(
         left_out = any(one.patch not in states for one in whole)
         alone = carried_parts.states(parts, tree) if left_out else whole
         return tuple(one._replace(state=states.get(one.patch, one.state)) for one in alone)
-    base = origin and origin(mod, variant)
     locked = lock_entries.current(mod)
     known = written.of_variant(locked.written, variant) if locked else None
-    if known is None and base is not None:
-        known = written.record(variant, parts, base)
-    return carried_parts.states(written.attach(parts, known) if known else parts, tree, base)
+    return carried_parts.states(written.attach(parts, known) if known else parts, tree)
 
 
 class _Planner(NamedTuple):
@@ -132,12 +124,11 @@ class _Planner(NamedTuple):
         for mod in mods:
             if mod.name in present:
                 plan = present[mod.name]
-            elif objections := tuple(dependencies.objections(mod, mods, done, inside)):
+            elif objections := tuple(_objections(mod, mods, done, inside)):
                 plan = refusal.refused(mod, Verdict.CONFLICT, *objections)
             else:
                 plan = refusal.unless_reserved(self.put_in(mod), self.context.workspace)
                 plan = outside.judge(plan, self.context.workspace)
-            plan = platforms.judge(plan, self.context.tree)
             plan = requirements.judge(plan, self.context.tree)
             if mod.name in stale:
                 message = (
@@ -176,86 +167,133 @@ class _Planner(NamedTuple):
         if done is None:
             return None
         changes, placed = done
-        verdict = as_placed(placed)
         optional = [patch.source for patch in variant.patches if patch.optional]
-        tried = Attempt(
-            variant,
-            verdict,
-            changes,
-            tuple(patching.notes(placed, changes)),
-            placed,
-            tree.beside,
-            tree.proof,
-            fit.UNEXAMINED if tree.proof == "types" else (fit.UNTYPED, *fit.UNEXAMINED),
-            tuple(OptionalPatch(source, verdict) for source in optional),
+        verdict, findings = as_placed(placed), patching.notes(placed, changes)
+        tried = self.context.plan_of(mod, variant, verdict, *findings)._replace(
+            changes=changes,
+            hunks=placed,
+            vouched=True,
+            beside=tree.beside,
+            proof=tree.proof,
+            unexamined=fit.UNEXAMINED if tree.proof == "types" else (fit.UNTYPED, *fit.UNEXAMINED),
+            optional=tuple(OptionalPatch(source, verdict) for source in optional),
         )
-        return self.plan_attempt(mod, tried)._replace(vouched=True)
+        return self.finish(tried, variant)
 
     def choose(self, mod: Mod) -> ModPlan:
         """Try every variant against the tree's bytes; the range only orders the tries."""
         variants = self.context.by_range(mod)
         inside = [variant for variant in variants if self.context.in_range(mod, variant)]
         outside = [variant for variant in variants if variant not in inside]
-        failed: list[Attempt] = []
+        failed: list[ModPlan] = []
         for group in (inside,) if self.strict_version else (inside, outside):
-            tries = [self.attempt(mod, variant) for variant in group]
-            good = [one for one in tries if one.ok]
+            tries = {variant: self.attempt(mod, variant) for variant in group}
+            good = {variant: one for variant, one in tries.items() if one.verdict.ok}
             results = {
-                tuple((change.path, sha256(change.after)) for change in one.changes) for one in good
+                tuple((change.path, sha256(change.after)) for change in one.changes)
+                for one in good.values()
             }
             if len(results) > 1:
-                return refusal.undecided(mod, good)
+                return refusal.undecided(mod, [*good])
             if good:
-                exact = (one for one in good if one.verdict is Verdict.APPLIES)
-                best = next(exact, good[0])
-                return self.plan_attempt(
-                    mod, best, *self.context.leftovers(one.path for one in best.changes)
-                )
-            failed += tries
+                exact = (one for one in good if good[one].verdict is Verdict.APPLIES)
+                best = next(exact, next(iter(good)))
+                leftovers = self.context.leftovers(one.path for one in good[best].changes)
+                return self.finish(good[best], best, *leftovers)
+            failed += tries.values()
         return refusal.nothing_fits(self.context, mod, inside, failed)
 
-    def attempt(self, mod: Mod, variant: Variant) -> Attempt:
+    def attempt(self, mod: Mod, variant: Variant) -> ModPlan:
         """Put a variant in, and ask whether what comes out would work."""
         parts = self.context.located(mod, variant)
-        tried = patching.forward(variant, parts, self.context.view, beneath=self.context.untouched)
-        if not tried.ok:
+        plan = self.context.plan_of(mod, variant, Verdict.CONFLICT)
+        tried = patching.forward(plan, parts, self.context.view, beneath=self.context.untouched)
+        if not tried.verdict.ok:
             return tried
         near = variant in self.context.nearest(mod)
         tree = self.context.origin(mod, variant) if near else None
         origin: fit.AtOrigin | None = None
         if tree is not None:
             at_base = tuple(part._replace(at_base=True) for part in parts)
-            at_origin = patching.forward(variant, at_base, tree)
+            at_origin = patching.forward(plan, at_base, tree)
             against = carried_parts.disagreement(tried, at_origin, tree.version)
             if against is not None:
-                return Attempt(variant, Verdict.MISPLACED, findings=(against,))
+                return plan._replace(verdict=Verdict.MISPLACED, findings=(against,))
             origin = fit.AtOrigin(tree, at_origin.changes)
         view, allow = self.context.view, variant.allow
         looked = fit.fit(tried.changes, view, allow=allow, cache=self.cache, origin=origin)
-        findings = looked.findings
-        tried = tried._replace(
+        if any(finding.level is Level.ERROR for finding in looked.findings):
+            tried = plan._replace(verdict=Verdict.UNFIT)
+        return add_notes(tried, *looked.findings)._replace(
             beside=looked.beside, proof=looked.proof, unexamined=looked.unexamined
         )
-        if any(finding.level is Level.ERROR for finding in findings):
-            return tried._replace(verdict=Verdict.UNFIT, changes=(), findings=findings)
-        return tried._replace(findings=(*tried.findings, *findings))
 
-    def plan_attempt(self, mod: Mod, tried: Attempt, *leftovers: Finding) -> ModPlan:
-        findings = (*tried.findings, *leftovers, *self.context.notes(mod, tried.variant))
-        return self.context.plan_of(mod, tried.variant, tried.verdict, *findings)._replace(
-            changes=tried.changes,
-            hunks=tried.hunks,
-            beside=tried.beside,
+    def finish(self, tried: ModPlan, variant: Variant, *leftovers: Finding) -> ModPlan:
+        """Return a plan with all that a user should know of it."""
+        more = (*leftovers, *self.context.notes(tried.mod, variant))
+        return add_notes(tried, *more)._replace(
             witness=known_trees.witness(tried.beside, self.context.view),
-            proof=tried.proof,
-            unexamined=tried.unexamined,
-            optional=tuple(self.optional_patches(mod, tried)),
+            optional=tuple(self.optional_patches(tried, variant)),
         )
 
-    def optional_patches(self, mod: Mod, tried: Attempt) -> Iterator[OptionalPatch]:
+    def optional_patches(self, tried: ModPlan, variant: Variant) -> Iterator[OptionalPatch]:
         """Yield the optional patches; one that is in as released is upstream's."""
         for patch in tried.optional:
-            released = patch.verdict is Verdict.APPLIED and self.context.as_released(
-                tried.variant, mod
-            )
+            is_in = patch.verdict is Verdict.APPLIED
+            released = is_in and self.context.as_released(variant, tried.mod)
             yield patch._replace(verdict=Verdict.UPSTREAM) if released else patch
+
+
+def _in_order(mods: Sequence[Mod]) -> tuple[Mod, ...]:
+    """Sort mods so that each follows what it ``requires`` and is ``after``; else as given."""
+    names = {mod.name: mod for mod in mods}
+    done: dict[str, Mod] = {}
+    pending: list[str] = []
+
+    def take(mod: Mod) -> None:
+        if mod.name in done:
+            return
+        if mod.name in pending:
+            circle = " → ".join((*pending[pending.index(mod.name) :], mod.name))
+            raise UsageError(
+                f"mods wait for each other in a circle: {circle}",
+                hint="take one `requires` or `after` out of their manifests",
+            )
+        pending.append(mod.name)
+        for name in (*mod.requires, *mod.after):
+            if name in names:
+                take(names[name])
+        pending.pop()
+        done[mod.name] = mod
+
+    for mod in mods:
+        take(mod)
+    return tuple(done.values())
+
+
+def _objections(
+    mod: Mod,
+    mods: Sequence[Mod],
+    done: Mapping[str, ModPlan],
+    applied: Mapping[str, Sequence[str]],
+) -> Iterator[Finding]:
+    """Yield why a mod cannot go in beside the others, whatever the tree.
+
+    ``mods`` are all that were asked for, ``done`` what became of those before this one,
+    ``applied`` those that are in the tree already, each with the names in its ``conflicts``.
+    """
+    for other in mods:
+        if other.name != mod.name and (other.name in mod.conflicts or mod.name in other.conflicts):
+            message = f"{mod.name} and {other.name} do not go together: the manifest of one names the other in `conflicts`"
+            yield Finding(FindingCode.CONFLICTING_MOD, message)
+    asked = {other.name for other in mods}
+    for name, others in applied.items():
+        if name not in asked and (name in mod.conflicts or mod.name in others):
+            message = f"{mod.name} does not go together with {name}, which is in"
+            yield Finding(FindingCode.CONFLICTING_MOD, message)
+    for name in mod.requires:
+        if name in done and not done[name].verdict.ok:
+            message = f"{mod.name} requires {name}, which does not go in (`{done[name].verdict}`)"
+            yield Finding(FindingCode.REQUIRED_MOD, message)
+        elif name not in done and name not in applied:
+            yield Finding(FindingCode.REQUIRED_MOD, f"{mod.name} requires {name}, which is not in")

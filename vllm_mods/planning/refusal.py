@@ -18,7 +18,7 @@ from vllm_mods.base.model import (
 from vllm_mods.formats import tree_names
 from vllm_mods.planning import carried_parts, patching
 from vllm_mods.planning.context import PlanContext
-from vllm_mods.planning.patching import Attempt
+from vllm_mods.planning.patching import add_notes
 
 
 def refused(mod: Mod, verdict: Verdict, *findings: Finding) -> ModPlan:
@@ -32,9 +32,9 @@ def unreadable(mod: Mod, error: TreeError) -> ModPlan:
     return refused(mod, Verdict.UNREADABLE, Finding(code=FindingCode.UNREADABLE, message=message))
 
 
-def undecided(mod: Mod, good: Sequence[Attempt]) -> ModPlan:
+def undecided(mod: Mod, good: Sequence[Variant]) -> ModPlan:
     """Return the plan of a mod of which several variants go in."""
-    named = " and ".join(f"`{one.variant.id}` ({one.variant.meant})" for one in good)
+    named = " and ".join(f"`{one.id}` ({one.meant})" for one in good)
     message = f"the variants {named} both fit, with different results, and nothing says which one is meant"
     return refused(mod, Verdict.UNSUPPORTED, Finding(FindingCode.TWO_VARIANTS, message))
 
@@ -58,7 +58,7 @@ def unless_reserved(plan: ModPlan, workspace: str) -> ModPlan:
 
 
 def nothing_fits(
-    context: PlanContext, mod: Mod, inside: Sequence[Variant], failed: Sequence[Attempt]
+    context: PlanContext, mod: Mod, inside: Sequence[Variant], failed: Sequence[ModPlan]
 ) -> ModPlan:
     """Say why none of what was tried fits; ``inside`` are the variants that are meant for the tree."""
     version = context.tree.version
@@ -70,9 +70,11 @@ def nothing_fits(
     # A variant that goes in and does not work says more than that it was not meant for the tree.
     unfit = [tried for tried in failed if tried.verdict is Verdict.UNFIT]
     if meant or unfit or version is None:
-        return _plan(context, mod, min(meant or unfit or failed, key=lambda one: len(one.findings)))
-    if not context.as_released(failed[0].variant, mod):
-        half = (one for one in (_by_part(context, mod, tried) for tried in failed) if one)
+        best = min(meant or unfit or failed, key=lambda one: len(one.findings))
+        plan = add_notes(best, *context.leftovers(_touched(best)))
+        return plan if best.verdict is Verdict.UNFIT else _by_part(context, best) or plan
+    if not context.as_released(context.by_range(mod)[0], mod):
+        half = (one for one in (_by_part(context, tried) for tried in failed) if one)
         if (best_half := next(half, None)) is not None:
             return best_half
     (variant,) = context.nearest(mod)[:1]
@@ -82,36 +84,30 @@ def nothing_fits(
     return context.plan_of(mod, best.variant, Verdict.UNSUPPORTED, finding, *best.findings)
 
 
-def _plan(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan:
-    findings = (*tried.findings, *context.leftovers(_touched(tried)))
-    plan = context.plan_of(mod, tried.variant, tried.verdict, *findings)._replace(
-        beside=tried.beside, proof=tried.proof, unexamined=tried.unexamined
-    )
-    return plan if tried.verdict is Verdict.UNFIT else _by_part(context, mod, tried) or plan
-
-
-def _by_part(context: PlanContext, mod: Mod, tried: Attempt) -> ModPlan | None:
+def _by_part(context: PlanContext, tried: ModPlan) -> ModPlan | None:
     """Say of a variant that does not go in what the tree carries of it; None if that is nothing."""
-    variant = tried.variant
+    mod, variant = tried.mod, tried.variant
+    assert variant is not None  # noqa: S101  (it was tried)
     parts = context.parts(mod, variant)
     states = carried_parts.states(parts, context.view, context.origin(mod, variant))
     inside = [one for one in states if one.state == "carried"]
     if not inside or len(inside) == len(states):
         return None
-    rest = patching.forward(variant, carried_parts.without(parts, inside), context.view)
+    rest = patching.forward(tried, carried_parts.without(parts, inside), context.view)
+    goes_in = rest.verdict.ok
     labels = ", ".join(_labels(inside, states))
     if context.as_released(variant, mod):
         message = f"the release carries {labels} already"
-        message += "; the rest goes in: it needs a variant of its own" if rest.ok else ""
-        level = Level.ERROR if rest.ok else Level.NOTE
+        message += "; the rest goes in: it needs a variant of its own" if goes_in else ""
+        level = Level.ERROR if goes_in else Level.NOTE
         finding = Finding(FindingCode.CARRIED, message, path=inside[0].path, level=level)
-        verdict = Verdict.CONFLICT if rest.ok else rest.verdict
+        verdict = Verdict.CONFLICT if goes_in else rest.verdict
     else:
         outside = _labels([one for one in states if one.state != "carried"], states)
         message = f"in already: {labels}; not in: {', '.join(outside)}"
         finding = Finding(FindingCode.HALF_APPLIED, message, path=inside[0].path)
         verdict = Verdict.PARTIAL
-    errors = () if rest.ok else rest.findings
+    errors = () if goes_in else rest.findings
     leftovers = context.leftovers(_touched(tried))
     return context.plan_of(mod, variant, verdict, finding, *errors, *leftovers)
 
@@ -127,5 +123,5 @@ def _labels(some: Sequence[HunkState], every: Sequence[HunkState]) -> list[str]:
     return labels
 
 
-def _touched(tried: Attempt) -> list[str]:
+def _touched(tried: ModPlan) -> list[str]:
     return sorted({finding.path for finding in tried.findings if finding.path})

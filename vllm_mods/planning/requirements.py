@@ -1,4 +1,4 @@
-"""What the patched code imports of other packages (``python`` of a variant), held against those beside the tree."""
+"""What a variant requires beside vLLM's source: the platform of prebuilt code, and packages that the patched code imports."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from vllm_mods.formats.tree_names import canonical
 from vllm_mods.planning.patching import add_notes, note, refuse
 
 
+def platform_of(tree: Tree) -> str | None:
+    """Return the platform of a tree: what it says, else that which releases are read for; None for a folder that says none."""
+    return tree.platform or ("linux/amd64" if tree.pristine else None)
+
+
 def judge(plan: ModPlan, tree: Tree) -> ModPlan:
-    """Refuse a mod for a package of another version; say which are not there, or would be others.
+    """Refuse a mod without a build for the platform, or for a package of another version; say what nobody can tell.
 
     What is in already stays in, and the package is named.
     """
+    plan = _on_platform(plan, tree)
     if plan.variant is None or plan.verdict is Verdict.UPSTREAM or not plan.verdict.ok:
         return plan
     if not plan.verdict.writes:
@@ -32,6 +38,24 @@ def conflicts(variant: Variant, tree: Tree) -> tuple[Finding, ...]:
     return tuple(
         found for found in _findings(variant, tree) if found.code == FindingCode.PYTHON_CONFLICT
     )
+
+
+def _on_platform(plan: ModPlan, tree: Tree) -> ModPlan:
+    variant = plan.variant
+    if variant is None or not variant.binary or not plan.verdict.writes:
+        return plan
+    platform = platform_of(tree)
+    named = sorted({file.platform for file in variant.binary})
+    matching = {file.path for file in variant.binary if file.platform == platform}
+    paths = dict.fromkeys(file.path for file in variant.binary)
+    lacking = [path for path in paths if path not in matching]
+    if not lacking:
+        return plan
+    why = f"this vLLM is for {platform}" if platform else "nothing in this tree says what it is for"
+    message = f"{', '.join(lacking)}: built for {', '.join(named)}, and {why}"
+    if platform is None and len(named) == 1:
+        return add_notes(plan, note(FindingCode.PLATFORM, message))
+    return refuse(plan, Verdict.UNFIT, Finding(FindingCode.PLATFORM, message, path=lacking[0]))
 
 
 def _findings(variant: Variant, tree: Tree) -> Iterator[Finding]:

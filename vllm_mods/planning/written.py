@@ -75,9 +75,7 @@ def _record_part(
     file = part.diff
     before = view.read(part.path)
     if file is None or None in (file.old_path, file.new_path) or before is None or not file.hunks:
-        step = PatchingStep(part, view)
-        step.put_in()
-        return None if step.findings else ([], [])
+        return None if PatchingStep(part, view).put_in() else ([], [])
     target = target_of(part.path, before)
     lines = locate.stated_lines(file.hunks, target)
     if lines is None:

@@ -57,24 +57,21 @@ def _file(change: FileChange, tree: Tree, base: Tree | None) -> FilePort:
     home = follow.home(tree, path, change.before, sorted(names), base) if names else None
     if home is None:
         return done
-    return _port(change, home.data, home.path)._replace(path=path, followed=(home.followed,))
+    followed, data = home
+    return _port(change, data, followed.new)._replace(path=path, followed=(followed,))
 
 
 def _port(change: FileChange, data: bytes, path: str) -> FilePort:
-    assert change.before is not None  # noqa: S101  (the caller has looked)
-    assert change.after is not None  # noqa: S101
     python = path.endswith((".py", ".pyi"))
-    ported = text.port(change.before, change.after, data, python=python)
+    ported = text.port(change.before or b"", change.after or b"", data, python=python)
     return FilePort(change.path, path, data, ported)
 
 
 def _whole(change: FileChange, data: bytes | None) -> FilePort:
     """Carry over a file that the mod makes or removes."""
     path = change.path
-    if data == change.before:
+    if data in {change.before, change.after}:
         ported = Ported(change.after or b"", [], proof="file")
-    elif data == change.after:
-        ported = Ported(data or b"", [], proof="file")
     else:
         code = FindingCode.BOTH_ADD if change.before is None else FindingCode.REMOVED
         what = "makes" if change.before is None else "removes"
@@ -84,7 +81,6 @@ def _whole(change: FileChange, data: bytes | None) -> FilePort:
 
 
 def _tops(before: bytes, after: bytes) -> set[str]:
-    """Return the top-level definitions that a change is in."""
     old, new = outline.read(before), outline.read(after)
     if old is None or new is None:
         return set()

@@ -34,18 +34,10 @@ class Followed(NamedTuple):
         return f"{self.likeness:.0%} alike"
 
 
-class Home(NamedTuple):
-    """The file of the target that holds what another file held."""
-
-    path: str
-    data: bytes
-    followed: Followed
-
-
 def home(
     tree: Tree, path: str, base: bytes, names: Sequence[str], old: Tree | None = None
-) -> Home | None:
-    """Find the file that ``path`` became: it defines all of ``names``, and most like it.
+) -> tuple[Followed, bytes] | None:
+    """Find the file that ``path`` became, and its bytes: it defines all of ``names``, and most like it.
 
     ``names`` are top-level definitions, ``old`` is the tree that ``base`` is from. None if there is none, or two are as good.
     """
@@ -58,9 +50,9 @@ def home(
         theirs = {one.name: one for one in after.inner} if after is not None else {}
         if wanted and wanted.keys() <= theirs.keys():
             score = sum(likeness(one, theirs[name]) for name, one in wanted.items()) / len(wanted)
-            places.append(Home(other, data, Followed(path, other, score)))
-    places.sort(key=lambda place: -place.followed.likeness)
-    return places[0] if _is_one([one.followed.likeness for one in places], _LIKE / 2) else None
+            places.append((Followed(path, other, score), data))
+    places.sort(key=lambda place: -place[0].likeness)
+    return places[0] if _is_one([one.likeness for one, _ in places], _LIKE / 2) else None
 
 
 def _is_one(scores: Sequence[float], least: float) -> bool:

@@ -42,40 +42,29 @@ def follow(
     """
     cache = SummaryCache()
     before, now = World(base, {}, cache), World(target, {}, cache)
+    failed = (one for one in findings if one.level is Level.ERROR)
+    errors = [one for one in failed if one.code == FindingCode.FIT_IMPORT]
     notes: dict[str, None] = {}
     edited = []
     for cut in cuts:
-        failing = {
-            one.line
-            for one in findings
-            if one.code == FindingCode.FIT_IMPORT
-            and one.path == cut.path
-            and one.level == Level.ERROR
-        }
+        failing = {one.line for one in errors if one.path == cut.path}
         tree = syntax_tree.module(cut.after) if cut.after is not None and failing else None
-        if tree is None or cut.after is None or not _is_utf8(cut.after):
+        # columns in bytes are those of the file if it is UTF-8, without a mark at its beginning
+        if (
+            tree is None
+            or cut.after is None
+            or syntax_tree.decoded(cut.after).encode() != cut.after
+        ):
             edited.append(cut)
             continue
         added = added_lines(cut.before, cut.after)
         moves = list(_moves(before, now, cut.path, tree, failing & added))
         data = _rewrite(cut.after, moves, added)
         edited.append(cut._replace(after=data))
-        if data != cut.after:
-            notes |= {_note(cut.path, one): None for one in moves}
+        for one in moves if data != cut.after else ():
+            name, old = one.alias.name, _module(cut.path, one.node)
+            notes[f"{name} of {old} is {name} of {one.module} by now, and nowhere else"] = None
     return Repair(tuple(edited), tuple(notes))
-
-
-def _is_utf8(data: bytes) -> bool:
-    """Tell whether columns in bytes are those of the file: it is UTF-8, without a mark at its beginning."""
-    try:
-        return syntax_tree.decoded(data).encode() == data
-    except (SyntaxError, UnicodeDecodeError):
-        return False
-
-
-def _note(path: str, move: Move) -> str:
-    name, old = move.alias.name, _module(path, move.node)
-    return f"{name} of {old} is {name} of {move.module} by now, and nowhere else"
 
 
 def _module(path: str, node: ast.ImportFrom) -> str:
@@ -86,14 +75,10 @@ def _moves(
     before: World, now: World, path: str, tree: ast.Module, lines: Collection[int | None]
 ) -> Iterator[Move]:
     """Yield the names of imports on some lines that have another home by now."""
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom):
-            continue
+    for node in (one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)):
+        module = _module(path, node)
         for alias in node.names:
-            home = None
-            if alias.lineno in lines:
-                home = _home(before, now, _module(path, node), alias.name)
-            if home is not None:
+            if alias.lineno in lines and (home := _home(before, now, module, alias.name)):
                 yield Move(node, alias, home)
 
 

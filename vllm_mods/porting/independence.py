@@ -23,19 +23,8 @@ _QUIET = {"logger", "logging", "warnings", "print", "super()"}
 """Roots of calls that change nothing that a neighbour could see."""
 
 
-class _Effect(NamedTuple):
-    """A place that a call made for its effect may change, and what is called."""
-
-    place: Place
-    called: Place
-
-
-class _Exit(NamedTuple):
-    """A statement that leaves a function or a loop, what then does not run, and what the mod itself makes."""
-
-    leaf: ast.stmt
-    rest: list[ast.stmt]
-    mine: set[Place]
+_Exit = tuple[ast.stmt, list[ast.stmt]]
+"""A statement that leaves a function or a loop, and what then does not run."""
 
 
 class Skipped(NamedTuple):
@@ -76,11 +65,11 @@ def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[
     in a loop, a name too.
     """
     scopes = list(_exits_of(theirs, merged))
-    meant = dict(_exits_of(base, ours)) if scopes else {}
-    for scope, exits in scopes:
+    meant = {scope: exits for scope, exits, _ in _exits_of(base, ours)} if scopes else {}
+    for scope, exits, mine in scopes:
         known = meant.get(scope, [])
-        for n, (leaf, rest, mine) in enumerate(exits):
-            old = _effects(known[n].rest) if len(known) == len(exits) else set[Place]()
+        for n, (leaf, rest) in enumerate(exits):
+            old = _effects(known[n][1]) if len(known) == len(exits) else set[Place]()
             lost = {
                 place
                 for place in _effects(rest) - old - mine
@@ -91,18 +80,16 @@ def skipped(base: bytes, ours: bytes, theirs: bytes, merged: bytes) -> Iterator[
                 yield Skipped(scope, leaf.lineno, tuple(names))
 
 
-def _exits_of(before: bytes, after: bytes) -> Iterator[tuple[str, list[_Exit]]]:
-    """Yield the functions of a file with the ways out of them that another text of it had not got."""
+def _exits_of(before: bytes, after: bytes) -> Iterator[tuple[str, list[_Exit], set[Place]]]:
+    """Yield the functions with ways out that another text of the file had not got, these, and what else is new there."""
     texts = [line_diff.split(one) for one in (before, after)]
     added = {n + 1 for _, _, k, m in line_diff.changes(*texts) for n in range(k, m)}
     leaves = any(word in texts[1][n - 1] for n in added for word in _EXIT_WORDS)
     module = syntax_tree.module(after) if leaves else None
     for scope, node in _functions(module):
-        ways = list(_exits(node.body, added, (), ()))
-        if ways:
+        if ways := list(_exits(node.body, added, (), ())):
             own = [one for one in _walk(node.body) if getattr(one, "lineno", 0) in added]
-            mine = _effects(own)
-            yield scope, [_Exit(leaf, rest, mine) for leaf, rest in ways]
+            yield scope, ways, _effects(own)
 
 
 def _functions(
@@ -135,7 +122,7 @@ def _exits(
     lines: set[int],
     after: Sequence[ast.stmt],
     in_loop: Sequence[ast.stmt],
-) -> Iterator[tuple[ast.stmt, list[ast.stmt]]]:
+) -> Iterator[_Exit]:
     """Yield what leaves a function or a loop on some lines, with what then does not run."""
     for n, node in enumerate(body):
         rest = [*body[n + 1 :], *after]
@@ -146,9 +133,8 @@ def _exits(
             continue
         if isinstance(node, ast.For | ast.AsyncFor | ast.While):
             inside = []
-        for holder in (node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())):
-            for name in ("body", "orelse", "finalbody"):
-                yield from _exits(getattr(holder, name, ()), lines, rest, inside)
+        for suite in syntax_tree.suites(node):
+            yield from _exits(suite, lines, rest, inside)
 
 
 def _walk(nodes: Sequence[ast.AST], *, leaving: bool = True) -> Iterator[ast.AST]:
@@ -223,20 +209,20 @@ def _called(nodes: Iterable[ast.AST]) -> Iterator[tuple[Place, ast.Call]]:
 def _changes(first: Sequence[ast.stmt], second: Sequence[ast.stmt]) -> bool:
     """Tell whether one group may change what another reads."""
     walked = list(_walk(first))
-    effects = [_Effect(place, ()) for place in _bound(walked)]
+    effects: list[tuple[Place, Place]] = [(place, ()) for place in _bound(walked)]
     for called, call in _called(walked):
         given = [*call.args, *(one.value for one in call.keywords)]
         places = [
             called[:-1],
             *(_place(one) for one in given if isinstance(one, ast.Name | ast.Attribute)),
         ]
-        effects += [_Effect(place, called) for place in places if place and place not in _OWN]
+        effects += [(place, called) for place in places if place and place not in _OWN]
     reads = set(_read(second))
     return any(
-        _meet(one.place, read) and read != one.called
-        for one in effects
+        _meet(place, read) and read != called
+        for place, called in effects
         for read in reads
-        if not (read in _OWN and len(one.place) > 1)
+        if not (read in _OWN and len(place) > 1)
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import starmap
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -40,11 +39,6 @@ class Job(NamedTuple):
     roots: Sequence[str]
     repair: bool = True
     others: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def origin(self) -> str:
-        """What the manifest says of where the variant comes from."""
-        return f"Ported from `{self.variant.id}` (vLLM {self.base_version}) to vLLM {self.target_version}."
 
     @property
     def target_version(self) -> str:
@@ -164,11 +158,6 @@ def _through(change: FileChange, port: FilePort) -> FileChange | None:
     return None if before is None else FileChange(port.new_path, before, after)
 
 
-def _cut(change: FileChange, port: FilePort) -> FileChange:
-    gone = change.after is None and port.ported.text is not None
-    return FileChange(port.new_path, port.before, None if gone else port.ported.text)
-
-
 def _port(
     job: Job,
     changes: tuple[FileChange, ...],
@@ -182,7 +171,10 @@ def _port(
     brings = bool(job.variant.overlay or job.variant.templates)
     if not outcome.clean or (outcome.carried and not brings):
         return outcome
-    cuts = tuple(starmap(_cut, zip(changes, ports, strict=True)))
+    cuts = tuple(
+        FileChange(port.new_path, port.before, None if change.after is None else port.ported.text)
+        for change, port in zip(changes, ports, strict=True)
+    )
     outcome = outcome._replace(new=finish(job, cuts, outcome.homes), cuts=cuts)
     return _repair(outcome) if job.repair else outcome
 
@@ -222,6 +214,9 @@ def finish(
     package = job.variant.package
     version = LayeredTree(job.target).package(package) if package else None
     beside = {} if version is None else {"package": package, "version": f"=={version}"}
+    comment = (
+        f"Ported from `{job.variant.id}` (vLLM {job.base_version}) to vLLM {job.target_version}."
+    )
     for context in diff_writer.CONTEXTS:
         patches = variant.patches(job.variant, cuts, job.name, context, homes)
         if repairs:
@@ -229,7 +224,7 @@ def finish(
             head = "".join(f"Repaired by port: {one}\n" for one in repairs)
             patches[first] = head.encode() + patches[first]
         block = {"id": job.name, "vllm": job.vllm, "patches": list(patches), **beside}
-        manifest = variant.manifest(job.mod, job.variant, block, job.origin)
+        manifest = variant.manifest(job.mod, job.variant, block, comment)
         files = {**patches, mod_folder.MANIFEST: manifest}
         new = variant.load_mod(job.mod, files, job.roots)
         (own,) = (one for one in new.variants if one.id == job.name)

@@ -111,7 +111,8 @@ def _add(data: bytes, override: Override, new: Sequence[tuple[str, str]]) -> byt
     node = _definition(data, override.method.line)
     if node is None or node.args.vararg or node.args.kwarg or node.args.kwonlyargs:
         return None
-    ends = _ends(node)
+    # its default belongs to a parameter
+    ends = {arg.arg: _end(default or arg) for arg, default in syntax_tree.with_defaults(node.args)}
     inserts: dict[_End, str] = {}
     last: _End | None = None
     for name in (parameter.name for parameter in override.overridden.parameters):
@@ -133,12 +134,6 @@ def _add(data: bytes, override: Override, new: Sequence[tuple[str, str]]) -> byt
         row = lines[line - 1]
         lines[line - 1] = row[:column] + text.encode() + row[column:]
     return b"".join(lines)
-
-
-def _ends(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, _End]:
-    """Return where each parameter ends, its default included."""
-    pairs = syntax_tree.with_defaults(node.args)
-    return {arg.arg: _end(default or arg) for arg, default in pairs}
 
 
 def _end(node: ast.expr | ast.arg | ast.keyword) -> _End:

@@ -21,15 +21,12 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
 
 from vllm_mods.base import line_diff
 from vllm_mods.base.diff3 import Clash, Lines
 from vllm_mods.formats import syntax_tree
 from vllm_mods.porting import brackets, independence, suites
 from vllm_mods.porting.suites import BothChangedError, KeyedStatement, Suite, is_text
-
-_Same = TypeVar("_Same", Lines, str)
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
@@ -96,7 +93,7 @@ def _merge(base: bytes, ours: bytes, theirs: bytes, *, back: bool = False) -> by
     return b"".join([*_suite(b, o, t, back=back), *_pick(tail_b, tail_o, tail_t)])
 
 
-def _pick(base: _Same, ours: _Same, theirs: _Same) -> _Same:
+def _pick(base: Lines, ours: Lines, theirs: Lines) -> Lines:
     """Return what is not as in the base. Raises ``BothChangedError`` where neither side is."""
     if ours in {base, theirs}:
         return theirs
@@ -218,7 +215,6 @@ def _upto(names: list[str], name: str | None) -> int:
 def _statement(
     base: KeyedStatement, ours: KeyedStatement, theirs: KeyedStatement, *, back: bool
 ) -> list[bytes]:
-    """Merge one statement, and what stands above it."""
     lead = _pick(base.lead, ours.lead, theirs.lead)
     try:
         return [*lead, *_pick(base.text, ours.text, theirs.text)]

@@ -54,12 +54,8 @@ def touched(base: Outline, ours: Outline, scope: str = "") -> list[str]:
     return scopes
 
 
-class _Sides(NamedTuple):
-    """What is in a definition on each side, by mark."""
-
-    base: dict[bytes, Outline]
-    ours: dict[bytes, Outline]
-    theirs: dict[bytes, Outline]
+_Sides = tuple[dict[bytes, Outline], dict[bytes, Outline], dict[bytes, Outline]]
+"""What is in a definition of the base, of the mod and of the target, by mark."""
 
 
 class _Merger:
@@ -81,13 +77,12 @@ class _Merger:
         elif self.twice(base, ours, theirs, merged):
             why = "the target has these lines already, at another place: nothing is added twice"
             self.problem(FindingCode.TWICE, scope, why)
-        sides = _Sides(base.marked, ours.marked, theirs.marked)
+        in_base, in_ours, in_theirs = sides = base.marked, ours.marked, theirs.marked
         self.lost(sides, scope)
         out: list[Lines | Clash] = []
         for stretch in merged:
             if isinstance(stretch, Clash):
-                inner = (sides.ours, sides.base, sides.theirs)
-                out.append(Clash(*map(_whole, stretch, inner)))
+                out.append(Clash(*map(_whole, stretch, (in_ours, in_base, in_theirs))))
                 continue
             for line in stretch:
                 out += self.inner(line, sides, scope) if outline.is_mark(line) else [(line,)]
@@ -101,7 +96,6 @@ class _Merger:
         return self.merge_lines(base, ours, theirs)  # a process of git each
 
     def inner(self, line: bytes, sides: _Sides, scope: str) -> list[Lines | Clash]:
-        """Merge one definition that is in the merged lines."""
         base, ours, theirs = (side.get(line) for side in sides)
         if base is not None and ours is not None and theirs is not None:
             return self.outline(base, ours, theirs, outline.within(scope, base.name))
@@ -117,17 +111,18 @@ class _Merger:
 
     def lost(self, sides: _Sides, scope: str) -> None:
         """Find definitions that one side changed and the other has not got, or has several times."""
-        for line, old in sides.base.items():
+        in_base, in_ours, in_theirs = sides
+        for line, old in in_base.items():
             name = outline.within(scope, old.name)
-            ours, theirs = sides.ours.get(line), sides.theirs.get(line)
+            ours, theirs = in_ours.get(line), in_theirs.get(line)
             if ours is None:
                 if theirs is not None and not _same(old, theirs):
                     self.problem(
                         FindingCode.REMOVED, name, "the mod removes it, and the target changed it"
                     )
             elif not _same(old, ours):
-                count = sum(other.name == old.name for other in sides.theirs.values())
-                before = sum(other.name == old.name for other in sides.base.values())
+                count = sum(other.name == old.name for other in in_theirs.values())
+                before = sum(other.name == old.name for other in in_base.values())
                 if not count:
                     self.problem(FindingCode.GONE, name, "the target has not got it any more")
                 elif count != before or theirs is None:

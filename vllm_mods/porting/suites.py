@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from vllm_mods.base.diff3 import Lines
-from vllm_mods.formats.syntax_tree import first_line
+from vllm_mods.formats.syntax_tree import first_line, suites
 
 _Key = TypeVar("_Key")
 
@@ -128,26 +128,15 @@ def is_text(node: ast.stmt) -> bool:
 def parts(statement: KeyedStatement) -> list[Section]:
     """Take a compound statement apart; nothing for any other."""
     lines = [b""] * (statement.start - 1) + list(statement.text)
-    blocks: list[list[ast.stmt]] = []
-    node = statement.node
-    for holder in [node, *getattr(node, "handlers", ()), *getattr(node, "cases", ())]:
-        blocks += [
-            b for name in ("body", "orelse", "finalbody") if (b := getattr(holder, name, []))
-        ]
-    blocks.sort(key=lambda block: block[0].lineno)
+    blocks = sorted(suites(statement.node), key=lambda block: block[0].lineno)
     parts: list[Section] = []
     at = statement.start
     for block in blocks:
         start = first_line(block[0])
         if start == statement.start or lines[start - 1][: block[0].col_offset].strip():
             return []  # on the line of its head
-        while start > at + 1 and is_trivia(lines[start - 2]):
-            start -= 1
+        while start > at + 1 and lines[start - 2].strip()[:1] in {b"", b"#"}:
+            start -= 1  # what is blank or a comment belongs to the block
         parts.append(Section(tuple(lines[at - 1 : start - 1]), read(block, lines, start)))
         at = (block[-1].end_lineno or 0) + 1
     return parts
-
-
-def is_trivia(line: bytes) -> bool:
-    """Tell whether a line is blank or a comment."""
-    return not line.strip() or line.lstrip().startswith(b"#")

@@ -113,8 +113,6 @@ def _plain(sides: Sequence[bytes], *, python: bool) -> Ported:
     code, message = FindingCode.CLASH, "the target changed the same lines"
     if text is not None:
         why = "it cannot be read as Python, and " if python else ""
-        code, message = (
-            FindingCode.DISAGREE,
-            f"{why}two ways to merge it do not give the same bytes",
-        )
+        code = FindingCode.DISAGREE
+        message = f"{why}two ways to merge it do not give the same bytes"
     return Ported(None, whole, (Finding(code, message, scope=""),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -38,7 +39,7 @@ def merge(
         done = git_process.run(folder, (*words, "ours", "base", "theirs"), environ)
     if not 0 <= done.code < _BROKEN or (done.why and b"<" * long not in done.out):
         raise TreeError(f"git merge-file failed: {done.why}", hint="git --version")
-    return _read(line_diff.split(done.out), long)
+    return _read(done.out, long)
 
 
 def _longer_than_all(lines: Iterable[bytes]) -> int:
@@ -47,25 +48,12 @@ def _longer_than_all(lines: Iterable[bytes]) -> int:
     return max(_LONG, max(runs, default=0) + 1)
 
 
-def _read(text: Sequence[bytes], long: int) -> list[Lines | Clash]:
-    """Read the stretches out of what git marked."""
+def _read(text: bytes, long: int) -> list[Lines | Clash]:
+    """Read the stretches out of what git marked: between merged lines the three sides of a clash."""
+    markers = b"|".join(re.escape(mark * long) for mark in _MARKS)
+    parts = [line_diff.split(part) for part in re.split(rb"(?m)^(?:%b).*\n" % markers, text)]
     out: list[Lines | Clash] = []
-    sides: list[list[bytes]] = [[]]
-    at = 0
-    for line in text:
-        mark = line[:long]
-        if mark == b"<" * long:
-            if sides[0]:
-                out.append(tuple(sides[0]))
-            sides = [[], [], []]
-            at = 0
-        elif mark in (b"|" * long, b"=" * long):
-            at += 1
-        elif mark == b">" * long:
-            out.append(Clash(*(tuple(side) for side in sides)))
-            sides, at = [[]], 0
-        else:
-            sides[at].append(line)
-    if sides[0]:
-        out.append(tuple(sides[0]))
+    for n in range(0, len(parts), 4):
+        out += [parts[n]] if parts[n] else []
+        out += [Clash(*parts[n + 1 : n + 4])] if n + 1 < len(parts) else []
     return out

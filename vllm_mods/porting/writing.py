@@ -67,12 +67,6 @@ def write_files(mod: Mod, files: Mapping[str, bytes]) -> None:
     library_writing.replace(catalog.root_of(mod), placed, new=placed.keys() - kept)
 
 
-def overwrite(mod: Mod, files: Mapping[str, bytes]) -> None:
-    """Replace files of a mod, or none. Raises ``Refused`` if the folder cannot be written."""
-    placed = {f"patches/{mod.name}/{name}": data for name, data in files.items()}
-    library_writing.replace(catalog.root_of(mod), placed)
-
-
 def lay_out(outcome: PortOutcome) -> Unfinished | None:
     """Lay out what is left to a person, if anything is, and return where.
 
@@ -84,30 +78,13 @@ def lay_out(outcome: PortOutcome) -> Unfinished | None:
     if not outcome.left:
         return None
     job, mod = outcome.job, outcome.job.mod
-    target = job.target.spec  # in another folder too
-    state = Unfinished(
-        folder=folder_of(mod, job.name),
-        mod=mod.name,
-        variant=job.variant.id,
-        base=job.base_version,
-        name=job.name,
-        vllm=job.vllm,
-        target=os.path.abspath(target) if os.path.exists(target) else target,
-        files=tuple(
-            (one.new_path, one.before is not None)
-            for one in outcome.files
-            if (one.ported.text is not None or one.ported.stretches)
-            and one.new_path not in outcome.removed
-        ),
-        gone=outcome.removed,
-        homes=outcome.homes,
-        others=job.others,
-    )
     if earlier := _begun(mod):
         raise Refused(
             f"{earlier[0]} is there: an earlier port is not finished; nothing was written",
             hint=f"vllm-mods port {mod.name} --continue, or --abort",
         )
+    target = job.target.spec  # in another folder too
+    target = os.path.abspath(target) if os.path.exists(target) else target
     files: dict[str, bytes] = {}
     merged = {cut.path: cut.after for cut in outcome.cuts}
     changes = {one.path: one for one in outcome.changes}
@@ -119,19 +96,31 @@ def lay_out(outcome: PortOutcome) -> Unfinished | None:
             continue
         text = merged.get(port.new_path, port.ported.text)
         if text is None and port.ported.text is None:
-            text = diff3.marked(
-                port.ported.stretches,
-                f"{mod.name}, variant {state.variant}",
-                f"vLLM {outcome.origin}",
-                state.target,
-            )
-        if text is not None and port.new_path not in state.gone:
+            ours = f"{mod.name}, variant {job.variant.id}"
+            text = diff3.marked(port.ported.stretches, ours, f"vLLM {outcome.origin}", target)
+        if text is not None and port.new_path not in outcome.removed:
             files[f"files/{port.new_path}"] = text
             files |= _unmarked(port, changes[port.path], text)
         if port.before is not None:
             files[f"theirs/{port.new_path}"] = port.before
-    state = state._replace(
-        patches=tuple(name for name in files if name.endswith(".patch") and "/" not in name)
+    state = Unfinished(
+        folder=os.path.join(mod.directory, f"{_PREFIX}{job.name}"),
+        mod=mod.name,
+        variant=job.variant.id,
+        base=job.base_version,
+        name=job.name,
+        vllm=job.vllm,
+        target=target,
+        files=tuple(
+            (one.new_path, one.before is not None)
+            for one in outcome.files
+            if (one.ported.text is not None or one.ported.stretches)
+            and one.new_path not in outcome.removed
+        ),
+        patches=tuple(name for name in files if name.endswith(".patch") and "/" not in name),
+        gone=outcome.removed,
+        homes=outcome.homes,
+        others=job.others,
     )
     raw = {"schema": SCHEMA, **state._asdict()}
     raw.pop("folder")
@@ -158,11 +147,6 @@ def _unmarked(port: FilePort, change: FileChange, text: bytes) -> dict[str, byte
         name = f"{stem}-{problem.scope}.patch" if problem.scope else f"{stem}.patch"
         patches[name] = why.encode() + patch
     return patches
-
-
-def folder_of(mod: Mod, name: str) -> str:
-    """Return where an unfinished port to a variant ``name`` lies."""
-    return os.path.join(mod.directory, f"{_PREFIX}{name}")
 
 
 def unfinished(mod: Mod) -> Unfinished:

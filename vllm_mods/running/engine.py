@@ -89,12 +89,8 @@ def container(name: str, wanted: str | None = None) -> EngineContainer:
 
 def log(container: EngineContainer, *, since: str | None = None) -> bytes:
     """Return what a container has said, all of it or ``since`` a time: no more than one byte past ``limits.LOG``."""
-    command = [
-        container.program,
-        "logs",
-        *(() if since is None else ("--since", since)),
-        container.name,
-    ]
+    later = () if since is None else ("--since", since)
+    command = [container.program, "logs", *later, container.name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None  # noqa: S101  (it is a pipe)
         end = threading.Timer(limits.TOOL_SECONDS, process.kill)

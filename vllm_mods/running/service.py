@@ -154,9 +154,8 @@ def service(
         arguments=arguments,
         cluster=cluster,
     )
-    if leaks := secrets.problems(
-        started._asdict()
-    ):  # an engine, or a file that is kept, would show it
+    # an engine, or a file that is kept, would show it
+    if leaks := secrets.problems(started._asdict()):
         raise UsageError(f"{wanted.name}: {leaks[0]}", hint="--env-file FILE")
     return started
 

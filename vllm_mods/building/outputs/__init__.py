@@ -68,8 +68,7 @@ def write(output: Output, images: Sequence[tuple[BuiltImage, Base]], tag: str) -
     if output.kind == REGISTRY:
         from vllm_mods.building.outputs import registry  # noqa: PLC0415  (requests: 100 ms)
 
-        pushed = registry.push(images, output.place, tag)
-        message = f"pushed {pushed.name}@{pushed.digest}: {pushed.sent:,} bytes sent"
-        return Written(message, pushed.digest)
+        name, digest, sent = registry.push(images, output.place, tag)
+        return Written(f"pushed {name}@{digest}: {sent:,} bytes sent", digest)
     files.layout(images, os.path.abspath(output.place), tag)
     return Written(f"wrote {tag} to {output.place}")

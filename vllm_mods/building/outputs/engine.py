@@ -28,8 +28,8 @@ def _tagged(program: str, name: str) -> str | None:
     return done.out if ":" in done.out else f"sha256:{done.out}"
 
 
-def write(image: BuiltImage, where: str, tag: str) -> str:
-    """Load an image under a tag into the engine ``where`` its base lies, and return its ID.
+def write(image: BuiltImage, where: str, tag: str) -> None:
+    """Load an image under a tag into the engine ``where`` its base lies.
 
     Raises ``Refused`` for a tag that names another image, for a base that is gone by now and where
     the engine takes an image only by a manifest that nobody has, ``TreeError`` for an engine that
@@ -56,7 +56,6 @@ def write(image: BuiltImage, where: str, tag: str) -> str:
                 f"{image.config_digest}",
                 hint=f"{program} rmi {name}  # then run the command again, or with `--output oci:DIR`",
             )
-    return current
 
 
 def thin(image: BuiltImage, ref: str) -> bytes:

@@ -98,7 +98,6 @@ def _pieces(blob: Blob) -> Iterator[bytes]:
 
 
 def _others(folder: str) -> list[dict[str, Any]]:
-    """Return the entries of a layout that is there."""
     try:
         with open(f"{folder}/index.json", "rb") as file:
             entries = json_of(limits.bounded(file, limits.DOCUMENT, file.name))["manifests"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urljoin
 
 from vllm_mods.base.errors import Refused, VllmModsError
@@ -20,18 +20,10 @@ from vllm_mods.images.registry import ACCEPT, Client
 _OK, _CREATED, _ACCEPTED, _NOT_FOUND = 200, 201, 202, 404
 
 
-class Pushed(NamedTuple):
-    """What the registry has now: name, digest of the manifest, and the bytes it was sent."""
-
-    name: str
-    digest: str
-    sent: int
-
-
-def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pushed:
+def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> tuple[str, str, int]:
     """Push images to ``ref``, an index of several, and the tag last: until then nobody sees them.
 
-    Without a tag in ``ref`` it is ``tag``. Raises ``Refused`` for a tag that is taken, for a base that no registry's
+    Returns the name, the digest of the manifest, and how many bytes were sent. Without a tag in ``ref`` it is ``tag``. Raises ``Refused`` for a tag that is taken, for a base that no registry's
     name is known of, and where the registry neither has a base's layers nor takes them from the base's
     repository; they are never uploaded. ``TreeError`` if it does not answer, or not so.
     """
@@ -59,7 +51,7 @@ def push(images: Sequence[tuple[BuiltImage, Base]], ref: str, tag: str) -> Pushe
         tagged, built = client.manifest(str(target)), tagged.digest
         if client.images_of(tagged) != ids:  # else it was packed by another zlib
             raise tag_refusal(str(target), current, built)
-    return Pushed(str(target), tagged.digest, client.sent)
+    return str(target), tagged.digest, client.sent
 
 
 def _source(base: Base, target: Name) -> Name | None:
