@@ -1,4 +1,7 @@
-"""Changed files as the files of a mod, planned on the tree that they were changed in. Writes nothing."""
+"""Changed files, such as differ between two trees, as the files of a mod, planned on the tree that they were changed in.
+
+Writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
@@ -21,6 +24,8 @@ from vllm_mods.making.fetching import DownloadedFile
 from vllm_mods.planning import outside, planner
 
 UNSTATED = "LicenseRef-unstated"
+_BUILT = ("vllm/_version.py", "vllm/commit_id.py")
+_PASSED_OVER = ("__pycache__/", ".vllm-mods/", ".git/")
 
 
 class Wanted(NamedTuple):
@@ -74,6 +79,37 @@ class Composed(NamedTuple):
     planned: ModPlan
     unknown: tuple[str, ...]
     parts: Parts
+
+
+def difference(old: Tree, new: Tree) -> ModEffect:
+    """Compare the packages that both trees have; what differs and is left out is noted, with the reason.
+
+    Bytecode, and what describes a distribution (``RECORD``), follows from the files and is left out.
+    Raises ``TreeError`` for a file that can't be read.
+    """
+    changes: list[FileChange] = []
+    notes: list[str] = []
+    for path in sorted({*_paths(old), *_paths(new)}):
+        if path.endswith(".pyc") or any(f"/{part}" in f"/{path}" for part in _PASSED_OVER):
+            continue
+        before, after = old.read(path), new.read(path)
+        if before == after:
+            continue
+        if ".dist-info/" in path or ".egg-info/" in path:
+            why = "it describes the distribution, and is kept true by itself"
+            notes.append(f"left out {path}: {why}")
+        elif path in _BUILT:
+            notes.append(f"left out {path}: the build writes it, for each release another")
+        else:
+            changes.append(FileChange(path=path, before=before, after=after))
+    return ModEffect(tuple(changes), notes=tuple(notes))
+
+
+def _paths(tree: Tree) -> set[str]:
+    try:
+        return set(tree.paths(""))
+    except TreeError:
+        return set(tree.paths("vllm"))
 
 
 def compose(

@@ -16,11 +16,13 @@ from vllm_mods.making import sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
-from vllm_mods.making.layout import HOME, LAUNCHER, SITE, TEMPORARY, WORKSPACE, is_template
 from vllm_mods.making.sandbox import ImageInEngine, Ran, SandboxJob
-from vllm_mods.making.watching import Watched, WatchedCommand
+from vllm_mods.making.watching import LAUNCHER, SITE, WORKSPACE, Watched, WatchedCommand
 from vllm_mods.trees.image import ImageTree
 
+HOME = "/root"
+TEMPORARY = "/tmp"  # noqa: S108  (as it is called in the container)
+_TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _FETCH_OR_KEEP = "--fetch takes URLs once; or keep a copy of what it fetches in the mod's folder"
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
@@ -239,7 +241,7 @@ class _RecordedRun(NamedTuple):
         for path, data in sorted(written.items()):
             if path.startswith((f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")):
                 continue
-            if is_template(path) and data is not None:
+            if _TEMPLATE.match(path) and data is not None:
                 templates[posixpath.basename(path)] = data
             else:
                 elsewhere.append(path)

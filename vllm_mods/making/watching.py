@@ -12,8 +12,12 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits, secrets
 from vllm_mods.making import sandbox
-from vllm_mods.making.layout import LAUNCHER, SITE, WORKSPACE
 
+SITE = "/usr/local/lib/python3.12/dist-packages"
+"""Where Python's packages lie in a launcher's container."""
+WORKSPACE = "/workspace"
+LAUNCHER = "/launcher"
+"""The folder of the programs that watch a recorded command."""
 BIN = f"{LAUNCHER}/bin"
 ENVIRON = {"VLLM_MODS_HOME": LAUNCHER, "BASH_ENV": f"{LAUNCHER}/lines.sh"}
 """The variables that the stand-ins need."""
