@@ -297,7 +297,8 @@ def _names(files: Iterable[str]) -> dict[str, str]:
     """Name templates by their files, each of them otherwise."""
     names: dict[str, str] = {}
     for file in files:
-        name = _stem(file)
+        stem = posixpath.splitext(posixpath.basename(file))[0].lower()
+        name = re.sub(r"[^a-z0-9._-]", "-", stem).strip("-._") or "template"
         names[file] = f"{name}-{len(names)}" if name in names.values() else name
     return names
 
@@ -320,9 +321,3 @@ def _as_patch(change: FileChange) -> bool:
         before, after = change.before, change.after or b""
         return before is not None and "\0" not in before.decode() + after.decode()
     return False
-
-
-def _stem(name: str) -> str:
-    """Return a name for the template in a file: what the manifest allows."""
-    stem = posixpath.splitext(posixpath.basename(name))[0].lower()
-    return re.sub(r"[^a-z0-9._-]", "-", stem).strip("-._") or "template"

@@ -104,21 +104,18 @@ def _exchange(
     command: Sequence[str], job: SandboxJob, environ: Mapping[str, str] | None, errors: IO[bytes]
 ) -> bytes:
     """Hand the job to the supervisor, and return what it answers."""
-    data = _packed(job)
     sent = json.dumps(
         {
             **job._replace(files={})._asdict(),
-            "size": len(data),
             "bytes": limits.RECORDED_BYTES,
             "files": limits.RECORDED_FILES,
             "memory": limits.RECORDED_MEMORY,
             "output": limits.RECORDED_OUTPUT,
             "processes": limits.RECORDED_PROCESSES,
         }
-    ).encode()
+    )
     process = subprocess.Popen(
         command,
-        bufsize=0,
         env=environ,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -131,21 +128,16 @@ def _exchange(
     assert process.stdout is not None  # noqa: S101
     try:
         with contextlib.suppress(BrokenPipeError):  # standard error says why
-            for part in (b"%012d" % len(sent), sent, data):
-                _write_whole(process.stdin, part)
-        with io.BufferedReader(process.stdout) as out:  # type: ignore[type-var]  # it is raw: bufsize=0
+            process.stdin.write(sent.encode() + b"\n" + _packed(job))
+            process.stdin.flush()
+        with process.stdout as out:
             return out.read(_ANSWER + limits.RECORDED_BYTES)
     finally:
         last.cancel()
         process.kill()
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         process.wait()
-
-
-def _write_whole(pipe: IO[bytes], data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[pipe.write(rest) :]
 
 
 def _packed(job: SandboxJob) -> bytes:

@@ -34,10 +34,7 @@ def render(result: MatrixResult) -> str:
         for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     ET.indent(root)
-    return f"{_HEAD}{ET.tostring(root, encoding='unicode')}\n"
-
-
-_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
 def _case(suite: ET.Element, of: view.Grid, cell: Cell) -> None:

@@ -90,7 +90,12 @@ def rendered(template: Template, prompt: Prompt) -> Reply:
 def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
     """Return how the prompts of two templates differ, and what each keeps of the cache."""
     first, second, rows = result
-    different = _differences(names, rows)
+    different = []
+    for conversation, before, after in rows:
+        if not _same(before, after):
+            heads = (f"{name}: {conversation}" for name in names)
+            lines = difflib.unified_diff(_lines(before), _lines(after), *heads, lineterm="")
+            different.append("\n".join(lines))
     count = text.counted(len(rows), "conversation")
     end = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
     answer = {
@@ -113,25 +118,6 @@ def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
         ],
     }
     return Reply(answer, "\n".join((*different, _compared(first, second), end)), not different)
-
-
-def _differences(
-    names: tuple[str, str], rows: Sequence[tuple[str, Rendered, Rendered]]
-) -> tuple[str, ...]:
-    """Return, for each conversation whose prompts differ, a unified diff of them."""
-    return tuple(
-        "\n".join(
-            difflib.unified_diff(
-                _lines(before),
-                _lines(after),
-                f"{names[0]}: {conversation}",
-                f"{names[1]}: {conversation}",
-                lineterm="",
-            )
-        )
-        for conversation, before, after in rows
-        if not _same(before, after)
-    )
 
 
 def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
@@ -185,14 +171,11 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
         lines += _read_back(result.back)
     lines.append(f"  {_weights(result)}")
     lines += text.findings(result.findings, "  ")
-    noted = [(outcome.conversation, outcome.findings) for outcome in result.outcomes]
-    noted += [(replay.conversation, replay.findings) for replay in result.replays]
-    for conversation, findings in noted:
-        if not findings:
-            continue
-        title = f": {conversation.title}" if conversation.title else ""
-        lines.append(f"  {conversation.name}{title}")
-        for finding in findings:
+    for noted in (*result.outcomes, *result.replays):
+        if noted.findings:
+            title = f": {noted.conversation.title}" if noted.conversation.title else ""
+            lines.append(f"  {noted.conversation.name}{title}")
+        for finding in noted.findings:
             where = "" if finding.line is None else f"{place(result.template.path, finding.line)}: "
             lines.append(f"    {where}{finding}")
     return lines
