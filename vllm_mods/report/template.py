@@ -93,8 +93,8 @@ def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
     different = []
     for conversation, before, after in rows:
         if not _same(before, after):
-            heads = (f"{name}: {conversation}" for name in names)
-            lines = difflib.unified_diff(_lines(before), _lines(after), *heads, lineterm="")
+            old, new = (f"{name}: {conversation}" for name in names)
+            lines = difflib.unified_diff(_lines(before), _lines(after), old, new, lineterm="")
             different.append("\n".join(lines))
     count = text.counted(len(rows), "conversation")
     end = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
@@ -171,7 +171,8 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
         lines += _read_back(result.back)
     lines.append(f"  {_weights(result)}")
     lines += text.findings(result.findings, "  ")
-    for noted in (*result.outcomes, *result.replays):
+    conversations: list[CaseOutcome | Replayed] = [*result.outcomes, *result.replays]
+    for noted in conversations:
         if noted.findings:
             title = f": {noted.conversation.title}" if noted.conversation.title else ""
             lines.append(f"  {noted.conversation.name}{title}")

@@ -77,7 +77,7 @@ def unpack_input() -> None:
             os.makedirs(os.path.dirname(place), exist_ok=True)
             data = archive.extractfile(member)
             with open(place, "wb") as file:
-                shutil.copyfileobj(data, file)
+                shutil.copyfileobj(data, file)  # type: ignore[arg-type]  # each is a file
             os.chmod(place, member.mode)
 
 
@@ -204,7 +204,7 @@ def state(places: list[str]) -> dict[str, tuple[int, ...]]:
 
     No link is followed.
     """
-    marks = {}
+    marks: dict[str, tuple[int, ...]] = {}
     waiting = list(places)
     while waiting:
         folder = waiting.pop()
