@@ -69,8 +69,7 @@ def columns(record: bytes, path: str) -> bytes | None:
 def _find(record: bytes, path: str) -> tuple[int, int] | None:
     """Return where the row of ``path`` starts and ends. By its bytes: a RECORD may have 10,000 rows."""
     plain = path.encode("utf-8", "surrogateescape")
-    written = _written(plain)
-    for name in dict.fromkeys((written, _quoted(plain))):
+    for name in (_written(plain), _quoted(plain)):
         start = 0 if record.startswith(name + b",") else record.find(b"\n" + name + b",") + 1
         if start or record.startswith(name + b","):
             return start, record.find(b"\n", start) + 1 or len(record)

@@ -151,8 +151,7 @@ def _candidates(name: str, paths: Sequence[str]) -> list[str]:
     parts = [part for part in name.split("/") if part not in {"", ".", ".."}]
     for start in range(len(parts)):
         tail = "/".join(parts[start:])
-        candidates = [path for path in paths if path == tail or path.endswith(f"/{tail}")]
-        if candidates:
+        if candidates := [path for path in paths if f"/{path}".endswith(f"/{tail}")]:
             return candidates
     return []
 
@@ -176,9 +175,8 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
         paths = set(re.findall(r"(?:^|/)(vllm/.+)$", part.new))
     if len(paths) == 1:
         return paths.pop()
-    what = "nothing in the diff says where"
-    if paths:
-        what = f"it may go to {', '.join(sorted(paths))}"
+    places = ", ".join(sorted(paths))
+    what = f"it may go to {places}" if places else "nothing in the diff says where"
     raise Refused(
         f"{where}:{part.line}: {part.new} is new, and {what}", hint="write its whole path: vllm/…"
     )

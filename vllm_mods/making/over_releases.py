@@ -92,11 +92,12 @@ class _Maker:
 
     def make(self, why: dict[str, str]) -> MadeOver:
         """Take releases out of ranges until each variant does on all of its own what the script does."""
-        variants, proven = self.compose_variants(), None
+        variants: list[_MadeVariant] = []
+        proven = self.compose_variants()
         plans: dict[str, ModPlan] = {}
         files: dict[str, bytes] = {}
-        while variants and proven != variants:
-            variants = proven or variants
+        while proven and proven != variants:
+            variants = proven
             mod, files = self.join(variants)
             for number, (version, tree) in enumerate(self.trees.items(), 1):
                 self.tell(f"proving on {version}, {number} of {len(self.trees)}")
@@ -107,23 +108,18 @@ class _Maker:
                 for composed, covered in variants
                 if (kept := tuple(version for version in covered if version in right))
             ]
-            variants = variants if proven else []
-        if not variants:
+        if not proven:
             raise Refused(
                 "no variant makes the changes of the script where it was made",
                 hint="--tree TREE, one release that it was written for",
             )
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
         unmade = "no variant makes the changes of the script there"
-        rows = [
-            ReleaseRow(
-                version,
-                ids.get(version),
-                planned.verdict.value,
-                None if version in ids else why.get(version, unmade),
-            )
+        whys = {version: why.get(version, unmade) for version in plans if version not in ids}
+        rows = (
+            ReleaseRow(version, ids.get(version), planned.verdict.value, whys.get(version))
             for version, planned in plans.items()
-        ]
+        )
         notes = dict.fromkeys(line for effect in self.effects.values() for line in effect.notes)
         unknown = compose.unknown(self.wanted._replace(vllm=self.wanted.vllm or "stated"), None)
         return MadeOver(files, tuple(rows), tuple(notes), tuple(unknown))

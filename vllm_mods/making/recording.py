@@ -211,10 +211,9 @@ class _RecordedRun(NamedTuple):
             if not (path.endswith(".orig") and path[:-5] in source)
             and (before := self.tree.read(path)) != after[path]
         )
-        laid_out = (source.get(one.path, self.source.tree.read(one.path)) for one in changes)
-        if other := [
-            one.path for one, was in zip(changes, laid_out, strict=True) if was != one.before
-        ]:
+        read = self.source.tree.read
+        other = [one.path for one in changes if source.get(one.path, read(one.path)) != one.before]
+        if other:
             raise Refused(
                 f"{', '.join(other)}: the sdist that the command ran on has other bytes than {self.tree.spec}",
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",

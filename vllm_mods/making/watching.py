@@ -163,8 +163,8 @@ def _named(words: Sequence[str]) -> Iterator[str]:
 
 
 def _required(argv: Sequence[str]) -> Iterator[str]:
-    names = (word for word in _named(argv[1:]) if argv[1:2] == ("install",))
-    yield from (word for word in names if _INSTALLED.match(word))
+    if argv[1:2] == ("install",):
+        yield from filter(_INSTALLED.match, _named(argv[1:]))
 
 
 def _changes(argv: Sequence[str], files: Mapping[str, bytes]) -> bool:

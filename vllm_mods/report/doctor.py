@@ -12,20 +12,18 @@ from vllm_mods.report.reply import Reply
 
 def examined(diagnosis: Diagnosis) -> Reply:
     """Return what is wrong with an installation and a tree."""
+    tool, target = diagnosis.tool, diagnosis.target
     answer = {
-        "ok": diagnosis.ok,
-        "tool": diagnosis.tool,
-        "target": None if diagnosis.target is None else _target_data(diagnosis.target),
-        "elsewhere": diagnosis.elsewhere,
-        "troubles": diagnosis.troubles,
+        **data.fields(diagnosis, "ok", "tool"),
+        "target": None if target is None else _target_data(target),
+        **data.fields(diagnosis, "elsewhere", "troubles"),
     }
-    tool = diagnosis.tool
     lines = [
         f"vllm-mods {tool.version} ({tool.origin}: {tool.place})",
         f"  {tool.python} ({tool.executable})",
     ]
-    if diagnosis.target is not None:
-        lines += _target(diagnosis.target)
+    if target is not None:
+        lines += _target(target)
     for level, title in ((Level.ERROR, "what is wrong"), (Level.NOTE, "good to know")):
         some = [one for one in diagnosis.troubles if one.level is level]
         lines += ["", title] if some else []
@@ -33,12 +31,9 @@ def examined(diagnosis: Diagnosis) -> Reply:
             lines.append(f"  {trouble.message} [{trouble.code}]")
             lines += [f"    hint: {trouble.hint}"] if trouble.hint else []
     if diagnosis.ok:
-        target = diagnosis.target
         whole = target is None or target.listed is not None
-        lines += [
-            "",
-            "nothing is wrong" if whole else "nothing wrong was found, as far as it can be told",
-        ]
+        unsure = "nothing wrong was found, as far as it can be told"
+        lines += ["", "nothing is wrong" if whole else unsure]
     return Reply(answer, "\n".join(lines), diagnosis.ok)
 
 
