@@ -99,7 +99,9 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
     ]
     faults += secrets.problems({"env": pairing.env, "command": pairings.rendered(pairing)})
     serving, script = pairings.serve_command(pairing)
-    named = [name for one in script.commands for name in _named(one)]
+    # `export` and `env` have variables among their words
+    words = [word.split("=") for one in script.commands for word in one.argv if "=" in word]
+    assigned = [pair for one in script.commands for pair in one.assignments]
     options = options_of(serving.argv)
     unknown = {one.text for one in script.unknown}
     for option, variable in _SECRETS.items():
@@ -108,8 +110,8 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
             faults.append(f"command: {option} has a secret: {_GIVEN.format(variable)}")
     faults += [
         f"command: {name}=… looks like a secret: {_GIVEN.format(name)}"
-        for name in named
-        if secrets.NAMED.match(name)
+        for name, *_ in (*assigned, *words)
+        if name.isidentifier() and secrets.NAMED.match(name)
     ]
     if not pairings.serves(serving.argv):
         return tuple(faults)
@@ -124,23 +126,13 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
             f"model: is {pairing.model}, and the command serves {model}: write {{model}} there"
         )
     revision = options.get("--revision")
-    if pairing.revision is not None and revision is None:
+    if revision != pairing.revision and not any(text in str(revision) for text in unknown):
+        has = f"--revision {revision}" if revision else "no --revision: vLLM would load the newest"
         faults.append(
-            f"revision: is {pairing.revision}, and the command has no --revision: vLLM would load the newest; "
-            "write --revision {revision} there"
-        )
-    elif revision != pairing.revision and not any(text in str(revision) for text in unknown):
-        faults.append(
-            f"revision: is {pairing.revision or 'not given'}, and the command has --revision {revision}: "
+            f"revision: is {pairing.revision or 'not given'}, and the command has {has}; "
             "write --revision {revision} there"
         )
     return tuple(faults)
-
-
-def _named(command: command_line.WordedCommand) -> list[str]:
-    """Return the variables that a command sets, those of `export` and `env` among its words."""
-    words = (word.split("=") for word in command.argv if "=" in word)
-    return [name for name, *_ in (*command.assignments, *words) if name.isidentifier()]
 
 
 def options_of(argv: tuple[str, ...]) -> dict[str, str]:

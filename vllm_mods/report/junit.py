@@ -43,7 +43,7 @@ def _case(suite: ET.Element, of: view.Grid, cell: Cell) -> None:
     classname = f"vllm-mods.{mod.replace('.', '_')}"
     name = f"{mod} on vLLM {of.label(cell.tree)}"
     case = ET.SubElement(suite, "testcase", classname=classname, name=name)
-    messages = "\n".join(map(view.message, cell.findings))
+    messages = "\n".join(map(view.clean, map(str, cell.findings)))
     outcome = _outcome(cell)
     if outcome is None:
         ET.SubElement(case, "system-out").text = "\n".join(

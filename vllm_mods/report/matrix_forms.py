@@ -46,7 +46,7 @@ def _painted(cell: Cell, paint: Paint) -> str:
 
 def _wrong(run: view.Run, paint: Paint) -> list[str]:
     head = f"{view.clean(run.first.mod)} on {run.trees}: {_painted(run.first, paint)}"
-    return [head, *_items(view.message(finding) for finding in run.first.findings)]
+    return [head, *_items(view.clean(str(finding)) for finding in run.first.findings)]
 
 
 def _items(texts: Iterable[str]) -> list[str]:

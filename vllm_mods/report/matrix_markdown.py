@@ -25,7 +25,7 @@ def render(result: MatrixResult) -> str:
     blocks += ["### What does not fit"] if wrong else []
     for run in wrong:
         blocks.append(f"{_code(run.first.mod)} on {_plain(run.trees)}: {_word(run.first)}")
-        blocks.append(_fenced(view.message(finding) for finding in run.first.findings))
+        blocks.append(_fenced(view.clean(str(finding)) for finding in run.first.findings))
     blocks.append(
         f"<sub>vllm-mods {__version__}. ✓ goes in · ✗ is meant to and does not · (in brackets) is not meant to</sub>"
     )
@@ -42,11 +42,8 @@ def _table(of: view.Grid) -> str:
                 (name, _plain(run.trees), _word(run.first), _plain(view.details(run.cells)))
             )
             name = ""
-    return "\n".join(f"| {' | '.join(map(_one_cell, line))} |" for line in lines)
-
-
-def _one_cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    rows = (" | ".join(text.replace("|", "\\|") for text in line) for line in lines)
+    return "\n".join(f"| {row} |" for row in rows)
 
 
 def _word(cell: Cell) -> str:

@@ -8,7 +8,7 @@ modules' own affair.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from functools import partial
 from typing import Any
@@ -51,15 +51,7 @@ def page_data(of: view.Grid, result: MatrixResult) -> str:
     """Return the JSON of a page, fit to stand in a ``script`` element: it has no ``<`` in it."""
     tables = _Tables()
     about = {mod.name: _about(mod) for mod in result.mods}
-    cells = [
-        [
-            None
-            if cell is None
-            else _cell(tables, cell, result.hunks.get((cell.mod, cell.tree), ()))
-            for cell in row.cells
-        ]
-        for row in of.rows
-    ]
+    cells = [[cell and _cell(tables, cell, result.hunks) for cell in row.cells] for row in of.rows]
     data = {
         "mods": [
             [view.clean(row.mod), view.clean(row.version), about.get(row.mod, {})]
@@ -100,7 +92,9 @@ def _packages(mod: Mod, variant: Variant) -> set[str]:
     return named | tops & {"vllm"} | ({"chat template"} if variant.templates else set())
 
 
-def _cell(tables: _Tables, cell: Cell, hunks: Iterable[HunkView]) -> dict[str, Any]:
+def _cell(
+    tables: _Tables, cell: Cell, hunks: Mapping[tuple[str, str], tuple[HunkView, ...]]
+) -> dict[str, Any]:
     return _without_empty(
         {
             "word": cell.word,
@@ -111,7 +105,7 @@ def _cell(tables: _Tables, cell: Cell, hunks: Iterable[HunkView]) -> dict[str, A
             "findings": [
                 tables.number("findings", one, partial(_fields, one)) for one in cell.findings
             ],
-            "hunks": [_hunk(tables, hunk) for hunk in hunks],
+            "hunks": [_hunk(tables, hunk) for hunk in hunks.get((cell.mod, cell.tree), ())],
         }
     )
 
