@@ -17,7 +17,7 @@ from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.library.catalog import Library
-from vllm_mods.making import exporting, folder, over_releases, recording
+from vllm_mods.making import folder, over_releases, recording
 from vllm_mods.making.compose import ModEffect, Wanted
 from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import ModSource
@@ -112,7 +112,7 @@ class _ModImport:
             return self.taken(
                 mod_folder.load_files(terms.name or source.name, source.files), source.files
             )
-        if (exported := exporting.exported_mod(source.files)) is not None:
+        if (exported := folder.exported_mod(source.files)) is not None:
             return self.taken(*exported)
         if terms.tree is not None and terms.image is not None:
             raise UsageError("--tree and --image both name the vLLM to run it on", hint="give one")

@@ -41,8 +41,8 @@ class Served(NamedTuple):
 
     def over(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return an image's settings, as OCI's configuration has them, with these in their place."""
-        pairs = [one.partition("=")[::2] for one in settings.get("Env") or ()]
-        env = {**dict(pairs), **self.env}
+        env = dict(one.partition("=")[::2] for one in settings.get("Env") or ()) | dict(self.env)
+        ports = settings.get("ExposedPorts") or {}
         left = {key: value for key, value in settings.items() if key not in {"Cmd", "Healthcheck"}}
         changed = {
             **left,
@@ -52,10 +52,7 @@ class Served(NamedTuple):
             "StopSignal": "SIGINT",
         }
         if self.port is not None:
-            changed["ExposedPorts"] = {
-                **(settings.get("ExposedPorts") or {}),
-                f"{self.port}/tcp": {},
-            }
+            changed["ExposedPorts"] = {**ports, f"{self.port}/tcp": {}}
         if self.health is not None:
             changed["Healthcheck"] = {
                 "Test": ["CMD", *self.health],
