@@ -92,22 +92,15 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
     def visit(node: libcst.CSTNode, chain: str) -> None:
         inner = chain
         if isinstance(node, libcst.ClassDef | libcst.FunctionDef):
-            inner = f"{chain}.{node.name.value}" if chain else node.name.value
-            first = node.decorators[0] if node.decorators else node
-            named.append(
-                Place(
-                    kind="class" if isinstance(node, libcst.ClassDef) else "def",
-                    name=inner,
-                    start=places[first].start.line,
-                    head=places[node.name].start.line,
-                    end=places[node].end.line,
-                )
-            )
+            inner = f"{chain}.{node.name.value}".removeprefix(".")
+            kind = "class" if isinstance(node, libcst.ClassDef) else "def"
+            start = places[node.decorators[0] if node.decorators else node].start.line
+            head, end = places[node.name].start.line, places[node].end.line
+            named.append(Place(kind, inner, start, head, end))
         elif isinstance(node, libcst.SimpleStatementLine) and not chain:
             if label := _label(node.body[0]):
-                place = places[node]
-                line = place.start.line
-                named.append(Place("statement", label, line, line, place.end.line))
+                start, end = places[node].start.line, places[node].end.line
+                named.append(Place("statement", label, start, start, end))
             return
         elif isinstance(node, libcst.BaseExpression | libcst.BaseSmallStatement):
             return  # no class or function statement can be inside

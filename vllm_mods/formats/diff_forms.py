@@ -17,23 +17,22 @@ _OTHERS = {
 }
 
 
-def foreign(data: bytes, where: str) -> DiffError | None:
-    """Return what has to be undone before any line can be read, None for nothing of the kind."""
+def refuse_foreign(data: bytes, where: str) -> None:
+    """Raise ``DiffError`` for what has to be undone before any line can be read."""
     if data.startswith(_UTF_16) or data[1:2] == b"\0":
-        return DiffError(
+        raise DiffError(
             where,
             1,
             "the patch file is UTF-16, as PowerShell's `>` writes it",
             hint=f"make it again with `git diff --output={where}`, which writes the bytes themselves",
         )
     if b"\x1b[" in data and (match := re.search(_COLOURED, data, re.MULTILINE)):
-        return DiffError(
+        raise DiffError(
             where,
             data.count(b"\n", 0, match.start()) + 1,
             "the patch is coloured: terminal escape sequences stand in its lines",
             hint=f"make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}",
         )
-    return None
 
 
 def without_changes(data: bytes, where: str) -> DiffError:

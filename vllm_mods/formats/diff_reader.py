@@ -63,8 +63,7 @@ class _DiffReader:
         return self.lines[self.at] if self.at < len(self.lines) else None
 
     def files(self) -> tuple[FileDiff, ...]:
-        if foreign := diff_forms.foreign(self.data, self.where):
-            raise foreign
+        diff_forms.refuse_foreign(self.data, self.where)
         diffs: list[FileDiff] = []
         while (line := self.peek()) is not None:
             if line.startswith(b"diff --git "):
@@ -178,7 +177,8 @@ class _DiffReader:
                     "the rename lines and the '---'/'+++' lines name different files",
                     line=start + 1,
                 )
-            self.check_head(header, {old, new} - {None}, renamed=bool(names))
+            if not names:
+                self.check_head(header, {old, new} - {None})
             return old, new
         if names:
             return names.get(b"rename from"), names.get(b"rename to")
@@ -188,15 +188,14 @@ class _DiffReader:
             None if b"deleted file mode" in modes and b"new file mode" not in modes else path,
         )
 
-    def check_head(self, header: bytes, named: set[str | None], *, renamed: bool) -> None:
+    def check_head(self, header: bytes, named: set[str | None]) -> None:
         """Refuse what ``git apply`` calls inconsistent: the first line of a part states another file than those below."""
         try:
             path = diff_names.in_git_head(header.removeprefix(b"diff --git "))
         except diff_names.BadName:  # it does not state one name twice: to git the lines below count
             return
         path = f"{self.root}/{path}" if self.root else path
-        other = next((name for name in named if name != path), None)
-        if not renamed and other:
+        if other := next((name for name in named if name != path), None):
             why = f"the 'diff --git' line names {path}, and the '---'/'+++' lines {other}"
             raise self.fail(why, line=self.at, hint="make the patch again with `git diff`")
 

@@ -42,11 +42,8 @@ def edit(data: bytes, where: str, change: Edit, *, hint: str) -> bytes:
 
 def set_key(data: bytes, where: str, key: str, value: str) -> bytes:
     """Return a TOML file with another value of a top-level key. Raises ``Refused`` as ``edit`` does."""
-
-    def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
-        root[key] = value
-
-    return edit(data, where, change, hint=f"write it as `{key} = {toml_writer.value(value)}`")
+    hint = f"write it as `{key} = {toml_writer.value(value)}`"
+    return edit(data, where, lambda root: root.update({key: value}), hint=hint)
 
 
 def set_in_variant(manifest: bytes, where: str, variant: str, key: str, value: str) -> bytes:
@@ -55,7 +52,7 @@ def set_in_variant(manifest: bytes, where: str, variant: str, key: str, value: s
     Raises ``Refused`` if there is no such variant, and as ``edit`` does.
     """
 
-    def change(root: Any) -> None:  # noqa: ANN401
+    def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
         table = next((table for table in root["variant"] if table["id"] == variant), None)
         if table is None:
             raise Refused(f"{where} has no variant `{variant}`; nothing was changed")

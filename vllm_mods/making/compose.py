@@ -241,21 +241,14 @@ def written(
     wanted: Wanted, variants: Sequence[Parts], version: str, env: Sequence[tuple[str, str]]
 ) -> str:
     """Write a manifest. ``version`` is what it changes, where nobody said what it is for."""
-    value = toml_writer.value
+    summary = wanted.summary or f"Changes to {version}"
+    named = {"schema": 1, "name": wanted.name, "version": "0.1.0", "summary": summary}
     terms = [] if wanted.license else ["# Nobody has said under which terms it may be passed on."]
     beyond = sorted({path for parts in variants for path in parts.outside})
-    rows = [
-        "schema = 1",
-        f"name = {value(wanted.name)}",
-        'version = "0.1.0"',
-        f"summary = {value(wanted.summary or f'Changes to {version}')}",
-        *terms,
-        f"license = {value(wanted.license or UNSTATED)}",
-        *([f"outside = {value(beyond)}"] if beyond else ()),
-    ]
+    stated = {"license": wanted.license or UNSTATED} | ({"outside": beyond} if beyond else {})
+    rows = [*toml_writer.rows(named), *terms, *toml_writer.rows(stated)]
     if env:
-        named = (f"{toml_writer.key(name)} = {value(text)}" for name, text in env)
-        rows += ["", "[env]", *named]
+        rows += ["", "[env]", *toml_writer.rows(dict(env))]
     for parts in variants:
         rows += ["", *_variant(parts)]
     return "\n".join([*rows, ""])
@@ -263,15 +256,11 @@ def written(
 
 def _variant(parts: Parts) -> Iterator[str]:
     value = toml_writer.value
-    yield from (
-        parts.made_on,
-        "[[variant]]",
-        f"id = {value(parts.id)}",
-        f"vllm = {value(parts.vllm)}",
-    )
+    yield from (parts.made_on, "[[variant]]")
+    yield from toml_writer.rows({"id": parts.id, "vllm": parts.vllm})
     if len(parts.packages) == 1:
-        (package,) = parts.packages
-        yield from (f"package = {value(package[0])}", f"version = {value(package[1])}")
+        ((name, spec),) = parts.packages
+        yield from toml_writer.rows({"package": name, "version": spec})
     elif parts.packages:
         named = " and ".join(f"{name} {spec}" for name, spec in parts.packages)
         yield f"# It changes {named}, and a variant states one `package`."

@@ -71,8 +71,7 @@ def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
     if len(data) > limits.PATCH:
         why = f"it has more than {limits.PATCH}"
         raise DiffError(where, 1, why, hint="leave out what is not of vllm/, or make several mods")
-    if foreign := diff_forms.foreign(data, where):
-        raise foreign
+    diff_forms.refuse_foreign(data, where)
     data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
     if moved := re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE):
         line = data.count(b"\n", 0, moved.start()) + 1

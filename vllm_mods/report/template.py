@@ -197,13 +197,10 @@ def _formats(formats: Sequence[tuple[str, str]]) -> str:
 
 def _about(template: Template) -> dict[str, Any]:
     about = template.about
+    nothing = {**dict.fromkeys(_SAID), "families": ()}
     return {
         **_head(template),
-        **(
-            {**dict.fromkeys(_SAID), "families": ()}
-            if about is None
-            else data.fields(about, *_SAID)
-        ),
+        **(nothing if about is None else data.fields(about, *_SAID)),
         "kwargs": {
             kwarg.name: data.fields(kwarg, "type", "default", "summary")
             for kwarg in (about.kwargs if about else ())
