@@ -42,10 +42,7 @@ _FEW = 800
 
 
 def read_places(data: bytes) -> tuple[Place, ...]:
-    """Return where classes, functions and named statements stand, outer ones before inner ones.
-
-    Raises ``UnparsableError`` with the reason.
-    """
+    """Return the places of a file, outer ones first. Raises ``UnparsableError`` with the reason."""
     _check_depth(data)
     try:
         return _read(data)
@@ -131,10 +128,7 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
 
 
 def _check_depth(data: bytes) -> None:
-    """Raise ``UnparsableError`` for what LibCST, which calls itself without limit, would die of.
-
-    For what is no Python of this interpreter's version, another process tries.
-    """
+    """Raise ``UnparsableError`` for what LibCST, which calls itself without limit, would die of."""
     try:
         syntax_tree.check_depth(syntax_tree.module(data) or syntax_tree.parse(data))
     except syntax_tree.DeepError as error:

@@ -28,17 +28,12 @@ _BY_HAND = (
 
 
 def read(data: bytes, where: str, root: str) -> tuple[tuple[FileDiff, ...], dict[int, bytes]]:
-    """Return what a patch does to each file, and the text of each hunk by the line of its head.
-
-    Raises ``DiffError``.
-    """
+    """Return a patch's files, and each hunk's text by the line of its head. Raises ``DiffError``."""
     reader = _DiffReader(data, where, root.strip("/"))
     return reader.files(), reader.texts
 
 
 class _DiffReader:
-    """A line cursor over one patch."""
-
     def __init__(self, data: bytes, where: str, root: str) -> None:
         self.where = where
         self.root = root

@@ -47,10 +47,7 @@ def set_key(data: bytes, where: str, key: str, value: str) -> bytes:
 
 
 def set_in_variant(manifest: bytes, where: str, variant: str, key: str, value: str) -> bytes:
-    """Return a manifest with another value of a key of one variant.
-
-    Raises ``Refused`` if there is no such variant, and as ``edit`` does.
-    """
+    """Return a manifest with a variant's key set. Raises ``Refused`` without it, and as ``edit`` does."""
 
     def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
         table = next((table for table in root["variant"] if table["id"] == variant), None)
@@ -63,10 +60,7 @@ def set_in_variant(manifest: bytes, where: str, variant: str, key: str, value: s
 
 
 def add_variant(manifest: bytes, where: str, block: Mapping[str, Any], comment: str) -> bytes:
-    """Return a manifest with a variant more behind the others, below a comment.
-
-    Raises ``Refused`` as ``edit`` does.
-    """
+    """Return a manifest with a last variant below a comment. Raises ``Refused`` as ``edit`` does."""
 
     def change(root: Any) -> None:  # noqa: ANN401
         variants = root["variant"]

@@ -188,10 +188,7 @@ def serving(script: command_line.CommandScript) -> int:
 
 
 def arguments(pairing: Pairing) -> tuple[str, ...]:
-    """Return the words of the command that serves: ``("vllm", "serve", …)``.
-
-    Raises ``UsageError`` as ``serve_command`` does.
-    """
+    """Return the words of the command that serves. Raises ``UsageError`` as ``serve_command`` does."""
     return serve_command(pairing)[0].argv
 
 
@@ -289,11 +286,7 @@ def _without_executor(text: str) -> str:
 
 
 def _parameters(pairing: Pairing) -> dict[str, Scalar]:
-    """Return what placeholders stand for.
-
-    ``{model}`` and ``{revision}`` need no default, except in recipes of version 1, whose launcher
-    knows defaults only.
-    """
+    """Return what placeholders stand for; the launcher of recipes of version 1 knows defaults only."""
     values: dict[str, Scalar] = {}
     if pairing.recipe is None or pairing.recipe.version != "1":
         values["model"] = pairing.model

@@ -230,9 +230,8 @@ def parse(data: bytes, where: str) -> PairingLock:
 def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
     """Return what of ``old`` is no longer so, now that resolving gives ``new``.
 
-    Only what decides the bytes of the image: not the tool that resolves, nor the pairing's summary, nor the
-    name of the base and the digests of its documents, which another place has otherwise: layers and settings
-    decide.
+    Only what decides the bytes of the image: layers and settings, and neither the tool, the pairing's summary
+    nor what another place calls the base.
     """
     known, parts = by_platform(old), by_platform(new)
     return differences(
@@ -269,7 +268,6 @@ def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...
 
 
 def _encoded(lock: PairingLock) -> dict[str, Any]:
-    """Return a lock as JSON, without what it has not got."""
     may_lack = {"checkpoint", "platforms"}
     return {key: value for key, value in encode(lock).items() if value or key not in may_lack}
 

@@ -84,7 +84,6 @@ def _variables(mod: Mod) -> Iterator[tuple[str, tuple[str, ...], str]]:
 
 
 def _flags(mod: Mod) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Yield each flag of a mod by its name, with its words."""
     groups: dict[str, list[str]] = {}
     last: list[str] = []
     for word in mod.serve_args:

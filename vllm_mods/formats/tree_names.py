@@ -1,7 +1,4 @@
-"""Names inside a tree: which paths are allowed, and what names and metadata say of the version.
-
-Pure, and shared by every kind of tree.
-"""
+"""Names inside a tree: which paths are allowed, what names and metadata say of the version. Pure."""
 
 from __future__ import annotations
 
@@ -106,10 +103,7 @@ def pkg_info_version(data: bytes | None) -> str | None:
 
 
 def recorded_hash(rows: bytes, path: str) -> str | None:
-    """Return the hash column of ``path`` in a ``RECORD``, ``None`` if the path has no row.
-
-    A row without a hash gives ``""``.
-    """
+    """Return the hash column of a path in a ``RECORD``, ``""`` where it is empty, ``None`` without a row."""
     columns = record.columns(rows, path)
     return None if columns is None else columns.split(b",")[1].decode("ascii", "replace")
 

@@ -1,7 +1,4 @@
-"""Changed files, such as differ between two trees, as the files of a mod, planned on the tree that they were changed in.
-
-Writes nothing.
-"""
+"""Changes to files, as between two trees, made the files of a mod and planned. Writes nothing."""
 
 from __future__ import annotations
 

@@ -64,10 +64,7 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
 
 
 def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
-    """Take a diff apart, whatever its paths are. Raises ``DiffError`` for what is none.
-
-    Also for one that renames or copies files: that is not in the text between the parts.
-    """
+    """Take a diff apart. Raises ``DiffError`` for what is none, and where files are renamed or copied."""
     if len(data) > limits.PATCH:
         why = f"it has more than {limits.PATCH}"
         raise DiffError(where, 1, why, hint="leave out what is not of vllm/, or make several mods")

@@ -47,8 +47,6 @@ class MadeOver(NamedTuple):
 
 
 class _MadeVariant(NamedTuple):
-    """A variant, and the releases that it is for."""
-
     composed: Composed
     versions: tuple[str, ...]
 

@@ -84,8 +84,6 @@ def container_of(tree: Tree) -> ImageInEngine:
 
 
 class _RecordedRun(NamedTuple):
-    """A command that is run once, on the sources of a tree."""
-
     name: str
     files: Mapping[str, bytes]
     source: _Sources
@@ -266,10 +264,7 @@ def last_lines(output: str) -> str:
 
 
 def _read_sources(tree: Tree, also: Sequence[str]) -> _Sources:
-    """Read the source of vLLM and of other packages of a tree, compiled code left out.
-
-    Raises ``UsageError`` for a tree that cannot be read whole, or has not got a package.
-    """
+    """Read packages, compiled code left out. Raises ``UsageError`` for a tree that has not got one whole."""
     whole = _whole_of(tree)
     files: dict[str, bytes] = {}
     for package in ("vllm", *also):

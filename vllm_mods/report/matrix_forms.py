@@ -19,8 +19,7 @@ _WORD = 13  # the longest verdict, in brackets
 def text(result: MatrixResult, paint: Paint = str) -> str:
     """Return a block per mod, neighbouring releases that say the same in one line; the problems; why each bad cell is bad.
 
-    A verdict in brackets is of trees that the mod is not meant for. 80 columns hold any number of mods and
-    releases that way; what wraps is what people wrote.
+    A verdict in brackets is of trees that the mod is not meant for. What wraps is what people wrote.
     """
     of = view.grid(result)
     blocks = [view.headline(of)]

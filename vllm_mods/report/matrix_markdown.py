@@ -1,8 +1,7 @@
 """A matrix as GitHub-flavoured Markdown: for a README, a pull request, a job summary.
 
-Whatever comes from mods and trees stands in code spans or fenced blocks, where neither markup
-nor ``@mentions`` nor issue numbers mean anything. GFM, section 4.10: in a table a ``|`` has to be
-escaped in code spans too.
+Whatever comes from mods and trees stands in code spans or fenced blocks, where nothing is markup.
+GFM, section 4.10: in a table a ``|`` has to be escaped in code spans too.
 """
 
 from __future__ import annotations

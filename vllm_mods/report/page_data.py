@@ -138,9 +138,8 @@ def _without_empty(value: dict[str, Any]) -> dict[str, Any]:
 def pairs(hunk: HunkView) -> tuple[Pair, ...]:
     """Return the rows of a hunk and its target, each line of both once and in order.
 
-    What the hunk takes away or keeps stands beside the target's lines; if it is in already, what
-    it adds does. Lines in one row need not be equal: where the hunk has no place, the lines that
-    differ stand beside each other.
+    What the hunk takes away or keeps stands beside the target's lines; if it is in already, what it adds
+    does. Where it has no place, lines that differ stand beside each other.
     """
     target = [text for _, text in hunk.target]
     first = max(0, hunk.line - hunk.target[0][0]) if hunk.line is not None and target else 0
@@ -165,10 +164,7 @@ def _start(text: list[str], target: list[str], first: int) -> int | None:
 
 
 def _matched(text: Sequence[str], target: Sequence[str]) -> dict[int, int]:
-    """Pair equal lines; and what lies between two pairs, as far as both sides have lines there.
-
-    What lies before the first pair is paired from its end.
-    """
+    """Pair equal lines, and those between two pairs from the first on; before all pairs, from the end."""
     beside: dict[int, int] = {}
     for tag, a, a_end, b, b_end in SequenceMatcher(
         None, text, target, autojunk=False

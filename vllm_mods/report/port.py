@@ -108,7 +108,6 @@ def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], option: str) 
 
 
 def _errors(path: str, new: NewVariant | None) -> list[Finding]:
-    """Return what is wrong at some line of a file."""
     findings = () if new is None else new.planned.findings
     return [one for one in findings if one.path == path and one.line and one.level is Level.ERROR]
 

@@ -200,10 +200,7 @@ def exceeded(job: dict[str, Any], before: tuple[int, int]) -> str | None:
 
 
 def state(places: list[str]) -> dict[str, tuple[int, ...]]:
-    """Return what changes with any write, of everything below folders but folders, bytecode and repositories.
-
-    No link is followed.
-    """
+    """Return what changes with any write, of all files below folders but bytecode and repositories."""
     marks: dict[str, tuple[int, ...]] = {}
     waiting = list(places)
     while waiting:
