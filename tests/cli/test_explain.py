@@ -10,7 +10,7 @@ import pytest
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Verdict
 from vllm_mods.report.text import MEANING
-from vllm_mods.report.words import NEXT, code_groups, findings
+from vllm_mods.report.words import NEXT, code_groups, does, findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,7 @@ def test_every_verdict_is_explained_with_what_to_do(call: Call, verdict: Verdict
     answer = call("explain", verdict.value)
     assert answer.code == 0
     assert answer.out.startswith(f"{verdict.value} (verdict): {MEANING[verdict]}\n")
-    refused = "refuses, exit code 3" if not verdict.ok else "exit code 0"
-    assert ("`apply` changes the files" if verdict.writes else refused) in answer.out
+    assert does(verdict) in answer.out
     assert answer.err == f"\nhint: {NEXT[verdict]}\n"
 
 

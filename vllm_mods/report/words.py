@@ -38,12 +38,17 @@ class Explained(NamedTuple):
     next: str | None = None
 
 
+def does(verdict: Verdict) -> str:
+    """Say what ``apply`` does on a verdict."""
+    if verdict.writes:
+        return "changes the files"
+    return "changes nothing, exit code 0" if verdict.ok else "refuses, exit code 3"
+
+
 def endings() -> Iterator[Explained]:
     """Yield every verdict, exit code and kind of error."""
     for verdict in Verdict:
-        fate = "changes nothing, exit code 0" if verdict.ok else "refuses, exit code 3"
-        does = "changes the files" if verdict.writes else fate
-        follows = f"`apply` {does}; `check` exits with {0 if verdict.ok else 1}"
+        follows = f"`apply` {does(verdict)}; `check` exits with {0 if verdict.ok else 1}"
         yield Explained(verdict.value, "verdict", MEANING[verdict], follows, NEXT[verdict])
     for number, meaning in errors.EXIT_MEANINGS.items():
         kinds = [name for name, kind in _errors().items() if kind.exit_code == number]
