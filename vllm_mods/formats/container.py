@@ -76,7 +76,15 @@ def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
     if _is_words(text, script) and serving.argv and not serving.argv[0].startswith("-"):
         env |= dict(serving.assignments)
     else:
-        _check_end(pairing, text, script)
+        last = text.count("\n") + 1
+        is_last = pairings.serving(script) == len(script.commands) - 1
+        commented = any(line >= last for line, _ in script.comments)
+        if not is_last or text.rstrip()[-1:] in "&|;)" or commented:
+            raise UsageError(
+                f"the command of pairing `{pairing.name}` does not end with what serves, so an image cannot put "
+                "further arguments behind it",
+                hint="take out of the command what comes after `vllm serve …`",
+            )
         entrypoint = ("/bin/bash", "-c", f'{text} "$@"', "bash")
     options = options_of(serving.argv)
     listens = pairings.serves(serving.argv) and not options.keys() & {"--uds", "--headless"}
@@ -174,15 +182,3 @@ def _is_words(text: str, script: command_line.CommandScript) -> bool:
         return not any(set(token) <= set("();<>|&") for token in lexer)
     except ValueError:
         return False
-
-
-def _check_end(pairing: Pairing, text: str, script: command_line.CommandScript) -> None:
-    last = text.count("\n") + 1
-    is_last = pairings.serving(script) == len(script.commands) - 1
-    commented = any(line >= last for line, _ in script.comments)
-    if not is_last or text.rstrip()[-1:] in "&|;)" or commented:
-        raise UsageError(
-            f"the command of pairing `{pairing.name}` does not end with what serves, so an image cannot put "
-            "further arguments behind it",
-            hint="take out of the command what comes after `vllm serve …`",
-        )

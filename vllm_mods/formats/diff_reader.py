@@ -255,10 +255,8 @@ class _DiffReader:
 
     def permissions(self, mode: int) -> int:
         if mode & 0o170000 != 0o100000:
-            kind = {0o120000: "symbolic link", 0o160000: "submodule"}.get(
-                mode & 0o170000, "special file"
-            )
-            raise self.fail(f"a {kind} cannot be patched")
+            kinds = {0o120000: "symbolic link", 0o160000: "submodule"}
+            raise self.fail(f"a {kinds.get(mode & 0o170000, 'special file')} cannot be patched")
         return mode & 0o777
 
     # --- names --------------------------------------------------------------
@@ -334,8 +332,7 @@ class _DiffReader:
         head = _HUNK.match(self.lines[self.at])
         assert head is not None  # noqa: S101  (the caller has looked)
         self.no_carriage_return(self.lines[self.at])
-        olds = 1 if head[2] is None else int(head[2])
-        news = 1 if head[4] is None else int(head[4])
+        olds, news = int(head[2] or 1), int(head[4] or 1)
         self.at += 1
         lines: list[tuple[str, bytes]] = []
         closed = {"-": False, "+": False}
@@ -375,12 +372,11 @@ class _DiffReader:
         if all(kind == " " for kind, _ in lines):
             raise self.fail("the hunk changes nothing", line=start + 1)
         self.texts[start + 1] = b"\n".join(self.lines[start : self.at]) + b"\n"
+        least = int(any(kind != "+" for kind, _ in lines))
         return Hunk(
             number=number,
             # "line 0" of a side with lines is its beginning, to git too
-            old_start=max(int(head[1]), 1)
-            if any(kind != "+" for kind, _ in lines)
-            else int(head[1]),
+            old_start=max(int(head[1]), least),
             new_start=int(head[3]),
             section=(head[5] or b"").decode("utf-8", "replace").strip(),
             lines=tuple(lines),
