@@ -87,17 +87,14 @@ def canonical(name: str) -> str:
 
 def module_version(data: bytes | None) -> str | None:
     """Return the version that the text of a ``_version.py`` assigns."""
-    if data is None:
-        return None
-    match = re.search(_MODULE, data.decode("utf-8", "replace"))
+    match = re.search(_MODULE, (data or b"").decode("utf-8", "replace"))
     return match["version"] if match else None
 
 
 def pkg_info_version(data: bytes | None) -> str | None:
     """Return the ``Version`` of a ``PKG-INFO`` (core metadata, the headers end at a blank line)."""
-    if data is None:
-        return None
-    headers = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
+    text = (data or b"").decode("utf-8", "replace")
+    headers = text.replace("\r\n", "\n").split("\n\n", 1)[0]
     match = re.search(_PKG_INFO, headers)
     return match[1] if match else None
 

@@ -14,7 +14,7 @@ from vllm_mods.base.model import FileChange, Mod, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import diff_writer, platforms, toml_writer
-from vllm_mods.formats.schema import NAME
+from vllm_mods.formats.schema import NAME, NAME_IN_WORDS
 from vllm_mods.formats.tree_names import canonical
 from vllm_mods.library import mod_folder
 from vllm_mods.making.fetching import DownloadedFile
@@ -119,8 +119,7 @@ def compose(
     very changes; ``UsageError`` for a name that is none, or a range that nothing tells.
     """
     if not re.fullmatch(NAME, wanted.name):
-        allowed = "lower case letters, digits, '.', '_', '-'"
-        raise UsageError(f"{wanted.name!r} is no name for a mod", hint=allowed)
+        raise UsageError(f"{wanted.name!r} is no name for a mod", hint=NAME_IN_WORDS)
     if not (effect.changes or effect.templates):
         raise Refused("nothing was changed, so there is no mod", hint="vllm-mods new --help")
     if wanted.vllm is None and tree.version is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from vllm_mods.base.model import Level
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined
 from vllm_mods.report import data, text
@@ -13,9 +11,16 @@ from vllm_mods.report.reply import Reply
 def examined(diagnosis: Diagnosis) -> Reply:
     """Return what is wrong with an installation and a tree."""
     tool, target = diagnosis.tool, diagnosis.target
+    listed = target and target.listed
     answer = {
         **data.fields(diagnosis, "ok", "tool"),
-        "target": None if target is None else _target_data(target),
+        "target": target
+        and {
+            "spec": target.tree.spec,
+            **data.fields(target, "kind", "version"),
+            "mods": [data.applied(one) for one in target.receipt.mods] if target.receipt else [],
+            "listed": listed and {"by": listed.name, "files": len(listed.rows)},
+        },
         **data.fields(diagnosis, "elsewhere", "troubles"),
     }
     lines = [
@@ -31,7 +36,7 @@ def examined(diagnosis: Diagnosis) -> Reply:
             lines.append(f"  {trouble.message} [{trouble.code}]")
             lines += [f"    hint: {trouble.hint}"] if trouble.hint else []
     if diagnosis.ok:
-        whole = target is None or target.listed is not None
+        whole = target is None or listed is not None
         unsure = "nothing wrong was found, as far as it can be told"
         lines += ["", "nothing is wrong" if whole else unsure]
     return Reply(answer, "\n".join(lines), diagnosis.ok)
@@ -44,14 +49,3 @@ def _target(target: Examined) -> list[str]:
     entries = target.receipt.mods if target.receipt else ()
     lines += [f"  {one.name} {one.version} (variant {one.variant}) is in" for one in entries]
     return lines if entries else [*lines, "  no mods are in"]
-
-
-def _target_data(target: Examined) -> dict[str, Any]:
-    listed, receipt = target.listed, target.receipt
-    return {
-        "spec": target.tree.spec,
-        "kind": target.kind,
-        "version": target.version,
-        "mods": [data.applied(entry) for entry in receipt.mods] if receipt else [],
-        "listed": None if listed is None else {"by": listed.name, "files": len(listed.rows)},
-    }

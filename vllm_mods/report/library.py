@@ -83,12 +83,10 @@ def mod_data(mod: Mod) -> dict[str, Any]:
 
 
 def _mod_text(mod: Mod) -> str:
-    lines = [
-        f"{mod.name} {mod.version}: {mod.summary}",
-        f"  licence     {mod.license}",
-        f"  folder      {mod.directory}",
-    ]
+    lines = [f"{mod.name} {mod.version}: {mod.summary}"]
     lines += aligned(
+        ("licence", mod.license),
+        ("folder", mod.directory),
         ("upstream", " ".join((mod.upstream_status, *mod.upstream_issues))),
         ("requires", ", ".join(mod.requires)),
         ("conflicts", ", ".join(mod.conflicts)),

@@ -149,11 +149,9 @@ def problems(result: MatrixResult) -> tuple[Grievance, ...]:
     """Put together the problems that differ only in the tree, in the order of the first ones."""
     alike: dict[tuple[str, str, str], list[CellProblem]] = {}
     for problem in result.problems:
-        message = (
-            _NUMBER.sub("#", problem.message.replace(problem.tree, ""))
-            if problem.tree
-            else problem.message
-        )
+        message = problem.message
+        if problem.tree:
+            message = _NUMBER.sub("#", message.replace(problem.tree, ""))
         alike.setdefault((problem.code, problem.mod, message), []).append(problem)
     return tuple(
         Grievance(code, mod, tuple(one.tree for one in found if one.tree), found[0].message)

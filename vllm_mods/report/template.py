@@ -92,7 +92,7 @@ def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
     first, second, rows = result
     different = []
     for conversation, before, after in rows:
-        if not _same(before, after):
+        if _shown(before) != _shown(after):
             old, new = (f"{name}: {conversation}" for name in names)
             lines = difflib.unified_diff(_lines(before), _lines(after), old, new, lineterm="")
             different.append("\n".join(lines))
@@ -110,7 +110,7 @@ def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
         "conversations": [
             {
                 "name": name,
-                "same": _same(before, after),
+                "same": _shown(before) == _shown(after),
                 "before": _rendered(before),
                 "after": _rendered(after),
             }
@@ -144,10 +144,6 @@ def _kept(replay: Replayed | None) -> str:
         return "refused"
     lost = ", content lost" * ("content-lost" in codes)
     return f"{replay.turns_kept} of {replay.turns} turns, {replay.kept:,} of {replay.bytes:,} bytes{lost}"
-
-
-def _same(before: Rendered, after: Rendered) -> bool:
-    return _shown(before) == _shown(after)
 
 
 def _checked_lines(result: TemplateChecked) -> list[str]:
@@ -257,17 +253,13 @@ def _read_back(back: ReadBack) -> list[str]:
     if back.named:
         lines = [f"  vLLM {release.version} reads its answers back"]
         for pair in back.pairs:
-            lines += [
-                f"    {_parser_names(pair)}: {_counts(pair)}",
-                *text.findings(pair.findings, "      "),
-            ]
+            lines.append(f"    {_parser_names(pair)}: {_counts(pair)}")
+            lines += text.findings(pair.findings, "      ")
         return [*lines, *text.findings(back.findings, "    ")]
     counts = f"{len(release.tools)} tool parsers and {len(release.reasoners)} reasoning parsers"
     lines = [f"  of {counts} of vLLM {release.version}"]
-    for what, pairs in (
-        ("calls", [pair for pair in back.pairs if pair.tool]),
-        ("reasoning", [pair for pair in back.pairs if not pair.tool]),
-    ):
+    for what, has_tool in (("calls", True), ("reasoning", False)):
+        pairs = [pair for pair in back.pairs if bool(pair.tool) is has_tool]
         whole = [_parser_names(pair) for pair in pairs if pair.whole]
         partly = [pair for pair in pairs if not pair.whole]
         lines += [f"    read all its {what}: {', '.join(whole)}"] * bool(whole)

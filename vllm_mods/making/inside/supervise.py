@@ -45,10 +45,9 @@ def main() -> int:
     answer["written"], answer["gone"], answer["odd"] = [], [], []
     if answer["failure"] is None:
         after = state(places)
-        regular = {path for path, mark in after.items() if stat.S_ISREG(mark[0])}
-        changed = sorted(path for path, mark in after.items() if before.get(path) != mark)
-        sizes = [(path, after[path][2]) for path in changed if path in regular]
-        answer["odd"] = [path for path in changed if path not in regular]
+        changed = sorted(row for row in after.items() if before.get(row[0]) != row[1])
+        sizes = [(path, mark[2]) for path, mark in changed if stat.S_ISREG(mark[0])]
+        answer["odd"] = [path for path, mark in changed if not stat.S_ISREG(mark[0])]
         answer["gone"] = sorted(before.keys() - after.keys())
         if sum(size for _, size in sizes) > job["bytes"]:
             answer["failure"] = "bytes"
