@@ -21,7 +21,6 @@ from vllm_mods.making import folder, over_releases, recording
 from vllm_mods.making.compose import ModEffect, Wanted
 from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import ModSource
-from vllm_mods.making.over_releases import Release
 from vllm_mods.making.recording import Limits
 from vllm_mods.making.sandbox import ImageInEngine
 from vllm_mods.planning import planner
@@ -164,7 +163,7 @@ class _ModImport:
         specs = releases_in(self.access, spec, plain=True)
         versions = [one.removeprefix("pypi:") for one in specs]
         beside = other_packages(self.terms.others)
-        releases = [Release(one, index.open(one, named=beside)) for one in versions]
+        releases = {one: index.open(one, named=beside) for one in versions}
         wanted = self.wanted(source.name)._replace(vllm=None)
         over = over_releases.make(
             wanted, releases, lambda tree: self.record(source, tree), self.progress

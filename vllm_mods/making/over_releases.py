@@ -5,7 +5,7 @@ Each variant is proven on each release that it is stated for: it makes the very 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,13 +19,6 @@ from vllm_mods.making import compose
 from vllm_mods.making.compose import Composed, ModEffect, Parts, Wanted
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
-
-
-class Release(NamedTuple):
-    """A release of vLLM to look at."""
-
-    version: str
-    tree: Tree
 
 
 class ReleaseRow(NamedTuple):
@@ -53,17 +46,17 @@ class _MadeVariant(NamedTuple):
 
 def make(
     wanted: Wanted,
-    releases: Sequence[Release],
+    releases: Mapping[str, Tree],
     run: Callable[[Tree], ModEffect],
     tell: Callable[[str], None],
 ) -> MadeOver:
-    """Make a mod of what a script does on releases, oldest first; ``run`` does it on one.
+    """Make a mod of what a script does on releases by version, oldest first; ``run`` does it on one.
 
     Raises ``Refused`` where it makes a mod on none of them.
     """
     effects: dict[str, ModEffect] = {}
     why: dict[str, str] = {}
-    for number, (version, tree) in enumerate(releases, 1):
+    for number, (version, tree) in enumerate(releases.items(), 1):
         tell(f"running on {version}, {number} of {len(releases)}")
         try:
             effects[version] = run(tree)
@@ -75,7 +68,7 @@ def make(
             f"on none of {len(why)} releases does the script make a mod:{''.join(reasons)}",
             hint="--vllm SPEC, the releases that it was written for",
         )
-    return _Maker(wanted, {one.version: one.tree for one in releases}, effects, tell).make(why)
+    return _Maker(wanted, releases, effects, tell).make(why)
 
 
 @dataclass
@@ -83,7 +76,7 @@ class _Maker:
     """Makes variants of the ``effects`` of a script, by the releases on which it had one."""
 
     wanted: Wanted
-    trees: dict[str, Tree]
+    trees: Mapping[str, Tree]
     effects: dict[str, ModEffect]
     tell: Callable[[str], None]
     cache: SummaryCache = field(default_factory=SummaryCache)

@@ -29,13 +29,6 @@ _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _EDIT_TREE = "--tree TREE, the vLLM that it was written for"
 
 
-class _Sources(NamedTuple):
-    """Files by path from the site root, and the tree that they were read from: of a release, its sdist."""
-
-    tree: Tree
-    files: dict[str, bytes]
-
-
 class Limits(NamedTuple):
     """What a command may do, and for how long; ``also`` are packages that it sees beside vllm."""
 
@@ -60,11 +53,12 @@ def record(
     Raises ``Refused`` if it fails, changes nothing, goes past a limit, leaves a patch half applied or makes what
     a mod cannot have, or where there is no sandbox; ``UsageError`` for a tree that cannot be copied.
     """
-    source = _read_sources(tree, limits.also)
+    whole = _whole_of(tree)
+    sources = _read_sources(whole, tree, limits.also)
     while True:
         fetched = fetcher.files() if fetcher is not None else ()
         try:
-            recorded_run = _RecordedRun(name, files, source, tree, limits, container)
+            recorded_run = _RecordedRun(name, files, sources, whole, tree, limits, container)
             return recorded_run.run(argv, fetched)
         except Lacked as error:
             if fetcher is None or not fetcher.take(error.urls):
@@ -86,7 +80,9 @@ def container_of(tree: Tree) -> ImageInEngine:
 class _RecordedRun(NamedTuple):
     name: str
     files: Mapping[str, bytes]
-    source: _Sources
+    sources: Mapping[str, bytes]
+    whole: Tree
+    """What the ``sources`` were read from: of a release, its sdist."""
     tree: Tree
     limits: Limits
     container: ImageInEngine | None
@@ -123,7 +119,7 @@ class _RecordedRun(NamedTuple):
 
     def _laid_out(self, fetched: Sequence[DownloadedFile]) -> dict[str, bytes]:
         """Return the files that the command finds, by absolute path."""
-        files = {f"{self.site}/{path}": data for path, data in self.source.files.items()}
+        files = {f"{self.site}/{path}": data for path, data in self.sources.items()}
         if self.container is None:  # an image has it
             version = self.tree.version or "0"
             metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
@@ -202,15 +198,14 @@ class _RecordedRun(NamedTuple):
                 hint="have the command copy the file itself",
             )
         after: dict[str, bytes | None] = {path[start:]: ran.written.get(path) for path in inner}
-        source = self.source.files
         changes = tuple(
             FileChange(path=path, before=before, after=after[path])
             for path in sorted(after)
-            if not (path.endswith(".orig") and path[:-5] in source)
+            if not (path.endswith(".orig") and path[:-5] in self.sources)
             and (before := self.tree.read(path)) != after[path]
         )
-        read = self.source.tree.read
-        other = [one.path for one in changes if source.get(one.path, read(one.path)) != one.before]
+        sources, read = self.sources, self.whole.read
+        other = [one.path for one in changes if sources.get(one.path, read(one.path)) != one.before]
         if other:
             raise Refused(
                 f"{', '.join(other)}: the sdist that the command ran on has other bytes than {self.tree.spec}",
@@ -263,9 +258,8 @@ def last_lines(output: str) -> str:
     return "".join(f"\n  | {line}" for line in lines[-_LINES:])
 
 
-def _read_sources(tree: Tree, also: Sequence[str]) -> _Sources:
+def _read_sources(whole: Tree, tree: Tree, also: Sequence[str]) -> dict[str, bytes]:
     """Read packages, compiled code left out. Raises ``UsageError`` for a tree that has not got one whole."""
-    whole = _whole_of(tree)
     files: dict[str, bytes] = {}
     for package in ("vllm", *also):
         # an sdist has vLLM alone, and a release the packages beside it
@@ -276,7 +270,7 @@ def _read_sources(tree: Tree, also: Sequence[str]) -> _Sources:
                 break
         else:
             raise UsageError(f"{tree.spec} has no package {package}", hint="--also PACKAGE")
-    return _Sources(whole, files)
+    return files
 
 
 def _whole_of(tree: Tree) -> Tree:
