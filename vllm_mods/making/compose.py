@@ -136,9 +136,8 @@ def compose(
         planned = planner.plan_alone(mod, tree, cache=cache)
         return Composed(mod, files, planned, tuple(unknown(wanted, tree.version)), parts)
 
-    first, *others = diff_writer.CONTEXTS
-    composed = compose_with(first)
-    for context in others:
+    composed = compose_with(diff_writer.CONTEXTS[0])
+    for context in diff_writer.CONTEXTS[1:]:
         if composed.planned.verdict == "misplaced":
             composed = compose_with(context)
     _check(composed, effect.changes)

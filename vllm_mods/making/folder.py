@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import limits
@@ -52,19 +52,15 @@ def read(path: str) -> ModSource:
     own = f"is {path} the mod's own folder?"
     files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)
     if SCRIPT not in files and MANIFEST not in files:
-        raise _no_mod(path, files)
+        hint = "ls"
+        if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
+            hint = f"{path} holds {below[0]}: pack the mod's files, and not the folder around them"
+        elif patches := sorted(one for one in files if one.endswith((".patch", ".diff"))):
+            hint = f"vllm-mods new NAME --from-diff {path}/{patches[0]} --tree TREE"
+        elif "Dockerfile" in files:
+            hint = "docker build; then vllm-mods new NAME --from-trees image:BASE image:BUILT"
+        raise UsageError(f"{path} has no {SCRIPT} at its root", hint=hint)
     return ModSource(name if is_folder else name.removesuffix(".zip"), files)
-
-
-def _no_mod(path: str, files: Iterable[str]) -> UsageError:
-    hint = "ls"
-    if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
-        hint = f"{path} holds {below[0]}: pack the mod's files, and not the folder around them"
-    elif patches := sorted(one for one in files if one.endswith((".patch", ".diff"))):
-        hint = f"vllm-mods new NAME --from-diff {path}/{patches[0]} --tree TREE"
-    elif "Dockerfile" in files:
-        hint = "docker build; then vllm-mods new NAME --from-trees image:BASE image:BUILT"
-    return UsageError(f"{path} has no {SCRIPT} at its root", hint=hint)
 
 
 def read_working_folder(folder: str) -> dict[str, bytes]:

@@ -96,7 +96,15 @@ def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
     head, newline, contents = answer.partition(b"\n")
     if not newline:
         why = lines[-1] if lines else "it ended before the command did"
-        raise _no_sandbox(container, why)
+        if container is None:
+            raise Refused(
+                f"a command is run only where it cannot touch this machine, and bubblewrap does not start here: {why}",
+                hint="--image REF runs it in a container; or run it on a copy yourself, and vllm-mods new NAME --from-trees OLD NEW",
+            )
+        raise Refused(
+            f"{container.engine} does not run a command in {container.image}: {why}",
+            hint=f"{container.engine} run --rm --entrypoint python3 {container.image} --version",
+        )
     return _read(json.loads(head), contents, job)
 
 
@@ -188,18 +196,6 @@ def _checked(path: str, job: SandboxJob) -> str:
     raise Refused(
         f"{path!r} is not among the folders that it may write to",
         hint="ask whoever made it; nothing was written",
-    )
-
-
-def _no_sandbox(container: ImageInEngine | None, why: str) -> Refused:
-    if container is not None:
-        return Refused(
-            f"{container.engine} does not run a command in {container.image}: {why}",
-            hint=f"{container.engine} run --rm --entrypoint python3 {container.image} --version",
-        )
-    return Refused(
-        f"a command is run only where it cannot touch this machine, and bubblewrap does not start here: {why}",
-        hint="--image REF runs it in a container; or run it on a copy yourself, and vllm-mods new NAME --from-trees OLD NEW",
     )
 
 
