@@ -78,7 +78,7 @@ def parse(data: bytes, where: str) -> Pairing:
             model=top.match("model", _IMAGE, "an id on the Hub or a path", required=True),
             revision=top.match("revision", _IMAGE, "a commit, tag or branch of the model") or None,
             base=top.match("base", _IMAGE, "an image reference", required=True),
-            vllm=_version(top),
+            vllm=top.get("vllm", str),
             mods=top.strings("mods", NAME, "the name of a mod"),
             templates=top.strings("templates", NAME, "the name of a template"),
             defaults={key: defaults.scalar(key, value) for key, value in defaults.raw.items()},
@@ -87,6 +87,8 @@ def parse(data: bytes, where: str) -> Pairing:
             topology=top.choice("topology", TOPOLOGIES, "any"),
             recipe=_recipe(top.table("recipe")) if "recipe" in top.raw else None,
         )
+        if pairing.vllm is not None:
+            top.check_range("vllm", specifier(pairing.vllm))
         for key in ("mods", "templates"):
             for twice in repeated(getattr(pairing, key)):
                 top.problem(key, f"{twice!r} is named twice")
@@ -314,12 +316,6 @@ def serves(argv: tuple[str, ...]) -> bool:
     program = [word.rsplit("/", 1)[-1] for word in argv[:2]]
     return program == ["vllm", "serve"] or "vllm.entrypoints.openai.api_server" in argv[:4]
 
-
-def _version(top: Table) -> str | None:
-    text = top.get("vllm", str)
-    if text is not None:
-        top.check_range("vllm", specifier(text))
-    return text
 
 
 def _recipe(table: Table) -> Recipe:

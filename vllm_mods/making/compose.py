@@ -36,10 +36,7 @@ class Wanted(NamedTuple):
 
 
 class ModEffect(NamedTuple):
-    """What a mod is made of: changes to the files of a tree, ``templates`` by file name, and what goes with them.
-
-    ``notes`` are what the reader of the mod has to know, ``output`` is what a command printed that did it.
-    """
+    """What a mod is made of: changes to a tree, ``templates`` by file name, ``notes`` for the mod's reader."""
 
     changes: tuple[FileChange, ...]
     templates: Mapping[str, bytes] = {}
@@ -47,7 +44,6 @@ class ModEffect(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     fetched: tuple[DownloadedFile, ...] = ()
     notes: tuple[str, ...] = ()
-    output: str = ""
 
 
 class Parts(NamedTuple):

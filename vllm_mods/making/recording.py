@@ -222,9 +222,7 @@ class _RecordedRun(NamedTuple):
             for name, value in seen.exported
         )
         notes = (*(f"it wrote {path}, which no mod can have" for path in lost), *named)
-        return ModEffect(
-            changes, templates, seen.installed, seen.exported, notes=notes, output=ran.output
-        )
+        return ModEffect(changes, templates, seen.installed, seen.exported, notes=notes)
 
     def _elsewhere(self, written: Mapping[str, bytes | None]) -> tuple[dict[str, bytes], list[str]]:
         """Return the chat templates in the workspace, and every other file outside of Python's packages."""
