@@ -345,7 +345,7 @@ class _DiffReader:
                 )
             kind = line[:1].decode("latin-1") or " "
             # an editor that strips blanks at line ends turns the empty context line " " into ""
-            text = (line[1:] if line else b"") + b"\n"
+            text = line[1:] + b"\n"
             if kind not in " +-":
                 raise self.fail(
                     f"the hunk states {olds} more old and {news} more new lines, but this line is none of them",
@@ -360,8 +360,7 @@ class _DiffReader:
             olds -= kind != "+"
             news -= kind != "-"
             self.at += 1
-            following = self.peek()
-            if following is not None and following.startswith(_NO_NEWLINE):
+            if (self.peek() or b"").startswith(_NO_NEWLINE):
                 text = text[:-1]
                 if not text:
                     raise self.fail("an empty line without a line end is no line")

@@ -70,8 +70,7 @@ def mod_data(mod: Mod) -> dict[str, Any]:
         ],
         "variants": [
             {
-                "id": variant.id,
-                "vllm": variant.vllm,
+                **data.fields(variant, "id", "vllm"),
                 "package": variant.package or None,
                 "package_version": variant.package_version or None,
                 "files": diff.touched(mod, variant),
