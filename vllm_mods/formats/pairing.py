@@ -317,7 +317,6 @@ def serves(argv: tuple[str, ...]) -> bool:
     return program == ["vllm", "serve"] or "vllm.entrypoints.openai.api_server" in argv[:4]
 
 
-
 def _recipe(table: Table) -> Recipe:
     paths = table.table("mods")
     recipe = Recipe(

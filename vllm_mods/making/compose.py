@@ -126,8 +126,8 @@ def compose(
 
     def compose_with(context: int) -> Composed:
         files, parts = _parts(wanted, effect, tree, context)
-        text = written(wanted, [parts], f"vLLM {tree.version or tree.spec}", effect.env)
-        files[mod_folder.MANIFEST] = encoded(text)
+        on = f"vLLM {tree.version or tree.spec}"
+        files[mod_folder.MANIFEST] = written(wanted, [parts], on, effect.env)
         mod = mod_folder.load_files(wanted.name, files)
         planned = planner.plan_alone(mod, tree, cache=cache)
         return Composed(mod, files, planned, tuple(unknown(wanted, tree.version)), parts)
@@ -216,22 +216,13 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
         )
 
 
-def encoded(text: str) -> bytes:
-    """Return a manifest's bytes. Raises ``Refused`` for a path in it that is not UTF-8."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        line = text[text.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
-        raise Refused(
-            f"a path is not UTF-8, so that no mod.toml can name it: {line!a}",
-            hint="give the file another name",
-        ) from error
-
-
 def written(
     wanted: Wanted, variants: Sequence[Parts], version: str, env: Sequence[tuple[str, str]]
-) -> str:
-    """Write a manifest. ``version`` is what it changes, where nobody said what it is for."""
+) -> bytes:
+    """Write a manifest. ``version`` is what it changes, where nobody said what it is for.
+
+    Raises ``Refused`` for a path in it that is not UTF-8.
+    """
     summary = wanted.summary or f"Changes to {version}"
     named = {"schema": 1, "name": wanted.name, "version": "0.1.0", "summary": summary}
     terms = [] if wanted.license else ["# Nobody has said under which terms it may be passed on."]
@@ -242,7 +233,14 @@ def written(
         rows += ["", "[env]", *toml_writer.rows(dict(env))]
     for parts in variants:
         rows += ["", *_variant(parts)]
-    return "\n".join([*rows, ""])
+    try:
+        return "\n".join([*rows, ""]).encode()
+    except UnicodeEncodeError as error:
+        line = error.object[error.object.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
+        raise Refused(
+            f"a path is not UTF-8, so that no mod.toml can name it: {line!a}",
+            hint="give the file another name",
+        ) from error
 
 
 def _variant(parts: Parts) -> Iterator[str]:

@@ -168,8 +168,8 @@ class _Maker:
             )
             parts.append(part._replace(overlay=overlay, binary=binary))
         env = tuple(dict.fromkeys(row for effect in self.effects.values() for row in effect.env))
-        text = compose.written(self.wanted, parts, f"vLLM {parts[-1].vllm}", env)
-        files[mod_folder.MANIFEST] = compose.encoded(text)
+        newest = f"vLLM {parts[-1].vllm}"
+        files[mod_folder.MANIFEST] = compose.written(self.wanted, parts, newest, env)
         return mod_folder.load_files(self.wanted.name, files), files
 
     def stated_for(self, part: Parts, covered: Sequence[str]) -> Parts:
