@@ -7,7 +7,6 @@ GFM, section 4.10: in a table a ``|`` has to be escaped in code spans too.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from vllm_mods import __version__
 from vllm_mods.matrices.cell import Cell, MatrixResult
@@ -24,7 +23,9 @@ def render(result: MatrixResult) -> str:
     blocks += ["### What does not fit"] if wrong else []
     for run in wrong:
         blocks.append(f"{_code(run.first.mod)} on {_plain(run.trees)}: {_word(run.first)}")
-        blocks.append(_fenced(view.clean(str(finding)) for finding in run.first.findings))
+        body = "\n".join(view.clean(str(finding)) for finding in run.first.findings)
+        fence = "`" * max(3, _longest(body) + 1)
+        blocks.append(f"{fence}text\n{body}\n{fence}")
     blocks.append(
         f"<sub>vllm-mods {__version__}. ✓ goes in · ✗ is meant to and does not · (in brackets) is not meant to</sub>"
     )
@@ -63,12 +64,6 @@ def _code(text: str) -> str:
 def _plain(text: str) -> str:
     """Return a text unchanged if it contains no markup, as names of releases do; as a code span otherwise."""
     return text if re.fullmatch(r"[A-Za-z0-9.,+ -]*", text) else _code(text)
-
-
-def _fenced(texts: Iterable[str]) -> str:
-    body = "\n".join(texts)
-    fence = "`" * max(3, _longest(body) + 1)
-    return f"{fence}text\n{body}\n{fence}"
 
 
 def _longest(text: str) -> int:
