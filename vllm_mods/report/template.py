@@ -90,12 +90,7 @@ def rendered(template: Template, prompt: Prompt) -> Reply:
 def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
     """Return how the prompts of two templates differ, and what each keeps of the cache."""
     first, second, rows = result
-    different = []
-    for conversation, before, after in rows:
-        if _shown(before) != _shown(after):
-            old, new = (f"{name}: {conversation}" for name in names)
-            lines = difflib.unified_diff(_lines(before), _lines(after), old, new, lineterm="")
-            different.append("\n".join(lines))
+    different = _differences(names, rows)
     count = text.counted(len(rows), "conversation")
     end = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"
     answer = {
@@ -118,6 +113,18 @@ def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
         ],
     }
     return Reply(answer, "\n".join((*different, _compared(first, second), end)), not different)
+
+
+def _differences(
+    names: tuple[str, str], rows: Sequence[tuple[str, Rendered, Rendered]]
+) -> list[str]:
+    different = []
+    for conversation, before, after in rows:
+        if _shown(before) != _shown(after):
+            old, new = (f"{name}: {conversation}" for name in names)
+            lines = difflib.unified_diff(_lines(before), _lines(after), old, new, lineterm="")
+            different.append("\n".join(lines))
+    return different
 
 
 def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
