@@ -16,7 +16,7 @@ from package_server import PackageServer, make_wheel, serving, settings_of_none
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import run
 from vllm_mods.matrices.cell import MatrixResult
-from vllm_mods.report import html, matrix_grid, matrix_markdown, matrix_text
+from vllm_mods.report import html, matrix_forms, matrix_grid, matrix_markdown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_names_that_turn_text_around_turn_nothing() -> None:
     )
     page = html.render(made)
     assert "<img" not in page
-    for text in (page, matrix_text.render(made), matrix_markdown.render(made)):
+    for text in (page, matrix_forms.text(made), matrix_markdown.render(made)):
         assert not {"\u061c", "\u202e", "\u2066"} & set(text)
 
 

@@ -14,7 +14,7 @@ import vllm_mods as vm
 from vllm_mods.building import resolving
 from vllm_mods.cli import run
 from vllm_mods.library import trust
-from vllm_mods.making import exporting
+from vllm_mods.making import folder as folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ def doors() -> dict[str, object]:
             said[name] = "was let in"  # and then found no image
 
     through("vm.apply", lambda: vm.apply(mods(), "site").changed)
-    through("export", lambda: sorted(exporting.export(mods())))
+    through("export", lambda: sorted(folders.export(mods())))
     resolve: Any = resolving.resolve
     through("resolve", lambda: resolve(None, mods(), None, None, "", epoch=0, wheels=None))
     for name in ("lock", "build", "export", "apply"):

@@ -15,7 +15,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.making import over_releases, recording
 from vllm_mods.making.compose import ModEffect, Wanted
-from vllm_mods.making.over_releases import MadeOver, Release
+from vllm_mods.making.over_releases import MadeOver
 from vllm_mods.making.recording import Limits
 from vllm_mods.planning import planner
 
@@ -42,11 +42,11 @@ def digest(data: bytes | None) -> str | None:
 
 
 @cache
-def trees() -> tuple[Release, ...]:
-    return tuple(
-        Release(version, MemoryTree(dict(files), version, f"pypi:{version}", pristine=True))
+def trees() -> dict[str, Tree]:
+    return {
+        version: MemoryTree(dict(files), version, f"pypi:{version}", pristine=True)
         for version, files in RELEASES.items()
-    )
+    }
 
 
 def made_of(files: dict[str, str], wanted: Wanted) -> MadeOver:
@@ -66,7 +66,7 @@ def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:
         return Found(error.message, (), tuple(v for v, one in does.items() if one), 0)
     mod = mod_folder.load_files("mine", made.files)
     wrong, lost = [], []
-    for version, tree in trees():
+    for version, tree in trees().items():
         planned = planner.plan([mod], tree).mods[0]
         meant = any(versions.in_range(version, one.vllm) for one in mod.variants)
         mine = {

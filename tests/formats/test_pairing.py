@@ -47,12 +47,12 @@ def test_every_problem_is_reported_with_its_key_path() -> None:
     text += '[defaults]\na = []\n[env]\n"1A" = "x"\nB = 1\n'
     assert problems(text) == (
         "model: is empty",
-        "vllm: 'new' is not a version specifier (PEP 440)",
         "mods[0]: expected the name of a mod, found 'A b'",
         "defaults.a: expected text, a number, true or false, found an array",
         "env.1A: is not the name of an environment variable",
         "env.B: expected a string, found an integer",
         "topology: expected one of any, solo, cluster, found 'one'",
+        "vllm: 'new' is not a version specifier (PEP 440)",
         "command: line 1: {x} has no default",
         "command: line 1: { is no placeholder; a brace itself is doubled",
         "modl: unknown key; did you mean 'model'?",

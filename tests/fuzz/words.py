@@ -15,7 +15,7 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.formats import pairing, pairing_lock
 from vllm_mods.formats.receipt import FileHash
-from vllm_mods.making import exporting
+from vllm_mods.making import folder
 from vllm_mods.recipes import recipe_yaml
 from vllm_mods.scripts import command_line
 from vllm_mods.serving import check, command
@@ -113,7 +113,7 @@ def _exported(data: bytes, _folder: str) -> None:
     script, manifest, patch, lock = taken(data, 4)
     mod = {"mod.toml": manifest, "fix.patch": patch, "mod.lock": lock}
     files = {f"patches/fix/{name}": text for name, text in mod.items()}
-    exporting.exported_mod({"run.sh": script, **files})
+    folder.exported_mod({"run.sh": script, **files})
 
 
 @functools.cache
@@ -164,7 +164,7 @@ TARGETS = (
         (command_line.ShellError,),
     ),
     Target(
-        "exported-mod", _exported, lambda: (joined(exporting.script("fix").decode(), "", "", ""),)
+        "exported-mod", _exported, lambda: (joined(folder.run_script("fix").decode(), "", "", ""),)
     ),
     Target(
         "serve",

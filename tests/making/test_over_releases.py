@@ -15,7 +15,6 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.making import over_releases
 from vllm_mods.making.compose import ModEffect, Wanted
-from vllm_mods.making.over_releases import Release
 from vllm_mods.planning import planner
 
 HEADS = ["", "import os\n", "import os\nimport re\n"]
@@ -59,41 +58,38 @@ def test_each_variant_does_what_the_script_does(
     given_files: list[dict[str, str]],
     asks_version: bool,  # noqa: FBT001
 ) -> None:
-    trees = [
-        Release(
-            f"0.{20 + i}.0",
-            MemoryTree(
-                {"vllm/__init__.py": b"", **{path: text.encode() for path, text in files.items()}},
-                version=f"0.{20 + i}.0",
-            ),
+    trees = {
+        f"0.{20 + i}.0": MemoryTree(
+            {"vllm/__init__.py": b"", **{path: text.encode() for path, text in files.items()}},
+            version=f"0.{20 + i}.0",
         )
         for i, files in enumerate(given_files)
-    ]
+    }
 
     def run(tree: Tree) -> ModEffect:
         return effect_of(tree, asks_version=asks_version)
 
     does: dict[str, bytes | None] = {}
-    for one in trees:
+    for version, tree in trees.items():
         try:
-            does[one.version] = effect_of(one.tree, asks_version=asks_version).changes[0].after
+            does[version] = effect_of(tree, asks_version=asks_version).changes[0].after
         except Refused:
-            does[one.version] = None
+            does[version] = None
     try:
         made = over_releases.make(Wanted("mine"), trees, run, lambda _: None)
     except Refused:
         assert not any(does.values())
         return
     mod = mod_folder.load_files("mine", made.files)
-    for one, row in zip(trees, made.rows, strict=True):
-        planned = planner.plan([mod], one.tree).mods[0]
-        meant = [v.id for v in mod.variants if versions.in_range(one.version, v.vllm)]
+    for (version, tree), row in zip(trees.items(), made.rows, strict=True):
+        planned = planner.plan([mod], tree).mods[0]
+        meant = [v.id for v in mod.variants if versions.in_range(version, v.vllm)]
         assert meant == ([row.variant] if row.variant else []), (row, does)
         if row.variant:
             assert planned.verdict.writes
-            assert [change.after for change in planned.changes] == [does[one.version]]
+            assert [change.after for change in planned.changes] == [does[version]]
         else:
-            assert does[one.version] is None, (row, given_files)
+            assert does[version] is None, (row, given_files)
 
 
 def test_what_is_refused_everywhere_is_said_with_each_reason() -> None:
@@ -101,7 +97,7 @@ def test_what_is_refused_everywhere_is_said_with_each_reason() -> None:
     with pytest.raises(Refused, match=r"on none of 1 releases.*\n  0.21.0: none of the files"):
         over_releases.make(
             Wanted("mine"),
-            [Release("0.21.0", tree)],
+            {"0.21.0": tree},
             lambda one: effect_of(one, asks_version=False),
             lambda _: None,
         )

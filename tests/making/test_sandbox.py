@@ -11,7 +11,7 @@ import pytest
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.making import sandbox
-from vllm_mods.making.layout import TEMPORARY
+from vllm_mods.making.recording import TEMPORARY
 from vllm_mods.making.sandbox import ImageInEngine, Ran, SandboxJob
 
 if TYPE_CHECKING:

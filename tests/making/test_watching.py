@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vllm_mods.making import watching
-from vllm_mods.making.layout import LAUNCHER, SITE
-from vllm_mods.making.watching import Watched
+from vllm_mods.making.watching import LAUNCHER, SITE, Watched
 
 
 def read(*steps: str, exported: str = "", **files: str) -> Watched:

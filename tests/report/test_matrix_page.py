@@ -18,7 +18,7 @@ from matrix_making import EVIL, SOURCE, example, hostile, hunk, large
 from vllm_mods.base.model import Verdict
 from vllm_mods.report import html
 from vllm_mods.report.matrix_grid import MEANINGS
-from vllm_mods.report.side_by_side import pairs
+from vllm_mods.report.page_data import pairs
 
 if TYPE_CHECKING:
     from matrix_making import Make

@@ -12,7 +12,7 @@ from matrix_making import cell, example, hostile, large
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Verdict
 from vllm_mods.matrices.cell import CellProblem, MatrixResult
-from vllm_mods.report import html, junit, matrix_grid, matrix_markdown, matrix_text
+from vllm_mods.report import html, junit, matrix_forms, matrix_grid, matrix_markdown
 from vllm_mods.report.matrix_forms import FORMS
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_spans_name_stretches_and_trees_that_the_matrix_does_not_have() -> None:
 def test_neighbours_that_say_the_same_are_one_line() -> None:
     cells = [cell("m", f"0.{n}.0", "moved", offsets=(n - 2,)) for n in range(4)]
     cells.append(cell("m", "0.4.0", "conflict", meant=False))
-    text = matrix_text.render(MatrixResult(tuple(cells)))
+    text = matrix_forms.text(MatrixResult(tuple(cells)))
     assert text.splitlines()[2:5] == [
         "m 1.0.0",
         "  0.0.0 to 0.3.0  moved          variant one, by -2 to +1 lines",
@@ -62,12 +62,12 @@ def test_what_lies_beside_is_said_with_its_versions() -> None:
         cell(version=f"0.2{at}.0", packages=(("transformers", version),))
         for at, version in enumerate(("5.10.0", "5.9.0", "5.10.0"))
     ]
-    text = matrix_text.render(MatrixResult(tuple(cells)))
+    text = matrix_forms.text(MatrixResult(tuple(cells)))
     assert "0.20.0 to 0.22.0  applies        variant one, with transformers 5.9.0 to 5.10.0" in text
 
 
 def test_text_says_why() -> None:
-    text = matrix_text.render(example())
+    text = matrix_forms.text(example())
     assert "bad on 0.21.0: conflict\n  hunk 1: its text is not there" in text
     assert "bad on 0.22.0: unknown\n" in text
     assert "  bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]" in text
@@ -75,7 +75,7 @@ def test_text_says_why() -> None:
 
 
 def test_text_fits_80_columns_however_many_mods_and_releases() -> None:
-    text = matrix_text.render(large(30, 200))
+    text = matrix_forms.text(large(30, 200))
     assert max(map(len, text.splitlines())) <= 80
 
 
@@ -83,9 +83,9 @@ def test_colour_does_not_move_the_columns() -> None:
     def paint(verdict: Verdict) -> str:
         return f"\033[1m{verdict.value}\033[0m"
 
-    plain = matrix_text.render(example())
+    plain = matrix_forms.text(example())
     assert (
-        matrix_text.render(example(), paint=paint).replace("\033[1m", "").replace("\033[0m", "")
+        matrix_forms.text(example(), paint=paint).replace("\033[1m", "").replace("\033[0m", "")
         == plain
     )
 

@@ -8,7 +8,7 @@ import shlex
 from vllm_mods.formats.taken_over import taken_over
 from vllm_mods.library import trust, writing
 from vllm_mods.library.catalog import Library
-from vllm_mods.making import exporting
+from vllm_mods.making import folder
 from vllm_mods.recipes import recipe_yaml
 
 
@@ -18,7 +18,7 @@ def export_mod(library: Library, name: str, output: str) -> tuple[list[str], lis
     Returns the names of the files in it, and what one should know. Raises ``UsageError`` for a mod that there is not, ``Refused`` for one that no policy trusts.
     """
     mods = library.select([name])
-    files = exporting.export(mods)
+    files = folder.export(mods)
     writing.folder(output, files)
     os.chmod(os.path.join(output, "run.sh"), 0o755)  # noqa: S103  (it is run)
     notes = []

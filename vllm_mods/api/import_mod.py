@@ -17,11 +17,10 @@ from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.library.catalog import Library
-from vllm_mods.making import exporting, folder, over_releases, recording
+from vllm_mods.making import folder, over_releases, recording
 from vllm_mods.making.compose import ModEffect, Wanted
 from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import ModSource
-from vllm_mods.making.over_releases import Release
 from vllm_mods.making.recording import Limits
 from vllm_mods.making.sandbox import ImageInEngine
 from vllm_mods.planning import planner
@@ -112,7 +111,7 @@ class _ModImport:
             return self.taken(
                 mod_folder.load_files(terms.name or source.name, source.files), source.files
             )
-        if (exported := exporting.exported_mod(source.files)) is not None:
+        if (exported := folder.exported_mod(source.files)) is not None:
             return self.taken(*exported)
         if terms.tree is not None and terms.image is not None:
             raise UsageError("--tree and --image both name the vLLM to run it on", hint="give one")
@@ -164,7 +163,7 @@ class _ModImport:
         specs = releases_in(self.access, spec, plain=True)
         versions = [one.removeprefix("pypi:") for one in specs]
         beside = other_packages(self.terms.others)
-        releases = [Release(one, index.open(one, named=beside)) for one in versions]
+        releases = {one: index.open(one, named=beside) for one in versions}
         wanted = self.wanted(source.name)._replace(vllm=None)
         over = over_releases.make(
             wanted, releases, lambda tree: self.record(source, tree), self.progress

@@ -11,7 +11,7 @@ from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, ModPlan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.library import mod_folder, writing
-from vllm_mods.making import compose, from_diff, from_trees, recording
+from vllm_mods.making import compose, from_diff, recording
 from vllm_mods.making import folder as folders
 from vllm_mods.making.compose import ModEffect, Wanted
 from vllm_mods.making.over_releases import ReleaseRow
@@ -84,7 +84,7 @@ def new(
     if diff is not None:
         effect = from_diff.changes(diff, diff_name, opened)
     elif edited is not None:
-        effect = from_trees.difference(opened, as_tree(edited))
+        effect = compose.difference(opened, as_tree(edited))
     else:
         container = recording.container_of(opened) if in_container else None
         files = folders.read_working_folder(os.getcwd())

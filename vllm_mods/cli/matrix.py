@@ -22,7 +22,7 @@ from vllm_mods.cli import answers, manner, named_files, options, terminal
 from vllm_mods.cli.manner import option
 from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.matrices.locks import Updated
-from vllm_mods.report import matrix_text, text
+from vllm_mods.report import matrix_forms, text
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 
 
@@ -105,7 +105,7 @@ def command(
     if output is not None:
         named_files.write(output, written.encode())
     if output is not None or form == "text":
-        click.echo(matrix_text.render(result, paint=answers.paint), nl=False)
+        click.echo(matrix_forms.text(result, paint=answers.paint), nl=False)
     else:
         terminal.file(written)
         answers.remember("answered", thing=True)

@@ -42,10 +42,7 @@ _FEW = 800
 
 
 def read_places(data: bytes) -> tuple[Place, ...]:
-    """Return where classes, functions and named statements stand, outer ones before inner ones.
-
-    Raises ``UnparsableError`` with the reason.
-    """
+    """Return the places of a file, outer ones first. Raises ``UnparsableError`` with the reason."""
     _check_depth(data)
     try:
         return _read(data)
@@ -92,22 +89,15 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
     def visit(node: libcst.CSTNode, chain: str) -> None:
         inner = chain
         if isinstance(node, libcst.ClassDef | libcst.FunctionDef):
-            inner = f"{chain}.{node.name.value}" if chain else node.name.value
-            first = node.decorators[0] if node.decorators else node
-            named.append(
-                Place(
-                    kind="class" if isinstance(node, libcst.ClassDef) else "def",
-                    name=inner,
-                    start=places[first].start.line,
-                    head=places[node.name].start.line,
-                    end=places[node].end.line,
-                )
-            )
+            inner = f"{chain}.{node.name.value}".removeprefix(".")
+            kind = "class" if isinstance(node, libcst.ClassDef) else "def"
+            start = places[node.decorators[0] if node.decorators else node].start.line
+            head, end = places[node.name].start.line, places[node].end.line
+            named.append(Place(kind, inner, start, head, end))
         elif isinstance(node, libcst.SimpleStatementLine) and not chain:
             if label := _label(node.body[0]):
-                place = places[node]
-                line = place.start.line
-                named.append(Place("statement", label, line, line, place.end.line))
+                start, end = places[node].start.line, places[node].end.line
+                named.append(Place("statement", label, start, start, end))
             return
         elif isinstance(node, libcst.BaseExpression | libcst.BaseSmallStatement):
             return  # no class or function statement can be inside
@@ -138,10 +128,7 @@ def _read(data: bytes) -> tuple[Place, ...]:  # noqa: C901  (libcst is imported 
 
 
 def _check_depth(data: bytes) -> None:
-    """Raise ``UnparsableError`` for what LibCST, which calls itself without limit, would die of.
-
-    For what is no Python of this interpreter's version, another process tries.
-    """
+    """Raise ``UnparsableError`` for what LibCST, which calls itself without limit, would die of."""
     try:
         syntax_tree.check_depth(syntax_tree.module(data) or syntax_tree.parse(data))
     except syntax_tree.DeepError as error:

@@ -41,8 +41,8 @@ class Served(NamedTuple):
 
     def over(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return an image's settings, as OCI's configuration has them, with these in their place."""
-        pairs = [one.partition("=")[::2] for one in settings.get("Env") or ()]
-        env = {**dict(pairs), **self.env}
+        env = dict(one.partition("=")[::2] for one in settings.get("Env") or ()) | dict(self.env)
+        ports = settings.get("ExposedPorts") or {}
         left = {key: value for key, value in settings.items() if key not in {"Cmd", "Healthcheck"}}
         changed = {
             **left,
@@ -52,10 +52,7 @@ class Served(NamedTuple):
             "StopSignal": "SIGINT",
         }
         if self.port is not None:
-            changed["ExposedPorts"] = {
-                **(settings.get("ExposedPorts") or {}),
-                f"{self.port}/tcp": {},
-            }
+            changed["ExposedPorts"] = {**ports, f"{self.port}/tcp": {}}
         if self.health is not None:
             changed["Healthcheck"] = {
                 "Test": ["CMD", *self.health],
@@ -79,7 +76,15 @@ def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
     if _is_words(text, script) and serving.argv and not serving.argv[0].startswith("-"):
         env |= dict(serving.assignments)
     else:
-        _check_end(pairing, text, script)
+        last = text.count("\n") + 1
+        is_last = pairings.serving(script) == len(script.commands) - 1
+        commented = any(line >= last for line, _ in script.comments)
+        if not is_last or text.rstrip()[-1:] in "&|;)" or commented:
+            raise UsageError(
+                f"the command of pairing `{pairing.name}` does not end with what serves, so an image cannot put "
+                "further arguments behind it",
+                hint="take out of the command what comes after `vllm serve …`",
+            )
         entrypoint = ("/bin/bash", "-c", f'{text} "$@"', "bash")
     options = options_of(serving.argv)
     listens = pairings.serves(serving.argv) and not options.keys() & {"--uds", "--headless"}
@@ -99,7 +104,9 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
     ]
     faults += secrets.problems({"env": pairing.env, "command": pairings.rendered(pairing)})
     serving, script = pairings.serve_command(pairing)
-    named = [name for one in script.commands for name in _named(one)]
+    # `export` and `env` have variables among their words
+    words = [word.split("=") for one in script.commands for word in one.argv if "=" in word]
+    assigned = [pair for one in script.commands for pair in one.assignments]
     options = options_of(serving.argv)
     unknown = {one.text for one in script.unknown}
     for option, variable in _SECRETS.items():
@@ -108,8 +115,8 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
             faults.append(f"command: {option} has a secret: {_GIVEN.format(variable)}")
     faults += [
         f"command: {name}=… looks like a secret: {_GIVEN.format(name)}"
-        for name in named
-        if secrets.NAMED.match(name)
+        for name, *_ in (*assigned, *words)
+        if name.isidentifier() and secrets.NAMED.match(name)
     ]
     if not pairings.serves(serving.argv):
         return tuple(faults)
@@ -124,23 +131,13 @@ def problems(pairing: Pairing) -> tuple[str, ...]:
             f"model: is {pairing.model}, and the command serves {model}: write {{model}} there"
         )
     revision = options.get("--revision")
-    if pairing.revision is not None and revision is None:
+    if revision != pairing.revision and not any(text in str(revision) for text in unknown):
+        has = f"--revision {revision}" if revision else "no --revision: vLLM would load the newest"
         faults.append(
-            f"revision: is {pairing.revision}, and the command has no --revision: vLLM would load the newest; "
-            "write --revision {revision} there"
-        )
-    elif revision != pairing.revision and not any(text in str(revision) for text in unknown):
-        faults.append(
-            f"revision: is {pairing.revision or 'not given'}, and the command has --revision {revision}: "
+            f"revision: is {pairing.revision or 'not given'}, and the command has {has}; "
             "write --revision {revision} there"
         )
     return tuple(faults)
-
-
-def _named(command: command_line.WordedCommand) -> list[str]:
-    """Return the variables that a command sets, those of `export` and `env` among its words."""
-    words = (word.split("=") for word in command.argv if "=" in word)
-    return [name for name, *_ in (*command.assignments, *words) if name.isidentifier()]
 
 
 def options_of(argv: tuple[str, ...]) -> dict[str, str]:
@@ -185,15 +182,3 @@ def _is_words(text: str, script: command_line.CommandScript) -> bool:
         return not any(set(token) <= set("();<>|&") for token in lexer)
     except ValueError:
         return False
-
-
-def _check_end(pairing: Pairing, text: str, script: command_line.CommandScript) -> None:
-    last = text.count("\n") + 1
-    is_last = pairings.serving(script) == len(script.commands) - 1
-    commented = any(line >= last for line, _ in script.comments)
-    if not is_last or text.rstrip()[-1:] in "&|;)" or commented:
-        raise UsageError(
-            f"the command of pairing `{pairing.name}` does not end with what serves, so an image cannot put "
-            "further arguments behind it",
-            hint="take out of the command what comes after `vllm serve …`",
-        )

@@ -1,15 +1,11 @@
 """Read a unified diff, strictly, from bytes.
 
-Format: GNU diffutils' "Detailed Description of Unified Format" with git's
-extended headers (git-diff(1), "Generating patch text with -p"). What ``git apply``
-takes without a warning is read, with the same meaning, or refused by name: counts
-that lie, number-less or combined hunks, binary parts, line endings that changed on
-the way. Prose around the parts is no part of them.
+Format: GNU diffutils' "Detailed Description of Unified Format" with git's extended headers
+(git-diff(1), "Generating patch text with -p"). What ``git apply`` takes without a warning is read,
+with the same meaning, or refused by name: counts that lie, combined hunks, binary parts.
 
-``unidiff`` reads the hunks a second time, and the two readings have to agree. Its own
-reading is not enough: it drops lines beyond a hunk's stated counts without a word,
-returns nothing for a combined diff, knows no blank line between files, and works on
-text, not bytes. So it gets what has been found to be a hunk, and nothing else.
+``unidiff`` reads the hunks a second time, and the two readings have to agree. It gets what has been
+found to be a hunk, and nothing else: lines beyond a hunk's counts it drops without a word.
 """
 
 from __future__ import annotations

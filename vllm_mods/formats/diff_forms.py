@@ -10,47 +10,36 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """In front of a UTF-8 file of some editors; no part of its first line."""
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _COLOURED = rb"^(?:\x1b\[[0-9;]*[mK])+(?:diff |index |--- |\+\+\+ |@@ |[-+ ])"
-_CONTEXT = rb"^\*{15}(?: [^\n]*)?\r?\n\*\*\* \d+(?:,\d+)? \*\*\*\*"
-_NORMAL = rb"^\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?\n[<>] "
-_ED = rb"^\d+(?:,\d+)?[acd]\r?$"
-_UNIFIED = "make it again with `git diff` or `diff -u`"
+_OTHERS = {
+    rb"^\d+(?:,\d+)?[acd]\r?$": "an ed script",
+    rb"^\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?\n[<>] ": "a diff without context",
+    rb"^\*{15}(?: [^\n]*)?\r?\n\*\*\* \d+(?:,\d+)? \*\*\*\*": "a context diff",
+}
 
 
-def foreign(data: bytes, where: str) -> DiffError | None:
-    """Return what has to be undone before any line can be read, None for nothing of the kind."""
+def refuse_foreign(data: bytes, where: str) -> None:
+    """Raise ``DiffError`` for what has to be undone before any line can be read."""
     if data.startswith(_UTF_16) or data[1:2] == b"\0":
-        return DiffError(
+        raise DiffError(
             where,
             1,
             "the patch file is UTF-16, as PowerShell's `>` writes it",
             hint=f"make it again with `git diff --output={where}`, which writes the bytes themselves",
         )
     if b"\x1b[" in data and (match := re.search(_COLOURED, data, re.MULTILINE)):
-        return DiffError(
+        raise DiffError(
             where,
-            _line(data, match),
+            data.count(b"\n", 0, match.start()) + 1,
             "the patch is coloured: terminal escape sequences stand in its lines",
             hint=f"make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' {where}",
         )
-    if b"\n*** " in data and (match := re.search(_CONTEXT, data, re.MULTILINE)):
-        return DiffError(
-            where,
-            _line(data, match),
-            "a context diff: only unified diffs are read",
-            hint=f"{_UNIFIED}, or: filterdiff --format=unified {where} (of patchutils)",
-        )
-    return None
 
 
 def without_changes(data: bytes, where: str) -> DiffError:
     """Say what a file is in which no part of a unified diff was found."""
     line, why = 1, "there is no change in this file: no '--- a/…' and '+++ b/…' lines"
-    for pattern, name in ((_ED, "an ed script"), (_NORMAL, "a diff without context")):
+    for pattern, name in _OTHERS.items():
         if match := re.search(pattern, data, re.MULTILINE):
-            line = _line(data, match)
+            line = data.count(b"\n", 0, match.start()) + 1
             why = f"{name}: only unified diffs are read, since nothing else proves where a change belongs"
-    return DiffError(where, line, why, hint=_UNIFIED)
-
-
-def _line(data: bytes, match: re.Match[bytes]) -> int:
-    return data.count(b"\n", 0, match.start()) + 1
+    return DiffError(where, line, why, hint="make it again with `git diff` or `diff -u`")

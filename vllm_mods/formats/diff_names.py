@@ -64,7 +64,19 @@ def path(raw: bytes, *, prefix: bytes | None) -> str:
                 "`vllm-mods new NAME --from-diff FILE --tree TREE` takes any paths",
             )
         name = name[len(prefix) :]
-    return _safe(name)
+    try:
+        text = name.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadName("a path is not UTF-8") from error
+    parts = text.split("/")
+    if text.startswith("/") or ".." in parts:
+        raise BadName(
+            f"the path {text!r} leads out of the tree",
+            hint="paths in a patch are relative to the folder that holds vllm/",
+        )
+    if "" in parts or "." in parts or any(ord(char) < 32 for char in text):
+        raise BadName(f"the path {text!r} is not a plain relative path")
+    return text
 
 
 def in_git_head(rest: bytes) -> str:
@@ -92,19 +104,3 @@ def _unquoted(raw: bytes) -> bytes:
         # Python has C's escapes, and bytes that are none stay what they are in Latin-1.
         name += part[0].decode("unicode_escape").encode("latin-1")
     raise BadName("a quoted path is not closed")
-
-
-def _safe(raw: bytes) -> str:
-    try:
-        name = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadName("a path is not UTF-8") from error
-    parts = name.split("/")
-    if name.startswith("/") or ".." in parts:
-        raise BadName(
-            f"the path {name!r} leads out of the tree",
-            hint="paths in a patch are relative to the folder that holds vllm/",
-        )
-    if "" in parts or "." in parts or any(ord(char) < 32 for char in name):
-        raise BadName(f"the path {name!r} is not a plain relative path")
-    return name

@@ -28,17 +28,12 @@ _BY_HAND = (
 
 
 def read(data: bytes, where: str, root: str) -> tuple[tuple[FileDiff, ...], dict[int, bytes]]:
-    """Return what a patch does to each file, and the text of each hunk by the line of its head.
-
-    Raises ``DiffError``.
-    """
+    """Return a patch's files, and each hunk's text by the line of its head. Raises ``DiffError``."""
     reader = _DiffReader(data, where, root.strip("/"))
     return reader.files(), reader.texts
 
 
 class _DiffReader:
-    """A line cursor over one patch."""
-
     def __init__(self, data: bytes, where: str, root: str) -> None:
         self.where = where
         self.root = root
@@ -63,8 +58,7 @@ class _DiffReader:
         return self.lines[self.at] if self.at < len(self.lines) else None
 
     def files(self) -> tuple[FileDiff, ...]:
-        if foreign := diff_forms.foreign(self.data, self.where):
-            raise foreign
+        diff_forms.refuse_foreign(self.data, self.where)
         diffs: list[FileDiff] = []
         while (line := self.peek()) is not None:
             if line.startswith(b"diff --git "):
@@ -178,7 +172,8 @@ class _DiffReader:
                     "the rename lines and the '---'/'+++' lines name different files",
                     line=start + 1,
                 )
-            self.check_head(header, {old, new} - {None}, renamed=bool(names))
+            if not names:
+                self.check_head(header, {old, new} - {None})
             return old, new
         if names:
             return names.get(b"rename from"), names.get(b"rename to")
@@ -188,15 +183,14 @@ class _DiffReader:
             None if b"deleted file mode" in modes and b"new file mode" not in modes else path,
         )
 
-    def check_head(self, header: bytes, named: set[str | None], *, renamed: bool) -> None:
+    def check_head(self, header: bytes, named: set[str | None]) -> None:
         """Refuse what ``git apply`` calls inconsistent: the first line of a part states another file than those below."""
         try:
             path = diff_names.in_git_head(header.removeprefix(b"diff --git "))
         except diff_names.BadName:  # it does not state one name twice: to git the lines below count
             return
         path = f"{self.root}/{path}" if self.root else path
-        other = next((name for name in named if name != path), None)
-        if not renamed and other:
+        if other := next((name for name in named if name != path), None):
             why = f"the 'diff --git' line names {path}, and the '---'/'+++' lines {other}"
             raise self.fail(why, line=self.at, hint="make the patch again with `git diff`")
 
@@ -261,10 +255,8 @@ class _DiffReader:
 
     def permissions(self, mode: int) -> int:
         if mode & 0o170000 != 0o100000:
-            kind = {0o120000: "symbolic link", 0o160000: "submodule"}.get(
-                mode & 0o170000, "special file"
-            )
-            raise self.fail(f"a {kind} cannot be patched")
+            kinds = {0o120000: "symbolic link", 0o160000: "submodule"}
+            raise self.fail(f"a {kinds.get(mode & 0o170000, 'special file')} cannot be patched")
         return mode & 0o777
 
     # --- names --------------------------------------------------------------
@@ -340,8 +332,7 @@ class _DiffReader:
         head = _HUNK.match(self.lines[self.at])
         assert head is not None  # noqa: S101  (the caller has looked)
         self.no_carriage_return(self.lines[self.at])
-        olds = 1 if head[2] is None else int(head[2])
-        news = 1 if head[4] is None else int(head[4])
+        olds, news = int(head[2] or 1), int(head[4] or 1)
         self.at += 1
         lines: list[tuple[str, bytes]] = []
         closed = {"-": False, "+": False}
@@ -354,7 +345,7 @@ class _DiffReader:
                 )
             kind = line[:1].decode("latin-1") or " "
             # an editor that strips blanks at line ends turns the empty context line " " into ""
-            text = (line[1:] if line else b"") + b"\n"
+            text = line[1:] + b"\n"
             if kind not in " +-":
                 raise self.fail(
                     f"the hunk states {olds} more old and {news} more new lines, but this line is none of them",
@@ -369,8 +360,7 @@ class _DiffReader:
             olds -= kind != "+"
             news -= kind != "-"
             self.at += 1
-            following = self.peek()
-            if following is not None and following.startswith(_NO_NEWLINE):
+            if (self.peek() or b"").startswith(_NO_NEWLINE):
                 text = text[:-1]
                 if not text:
                     raise self.fail("an empty line without a line end is no line")
@@ -381,12 +371,11 @@ class _DiffReader:
         if all(kind == " " for kind, _ in lines):
             raise self.fail("the hunk changes nothing", line=start + 1)
         self.texts[start + 1] = b"\n".join(self.lines[start : self.at]) + b"\n"
+        least = int(any(kind != "+" for kind, _ in lines))
         return Hunk(
             number=number,
             # "line 0" of a side with lines is its beginning, to git too
-            old_start=max(int(head[1]), 1)
-            if any(kind != "+" for kind, _ in lines)
-            else int(head[1]),
+            old_start=max(int(head[1]), least),
             new_start=int(head[3]),
             section=(head[5] or b"").decode("utf-8", "replace").strip(),
             lines=tuple(lines),

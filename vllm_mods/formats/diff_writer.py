@@ -30,17 +30,12 @@ def file_diff(path: str, before: bytes | None, after: bytes | None, *, context: 
     if not _PLAIN.match(path):
         raise ValueError(f"{path!r} is no plain path")
     body = b"".join(_hunks(line_diff.split(before or b""), line_diff.split(after or b""), context))
-    return with_head(path, body, is_new=before is None, is_gone=after is None)
-
-
-def with_head(path: str, body: bytes, *, is_new: bool, is_gone: bool) -> bytes:
-    """Return hunks with the lines that git writes above them, for one file."""
     head = [f"diff --git a/{path} b/{path}"]
-    head += ["new file mode 100644"] if is_new else []
-    head += ["deleted file mode 100644"] if is_gone else []
+    head += ["new file mode 100644"] if before is None else []
+    head += ["deleted file mode 100644"] if after is None else []
     if body:
-        head.append("--- /dev/null" if is_new else f"--- a/{path}")
-        head.append("+++ /dev/null" if is_gone else f"+++ b/{path}")
+        head.append("--- /dev/null" if before is None else f"--- a/{path}")
+        head.append("+++ /dev/null" if after is None else f"+++ b/{path}")
     return "".join(f"{line}\n" for line in head).encode() + body
 
 

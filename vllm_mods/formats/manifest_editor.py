@@ -42,20 +42,14 @@ def edit(data: bytes, where: str, change: Edit, *, hint: str) -> bytes:
 
 def set_key(data: bytes, where: str, key: str, value: str) -> bytes:
     """Return a TOML file with another value of a top-level key. Raises ``Refused`` as ``edit`` does."""
-
-    def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
-        root[key] = value
-
-    return edit(data, where, change, hint=f"write it as `{key} = {toml_writer.value(value)}`")
+    hint = f"write it as `{key} = {toml_writer.value(value)}`"
+    return edit(data, where, lambda root: root.update({key: value}), hint=hint)
 
 
 def set_in_variant(manifest: bytes, where: str, variant: str, key: str, value: str) -> bytes:
-    """Return a manifest with another value of a key of one variant.
+    """Return a manifest with a variant's key set. Raises ``Refused`` without it, and as ``edit`` does."""
 
-    Raises ``Refused`` if there is no such variant, and as ``edit`` does.
-    """
-
-    def change(root: Any) -> None:  # noqa: ANN401
+    def change(root: Any) -> None:  # noqa: ANN401  (a dict, or what tomlkit has for one)
         table = next((table for table in root["variant"] if table["id"] == variant), None)
         if table is None:
             raise Refused(f"{where} has no variant `{variant}`; nothing was changed")
@@ -66,10 +60,7 @@ def set_in_variant(manifest: bytes, where: str, variant: str, key: str, value: s
 
 
 def add_variant(manifest: bytes, where: str, block: Mapping[str, Any], comment: str) -> bytes:
-    """Return a manifest with a variant more behind the others, below a comment.
-
-    Raises ``Refused`` as ``edit`` does.
-    """
+    """Return a manifest with a last variant below a comment. Raises ``Refused`` as ``edit`` does."""
 
     def change(root: Any) -> None:  # noqa: ANN401
         variants = root["variant"]

@@ -107,16 +107,9 @@ def parse(data: bytes, where: str) -> Lock:
     try:
         raw = _loads(data)
         if raw["schema"] != SCHEMA:
-            raise ManifestError(
-                where,
-                (
-                    f"schema: this version of vllm-mods reads schema {SCHEMA}, not {raw['schema']!r}",
-                ),
-            )
-        trees = [{"proof": _STATIC, **tree} for tree in raw["trees"]]
-        return decode(
-            Lock, {"others": [], "written": [], **raw, "trees": trees}, more=True, whole=True
-        )
+            why = f"schema: this version of vllm-mods reads schema {SCHEMA}, not {raw['schema']!r}"
+            raise ManifestError(where, (why,))
+        return decode(Lock, raw, more=True)
     except (ValueError, KeyError, TypeError) as error:
         raise ManifestError(
             where,

@@ -78,7 +78,7 @@ def parse(data: bytes, where: str) -> Pairing:
             model=top.match("model", _IMAGE, "an id on the Hub or a path", required=True),
             revision=top.match("revision", _IMAGE, "a commit, tag or branch of the model") or None,
             base=top.match("base", _IMAGE, "an image reference", required=True),
-            vllm=_version(top),
+            vllm=top.get("vllm", str),
             mods=top.strings("mods", NAME, "the name of a mod"),
             templates=top.strings("templates", NAME, "the name of a template"),
             defaults={key: defaults.scalar(key, value) for key, value in defaults.raw.items()},
@@ -87,6 +87,8 @@ def parse(data: bytes, where: str) -> Pairing:
             topology=top.choice("topology", TOPOLOGIES, "any"),
             recipe=_recipe(top.table("recipe")) if "recipe" in top.raw else None,
         )
+        if pairing.vllm is not None:
+            top.check_range("vllm", specifier(pairing.vllm))
         for key in ("mods", "templates"):
             for twice in repeated(getattr(pairing, key)):
                 top.problem(key, f"{twice!r} is named twice")
@@ -188,10 +190,7 @@ def serving(script: command_line.CommandScript) -> int:
 
 
 def arguments(pairing: Pairing) -> tuple[str, ...]:
-    """Return the words of the command that serves: ``("vllm", "serve", …)``.
-
-    Raises ``UsageError`` as ``serve_command`` does.
-    """
+    """Return the words of the command that serves. Raises ``UsageError`` as ``serve_command`` does."""
     return serve_command(pairing)[0].argv
 
 
@@ -289,11 +288,7 @@ def _without_executor(text: str) -> str:
 
 
 def _parameters(pairing: Pairing) -> dict[str, Scalar]:
-    """Return what placeholders stand for.
-
-    ``{model}`` and ``{revision}`` need no default, except in recipes of version 1, whose launcher
-    knows defaults only.
-    """
+    """Return what placeholders stand for; the launcher of recipes of version 1 knows defaults only."""
     values: dict[str, Scalar] = {}
     if pairing.recipe is None or pairing.recipe.version != "1":
         values["model"] = pairing.model
@@ -320,13 +315,6 @@ def serves(argv: tuple[str, ...]) -> bool:
     """Tell whether a command is ``vllm serve`` or vLLM's API server."""
     program = [word.rsplit("/", 1)[-1] for word in argv[:2]]
     return program == ["vllm", "serve"] or "vllm.entrypoints.openai.api_server" in argv[:4]
-
-
-def _version(top: Table) -> str | None:
-    text = top.get("vllm", str)
-    if text is not None:
-        top.check_range("vllm", specifier(text))
-    return text
 
 
 def _recipe(table: Table) -> Recipe:

@@ -230,14 +230,12 @@ def parse(data: bytes, where: str) -> PairingLock:
 def moved(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...]:
     """Return what of ``old`` is no longer so, now that resolving gives ``new``.
 
-    Only what decides the bytes of the image: not the tool that resolves, nor the pairing's summary, nor the
-    name of the base and the digests of its documents, which another place has otherwise: layers and settings
-    decide.
+    Only what decides the bytes of the image: layers and settings, and neither the tool, the pairing's summary
+    nor what another place calls the base.
     """
-    known = by_platform(old)
-    parts = by_platform(new).values()
+    known, parts = by_platform(old), by_platform(new)
     return differences(
-        old, joined([_as_before(known.get(one.base.platform, old), one) for one in parts])
+        old, joined([_as_before(known.get(name, old), part) for name, part in parts.items()])
     )
 
 
@@ -270,13 +268,8 @@ def differences(old: PairingLock, new: PairingLock) -> tuple[LockDifference, ...
 
 
 def _encoded(lock: PairingLock) -> dict[str, Any]:
-    """Return a lock as JSON, without what it has not got."""
-    raw: dict[str, Any] = encode(lock)
-    if lock.checkpoint is None:
-        del raw["checkpoint"]
-    if not lock.platforms:
-        del raw["platforms"]
-    return raw
+    may_lack = {"checkpoint", "platforms"}
+    return {key: value for key, value in encode(lock).items() if value or key not in may_lack}
 
 
 def _values(lock: PairingLock, *, several: bool) -> Iterator[tuple[str, str]]:
@@ -298,21 +291,16 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401  
         if path == "mods":
             yield path, " ".join(one[key] for one in value)
         for each in value:
+            where = f"{path}[{each[key]}]"
             rest = {k: v for k, v in each.items() if k != key}
             if path == "image.layer":  # one difference for one file
-                shown = {**rest, "mode": f"{each['mode']:o}"}
-                yield (
-                    f"{path}[{each[key]}]",
-                    ", ".join(f"{name} {each}" for name, each in shown.items() if each is not None),
-                )
-                continue
-            yield from _flat(f"{path}[{each[key]}]", rest)
-            yield f"{path}[{each[key]}]", "there"
-    elif isinstance(value, list):
-        if value:
-            yield path, " ".join(str(one) for one in value)
-    elif value is not None:
-        yield path, str(value)
+                rest["mode"] = f"{each['mode']:o}"
+                yield where, ", ".join(f"{k} {v}" for k, v in rest.items() if v is not None)
+            else:
+                yield from _flat(where, rest)
+                yield where, "there"
+    elif value not in (None, []):
+        yield path, " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _short(text: str | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from binascii import a2b_hex, b2a_base64
 from collections.abc import Mapping
+from itertools import accumulate
 
 # In quotes, in which two stand for one; quotes that are not closed go on to the end.
 _NAME = rb'"(?:[^"]|"")*+"|".*|[^,]*'
@@ -44,12 +45,8 @@ def lists(record: bytes, path: str) -> bool:
 
 def takes(record: bytes, path: str) -> bool:
     """Tell whether RECORD lists the package that a new file goes into."""
-    folder, slash, _name = path.rpartition("/")
-    while slash:
-        if lists(record, f"{folder}/__init__.py"):
-            return True
-        folder, slash, _name = folder.rpartition("/")
-    return False
+    folders = accumulate(path.split("/")[:-1], "{}/{}".format)
+    return any(lists(record, f"{folder}/__init__.py") for folder in folders)
 
 
 def agrees(record: bytes, path: str, digest: str, size: int) -> bool | None:
@@ -72,8 +69,7 @@ def columns(record: bytes, path: str) -> bytes | None:
 def _find(record: bytes, path: str) -> tuple[int, int] | None:
     """Return where the row of ``path`` starts and ends. By its bytes: a RECORD may have 10,000 rows."""
     plain = path.encode("utf-8", "surrogateescape")
-    written = _written(plain)
-    for name in dict.fromkeys((written, _quoted(plain))):
+    for name in (_written(plain), _quoted(plain)):
         start = 0 if record.startswith(name + b",") else record.find(b"\n" + name + b",") + 1
         if start or record.startswith(name + b","):
             return start, record.find(b"\n", start) + 1 or len(record)

@@ -41,15 +41,13 @@ def header(data: bytes, where: str) -> dict[str, Tensor]:
     raw.pop("__metadata__", None)
     tensors = {}
     for name, entry in raw.items():
-        fields = entry if isinstance(entry, dict) else {}
-        dtype, shape = fields.get("dtype"), fields.get("shape")
-        if (
-            not isinstance(dtype, str)
-            or not isinstance(shape, list)
-            or any(type(edge) is not int or edge < 0 for edge in shape)
-        ):
-            raise TreeError(f"{where}: {name!r} has no dtype and shape in its header")
-        tensors[name] = Tensor(dtype, tuple(shape))
+        match entry:
+            case {"dtype": str(dtype), "shape": list(shape)} if all(
+                type(edge) is int and edge >= 0 for edge in shape
+            ):
+                tensors[name] = Tensor(dtype, tuple(shape))
+            case _:
+                raise TreeError(f"{where}: {name!r} has no dtype and shape in its header")
     return tensors
 
 

@@ -24,10 +24,7 @@ class DeepError(SyntaxError):
 
 
 def parse(source: bytes | str, filename: str = "<unknown>", **options: Any) -> Any:  # noqa: ANN401  (as ``ast.parse`` has it)
-    """Parse, never run. Raises ``SyntaxError``, of which ``DeepError`` is one, or ``ValueError``.
-
-    ``options`` are those of ``ast.parse``.
-    """
+    """Parse, never run, with options of ``ast.parse``. Raises ``SyntaxError`` or ``ValueError``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in somebody else's file are no news
         try:

@@ -84,7 +84,6 @@ def _variables(mod: Mod) -> Iterator[tuple[str, tuple[str, ...], str]]:
 
 
 def _flags(mod: Mod) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Yield each flag of a mod by its name, with its words."""
     groups: dict[str, list[str]] = {}
     last: list[str] = []
     for word in mod.serve_args:
@@ -99,18 +98,13 @@ def _grouped(
     rows: Iterator[tuple[str, str, tuple[str, ...], str]],
 ) -> list[tuple[str, list[_Brought]]]:
     """Return the different values of each name; one name may be the head of another (``--a``, ``--a.b``)."""
-    groups: list[tuple[str, list[_Brought]]] = []
+    groups: dict[str, dict[tuple[str, ...], _Brought]] = {}
     for mod, name, words, shown in rows:
-        group = next((one for known, one in groups if _same(known, name)), None)
-        if group is None:
-            groups.append((name, [_Brought(words, shown, (mod,))]))
-            continue
-        same = next((i for i, one in enumerate(group) if one.words == words), None)
-        if same is None:
-            group.append(_Brought(words, shown, (mod,)))
-        else:
-            group[same] = group[same]._replace(mods=(*group[same].mods, mod))
-    return groups
+        key = next((known for known in groups if _same(known, name)), name)
+        group = groups.setdefault(key, {})
+        before = group.get(words, _Brought(words, shown, ()))
+        group[words] = before._replace(mods=(*before.mods, mod))
+    return [(name, [*group.values()]) for name, group in groups.items()]
 
 
 def _named(word: str) -> str:
@@ -134,17 +128,17 @@ def _taken(value: _Brought) -> list[tuple[str, str]]:
 
 
 def _kept(wanted: Sequence[_Brought], own: str) -> list[tuple[str, str]]:
-    others = [one for one in wanted if one.shown != own]
     return [
         (mod, f"brings {one.shown}, and the pairing's own {own} stays")
-        for one in others
+        for one in wanted
         for mod in one.mods
+        if one.shown != own
     ]
 
 
 def _with_words(pairing: Pairing, words: tuple[str, ...]) -> Pairing | None:
     """Put words behind the model of the command that serves; None where no place does that and no more."""
-    text = " ".join(shlex.quote(word) for word in words).replace("{", "{{").replace("}", "}}")
+    text = shlex.join(words).replace("{", "{{").replace("}", "}}")
     for match in re.finditer(_SERVES, pairing.command):
         command = f"{pairing.command[: match.end()]} {text}{pairing.command[match.end() :]}"
         changed = pairing._replace(command=command)
@@ -155,10 +149,9 @@ def _with_words(pairing: Pairing, words: tuple[str, ...]) -> Pairing | None:
 
 def _adds(pairing: Pairing, changed: Pairing, words: tuple[str, ...]) -> bool:
     (old, before), (new, after) = (pairings.serve_command(one) for one in (pairing, changed))
-    others = [list(one.commands) for one in (before, after)]
-    for script, commands in zip((before, after), others, strict=True):
-        del commands[pairings.serving(script)]
-    same = others[0] == others[1] and old.assignments == new.assignments
+    commands, others = list(before.commands), list(after.commands)
+    del commands[pairings.serving(before)], others[pairings.serving(after)]
+    same = commands == others and old.assignments == new.assignments
     return same and any(
         new.argv == (*old.argv[:i], *words, *old.argv[i:]) for i in range(2, len(old.argv) + 1)
     )

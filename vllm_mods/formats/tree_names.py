@@ -1,7 +1,4 @@
-"""Names inside a tree: which paths are allowed, and what names and metadata say of the version.
-
-Pure, and shared by every kind of tree.
-"""
+"""Names inside a tree: which paths are allowed, what names and metadata say of the version. Pure."""
 
 from __future__ import annotations
 
@@ -90,26 +87,20 @@ def canonical(name: str) -> str:
 
 def module_version(data: bytes | None) -> str | None:
     """Return the version that the text of a ``_version.py`` assigns."""
-    if data is None:
-        return None
-    match = re.search(_MODULE, data.decode("utf-8", "replace"))
+    match = re.search(_MODULE, (data or b"").decode("utf-8", "replace"))
     return match["version"] if match else None
 
 
 def pkg_info_version(data: bytes | None) -> str | None:
     """Return the ``Version`` of a ``PKG-INFO`` (core metadata, the headers end at a blank line)."""
-    if data is None:
-        return None
-    headers = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n\n", 1)[0]
+    text = (data or b"").decode("utf-8", "replace")
+    headers = text.replace("\r\n", "\n").split("\n\n", 1)[0]
     match = re.search(_PKG_INFO, headers)
     return match[1] if match else None
 
 
 def recorded_hash(rows: bytes, path: str) -> str | None:
-    """Return the hash column of ``path`` in a ``RECORD``, ``None`` if the path has no row.
-
-    A row without a hash gives ``""``.
-    """
+    """Return the hash column of a path in a ``RECORD``, ``""`` where it is empty, ``None`` without a row."""
     columns = record.columns(rows, path)
     return None if columns is None else columns.split(b",")[1].decode("ascii", "replace")
 

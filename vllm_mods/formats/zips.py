@@ -35,18 +35,8 @@ _TAIL = _ENDS + 65_535
 _HEADER = 30  # bytes in front of each file, its name and extra field not counted
 
 
-def opened(file: BinaryIO | str) -> zipfile.ZipFile:
-    """Open a zip, unless its directory is too long to be read. Raises one of ``BROKEN``."""
-    if isinstance(file, str):
-        with open(file, "rb") as stream:
-            _check_directory(stream)
-    else:
-        _check_directory(file)
-    return zipfile.ZipFile(file)
-
-
-def _check_directory(file: BinaryIO) -> None:
-    """Look at the size that the end of a zip states for its directory (APPNOTE.TXT, 4.3.14, 4.3.16)."""
+def opened(file: BinaryIO) -> zipfile.ZipFile:
+    """Open a zip, unless its end states too long a directory (APPNOTE.TXT, 4.3.14, 4.3.16). Raises one of ``BROKEN``."""
     size, tail = file.seek(0, 2), b""
     for length in (_ENDS, _TAIL):  # without a comment, and with one
         file.seek(max(0, size - length))
@@ -59,6 +49,7 @@ def _check_directory(file: BinaryIO) -> None:
         stated = int.from_bytes(tail[at_mark + at : at_mark + at + length], "little")
         if at_mark >= 0 and limits.ZIP_DIRECTORY < stated != 0xFFFFFFFF:
             raise zipfile.BadZipFile(f"its directory takes {stated:,} bytes, too many to be true")
+    return zipfile.ZipFile(file)
 
 
 def files(archive: zipfile.ZipFile) -> tuple[ZipInfo, ...]:

@@ -1,4 +1,4 @@
-"""Changed files as the files of a mod, planned on the tree that they were changed in. Writes nothing."""
+"""Changes to files, as between two trees, made the files of a mod and planned. Writes nothing."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan
 from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import diff_writer, platforms, toml_writer
-from vllm_mods.formats.schema import NAME
+from vllm_mods.formats.schema import NAME, NAME_IN_WORDS
 from vllm_mods.formats.tree_names import canonical
 from vllm_mods.library import mod_folder
 from vllm_mods.making.fetching import DownloadedFile
 from vllm_mods.planning import outside, planner
 
 UNSTATED = "LicenseRef-unstated"
+_BUILT = ("vllm/_version.py", "vllm/commit_id.py")
+_PASSED_OVER = ("__pycache__/", ".vllm-mods/", ".git/")
 
 
 class Wanted(NamedTuple):
@@ -34,10 +36,7 @@ class Wanted(NamedTuple):
 
 
 class ModEffect(NamedTuple):
-    """What a mod is made of: changes to the files of a tree, ``templates`` by file name, and what goes with them.
-
-    ``notes`` are what the reader of the mod has to know, ``output`` is what a command printed that did it.
-    """
+    """What a mod is made of: changes to a tree, ``templates`` by file name, ``notes`` for the mod's reader."""
 
     changes: tuple[FileChange, ...]
     templates: Mapping[str, bytes] = {}
@@ -45,7 +44,6 @@ class ModEffect(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     fetched: tuple[DownloadedFile, ...] = ()
     notes: tuple[str, ...] = ()
-    output: str = ""
 
 
 class Parts(NamedTuple):
@@ -76,6 +74,37 @@ class Composed(NamedTuple):
     parts: Parts
 
 
+def difference(old: Tree, new: Tree) -> ModEffect:
+    """Compare the packages that both trees have; what differs and is left out is noted, with the reason.
+
+    Bytecode, and what describes a distribution (``RECORD``), follows from the files and is left out.
+    Raises ``TreeError`` for a file that can't be read.
+    """
+    changes: list[FileChange] = []
+    notes: list[str] = []
+    for path in sorted({*_paths(old), *_paths(new)}):
+        if path.endswith(".pyc") or any(f"/{part}" in f"/{path}" for part in _PASSED_OVER):
+            continue
+        before, after = old.read(path), new.read(path)
+        if before == after:
+            continue
+        if ".dist-info/" in path or ".egg-info/" in path:
+            why = "it describes the distribution, and is kept true by itself"
+            notes.append(f"left out {path}: {why}")
+        elif path in _BUILT:
+            notes.append(f"left out {path}: the build writes it, for each release another")
+        else:
+            changes.append(FileChange(path=path, before=before, after=after))
+    return ModEffect(tuple(changes), notes=tuple(notes))
+
+
+def _paths(tree: Tree) -> set[str]:
+    try:
+        return set(tree.paths(""))
+    except TreeError:
+        return set(tree.paths("vllm"))
+
+
 def compose(
     wanted: Wanted, effect: ModEffect, tree: Tree, *, cache: SummaryCache | None = None
 ) -> Composed:
@@ -86,8 +115,7 @@ def compose(
     very changes; ``UsageError`` for a name that is none, or a range that nothing tells.
     """
     if not re.fullmatch(NAME, wanted.name):
-        allowed = "lower case letters, digits, '.', '_', '-'"
-        raise UsageError(f"{wanted.name!r} is no name for a mod", hint=allowed)
+        raise UsageError(f"{wanted.name!r} is no name for a mod", hint=NAME_IN_WORDS)
     if not (effect.changes or effect.templates):
         raise Refused("nothing was changed, so there is no mod", hint="vllm-mods new --help")
     if wanted.vllm is None and tree.version is None:
@@ -98,15 +126,14 @@ def compose(
 
     def compose_with(context: int) -> Composed:
         files, parts = _parts(wanted, effect, tree, context)
-        text = written(wanted, [parts], f"vLLM {tree.version or tree.spec}", effect.env)
-        files[mod_folder.MANIFEST] = encoded(text)
+        on = f"vLLM {tree.version or tree.spec}"
+        files[mod_folder.MANIFEST] = written(wanted, [parts], on, effect.env)
         mod = mod_folder.load_files(wanted.name, files)
         planned = planner.plan_alone(mod, tree, cache=cache)
         return Composed(mod, files, planned, tuple(unknown(wanted, tree.version)), parts)
 
-    first, *others = diff_writer.CONTEXTS
-    composed = compose_with(first)
-    for context in others:
+    composed = compose_with(diff_writer.CONTEXTS[0])
+    for context in diff_writer.CONTEXTS[1:]:
         if composed.planned.verdict == "misplaced":
             composed = compose_with(context)
     _check(composed, effect.changes)
@@ -189,53 +216,40 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
         )
 
 
-def encoded(text: str) -> bytes:
-    """Return a manifest's bytes. Raises ``Refused`` for a path in it that is not UTF-8."""
+def written(
+    wanted: Wanted, variants: Sequence[Parts], version: str, env: Sequence[tuple[str, str]]
+) -> bytes:
+    """Write a manifest. ``version`` is what it changes, where nobody said what it is for.
+
+    Raises ``Refused`` for a path in it that is not UTF-8.
+    """
+    summary = wanted.summary or f"Changes to {version}"
+    named = {"schema": 1, "name": wanted.name, "version": "0.1.0", "summary": summary}
+    terms = [] if wanted.license else ["# Nobody has said under which terms it may be passed on."]
+    beyond = sorted({path for parts in variants for path in parts.outside})
+    stated = {"license": wanted.license or UNSTATED} | ({"outside": beyond} if beyond else {})
+    rows = [*toml_writer.rows(named), *terms, *toml_writer.rows(stated)]
+    if env:
+        rows += ["", "[env]", *toml_writer.rows(dict(env))]
+    for parts in variants:
+        rows += ["", *_variant(parts)]
     try:
-        return text.encode()
+        return "\n".join([*rows, ""]).encode()
     except UnicodeEncodeError as error:
-        line = text[text.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
+        line = error.object[error.object.rfind("\n", 0, error.start) + 1 :].partition("\n")[0]
         raise Refused(
             f"a path is not UTF-8, so that no mod.toml can name it: {line!a}",
             hint="give the file another name",
         ) from error
 
 
-def written(
-    wanted: Wanted, variants: Sequence[Parts], version: str, env: Sequence[tuple[str, str]]
-) -> str:
-    """Write a manifest. ``version`` is what it changes, where nobody said what it is for."""
-    value = toml_writer.value
-    terms = [] if wanted.license else ["# Nobody has said under which terms it may be passed on."]
-    beyond = sorted({path for parts in variants for path in parts.outside})
-    rows = [
-        "schema = 1",
-        f"name = {value(wanted.name)}",
-        'version = "0.1.0"',
-        f"summary = {value(wanted.summary or f'Changes to {version}')}",
-        *terms,
-        f"license = {value(wanted.license or UNSTATED)}",
-        *([f"outside = {value(beyond)}"] if beyond else ()),
-    ]
-    if env:
-        named = (f"{toml_writer.key(name)} = {value(text)}" for name, text in env)
-        rows += ["", "[env]", *named]
-    for parts in variants:
-        rows += ["", *_variant(parts)]
-    return "\n".join([*rows, ""])
-
-
 def _variant(parts: Parts) -> Iterator[str]:
     value = toml_writer.value
-    yield from (
-        parts.made_on,
-        "[[variant]]",
-        f"id = {value(parts.id)}",
-        f"vllm = {value(parts.vllm)}",
-    )
+    yield from (parts.made_on, "[[variant]]")
+    yield from toml_writer.rows({"id": parts.id, "vllm": parts.vllm})
     if len(parts.packages) == 1:
-        (package,) = parts.packages
-        yield from (f"package = {value(package[0])}", f"version = {value(package[1])}")
+        ((name, spec),) = parts.packages
+        yield from toml_writer.rows({"package": name, "version": spec})
     elif parts.packages:
         named = " and ".join(f"{name} {spec}" for name, spec in parts.packages)
         yield f"# It changes {named}, and a variant states one `package`."
@@ -261,7 +275,8 @@ def _names(files: Iterable[str]) -> dict[str, str]:
     """Name templates by their files, each of them otherwise."""
     names: dict[str, str] = {}
     for file in files:
-        name = _stem(file)
+        stem = posixpath.splitext(posixpath.basename(file))[0].lower()
+        name = re.sub(r"[^a-z0-9._-]", "-", stem).strip("-._") or "template"
         names[file] = f"{name}-{len(names)}" if name in names.values() else name
     return names
 
@@ -284,9 +299,3 @@ def _as_patch(change: FileChange) -> bool:
         before, after = change.before, change.after or b""
         return before is not None and "\0" not in before.decode() + after.decode()
     return False
-
-
-def _stem(name: str) -> str:
-    """Return a name for the template in a file: what the manifest allows."""
-    stem = posixpath.splitext(posixpath.basename(name))[0].lower()
-    return re.sub(r"[^a-z0-9._-]", "-", stem).strip("-._") or "template"

@@ -1,28 +1,41 @@
-"""A mod as people pass it on: a folder or a zip, with a ``run.sh`` or a ``mod.toml`` at its root."""
+"""A mod as people pass it on: a folder or a zip, with a ``run.sh`` or a ``mod.toml`` at its root.
+
+One that is exported is a library that holds the mod, and a ``run.sh`` that has vllm-mods apply it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
+from vllm_mods.base.model import Mod
 from vllm_mods.formats import zips
-from vllm_mods.library import reading
+from vllm_mods.library import mod_folder, packed_mod, reading, trust
 from vllm_mods.library.mod_folder import MANIFEST
 
 SCRIPT = "run.sh"
 _SKIPPED = {".git", "__pycache__"}
+_RUN = """\
+#!/bin/sh
+# Written by `vllm-mods export`: puts the mod beside it into this container's vLLM, whole or not at all.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+target=${VLLM_SITE_PACKAGES:-${PYTHON_ROOT:-${VLLM_PACKAGE_DIR:-}}}
+command -v vllm-mods >/dev/null || python3 -m pip install --quiet "$here"/vllm_mods-*.whl
+exec vllm-mods apply %s ${target:+--target "$target"}
+"""
 
 
 class ModSource(NamedTuple):
-    """A mod's name, where it lies, and its files by path: a ``run.sh`` among them, or a ``mod.toml``."""
+    """A mod's name, and its files by path: a ``run.sh`` among them, or a ``mod.toml``."""
 
     name: str
-    path: str
     files: dict[str, bytes]
 
 
@@ -39,19 +52,15 @@ def read(path: str) -> ModSource:
     own = f"is {path} the mod's own folder?"
     files = _files_in(path, own, needs_all=True) if is_folder else _zipped(path, own)
     if SCRIPT not in files and MANIFEST not in files:
-        raise _no_mod(path, files)
-    return ModSource(name if is_folder else name.removesuffix(".zip"), path, files)
-
-
-def _no_mod(path: str, files: Iterable[str]) -> UsageError:
-    hint = "ls"
-    if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
-        hint = f"{path} holds {below[0]}: pack the mod's files, and not the folder around them"
-    elif patches := sorted(one for one in files if one.endswith((".patch", ".diff"))):
-        hint = f"vllm-mods new NAME --from-diff {path}/{patches[0]} --tree TREE"
-    elif "Dockerfile" in files:
-        hint = "docker build; then vllm-mods new NAME --from-trees image:BASE image:BUILT"
-    return UsageError(f"{path} has no {SCRIPT} at its root", hint=hint)
+        hint = "ls"
+        if below := sorted(one for one in files if one.endswith(f"/{SCRIPT}")):
+            hint = f"{path} holds {below[0]}: pack the mod's files, and not the folder around them"
+        elif patches := sorted(one for one in files if one.endswith((".patch", ".diff"))):
+            hint = f"vllm-mods new NAME --from-diff {path}/{patches[0]} --tree TREE"
+        elif "Dockerfile" in files:
+            hint = "docker build; then vllm-mods new NAME --from-trees image:BASE image:BUILT"
+        raise UsageError(f"{path} has no {SCRIPT} at its root", hint=hint)
+    return ModSource(name if is_folder else name.removesuffix(".zip"), files)
 
 
 def read_working_folder(folder: str) -> dict[str, bytes]:
@@ -91,7 +100,7 @@ def _files_in(path: str, hint: str, *, needs_all: bool) -> dict[str, bytes]:
 
 def _zipped(path: str, hint: str) -> dict[str, bytes]:
     try:
-        with zips.opened(path) as archive:
+        with open(path, "rb") as file, zips.opened(file) as archive:
             infos = zips.files(archive)
             _check_size(path, len(infos), sum(info.file_size for info in infos), hint)
             files: dict[str, bytes] = {}
@@ -129,3 +138,45 @@ def _check_size(path: str, files: int, size: int, hint: str) -> None:
             f"{limits.MOD_FILES} and {limits.MOD_BYTES}",
             hint=hint,
         )
+
+
+def export(mods: Sequence[Mod]) -> dict[str, bytes]:
+    """Return the files of a folder that puts in the last mod, with those before it that it requires.
+
+    A bundled mod comes with vllm-mods, and the folder has no copy. Raises ``Refused`` for a mod that is not trusted.
+    """
+    trust.demand(mods)
+    bundled = os.path.join(mod_folder.data_root(), "patches")
+    files: dict[str, bytes] = {}
+    for mod in mods:
+        if os.path.dirname(mod.directory) == bundled:
+            continue
+        own = packed_mod.files_of(mod).items()
+        files |= {f"patches/{mod.name}/{name}": data for name, data in own}
+    return {SCRIPT: run_script(mods[-1].name, is_library=bool(files)), **files}
+
+
+def run_script(name: str, *, is_library: bool = True) -> bytes:
+    """Return the ``run.sh`` that puts in a mod, of the folder itself where that is a library."""
+    words = f'{name} --library "$here"' if is_library else name
+    return (_RUN % words).encode()
+
+
+def exported_mod(files: Mapping[str, bytes]) -> tuple[Mod, dict[str, bytes]] | None:
+    """Return the mod in a folder whose ``run.sh`` is the one of ``export``, and its files; None for any other folder.
+
+    Raises ``UsageError`` where the mod is a bundled one.
+    """
+    text = files[SCRIPT].decode("utf-8", "replace")
+    name = re.search(r"vllm-mods apply ([a-z0-9._-]+) ", text)
+    scripts = (run_script(name[1], is_library=one) for one in (True, False)) if name else ()
+    if name is None or files[SCRIPT] not in scripts:
+        return None
+    start = f"patches/{name[1]}/"
+    own = {path.removeprefix(start): data for path, data in files.items() if path.startswith(start)}
+    if not own:
+        raise UsageError(
+            f"this folder puts in `{name[1]}`, which comes with vllm-mods",
+            hint=f"vllm-mods show {name[1]}",
+        )
+    return mod_folder.load_files(name[1], own), own

@@ -64,15 +64,11 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
 
 
 def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
-    """Take a diff apart, whatever its paths are. Raises ``DiffError`` for what is none.
-
-    Also for one that renames or copies files: that is not in the text between the parts.
-    """
+    """Take a diff apart. Raises ``DiffError`` for what is none, and where files are renamed or copied."""
     if len(data) > limits.PATCH:
         why = f"it has more than {limits.PATCH}"
         raise DiffError(where, 1, why, hint="leave out what is not of vllm/, or make several mods")
-    if foreign := diff_forms.foreign(data, where):
-        raise foreign
+    diff_forms.refuse_foreign(data, where)
     data = data.removeprefix(diff_forms.BYTE_ORDER_MARK)
     if moved := re.search(rb"^(?:rename|copy) from ", data, re.MULTILINE):
         line = data.count(b"\n", 0, moved.start()) + 1
@@ -151,8 +147,7 @@ def _candidates(name: str, paths: Sequence[str]) -> list[str]:
     parts = [part for part in name.split("/") if part not in {"", ".", ".."}]
     for start in range(len(parts)):
         tail = "/".join(parts[start:])
-        candidates = [path for path in paths if path == tail or path.endswith(f"/{tail}")]
-        if candidates:
+        if candidates := [path for path in paths if f"/{path}".endswith(f"/{tail}")]:
             return candidates
     return []
 
@@ -173,9 +168,8 @@ def _new_path(part: DiffPart, where: str, meant: Mapping[str, str]) -> str:
         paths = set(re.findall(r"(?:^|/)(vllm/.+)$", part.new))
     if len(paths) == 1:
         return paths.pop()
-    what = "nothing in the diff says where"
-    if paths:
-        what = f"it may go to {', '.join(sorted(paths))}"
+    places = ", ".join(sorted(paths))
+    what = f"it may go to {places}" if places else "nothing in the diff says where"
     raise Refused(
         f"{where}:{part.line}: {part.new} is new, and {what}", hint="write its whole path: vllm/…"
     )

@@ -5,7 +5,7 @@ Each variant is proven on each release that it is stated for: it makes the very 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,13 +19,6 @@ from vllm_mods.making import compose
 from vllm_mods.making.compose import Composed, ModEffect, Parts, Wanted
 from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
-
-
-class Release(NamedTuple):
-    """A release of vLLM to look at."""
-
-    version: str
-    tree: Tree
 
 
 class ReleaseRow(NamedTuple):
@@ -47,25 +40,23 @@ class MadeOver(NamedTuple):
 
 
 class _MadeVariant(NamedTuple):
-    """A variant, and the releases that it is for."""
-
     composed: Composed
     versions: tuple[str, ...]
 
 
 def make(
     wanted: Wanted,
-    releases: Sequence[Release],
+    releases: Mapping[str, Tree],
     run: Callable[[Tree], ModEffect],
     tell: Callable[[str], None],
 ) -> MadeOver:
-    """Make a mod of what a script does on releases, oldest first; ``run`` does it on one.
+    """Make a mod of what a script does on releases by version, oldest first; ``run`` does it on one.
 
     Raises ``Refused`` where it makes a mod on none of them.
     """
     effects: dict[str, ModEffect] = {}
     why: dict[str, str] = {}
-    for number, (version, tree) in enumerate(releases, 1):
+    for number, (version, tree) in enumerate(releases.items(), 1):
         tell(f"running on {version}, {number} of {len(releases)}")
         try:
             effects[version] = run(tree)
@@ -77,7 +68,7 @@ def make(
             f"on none of {len(why)} releases does the script make a mod:{''.join(reasons)}",
             hint="--vllm SPEC, the releases that it was written for",
         )
-    return _Maker(wanted, {one.version: one.tree for one in releases}, effects, tell).make(why)
+    return _Maker(wanted, releases, effects, tell).make(why)
 
 
 @dataclass
@@ -85,18 +76,19 @@ class _Maker:
     """Makes variants of the ``effects`` of a script, by the releases on which it had one."""
 
     wanted: Wanted
-    trees: dict[str, Tree]
+    trees: Mapping[str, Tree]
     effects: dict[str, ModEffect]
     tell: Callable[[str], None]
     cache: SummaryCache = field(default_factory=SummaryCache)
 
     def make(self, why: dict[str, str]) -> MadeOver:
         """Take releases out of ranges until each variant does on all of its own what the script does."""
-        variants, proven = self.compose_variants(), None
+        variants: list[_MadeVariant] = []
+        proven = self.compose_variants()
         plans: dict[str, ModPlan] = {}
         files: dict[str, bytes] = {}
-        while variants and proven != variants:
-            variants = proven or variants
+        while proven and proven != variants:
+            variants = proven
             mod, files = self.join(variants)
             for number, (version, tree) in enumerate(self.trees.items(), 1):
                 self.tell(f"proving on {version}, {number} of {len(self.trees)}")
@@ -107,23 +99,18 @@ class _Maker:
                 for composed, covered in variants
                 if (kept := tuple(version for version in covered if version in right))
             ]
-            variants = variants if proven else []
-        if not variants:
+        if not proven:
             raise Refused(
                 "no variant makes the changes of the script where it was made",
                 hint="--tree TREE, one release that it was written for",
             )
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
         unmade = "no variant makes the changes of the script there"
-        rows = [
-            ReleaseRow(
-                version,
-                ids.get(version),
-                planned.verdict.value,
-                None if version in ids else why.get(version, unmade),
-            )
+        whys = {version: why.get(version, unmade) for version in plans if version not in ids}
+        rows = (
+            ReleaseRow(version, ids.get(version), planned.verdict.value, whys.get(version))
             for version, planned in plans.items()
-        ]
+        )
         notes = dict.fromkeys(line for effect in self.effects.values() for line in effect.notes)
         unknown = compose.unknown(self.wanted._replace(vllm=self.wanted.vllm or "stated"), None)
         return MadeOver(files, tuple(rows), tuple(notes), tuple(unknown))
@@ -181,8 +168,8 @@ class _Maker:
             )
             parts.append(part._replace(overlay=overlay, binary=binary))
         env = tuple(dict.fromkeys(row for effect in self.effects.values() for row in effect.env))
-        text = compose.written(self.wanted, parts, f"vLLM {parts[-1].vllm}", env)
-        files[mod_folder.MANIFEST] = compose.encoded(text)
+        newest = f"vLLM {parts[-1].vllm}"
+        files[mod_folder.MANIFEST] = compose.written(self.wanted, parts, newest, env)
         return mod_folder.load_files(self.wanted.name, files), files
 
     def stated_for(self, part: Parts, covered: Sequence[str]) -> Parts:

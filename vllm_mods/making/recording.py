@@ -16,22 +16,17 @@ from vllm_mods.making import sandbox, watching
 from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
-from vllm_mods.making.layout import HOME, LAUNCHER, SITE, TEMPORARY, WORKSPACE, is_template
 from vllm_mods.making.sandbox import ImageInEngine, Ran, SandboxJob
-from vllm_mods.making.watching import Watched, WatchedCommand
+from vllm_mods.making.watching import LAUNCHER, SITE, WORKSPACE, Watched, WatchedCommand
 from vllm_mods.trees.image import ImageTree
 
+HOME = "/root"
+TEMPORARY = "/tmp"  # noqa: S108  (as it is called in the container)
+_TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _FETCH_OR_KEEP = "--fetch takes URLs once; or keep a copy of what it fetches in the mod's folder"
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _EDIT_TREE = "--tree TREE, the vLLM that it was written for"
-
-
-class _Sources(NamedTuple):
-    """Files by path from the site root, and the tree that they were read from: of a release, its sdist."""
-
-    tree: Tree
-    files: dict[str, bytes]
 
 
 class Limits(NamedTuple):
@@ -58,11 +53,12 @@ def record(
     Raises ``Refused`` if it fails, changes nothing, goes past a limit, leaves a patch half applied or makes what
     a mod cannot have, or where there is no sandbox; ``UsageError`` for a tree that cannot be copied.
     """
-    source = _read_sources(tree, limits.also)
+    whole = _whole_of(tree)
+    sources = _read_sources(whole, tree, limits.also)
     while True:
         fetched = fetcher.files() if fetcher is not None else ()
         try:
-            recorded_run = _RecordedRun(name, files, source, tree, limits, container)
+            recorded_run = _RecordedRun(name, files, sources, whole, tree, limits, container)
             return recorded_run.run(argv, fetched)
         except Lacked as error:
             if fetcher is None or not fetcher.take(error.urls):
@@ -82,11 +78,11 @@ def container_of(tree: Tree) -> ImageInEngine:
 
 
 class _RecordedRun(NamedTuple):
-    """A command that is run once, on the sources of a tree."""
-
     name: str
     files: Mapping[str, bytes]
-    source: _Sources
+    sources: Mapping[str, bytes]
+    whole: Tree
+    """What the ``sources`` were read from: of a release, its sdist."""
     tree: Tree
     limits: Limits
     container: ImageInEngine | None
@@ -123,7 +119,7 @@ class _RecordedRun(NamedTuple):
 
     def _laid_out(self, fetched: Sequence[DownloadedFile]) -> dict[str, bytes]:
         """Return the files that the command finds, by absolute path."""
-        files = {f"{self.site}/{path}": data for path, data in self.source.files.items()}
+        files = {f"{self.site}/{path}": data for path, data in self.sources.items()}
         if self.container is None:  # an image has it
             version = self.tree.version or "0"
             metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
@@ -202,17 +198,15 @@ class _RecordedRun(NamedTuple):
                 hint="have the command copy the file itself",
             )
         after: dict[str, bytes | None] = {path[start:]: ran.written.get(path) for path in inner}
-        source = self.source.files
         changes = tuple(
             FileChange(path=path, before=before, after=after[path])
             for path in sorted(after)
-            if not (path.endswith(".orig") and path[:-5] in source)
+            if not (path.endswith(".orig") and path[:-5] in self.sources)
             and (before := self.tree.read(path)) != after[path]
         )
-        laid_out = (source.get(one.path, self.source.tree.read(one.path)) for one in changes)
-        if other := [
-            one.path for one, was in zip(changes, laid_out, strict=True) if was != one.before
-        ]:
+        sources, read = self.sources, self.whole.read
+        other = [one.path for one in changes if sources.get(one.path, read(one.path)) != one.before]
+        if other:
             raise Refused(
                 f"{', '.join(other)}: the sdist that the command ran on has other bytes than {self.tree.spec}",
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
@@ -228,9 +222,7 @@ class _RecordedRun(NamedTuple):
             for name, value in seen.exported
         )
         notes = (*(f"it wrote {path}, which no mod can have" for path in lost), *named)
-        return ModEffect(
-            changes, templates, seen.installed, seen.exported, notes=notes, output=ran.output
-        )
+        return ModEffect(changes, templates, seen.installed, seen.exported, notes=notes)
 
     def _elsewhere(self, written: Mapping[str, bytes | None]) -> tuple[dict[str, bytes], list[str]]:
         """Return the chat templates in the workspace, and every other file outside of Python's packages."""
@@ -239,7 +231,7 @@ class _RecordedRun(NamedTuple):
         for path, data in sorted(written.items()):
             if path.startswith((f"{self.home}/", f"{LAUNCHER}/", f"{self.site}/")):
                 continue
-            if is_template(path) and data is not None:
+            if _TEMPLATE.match(path) and data is not None:
                 templates[posixpath.basename(path)] = data
             else:
                 elsewhere.append(path)
@@ -264,12 +256,8 @@ def last_lines(output: str) -> str:
     return "".join(f"\n  | {line}" for line in lines[-_LINES:])
 
 
-def _read_sources(tree: Tree, also: Sequence[str]) -> _Sources:
-    """Read the source of vLLM and of other packages of a tree, compiled code left out.
-
-    Raises ``UsageError`` for a tree that cannot be read whole, or has not got a package.
-    """
-    whole = _whole_of(tree)
+def _read_sources(whole: Tree, tree: Tree, also: Sequence[str]) -> dict[str, bytes]:
+    """Read packages, compiled code left out. Raises ``UsageError`` for a tree that has not got one whole."""
     files: dict[str, bytes] = {}
     for package in ("vllm", *also):
         # an sdist has vLLM alone, and a release the packages beside it
@@ -280,7 +268,7 @@ def _read_sources(tree: Tree, also: Sequence[str]) -> _Sources:
                 break
         else:
             raise UsageError(f"{tree.spec} has no package {package}", hint="--also PACKAGE")
-    return _Sources(whole, files)
+    return files
 
 
 def _whole_of(tree: Tree) -> Tree:

@@ -96,7 +96,15 @@ def run(job: SandboxJob, container: ImageInEngine | None = None) -> Ran:
     head, newline, contents = answer.partition(b"\n")
     if not newline:
         why = lines[-1] if lines else "it ended before the command did"
-        raise _no_sandbox(container, why)
+        if container is None:
+            raise Refused(
+                f"a command is run only where it cannot touch this machine, and bubblewrap does not start here: {why}",
+                hint="--image REF runs it in a container; or run it on a copy yourself, and vllm-mods new NAME --from-trees OLD NEW",
+            )
+        raise Refused(
+            f"{container.engine} does not run a command in {container.image}: {why}",
+            hint=f"{container.engine} run --rm --entrypoint python3 {container.image} --version",
+        )
     return _read(json.loads(head), contents, job)
 
 
@@ -104,21 +112,18 @@ def _exchange(
     command: Sequence[str], job: SandboxJob, environ: Mapping[str, str] | None, errors: IO[bytes]
 ) -> bytes:
     """Hand the job to the supervisor, and return what it answers."""
-    data = _packed(job)
     sent = json.dumps(
         {
             **job._replace(files={})._asdict(),
-            "size": len(data),
             "bytes": limits.RECORDED_BYTES,
             "files": limits.RECORDED_FILES,
             "memory": limits.RECORDED_MEMORY,
             "output": limits.RECORDED_OUTPUT,
             "processes": limits.RECORDED_PROCESSES,
         }
-    ).encode()
+    )
     process = subprocess.Popen(
         command,
-        bufsize=0,
         env=environ,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -131,21 +136,16 @@ def _exchange(
     assert process.stdout is not None  # noqa: S101
     try:
         with contextlib.suppress(BrokenPipeError):  # standard error says why
-            for part in (b"%012d" % len(sent), sent, data):
-                _write_whole(process.stdin, part)
-        with io.BufferedReader(process.stdout) as out:  # type: ignore[type-var]  # it is raw: bufsize=0
+            process.stdin.write(sent.encode() + b"\n" + _packed(job))
+            process.stdin.flush()
+        with process.stdout as out:
             return out.read(_ANSWER + limits.RECORDED_BYTES)
     finally:
         last.cancel()
         process.kill()
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
         process.wait()
-
-
-def _write_whole(pipe: IO[bytes], data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[pipe.write(rest) :]
 
 
 def _packed(job: SandboxJob) -> bytes:
@@ -196,18 +196,6 @@ def _checked(path: str, job: SandboxJob) -> str:
     raise Refused(
         f"{path!r} is not among the folders that it may write to",
         hint="ask whoever made it; nothing was written",
-    )
-
-
-def _no_sandbox(container: ImageInEngine | None, why: str) -> Refused:
-    if container is not None:
-        return Refused(
-            f"{container.engine} does not run a command in {container.image}: {why}",
-            hint=f"{container.engine} run --rm --entrypoint python3 {container.image} --version",
-        )
-    return Refused(
-        f"a command is run only where it cannot touch this machine, and bubblewrap does not start here: {why}",
-        hint="--image REF runs it in a container; or run it on a copy yourself, and vllm-mods new NAME --from-trees OLD NEW",
     )
 
 

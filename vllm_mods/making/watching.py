@@ -12,8 +12,12 @@ from typing import NamedTuple
 
 from vllm_mods.base import limits, secrets
 from vllm_mods.making import sandbox
-from vllm_mods.making.layout import LAUNCHER, SITE, WORKSPACE
 
+SITE = "/usr/local/lib/python3.12/dist-packages"
+"""Where Python's packages lie in a launcher's container."""
+WORKSPACE = "/workspace"
+LAUNCHER = "/launcher"
+"""The folder of the programs that watch a recorded command."""
 BIN = f"{LAUNCHER}/bin"
 ENVIRON = {"VLLM_MODS_HOME": LAUNCHER, "BASH_ENV": f"{LAUNCHER}/lines.sh"}
 """The variables that the stand-ins need."""
@@ -159,8 +163,8 @@ def _named(words: Sequence[str]) -> Iterator[str]:
 
 
 def _required(argv: Sequence[str]) -> Iterator[str]:
-    names = (word for word in _named(argv[1:]) if argv[1:2] == ("install",))
-    yield from (word for word in names if _INSTALLED.match(word))
+    if argv[1:2] == ("install",):
+        yield from filter(_INSTALLED.match, _named(argv[1:]))
 
 
 def _changes(argv: Sequence[str], files: Mapping[str, bytes]) -> bool:

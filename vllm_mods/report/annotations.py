@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 from vllm_mods.api.check import CheckResult
 from vllm_mods.base.model import Level
@@ -13,12 +12,8 @@ from vllm_mods.report.text import MEANING
 
 
 def workflow_commands(result: CheckResult) -> str:
-    """Return a line for each remark on the mods."""
-    return "".join(_remarks(result))
-
-
-def _remarks(result: CheckResult) -> Iterator[str]:
-    """Yield remarks; what was found in the tree is shown at the manifest, which the repository has."""
+    """Return a line for each remark on the mods; what was found in the tree is shown at the manifest, which the repository has."""
+    lines = ""
     fits = result.model.mods if result.model else ()
     wrong = {fit.name: fit.why for fit in fits if not fit.meant}
     for planned in result.plan.mods:
@@ -36,7 +31,8 @@ def _remarks(result: CheckResult) -> Iterator[str]:
             remarks.append((Level.ERROR, "model", f"it is not for this model: {wrong[mod.name]}"))
         for level, code, message in remarks:
             title = f"{mod.name} {mod.version}: {code}"
-            yield workflow_command(level, os.path.join(mod.directory, MANIFEST), title, message)
+            lines += workflow_command(level, os.path.join(mod.directory, MANIFEST), title, message)
+    return lines
 
 
 def workflow_command(level: Level, path: str, title: str, message: str) -> str:

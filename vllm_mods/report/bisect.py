@@ -34,9 +34,7 @@ def _point(judged: Judged) -> dict[str, Any]:
         "tree": judged.spec,
         "version": judged.version,
         "commit": commit and commit.sha,
-        "date": commit and commit.date,
-        "subject": commit and commit.subject,
-        "pull_request": commit and commit.pull_request,
+        **{one: commit and getattr(commit, one) for one in ("date", "subject", "pull_request")},
         **data.judged(judged.planned),
         "findings": judged.planned.findings,
     }

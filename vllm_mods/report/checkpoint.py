@@ -75,23 +75,18 @@ def _name(model: Checkpoint | ModelFit) -> str:
 
 def _facts(facts: ModelFacts) -> Iterator[str]:
     bits = f", {facts.bits} bits" if facts.bits else ""
-    for key, words in (
-        (
-            "architecture",
-            f"{facts.architecture or 'not said'} ({facts.model_type or 'no model_type'})",
-        ),
-        ("quantization", f"{facts.quantization or 'none'}{bits}"),
-        ("context", f"{facts.context:,} tokens" if facts.context else "not said"),
-    ):
-        yield f"  {key.ljust(13)}{words}"
+    kind = facts.model_type or "no model_type"
+    yield f"  architecture {facts.architecture or 'not said'} ({kind})"
+    yield f"  quantization {facts.quantization or 'none'}{bits}"
+    yield f"  context      {f'{facts.context:,} tokens' if facts.context else 'not said'}"
     packed = f"INT{facts.bits or '?'}"
     for key, layers in ((packed, facts.packed), ("block FP8", facts.block_fp8), ("GDN", facts.gdn)):
         if layers.total:
             yield f"  {key.ljust(13)}{text.counted(layers.total, 'layer')}"
             for pattern, count in layers.patterns[:_MOST]:
                 yield f"    {count:6} {pattern}"
-            if more := len(layers.patterns) - _MOST:
-                yield from [f"           and {more} more kinds"] * (more > 0)
+            if (more := len(layers.patterns) - _MOST) > 0:
+                yield f"           and {more} more kinds"
 
 
 def _layers_data(layers: LayerKinds) -> dict[str, Any]:

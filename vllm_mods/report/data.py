@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import EXIT_OK, EXIT_USAGE, ManifestError
 from vllm_mods.base.model import ModPlan, Plan
-from vllm_mods.formats.receipt import ReceiptMod
+from vllm_mods.formats.receipt import ReceiptMod, hashes
 from vllm_mods.report.reply import Reply
 
 SCHEMA = 1
@@ -49,10 +48,7 @@ def mod(planned: ModPlan) -> dict[str, Any]:
     return {
         **fields(planned.mod, "name", "version"),
         **judged(planned),
-        "files": [
-            {"path": change.path, "before": sha256(change.before), "after": sha256(change.after)}
-            for change in planned.changes
-        ],
+        "files": hashes(planned.changes),
         **fields(planned, "findings", "proof"),
         "unexamined": [{"what": what, "why": why} for what, why in planned.unexamined],
         "optional": planned.optional,

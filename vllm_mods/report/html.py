@@ -6,6 +6,7 @@ script, and the grid is there without JavaScript. ``page/`` is what it is made o
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator
 from hashlib import sha256
@@ -30,6 +31,10 @@ def render(result: MatrixResult) -> str:
             view.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
         )
 
+    def prose(text: str) -> Markup:
+        """Escape a text; what stands between backticks is code."""
+        return Markup(re.sub("`([^`]*)`", r"<code>\1</code>", escape(view.clean(text))))  # noqa: S704
+
     of = view.grid(result)
     places = {row.mod: at for at, row in enumerate(of.rows)}
     folder = files(__package__) / "page"
@@ -47,7 +52,7 @@ def render(result: MatrixResult) -> str:
     environment.filters |= {
         "address": lambda text: quote(view.clean(text), safe="/:"),
         "place": places.get,
-        "prose": lambda text: Markup(_prose(text)),  # noqa: S704  (it is escaped)
+        "prose": prose,
     }
     words = [cell.word for row in of.rows for cell in row.known]
     return environment.from_string(page).render(
@@ -97,11 +102,3 @@ def _row(row: view.GridRow) -> tuple[view.GridRow, str, list[tuple[Cell | None, 
     )
     share = f" · {good} of {len(meant)}" if meant else ""
     return row, share, list(zip(row.cells, begins, strict=True))
-
-
-def _prose(text: str) -> str:
-    """Escape a text; what stands between backticks is code."""
-    parts = escape(view.clean(text)).split("`")
-    if len(parts) % 2 == 0:  # one that has no partner
-        return escape(view.clean(text))
-    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from vllm_mods.api.new import NewMod
-from vllm_mods.base.model import Level
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library import mod_folder
 from vllm_mods.recipes.recipe_yaml import ImportedRecipe
@@ -77,8 +76,7 @@ def recipe(result: ImportedRecipe, path: str, file: str | None) -> Reply:
     notes = []
     for finding in result.findings:
         line = "" if finding.line is None else f":{finding.line}"
-        level = "note" if finding.level is Level.NOTE else "error"
-        notes.append(f"{path}{line}: {level}: {finding.message} [{finding.code}]")
+        notes.append(f"{path}{line}: {finding.level}: {finding.message} [{finding.code}]")
     answer = {
         "kind": "recipe",
         "path": path,

@@ -34,10 +34,7 @@ def render(result: MatrixResult) -> str:
         for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
             suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     ET.indent(root)
-    return f"{_HEAD}{ET.tostring(root, encoding='unicode')}\n"
-
-
-_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
 def _case(suite: ET.Element, of: view.Grid, cell: Cell) -> None:
@@ -46,27 +43,15 @@ def _case(suite: ET.Element, of: view.Grid, cell: Cell) -> None:
     classname = f"vllm-mods.{mod.replace('.', '_')}"
     name = f"{mod} on vLLM {of.label(cell.tree)}"
     case = ET.SubElement(suite, "testcase", classname=classname, name=name)
-    messages = "\n".join(map(view.message, cell.findings))
-    outcome = _outcome(cell)
-    if outcome is None:
-        ET.SubElement(case, "system-out").text = "\n".join(
-            filter(None, (_headline(cell), view.details([cell]), messages))
-        )
+    headline = f"{cell.word}: {view.MEANINGS[cell.word]}"
+    messages = "\n".join(map(view.clean, map(str, cell.findings)))
+    if cell.computed and cell.verdict.ok:
+        texts = filter(None, (headline, view.details([cell]), messages))
+        ET.SubElement(case, "system-out").text = "\n".join(texts)
         return
-    element = ET.SubElement(case, outcome, message=_headline(cell))
+    is_error = not cell.computed or cell.verdict is Verdict.UNREADABLE
+    outcome = "error" if is_error else "failure" if cell.meant else "skipped"
+    element = ET.SubElement(case, outcome, message=headline)
     if outcome != "skipped":
         element.set("type", cell.word)
         element.text = messages
-
-
-def _outcome(cell: Cell) -> str | None:
-    """Return the element that says how a test case went; None for one that passed."""
-    if cell.computed and cell.verdict.ok:
-        return None
-    if not cell.computed or cell.verdict is Verdict.UNREADABLE:
-        return "error"
-    return "failure" if cell.meant else "skipped"
-
-
-def _headline(cell: Cell) -> str:
-    return f"{cell.word}: {view.MEANINGS[cell.word]}"

@@ -70,8 +70,7 @@ def mod_data(mod: Mod) -> dict[str, Any]:
         ],
         "variants": [
             {
-                "id": variant.id,
-                "vllm": variant.vllm,
+                **data.fields(variant, "id", "vllm"),
                 "package": variant.package or None,
                 "package_version": variant.package_version or None,
                 "files": diff.touched(mod, variant),
@@ -83,12 +82,10 @@ def mod_data(mod: Mod) -> dict[str, Any]:
 
 
 def _mod_text(mod: Mod) -> str:
-    lines = [
-        f"{mod.name} {mod.version}: {mod.summary}",
-        f"  licence     {mod.license}",
-        f"  folder      {mod.directory}",
-    ]
+    lines = [f"{mod.name} {mod.version}: {mod.summary}"]
     lines += aligned(
+        ("licence", mod.license),
+        ("folder", mod.directory),
         ("upstream", " ".join((mod.upstream_status, *mod.upstream_issues))),
         ("requires", ", ".join(mod.requires)),
         ("conflicts", ", ".join(mod.conflicts)),

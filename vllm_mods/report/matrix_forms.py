@@ -1,14 +1,55 @@
-"""The forms that a matrix can be reported in, by name."""
+"""The forms that a matrix can be reported in, by name; text and JSON are made here."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from vllm_mods.formats.schema import encode
-from vllm_mods.matrices.cell import MatrixResult
-from vllm_mods.report import html, junit, matrix_markdown, matrix_text
+from vllm_mods.matrices.cell import Cell, MatrixResult
+from vllm_mods.report import html, junit, matrix_markdown
+from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.data import SCHEMA, fields
+from vllm_mods.report.text import Paint, columns, folded
+
+_COLUMNS = 80
+_WORD = 13  # the longest verdict, in brackets
+
+
+def text(result: MatrixResult, paint: Paint = str) -> str:
+    """Return a block per mod, neighbouring releases that say the same in one line; the problems; why each bad cell is bad.
+
+    A verdict in brackets is of trees that the mod is not meant for. What wraps is what people wrote.
+    """
+    of = view.grid(result)
+    blocks = [view.headline(of)]
+    blocks += ["\n".join(_mod(of, row, paint)) for row in of.rows]
+    problems = _items(view.problem(of, one) for one in view.problems(result))
+    blocks += ["\n".join(("problems", *problems))] if problems else []
+    blocks += ["\n".join(_wrong(run, paint)) for run in view.wrong(of)]
+    return "\n\n".join((*blocks, view.summary(of))) + "\n"
+
+
+def _mod(of: view.Grid, row: view.GridRow, paint: Paint) -> list[str]:
+    rows = []
+    for run in view.runs(of, row):
+        verdict = _painted(run.first, paint) + " " * (_WORD - len(_painted(run.first, str)))
+        rows.append((run.trees, f"{verdict}  {view.details(run.cells)}"))
+    return [view.clean(f"{row.mod} {row.version}"), *columns(rows, "  ")]
+
+
+def _painted(cell: Cell, paint: Paint) -> str:
+    shown = paint(cell.verdict) if cell.computed else cell.word
+    return shown if cell.meant else f"({shown})"
+
+
+def _wrong(run: view.Run, paint: Paint) -> list[str]:
+    head = f"{view.clean(run.first.mod)} on {run.trees}: {_painted(run.first, paint)}"
+    return [head, *_items(view.clean(str(finding)) for finding in run.first.findings)]
+
+
+def _items(texts: Iterable[str]) -> list[str]:
+    return [line for text in texts for line in folded(text, _COLUMNS, "  ", "    ")]
 
 
 def _json(result: MatrixResult) -> str:
@@ -30,7 +71,7 @@ def _json(result: MatrixResult) -> str:
 
 
 FORMS: dict[str, Callable[[MatrixResult], str]] = {
-    "text": matrix_text.render,
+    "text": text,
     "json": _json,
     "markdown": matrix_markdown.render,
     "junit": junit.render,

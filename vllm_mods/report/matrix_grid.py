@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from vllm_mods.base import versions
-from vllm_mods.base.model import Finding, Level, Verdict
+from vllm_mods.base.model import Verdict
 from vllm_mods.matrices.cell import Cell, CellProblem, MatrixResult
 from vllm_mods.report.text import MEANING, between, counted, label
 
@@ -149,11 +149,9 @@ def problems(result: MatrixResult) -> tuple[Grievance, ...]:
     """Put together the problems that differ only in the tree, in the order of the first ones."""
     alike: dict[tuple[str, str, str], list[CellProblem]] = {}
     for problem in result.problems:
-        message = (
-            _NUMBER.sub("#", problem.message.replace(problem.tree, ""))
-            if problem.tree
-            else problem.message
-        )
+        message = problem.message
+        if problem.tree:
+            message = _NUMBER.sub("#", message.replace(problem.tree, ""))
         alike.setdefault((problem.code, problem.mod, message), []).append(problem)
     return tuple(
         Grievance(code, mod, tuple(one.tree for one in found if one.tree), found[0].message)
@@ -192,12 +190,6 @@ def summary(of: Grid) -> str:
     if not bad:
         return f"Every mod goes in wherever it is meant to: {len(meant)} of {len(meant)} cells."
     return f"{bad} of the {len(meant)} cells that are meant to work do not."
-
-
-def message(finding: Finding) -> str:
-    """Return what a finding says, with its code; notes are marked."""
-    note = "note: " if finding.level is Level.NOTE else ""
-    return clean(f"{note}{finding.message} [{finding.code}]")
 
 
 def _finding_texts(cell: Cell) -> tuple[tuple[str, str], ...]:

@@ -1,14 +1,12 @@
 """A matrix as GitHub-flavoured Markdown: for a README, a pull request, a job summary.
 
-Whatever comes from mods and trees stands in code spans or fenced blocks, where neither markup
-nor ``@mentions`` nor issue numbers mean anything. GFM, section 4.10: in a table a ``|`` has to be
-escaped in code spans too.
+Whatever comes from mods and trees stands in code spans or fenced blocks, where nothing is markup.
+GFM, section 4.10: in a table a ``|`` has to be escaped in code spans too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from vllm_mods import __version__
 from vllm_mods.matrices.cell import Cell, MatrixResult
@@ -25,7 +23,9 @@ def render(result: MatrixResult) -> str:
     blocks += ["### What does not fit"] if wrong else []
     for run in wrong:
         blocks.append(f"{_code(run.first.mod)} on {_plain(run.trees)}: {_word(run.first)}")
-        blocks.append(_fenced(view.message(finding) for finding in run.first.findings))
+        body = "\n".join(view.clean(str(finding)) for finding in run.first.findings)
+        fence = "`" * max(3, _longest(body) + 1)
+        blocks.append(f"{fence}text\n{body}\n{fence}")
     blocks.append(
         f"<sub>vllm-mods {__version__}. ✓ goes in · ✗ is meant to and does not · (in brackets) is not meant to</sub>"
     )
@@ -42,11 +42,8 @@ def _table(of: view.Grid) -> str:
                 (name, _plain(run.trees), _word(run.first), _plain(view.details(run.cells)))
             )
             name = ""
-    return "\n".join(f"| {' | '.join(map(_one_cell, line))} |" for line in lines)
-
-
-def _one_cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    rows = (" | ".join(text.replace("|", "\\|") for text in line) for line in lines)
+    return "\n".join(f"| {row} |" for row in rows)
 
 
 def _word(cell: Cell) -> str:
@@ -67,12 +64,6 @@ def _code(text: str) -> str:
 def _plain(text: str) -> str:
     """Return a text unchanged if it contains no markup, as names of releases do; as a code span otherwise."""
     return text if re.fullmatch(r"[A-Za-z0-9.,+ -]*", text) else _code(text)
-
-
-def _fenced(texts: Iterable[str]) -> str:
-    body = "\n".join(texts)
-    fence = "`" * max(3, _longest(body) + 1)
-    return f"{fence}text\n{body}\n{fence}"
 
 
 def _longest(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What the matrix page shows of a cell when it is opened, as one JSON value. Pure.
+"""What the matrix page shows of a cell when it is opened, as one JSON value; a hunk beside the target. Pure.
 
 Neighbouring releases have nearly the same sources, so everything is written once and named by its
 number: strings, blocks of lines, findings, hunks. ``page/page.js`` reads it; the keys are the two
@@ -8,7 +8,8 @@ modules' own affair.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,9 @@ from vllm_mods.matrices.cell import Cell, HunkView, MatrixResult
 from vllm_mods.planning import patching
 from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.report import matrix_grid as view
-from vllm_mods.report.side_by_side import pairs
+
+Pair = tuple[int | None, int | None]
+"""An index into the hunk's lines and one into the target's; None where nothing is beside it."""
 
 
 class _Tables:
@@ -48,15 +51,7 @@ def page_data(of: view.Grid, result: MatrixResult) -> str:
     """Return the JSON of a page, fit to stand in a ``script`` element: it has no ``<`` in it."""
     tables = _Tables()
     about = {mod.name: _about(mod) for mod in result.mods}
-    cells = [
-        [
-            None
-            if cell is None
-            else _cell(tables, cell, result.hunks.get((cell.mod, cell.tree), ()))
-            for cell in row.cells
-        ]
-        for row in of.rows
-    ]
+    cells = [[cell and _cell(tables, cell, result.hunks) for cell in row.cells] for row in of.rows]
     data = {
         "mods": [
             [view.clean(row.mod), view.clean(row.version), about.get(row.mod, {})]
@@ -97,7 +92,9 @@ def _packages(mod: Mod, variant: Variant) -> set[str]:
     return named | tops & {"vllm"} | ({"chat template"} if variant.templates else set())
 
 
-def _cell(tables: _Tables, cell: Cell, hunks: Iterable[HunkView]) -> dict[str, Any]:
+def _cell(
+    tables: _Tables, cell: Cell, hunks: Mapping[tuple[str, str], tuple[HunkView, ...]]
+) -> dict[str, Any]:
     return _without_empty(
         {
             "word": cell.word,
@@ -108,7 +105,7 @@ def _cell(tables: _Tables, cell: Cell, hunks: Iterable[HunkView]) -> dict[str, A
             "findings": [
                 tables.number("findings", one, partial(_fields, one)) for one in cell.findings
             ],
-            "hunks": [_hunk(tables, hunk) for hunk in hunks],
+            "hunks": [_hunk(tables, hunk) for hunk in hunks.get((cell.mod, cell.tree), ())],
         }
     )
 
@@ -136,3 +133,55 @@ def _fields(value: Finding | HunkView) -> dict[str, Any]:
 
 def _without_empty(value: dict[str, Any]) -> dict[str, Any]:
     return {name: one for name, one in value.items() if one or one == 0}
+
+
+def pairs(hunk: HunkView) -> tuple[Pair, ...]:
+    """Return the rows of a hunk and its target, each line of both once and in order.
+
+    What the hunk takes away or keeps stands beside the target's lines; if it is in already, what it adds
+    does. Where it has no place, lines that differ stand beside each other.
+    """
+    target = [text for _, text in hunk.target]
+    first = max(0, hunk.line - hunk.target[0][0]) if hunk.line is not None and target else 0
+    sides = [
+        [at for at, line in enumerate(hunk.lines) if line[0] in kinds] for kinds in (" -", " +")
+    ]
+    for side in sides:
+        start = _start([hunk.lines[at][1:] for at in side], target, first)
+        if start is not None:
+            beside = {line: start + at for at, line in enumerate(side)}
+            break
+    else:
+        matched = _matched([hunk.lines[at][1:] for at in sides[0]], target)
+        beside = {sides[0][at]: line for at, line in matched.items()}
+    return tuple(_rows(len(hunk.lines), len(target), beside))
+
+
+def _start(text: list[str], target: list[str], first: int) -> int | None:
+    """Return where the whole text stands in the target: at ``first``, or the first place of all."""
+    places = (first, *range(len(target) - len(text) + 1))
+    return next((at for at in places if target[at : at + len(text)] == text), None)
+
+
+def _matched(text: Sequence[str], target: Sequence[str]) -> dict[int, int]:
+    """Pair equal lines, and those between two pairs from the first on; before all pairs, from the end."""
+    beside: dict[int, int] = {}
+    for tag, a, a_end, b, b_end in SequenceMatcher(
+        None, text, target, autojunk=False
+    ).get_opcodes():
+        if tag in {"equal", "replace"}:
+            count = min(a_end - a, b_end - b)
+            from_a, from_b = (a_end - count, b_end - count) if a == 0 else (a, b)
+            beside.update((from_a + at, from_b + at) for at in range(count))
+    return beside
+
+
+def _rows(lines: int, target: int, beside: dict[int, int]) -> Iterator[Pair]:
+    done = 0
+    for line in range(lines):
+        at = beside.get(line)
+        if at is not None:
+            yield from ((None, other) for other in range(done, at))
+            done = at + 1
+        yield line, at
+    yield from ((None, other) for other in range(done, target))

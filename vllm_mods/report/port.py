@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from vllm_mods.api.port import PortResult
 from vllm_mods.base.model import Finding, Level
@@ -13,20 +12,15 @@ from vllm_mods.porting.files import FilePort
 from vllm_mods.porting.job import PortOutcome
 from vllm_mods.porting.variant import NewVariant
 from vllm_mods.porting.writing import Unfinished
-from vllm_mods.report.data import SCHEMA, fields
+from vllm_mods.report.data import fields
 from vllm_mods.report.reply import Reply
 
 
 def ported(result: PortResult) -> Reply:
     """Return what became of a port."""
-    return Reply(_data(result), "\n".join(_lines(result)), result.ok)
-
-
-def _data(result: PortResult) -> dict[str, Any]:
     outcome, work = result.outcome, result.unfinished
     job, new = outcome.job, outcome.new
-    return {
-        "schema": SCHEMA,
+    answer = {
         "mod": job.mod.name,
         "from": {"variant": job.variant.id, "version": job.base_version},
         "to": {"tree": job.target.spec, "version": job.target.version},
@@ -47,6 +41,7 @@ def _data(result: PortResult) -> dict[str, Any]:
         "wrote": result.wrote or None,
         "unfinished": work and work.folder,
     }
+    return Reply(answer, "\n".join(_lines(result)), result.ok)
 
 
 def _lines(result: PortResult) -> Iterator[str]:
@@ -108,7 +103,6 @@ def _left(work: Unfinished, left: Mapping[str, Sequence[Finding]], option: str) 
 
 
 def _errors(path: str, new: NewVariant | None) -> list[Finding]:
-    """Return what is wrong at some line of a file."""
     findings = () if new is None else new.planned.findings
     return [one for one in findings if one.path == path and one.line and one.level is Level.ERROR]
 

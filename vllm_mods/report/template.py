@@ -105,7 +105,7 @@ def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
         "conversations": [
             {
                 "name": name,
-                "same": _same(before, after),
+                "same": _shown(before) == _shown(after),
                 "before": _rendered(before),
                 "after": _rendered(after),
             }
@@ -117,21 +117,14 @@ def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
 
 def _differences(
     names: tuple[str, str], rows: Sequence[tuple[str, Rendered, Rendered]]
-) -> tuple[str, ...]:
-    """Return, for each conversation whose prompts differ, a unified diff of them."""
-    return tuple(
-        "\n".join(
-            difflib.unified_diff(
-                _lines(before),
-                _lines(after),
-                f"{names[0]}: {conversation}",
-                f"{names[1]}: {conversation}",
-                lineterm="",
-            )
-        )
-        for conversation, before, after in rows
-        if not _same(before, after)
-    )
+) -> list[str]:
+    different = []
+    for conversation, before, after in rows:
+        if _shown(before) != _shown(after):
+            old, new = (f"{name}: {conversation}" for name in names)
+            lines = difflib.unified_diff(_lines(before), _lines(after), old, new, lineterm="")
+            different.append("\n".join(lines))
+    return different
 
 
 def _compared(first: TemplateChecked, second: TemplateChecked) -> str:
@@ -160,10 +153,6 @@ def _kept(replay: Replayed | None) -> str:
     return f"{replay.turns_kept} of {replay.turns} turns, {replay.kept:,} of {replay.bytes:,} bytes{lost}"
 
 
-def _same(before: Rendered, after: Rendered) -> bool:
-    return _shown(before) == _shown(after)
-
-
 def _checked_lines(result: TemplateChecked) -> list[str]:
     about = result.template.about
     wrong = [outcome for outcome in result.outcomes if not outcome.ok]
@@ -185,14 +174,12 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
         lines += _read_back(result.back)
     lines.append(f"  {_weights(result)}")
     lines += text.findings(result.findings, "  ")
-    noted = [(outcome.conversation, outcome.findings) for outcome in result.outcomes]
-    noted += [(replay.conversation, replay.findings) for replay in result.replays]
-    for conversation, findings in noted:
-        if not findings:
-            continue
-        title = f": {conversation.title}" if conversation.title else ""
-        lines.append(f"  {conversation.name}{title}")
-        for finding in findings:
+    conversations: list[CaseOutcome | Replayed] = [*result.outcomes, *result.replays]
+    for noted in conversations:
+        if noted.findings:
+            title = f": {noted.conversation.title}" if noted.conversation.title else ""
+            lines.append(f"  {noted.conversation.name}{title}")
+        for finding in noted.findings:
             where = "" if finding.line is None else f"{place(result.template.path, finding.line)}: "
             lines.append(f"    {where}{finding}")
     return lines
@@ -213,13 +200,10 @@ def _formats(formats: Sequence[tuple[str, str]]) -> str:
 
 def _about(template: Template) -> dict[str, Any]:
     about = template.about
+    nothing = {**dict.fromkeys(_SAID), "families": ()}
     return {
         **_head(template),
-        **(
-            {**dict.fromkeys(_SAID), "families": ()}
-            if about is None
-            else data.fields(about, *_SAID)
-        ),
+        **(nothing if about is None else data.fields(about, *_SAID)),
         "kwargs": {
             kwarg.name: data.fields(kwarg, "type", "default", "summary")
             for kwarg in (about.kwargs if about else ())
@@ -276,17 +260,13 @@ def _read_back(back: ReadBack) -> list[str]:
     if back.named:
         lines = [f"  vLLM {release.version} reads its answers back"]
         for pair in back.pairs:
-            lines += [
-                f"    {_parser_names(pair)}: {_counts(pair)}",
-                *text.findings(pair.findings, "      "),
-            ]
+            lines.append(f"    {_parser_names(pair)}: {_counts(pair)}")
+            lines += text.findings(pair.findings, "      ")
         return [*lines, *text.findings(back.findings, "    ")]
     counts = f"{len(release.tools)} tool parsers and {len(release.reasoners)} reasoning parsers"
     lines = [f"  of {counts} of vLLM {release.version}"]
-    for what, pairs in (
-        ("calls", [pair for pair in back.pairs if pair.tool]),
-        ("reasoning", [pair for pair in back.pairs if not pair.tool]),
-    ):
+    for what, has_tool in (("calls", True), ("reasoning", False)):
+        pairs = [pair for pair in back.pairs if bool(pair.tool) is has_tool]
         whole = [_parser_names(pair) for pair in pairs if pair.whole]
         partly = [pair for pair in pairs if not pair.whole]
         lines += [f"    read all its {what}: {', '.join(whole)}"] * bool(whole)

@@ -48,9 +48,8 @@ def tree_name(version: str | None, spec: str) -> str:
 
 
 def _verdict_of(planned: ModPlan, paint: Paint) -> str:
-    variant = planned.variant.id if planned.variant and planned.verdict.ok else None
-    suffix = f" (variant {variant})" if variant is not None else ""
-    return f"{paint(planned.verdict)}: {meaning(planned)}{suffix}"
+    variant = f" (variant {planned.variant.id})" if planned.variant and planned.verdict.ok else ""
+    return f"{paint(planned.verdict)}: {meaning(planned)}{variant}"
 
 
 def plan(planned: Plan, paint: Paint, *, explain: bool = False) -> str:
@@ -84,9 +83,8 @@ def refusal(planned: Plan, message: str, paint: Paint) -> str:
 
 def _reasons(planned: ModPlan, paint: Paint) -> list[str]:
     """Return the lines of a plan's findings; what could not be told is no reason for a refusal."""
-    reasons = [
-        found for found in planned.findings if planned.verdict.ok or found.code != "fit-unknown"
-    ]
+    ok = planned.verdict.ok
+    reasons = (found for found in planned.findings if ok or found.code != "fit-unknown")
     return findings(reasons, "    ", lambda words: paint(planned.verdict, words))
 
 

@@ -1,6 +1,6 @@
 """The first process of the sandbox: it runs the command, ends it at its limits, and returns the files that it wrote.
 
-Standard input has a job (a length, JSON, a tar) and stays open: when it ends, so does every process in here. Standard
+Standard input has a job (a line of JSON, a tar) and stays open: when it ends, so does every process in here. Standard
 output gets one line of JSON, then the contents of the files that it lists.
 """
 
@@ -19,35 +19,13 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
 from typing import Any
 
 _NOBODY = 65534
 _TICK_SECONDS = 0.1
 _TAIL_BYTES = 64 << 10
-_LENGTH_DIGITS = 12
 _NOT_DUMPABLE = 4, 0  # prctl: nothing in here may trace this process, or use its descriptors
 _SKIPPED = {"__pycache__", ".git"}
-
-
-class JobInput:
-    """The next bytes of standard input, so many and no more."""
-
-    def __init__(self, size: int) -> None:
-        self._left = size
-
-    def read(self, size: int) -> bytes:
-        """Return at most ``size`` bytes, none at the end."""
-        data = os.read(0, min(size, self._left))
-        self._left -= len(data)
-        return data
-
-    def whole(self) -> bytes:
-        """Return all that is left."""
-        data = b""
-        while chunk := self.read(1 << 16):
-            data += chunk
-        return data
 
 
 def main() -> int:
@@ -56,8 +34,8 @@ def main() -> int:
         sys.stderr.write("supervise.py runs as the first process of a sandbox only\n")
         return 70
     give_up_root()
-    job = json.loads(JobInput(int(JobInput(_LENGTH_DIGITS).whole())).whole())
-    unpack(JobInput(job["size"]))
+    job = json.loads(sys.stdin.buffer.readline())
+    unpack_input()
     os.makedirs(job["cwd"], exist_ok=True)
     os.chdir(job["cwd"])
     places = job["places"]
@@ -67,10 +45,9 @@ def main() -> int:
     answer["written"], answer["gone"], answer["odd"] = [], [], []
     if answer["failure"] is None:
         after = state(places)
-        regular = {path for path, mark in after.items() if stat.S_ISREG(mark[0])}
-        changed = sorted(path for path, mark in after.items() if before.get(path) != mark)
-        sizes = [(path, after[path][2]) for path in changed if path in regular]
-        answer["odd"] = [path for path in changed if path not in regular]
+        changed = sorted(row for row in after.items() if before.get(row[0]) != row[1])
+        sizes = [(path, mark[2]) for path, mark in changed if stat.S_ISREG(mark[0])]
+        answer["odd"] = [path for path, mark in changed if not stat.S_ISREG(mark[0])]
         answer["gone"] = sorted(before.keys() - after.keys())
         if sum(size for _, size in sizes) > job["bytes"]:
             answer["failure"] = "bytes"
@@ -91,15 +68,15 @@ def give_up_root() -> None:
     ctypes.CDLL(None).prctl(*_NOT_DUMPABLE, 0, 0, 0)
 
 
-def unpack(source: JobInput) -> None:
+def unpack_input() -> None:
     """Write the files of a tar, whose names start at the root."""
-    with tarfile.open(fileobj=source, mode="r|") as archive:  # type: ignore[call-overload]  # it reads, and no more
+    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|") as archive:
         for member in archive:
             place = f"/{member.name}"
             os.makedirs(os.path.dirname(place), exist_ok=True)
             data = archive.extractfile(member)
             with open(place, "wb") as file:
-                shutil.copyfileobj(data, file)
+                shutil.copyfileobj(data, file)  # type: ignore[arg-type]  # each is a file
             os.chmod(place, member.mode)
 
 
@@ -222,15 +199,8 @@ def exceeded(job: dict[str, Any], before: tuple[int, int]) -> str | None:
 
 
 def state(places: list[str]) -> dict[str, tuple[int, ...]]:
-    """Return what changes with any write, of everything below folders but folders, bytecode and repositories."""
-    return {
-        path: (info.st_mode, info.st_ino, info.st_size, info.st_ctime_ns)
-        for path, info in entries(places)
-    }
-
-
-def entries(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield everything below folders but folders. No link is followed."""
+    """Return what changes with any write, of all files below folders but bytecode and repositories."""
+    marks: dict[str, tuple[int, ...]] = {}
     waiting = list(places)
     while waiting:
         folder = waiting.pop()
@@ -241,9 +211,10 @@ def entries(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
             info = os.lstat(path)
             if not stat.S_ISDIR(info.st_mode):
                 if not name.endswith(".pyc"):
-                    yield path, info
+                    marks[path] = (info.st_mode, info.st_ino, info.st_size, info.st_ctime_ns)
             elif name not in _SKIPPED and path not in places:
                 waiting.append(path)
+    return marks
 
 
 def content(path: str, size: int) -> bytes:
