@@ -11,11 +11,9 @@ from vllm_mods.api.on_base import (
     ReadLock,
     build_all,
     demand_serving,
-    in_library,
-    lock_path,
+    find_lock,
     on_bases,
     parts_of,
-    read_lock,
 )
 from vllm_mods.base.errors import Refused, refusing
 from vllm_mods.building import outputs
@@ -68,9 +66,7 @@ def build(
     """
     access = access or Access()
     wanted = library.pairing(pairing)
-    path = lock_path(library, pairing, lock)
-    locked = read_lock(library, path, pairing)
-    beside = () if lock is not None else in_library(library, pairing, path)
+    locked, beside = find_lock(library, pairing, lock)
     ref = base or locked.lock.base.ref
     tag = tag or locked.tag
     parts = parts_of(locked.lock, ref, platform)

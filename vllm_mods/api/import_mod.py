@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.api.access import Access, open_image, releases_in
+from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.new import NewMod, of_effect
 from vllm_mods.base import limits
@@ -70,24 +70,22 @@ def import_mod(
     what is being done. Raises ``UsageError`` where nothing says on which vLLM a script is to run,
     ``Refused`` for changes that no mod can be made of.
     """
-    maker = _ModImport(path, terms, access or Access(), progress)
-    new_mod = maker.make()
+    access = access or Access()
+    fetcher = Fetcher(access.note) if terms.fetch else None
+    new_mod = _ModImport(path, terms, access, progress, fetcher).make()
     if terms.others:
         other_packages(terms.others, (new_mod.mod,))
     return new_mod if library is None else new_mod.written(library)
 
 
-class _ModImport:
+class _ModImport(NamedTuple):
     """One call of ``import_mod``."""
 
-    def __init__(
-        self, path: str, terms: ImportTerms, access: Access, progress: Callable[[str], None]
-    ) -> None:
-        self.path = path
-        self.terms = terms
-        self.access = access
-        self.progress = progress
-        self.fetcher = Fetcher(access.note) if terms.fetch else None
+    path: str
+    terms: ImportTerms
+    access: Access
+    progress: Callable[[str], None]
+    fetcher: Fetcher | None
 
     def wanted(self, name: str) -> Wanted:
         """Return what the mod is to say of itself; ``name`` is what it is called if nobody said."""
@@ -101,7 +99,7 @@ class _ModImport:
         if terms.tree is None and terms.others:
             raise UsageError("--with says what is beside --tree", hint="--tree pypi:VERSION")
         if terms.image is not None:
-            return open_image(self.access, f"image:{terms.image}")
+            return self.access.open(f"image:{terms.image}")
         if terms.tree is None:
             return None
         return self.access.open(terms.tree, others=other_packages(terms.others))

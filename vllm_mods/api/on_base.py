@@ -67,9 +67,14 @@ def lock_path(library: Library, name: str, named: str | None) -> str:
     return beside if is_beside else os.path.abspath(os.path.basename(beside))
 
 
-def in_library(library: Library, name: str, path: str) -> tuple[str, ...]:
-    """Return the path of a lock if it is a file of the pairing's library, which is trusted as that is."""
-    return (path,) if path == _beside(library, name) else ()
+def find_lock(library: Library, name: str, named: str | None) -> tuple[ReadLock, tuple[str, ...]]:
+    """Read a pairing's lock; the second is its path if it is a file of the library, which is trusted as that is.
+
+    Raises as ``read_lock``.
+    """
+    path = lock_path(library, name, named)
+    is_beside = named is None and path == _beside(library, name)
+    return read_lock(library, path, name), (path,) if is_beside else ()
 
 
 def _beside(library: Library, name: str) -> str:
@@ -103,9 +108,8 @@ def parts_of(lock: PairingLock, ref: str, platform: str | None) -> tuple[Pairing
     """
     every = pairing_lock.by_platform(lock)
     if platform is None and len(every) > 1 and in_engine(ref):
-        base = open_base(ref)
-        platform = platform_of(base.config)
-        base.close()
+        with closing(open_base(ref)) as base:
+            platform = platform_of(base.config)
     parts = tuple(one for name, one in every.items() if platform is None or is_for(name, platform))
     if not parts:
         raise UsageError(

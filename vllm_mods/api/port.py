@@ -21,6 +21,7 @@ from vllm_mods.porting import job as porting
 from vllm_mods.porting import variant as variants
 from vllm_mods.porting import writing
 from vllm_mods.porting.job import Job, PortOutcome
+from vllm_mods.porting.variant import NewVariant
 from vllm_mods.porting.writing import Unfinished
 
 
@@ -136,9 +137,9 @@ def continue_port(
     if not outcome.fits:
         return PortResult(outcome, unfinished=work)
     notes = tuple(_not_as_written(job, cuts))
-    writing.write_files(copy, {**new.files, **_lock(copy, outcome)})
+    wrote = _write(job, new)
     writing.remove(work)
-    return PortResult(outcome, _paths(copy, new.files), notes=notes)
+    return PortResult(outcome, wrote, notes=notes)
 
 
 def _not_as_written(job: Job, cuts: Sequence[FileChange]) -> Iterator[str]:
@@ -162,9 +163,8 @@ def _port(job: Job, access: Access) -> PortResult:
     notes: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
     if outcome.fits and outcome.new is not None:
-        notes = _needless(job, outcome)
-        writing.write_files(job.mod, {**outcome.new.files, **_lock(job.mod, outcome)})
-        wrote = _paths(job.mod, outcome.new.files)
+        notes = _needless(job, outcome.new)
+        wrote = _write(job, outcome.new)
     return PortResult(outcome, wrote, writing.lay_out(outcome), notes)
 
 
@@ -212,25 +212,21 @@ def _remove_unchanged(mod: Mod, copy: Mod, library: Library) -> None:
         shutil.rmtree(copy.directory)
 
 
-def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
-    """Return mod.lock with the target in it, if it is of the mod as it was."""
-    locked = lock_entries.current(mod)
-    if locked is None or outcome.new is None:
-        return {}
-    version = outcome.job.target.version or ""
-    entries = [(version, outcome.new.planned)]
-    return {"mod.lock": lock_entries.extend(locked, outcome.new.mod, entries)}
+def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
+    """Write a variant, and the target into a mod.lock that is of the mod as it was; return the variant's files."""
+    files = dict(new.files)
+    locked = lock_entries.current(job.mod)
+    if locked is not None:
+        entries = [(job.target.version or "", new.planned)]
+        files["mod.lock"] = lock_entries.extend(locked, new.mod, entries)
+    writing.write_files(job.mod, files)
+    return tuple(os.path.join(job.mod.directory, name) for name in sorted(new.files))
 
 
-def _needless(job: Job, outcome: PortOutcome) -> tuple[str, ...]:
+def _needless(job: Job, new: NewVariant) -> tuple[str, ...]:
     """Return a note if a variant of the mod would do as well."""
-    assert outcome.new is not None  # noqa: S101  (the caller has looked)
     before = planner.plan_alone(job.mod, job.target)
-    if before.variant is None or before.changes != outcome.new.planned.changes:
+    if before.variant is None or before.changes != new.planned.changes:
         return ()
     text = f"variant `{before.variant.id}` goes in there too ({before.verdict}), and gives the same bytes"
     return (f"{text}: the new one is not needed",)
-
-
-def _paths(mod: Mod, names: Mapping[str, bytes]) -> tuple[str, ...]:
-    return tuple(os.path.join(mod.directory, name) for name in sorted(names))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api import on_base, serve_command
-from vllm_mods.api.access import Access, open_image
+from vllm_mods.api.access import Access
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.base.model import Mod
 from vllm_mods.checkpoints.sources import resolved_folder
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
@@ -59,10 +58,8 @@ def plan_service(
     """
     named = library.pairing(pairing)
     wanted = taken_over(named, library.select(library.mods_of(named))).pairing
-    path = on_base.lock_path(library, pairing, options.lock)
-    beside = () if options.lock is not None else on_base.in_library(library, pairing, path)
+    locked, beside = on_base.find_lock(library, pairing, options.lock)
     trust.demand_pairing(library, pairing, *beside)
-    locked = on_base.read_lock(library, path, pairing)
     hub = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
     folder = options.model_folder
     if wanted.model.startswith("/"):
@@ -148,9 +145,8 @@ def _check_command(served: ServedPairing, program: str, access: Access) -> None:
     )
     asked = of_lock._replace(argv=(*of_lock.argv, *planned.arguments), name=planned.pairing)
     try:
-        tree = open_image(
-            access, f"image:{program}:{planned.image}", in_image=f"/{served.site_root}"
-        )
+        spec = f"image:{program}:{planned.image}"
+        tree = access.open(spec, in_image=f"/{served.site_root}")
     except (TreeError, UsageError) as error:
         access.note(f"the command is not checked: {error.message}")
         return
@@ -213,13 +209,8 @@ def _of_log(
         )
     if len(log) > limits.LOG:
         access.note(f"{log_name}: only the first {limits.LOG} were looked at")
-    return looking.of_mods(mods_of(library, names), log[: limits.LOG])
-
-
-def mods_of(library: Library, names: Sequence[str]) -> tuple[Mod, ...]:
-    """Read mods, and those of pairings, by name."""
-    each: Iterable[tuple[str, ...]] = (
-        library.mods_of(library.pairing(name)) if library.has_pairing(name) else (name,)
-        for name in names
-    )
-    return library.select(dict.fromkeys(name for group in each for name in group))
+    known: dict[str, None] = {}
+    for name in names:
+        is_pairing = library.has_pairing(name)
+        known |= dict.fromkeys(library.mods_of(library.pairing(name)) if is_pairing else (name,))
+    return looking.of_mods(library.select(known), log[: limits.LOG])

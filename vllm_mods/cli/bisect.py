@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.bisect import bisect
+from vllm_mods.api.matrix import bisect
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.manner import option
 from vllm_mods.report import bisect as bisected

@@ -7,10 +7,8 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.revert import revert
-from vllm_mods.api.status import status
+from vllm_mods.api.installed import node_of, revert, status, verify
 from vllm_mods.api.sync import fetch, sync
-from vllm_mods.api.verify import node_of, verify
 from vllm_mods.base.errors import Refused
 from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.apply import announce, tell_plan
