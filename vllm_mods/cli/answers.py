@@ -85,26 +85,15 @@ def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> s
     return terminal.styled(text, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
 
 
-def progress() -> Callable[[str, int, int | None], None] | None:
-    """Return a function that shows a transfer on stderr, None where nobody watches."""
-    if not watched():
-        return None
-
-    def show(what: str, done: int, total: int | None) -> None:
-        amount = f"{done / 1e6:.1f}" + (f" of {total / 1e6:.1f}" if total else "") + " MB"
-        show_line(f"{what}: {amount}", last=total is not None and done >= total)
-
-    return show
-
-
-def watched() -> bool:
-    """Tell whether somebody sees what is on its way: stderr is a terminal that can take a line back."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+def show_transfer(what: str, done: int, total: int | None) -> None:
+    """Show on stderr how far a transfer is."""
+    amount = f"{done / 1e6:.1f}" + (f" of {total / 1e6:.1f}" if total else "") + " MB"
+    show_line(f"{what}: {amount}", last=total is not None and done >= total)
 
 
 def show_line(text: str, *, last: bool) -> None:
-    """Put a line of progress, if somebody sees it, in place of the one before; the last one goes at once."""
-    if not watched():
+    """Put a line of progress in place of the one before, on a terminal that can take it back; the last one goes at once."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return
     terminal.steer(BEGIN)
     sys.stderr.write(text)

@@ -12,7 +12,7 @@ from vllm_mods.api.libraries import Chosen, choose
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Plan
-from vllm_mods.cli import answers, manner, options, plan_arguments
+from vllm_mods.cli import answers, manner, options
 from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
@@ -20,7 +20,7 @@ from vllm_mods.report import data, text
 
 
 @click.command(name="apply")
-@plan_arguments.declared
+@options.plan_terms
 @options.target_folder
 @option(
     "--keep-links",
@@ -59,7 +59,7 @@ def command(
 
 def announce(planned: Plan, chosen: Chosen) -> None:
     """Print, before anything is written, what is left out and what changes outside of vLLM."""
-    plan_arguments.announce(planned, chosen)
+    options.tell_left_out(planned, chosen)
     for planned_mod in planned.mods if planned.ok else ():
         for finding in planned_mod.findings:
             if finding.code == FindingCode.OUTSIDE:

@@ -11,7 +11,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.check import CheckResult, check
 from vllm_mods.api.libraries import choose, other_packages
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, options, plan_arguments
+from vllm_mods.cli import answers, options
 from vllm_mods.cli.manner import json_flag, option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
@@ -19,7 +19,7 @@ from vllm_mods.report.reply import Reply
 
 
 @click.command(name="check")
-@plan_arguments.declared
+@options.plan_terms
 @options.target_tree
 @options.platform
 @options.target_in_image
@@ -61,7 +61,7 @@ def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> i
 
 
 @click.command(name="diff")
-@plan_arguments.declared
+@options.plan_terms
 @options.target_tree
 @options.access
 @options.others
@@ -106,5 +106,5 @@ def _check(
         only_supported=only_supported,
         base=None if base is None else access.open(base),
     )
-    plan_arguments.announce(result.plan, chosen)
+    options.tell_left_out(result.plan, chosen)
     return result

@@ -14,7 +14,6 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, named_files, new, options
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import imported as report
@@ -99,7 +98,7 @@ def _import_recipe(
         data = file.read(limits.RECIPE + 1)
     # an empty folder becomes a library by what is written to it
     is_new = folder is not None and os.path.isdir(folder) and not os.listdir(folder)
-    library = LibraryArguments().open(*((folder,) if folder and not is_new else ()))
+    library = options.open_libraries((folder,) if folder and not is_new else ())
     result = import_recipe(library, data, path, name=name, mods=dict(map(_mod_by_path, mods)))
     if folder:
         output = _place_in(folder, result.pairing.name, library)
@@ -109,17 +108,20 @@ def _import_recipe(
 
 
 def _place_in(folder: str, name: str, library: Library) -> str:
-    """Return the new file of a pairing in a library's folder. Raises ``UsageError``."""
     if name in library.pairing_names():
         raise UsageError(
             f"there is a pairing named `{name}`: {library.pairing_file(name)}",
             hint="give this one another name with --name",
         )
-    return os.path.join(named_files.make_folder(os.path.join(folder, "pairings")), f"{name}.toml")
+    place = os.path.join(folder, "pairings")
+    try:
+        os.makedirs(place, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{place} cannot be made: {error.strerror}") from error
+    return os.path.join(place, f"{name}.toml")
 
 
 def _mod_by_path(text: str) -> tuple[str, str]:
-    """Read ``--mod PATH=NAME``."""
     path, equals, name = text.rpartition("=")
     if not (path and equals and name):
         raise UsageError(

@@ -20,7 +20,6 @@ from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, named_files, options, terminal
 from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.report import matrix_text, text
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
@@ -60,11 +59,11 @@ from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
     show_default=True,
 )
 @option("--output FILE", "Write it there, and print the text as well.")
-@options.libraries
+@options.folders
 @options.access_to_commits
 @manner.json_flag
 def command(
-    libraries: LibraryArguments,
+    folders: tuple[str, ...],
     access: Access,
     *,
     mods: tuple[str, ...],
@@ -97,7 +96,7 @@ def command(
         progress=_show_progress,
         **given,
     )
-    library = libraries.open_own() if relock else libraries.open()
+    library = options.open_libraries(folders, own=relock)
     chosen = choose_mods(library, mods, pairing)
     mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
     result, computed = run_matrix(chosen, trees, terms, access)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -25,12 +24,6 @@ from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.source import Template, open_template
 
 _complete = options.completer(Library.template_names)
-
-
-def _argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.argument(name, metavar=name.upper(), shell_complete=_complete)
-
-
 _conversations = option(
     "--conversations NAME|DIR",
     "Those of this template, or in this folder [those beside the template].",
@@ -97,7 +90,7 @@ def check(
 
 
 @command.command(name="render")
-@_argument("template")
+@click.argument("template", shell_complete=_complete)
 @click.argument("messages")
 @option(
     "--chat-template-kwargs JSON",
@@ -132,8 +125,8 @@ def render(
 
 
 @command.command(name="diff")
-@_argument("old")
-@_argument("new")
+@click.argument("old", shell_complete=_complete)
+@click.argument("new", shell_complete=_complete)
 @_conversations
 @options.library
 @answers.json_output
