@@ -12,12 +12,17 @@ from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.text import columns
-from vllm_mods.templates.check import CaseOutcome, TemplateChecked
+from vllm_mods.templates.check import (
+    CaseOutcome,
+    TemplateChecked,
+    Weight,
+    count_weights,
+    weight,
+)
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import Replayed
 from vllm_mods.templates.source import SPECIAL, Template
-from vllm_mods.templates.weights import Weight, count_weights, weight
 
 # What every template gets; the rest are chat template arguments.
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from vllm_mods.base.errors import NotRendered
@@ -24,6 +26,27 @@ _SHORT = 200
 _NO_CHAT = re.compile(r"(?<!f)rank|2vec|embed|retriev|colbert|reward|judge|guard", re.IGNORECASE)
 _RANKED = frozenset(("document", "documents", "passage", "query"))
 _SNAPSHOT = re.compile(r"[0-9a-f]{40}")
+
+
+class Weight(StrEnum):
+    """What a finding of a chat template costs its user, from the heaviest to the lightest."""
+
+    REFUSED = "refused"
+    CONTENT = "content lost"
+    CACHE = "cache lost"
+    STYLE = "style"
+
+
+_WEIGHTS = {
+    "not-rendered": Weight.REFUSED,
+    "template-unreadable": Weight.REFUSED,
+    "content-lost": Weight.CONTENT,
+    "text-missing": Weight.CONTENT,
+    "roles-alike": Weight.CONTENT,
+    "answer-not-begun": Weight.CONTENT,
+    "written-twice": Weight.CONTENT,
+    "cache-lost": Weight.CACHE,
+}
 
 
 class CaseOutcome(NamedTuple):
@@ -252,3 +275,14 @@ def _first_difference(expected: str, prompt: str) -> str:
         _shorten(repr(lines[same])) if same < len(lines) else "its end" for lines in sides
     )
     return f"line {same + 1} of the prompt is {second}, and not {first}"
+
+
+def weight(finding: Finding) -> Weight:
+    """Return what a finding weighs: what loses nothing is style."""
+    return _WEIGHTS.get(finding.code, Weight.STYLE)
+
+
+def count_weights(findings: Iterable[Finding]) -> dict[Weight, int]:
+    """Count findings by weight."""
+    counts = Counter(map(weight, findings))
+    return {one: counts[one] for one in Weight}
