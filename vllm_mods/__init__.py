@@ -60,8 +60,7 @@ _PUBLIC = {
     "api.suggest": ("Suggested", "suggest"),
     "api.serve_check": ("ServeChecked", "serve_check"),
     "api.template_check": ("template_check",),
-    "api.lock": ("lock",),
-    "api.build": ("BuildResult", "build"),
+    "api.build": ("BuildResult", "build", "lock"),
     "api.on_base": ("ReadLock",),
     "api.image_verify": ("ImageVerified", "image_verify"),
     "applying.outcomes": ("Applied", "Reverted", "Status", "Verified"),
@@ -89,6 +88,7 @@ if TYPE_CHECKING:
     from vllm_mods.api.apply import apply as apply
     from vllm_mods.api.build import BuildResult as BuildResult
     from vllm_mods.api.build import build as build
+    from vllm_mods.api.build import lock as lock
     from vllm_mods.api.check import CheckResult as CheckResult
     from vllm_mods.api.check import check as check
     from vllm_mods.api.image_verify import ImageVerified as ImageVerified
@@ -97,7 +97,6 @@ if TYPE_CHECKING:
     from vllm_mods.api.installed import status as status
     from vllm_mods.api.installed import verify as verify
     from vllm_mods.api.libraries import open_library as open_library
-    from vllm_mods.api.lock import lock as lock
     from vllm_mods.api.matrix import bisect as bisect
     from vllm_mods.api.matrix import matrix as matrix
     from vllm_mods.api.new import NewMod as NewMod

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
 
-from vllm_mods.api import serve_command
+from vllm_mods.api import serve_check
 from vllm_mods.api.access import Access
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
@@ -186,9 +186,9 @@ def demand_serving(
     library: Library, wanted: Pairing, opened: Iterable[OnBase], access: Access
 ) -> None:
     """Raise ``Refused`` if the vLLM in one of the bases would not take the pairing's command."""
-    asked = serve_command.of_pairing(library, wanted)
+    asked = serve_check.of_pairing(library, wanted)
     for on_platform in opened:
-        serve_command.demand(asked, on_platform.tree, on_platform.planned, note=access.note)
+        serve_check.demand(asked, on_platform.tree, on_platform.planned, note=access.note)
 
 
 def joined_lock(opened: Iterable[OnBase]) -> PairingLock:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from vllm_mods.api import on_base, serve_command
+from vllm_mods.api import on_base, serve_check
 from vllm_mods.api.access import Access
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError, UsageError
@@ -140,7 +140,7 @@ def check_single(pairing: str, planned: Service) -> None:
 def _check_command(served: ServedPairing, program: str, access: Access) -> None:
     """Raise ``Refused`` if the vLLM in the image, mods and all, would not take its command with what comes behind it."""
     planned = served.service
-    of_lock = serve_command.of_script(
+    of_lock = serve_check.of_script(
         planned.command, f"the command of {planned.image}", "docker ps --all"
     )
     asked = of_lock._replace(argv=(*of_lock.argv, *planned.arguments), name=planned.pairing)
@@ -150,7 +150,7 @@ def _check_command(served: ServedPairing, program: str, access: Access) -> None:
     except (TreeError, UsageError) as error:
         access.note(f"the command is not checked: {error.message}")
         return
-    serve_command.demand(asked, tree, note=access.note)
+    serve_check.demand(asked, tree, note=access.note)
 
 
 def _find_program(served: ServedPairing, program: str | None) -> str:

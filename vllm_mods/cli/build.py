@@ -6,10 +6,8 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.build import build
-from vllm_mods.api.lock import lock, moved_since
+from vllm_mods.api.build import build, lock, moved_since, upgrade
 from vllm_mods.api.on_base import lock_path
-from vllm_mods.api.upgrade import upgrade
 from vllm_mods.cli import answers, options
 from vllm_mods.cli.manner import option
 from vllm_mods.library.catalog import Library
