@@ -75,12 +75,13 @@ _MODULES = {
     **dict.fromkeys(("list", "show"), "listing"),
     "import": "import_command",
     "serve-check": "serve_check",
-    "completion": "shell_completion",
     "diff": "check",
+    "bisect": "matrix",
     **dict.fromkeys(("lock", "upgrade"), "build"),
     **dict.fromkeys(("add", "remove", "update"), "project"),
     **dict.fromkeys(("status", "verify", "revert", "sync"), "installed"),
     **dict.fromkeys(("run", "evidence"), "containers"),
+    **dict.fromkeys(("doctor", "explain", "completion"), "helping"),
 }
 
 

@@ -1,4 +1,4 @@
-"""``vllm-mods matrix``."""
+"""``vllm-mods matrix`` and ``bisect``: mods on many releases, and the commit at which a verdict changed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.matrix import (
     MatrixTerms,
+    bisect,
     choose_mods,
     choose_own_mods,
     run_matrix,
@@ -21,8 +22,10 @@ from vllm_mods.base.model import Mod
 from vllm_mods.cli import answers, manner, named_files, options, terminal
 from vllm_mods.cli.manner import option
 from vllm_mods.matrices.locks import Updated
+from vllm_mods.report import bisect as report
 from vllm_mods.report import matrix_text, text
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="matrix")
@@ -62,7 +65,7 @@ from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 @options.folders
 @options.access_to_commits
 @manner.json_flag
-def command(
+def matrix_command(
     folders: tuple[str, ...],
     access: Access,
     *,
@@ -131,3 +134,22 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
     if updated.lost:
         wanted = f">={updated.lost[0]},<={updated.lost[-1]}"
         answers.hint(f"vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock")
+
+
+@click.command(name="bisect")
+@click.argument("mod", shell_complete=options.complete_mods)
+@option("--repo REPO", "A clone of vLLM's repository.", required=True)
+@option("--good REV", "A revision, the older one.", required=True)
+@option("--bad REV", "One with another verdict, the newer one.", required=True)
+@option("--variant ID", "Ask for this variant of the mod alone.")
+@options.library
+@answers.json_output
+def bisect_command(good: str, bad: str, repo: str, **given: Any) -> Reply:
+    """Find the commit at which a mod's verdict changes.
+
+    Nothing is checked out: the repository is read from its objects, along first parents, and only
+    commits that touch a file that the verdict rests on are planned. Exit code 0 if a change was
+    found, 1 if the verdict is the same at both ends.
+    """
+    result = bisect(good=good, bad=bad, repo=repo, **given)
+    return report.bisect(result, good, bad, repository=repo, paint=answers.paint)
