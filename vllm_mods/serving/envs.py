@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -115,14 +116,9 @@ def _find_mention(sources: ModuleSources, name: str, changed: frozenset[str]) ->
 
 def _variable(name: str, reader: ast.expr) -> EnvVariable:
     if isinstance(reader, ast.Call) and (dotted(reader.func) or "").endswith("env_with_choices"):
-        choices = reader.args[2] if len(reader.args) > 2 else None
-        if isinstance(choices, (ast.List, ast.Tuple)):
-            values = [one.value for one in choices.elts if isinstance(one, ast.Constant)]
-            if len(values) == len(choices.elts):
-                any_case = len(reader.args) > 3 or any(
-                    one.arg == "case_sensitive" for one in reader.keywords
-                )
-                return EnvVariable(tuple(map(str, values)), any_case)
+        any_case = len(reader.args) > 3 or "case_sensitive" in {one.arg for one in reader.keywords}
+        with contextlib.suppress(IndexError, TypeError, ValueError):  # computed ones
+            return EnvVariable(tuple(map(str, ast.literal_eval(reader.args[2]))), any_case)
     for node in ast.walk(reader):
         # `int(os.getenv("X", "0"))` and nothing around the value itself
         if isinstance(node, ast.Call) and dotted(node.func) in {"int", "float"} and node.args:

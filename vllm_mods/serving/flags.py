@@ -157,7 +157,7 @@ class _FlagReader:
                 case ast.Delete(targets=targets):
                     for target in targets:
                         self.set(target, None, scope)
-                case ast.Expr(value=ast.Call() as call):
+                case ast.Expr(value=ast.Call() as call) | ast.Return(value=ast.Call() as call):
                     self.call(call, scope)
                 case ast.If():
                     # Either branch may be the one that runs; a flag of both is one flag.
@@ -165,8 +165,6 @@ class _FlagReader:
                     self.block(node.orelse, scope)
                 case ast.For():
                     self.loop(node, scope)
-                case ast.Return(value=ast.Call() as call):
-                    self.call(call, scope)
                 case _:
                     pass
 

@@ -113,20 +113,16 @@ class ModuleSources:
     def bases(self, cls: ClassPlace) -> tuple[ClassPlace, ...]:
         """Return a class and the classes of the tree that it inherits from, in search order."""
         if cls not in self._bases:
-            self._bases[cls] = tuple(self._walk_bases(cls))
+            order: dict[ClassPlace, None] = {}
+            pending = [cls]
+            while pending and len(order) < _DEPTH:
+                base = pending.pop(0)
+                if base not in order:
+                    order[base] = None
+                    above = (self.find_class(base.path, dotted(named)) for named in base.node.bases)
+                    pending = [*filter(None, above), *pending]
+            self._bases[cls] = tuple(order)
         return self._bases[cls]
-
-    def _walk_bases(self, cls: ClassPlace) -> Iterator[ClassPlace]:
-        seen: list[ClassPlace] = []
-        pending = [cls]
-        while pending and len(seen) < _DEPTH:
-            base = pending.pop(0)
-            if base in seen:
-                continue
-            seen.append(base)
-            yield base
-            above = (self.find_class(base.path, dotted(named)) for named in base.node.bases)
-            pending = [*filter(None, above), *pending]
 
     def methods(self, cls: ClassPlace) -> Iterator[FunctionPlace]:
         """Yield the methods of a class and of its bases, in search order."""
@@ -161,9 +157,9 @@ class ModuleSources:
 
     def _module(self, path: str) -> _SourceModule | None:
         if path not in self._modules:
-            node = self.parse(path)
-            module = None if node is None else _SourceModule({}, {}, [])
-            if node is not None and module is not None:
+            module = None
+            if (node := self.parse(path)) is not None:
+                module = _SourceModule({}, {}, [])
                 _collect(node.body, path, module.runtime, module)
             self._modules[path] = module
         return self._modules[path]
