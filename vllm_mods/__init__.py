@@ -49,8 +49,7 @@ _PUBLIC = {
     "trees.open": ("open_tree",),
     "api.access": ("Access",),
     "api.libraries": ("open_library",),
-    "api.plan": ("plan",),
-    "api.check": ("CheckResult", "check"),
+    "api.plan": ("CheckResult", "check", "plan"),
     "api.apply": ("apply",),
     "api.installed": ("revert", "status", "verify"),
     "api.sync": ("Synced", "sync"),
@@ -89,8 +88,6 @@ if TYPE_CHECKING:
     from vllm_mods.api.build import BuildResult as BuildResult
     from vllm_mods.api.build import build as build
     from vllm_mods.api.build import lock as lock
-    from vllm_mods.api.check import CheckResult as CheckResult
-    from vllm_mods.api.check import check as check
     from vllm_mods.api.image_verify import ImageVerified as ImageVerified
     from vllm_mods.api.image_verify import image_verify as image_verify
     from vllm_mods.api.installed import revert as revert
@@ -102,6 +99,8 @@ if TYPE_CHECKING:
     from vllm_mods.api.new import NewMod as NewMod
     from vllm_mods.api.new import new as new
     from vllm_mods.api.on_base import ReadLock as ReadLock
+    from vllm_mods.api.plan import CheckResult as CheckResult
+    from vllm_mods.api.plan import check as check
     from vllm_mods.api.plan import plan as plan
     from vllm_mods.api.port import PortResult as PortResult
     from vllm_mods.api.port import port as port

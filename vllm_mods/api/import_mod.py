@@ -116,7 +116,10 @@ class _ModImport(NamedTuple):
             raise UsageError("--tree and --image both name the vLLM to run it on", hint="give one")
         if terms.tree is None and terms.image is None:
             return self.over_releases(source)
-        return self.recorded(source)
+        tree = self.open_tree()
+        assert tree is not None  # noqa: S101  (one of the two is named)
+        container = None if terms.image is None else recording.container_of(tree)
+        return of_effect(self.wanted(source.name), self.record(source, tree, container), tree)
 
     def taken(self, mod: Mod, files: Mapping[str, bytes]) -> NewMod:
         """Take what is a mod of ours already, as it is."""
@@ -141,14 +144,6 @@ class _ModImport(NamedTuple):
             container=container,
             fetcher=self.fetcher,
         )
-
-    def recorded(self, source: ModSource) -> NewMod:
-        """Make a mod of what the script does when it is run on a tree, or in an image."""
-        tree = self.open_tree()
-        assert tree is not None  # noqa: S101  (one of the two is named)
-        container = None if self.terms.image is None else recording.container_of(tree)
-        done = self.record(source, tree, container)
-        return of_effect(self.wanted(source.name), done, tree)
 
     def over_releases(self, source: ModSource) -> NewMod:
         """Make a mod of what the script does on every release of the range."""

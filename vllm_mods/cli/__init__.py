@@ -11,7 +11,7 @@ import importlib
 import itertools
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -19,10 +19,6 @@ from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_OK
 from vllm_mods.cli import terminal
 from vllm_mods.cli.examples import epilog
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
 
 GROUPS = {
     "Use": {
@@ -76,6 +72,7 @@ _MODULES = {
     "import": "import_command",
     "serve-check": "serve_check",
     "diff": "check",
+    "keep": "port",
     "bisect": "matrix",
     **dict.fromkeys(("lock", "upgrade"), "build"),
     **dict.fromkeys(("add", "remove", "update"), "project"),
@@ -106,7 +103,7 @@ class _Commands(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), words) for name, words in group.items()])
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         from click.shell_completion import CompletionItem  # noqa: PLC0415  (when a shell asks)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -14,19 +12,17 @@ import click
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.base.model import Verdict
 from vllm_mods.cli import terminal
-from vllm_mods.cli.manner import json_flag
 from vllm_mods.formats.schema import encode
 from vllm_mods.report.data import SCHEMA
 from vllm_mods.report.reply import Reply
 
 BEGIN = "\r\033[K"
 """Goes to the beginning of a terminal's line, and empties it."""
-_GOOD, _FINE, _BAD = "green", "cyan", "red"
 _COLOURS = {
-    Verdict.APPLIES: _GOOD,
-    Verdict.MOVED: _GOOD,
-    Verdict.APPLIED: _FINE,
-    Verdict.UPSTREAM: _FINE,
+    Verdict.APPLIES: "green",
+    Verdict.MOVED: "green",
+    Verdict.APPLIED: "cyan",
+    Verdict.UPSTREAM: "cyan",
 }
 
 
@@ -41,16 +37,6 @@ def print_reply(reply: Reply, *, as_json: bool) -> int:
             (terminal.file if reply.is_file else click.echo)(reply.words)
         hint(reply.next_step)
     return (EXIT_OK if reply.ok else EXIT_NO) if reply.exit_code is None else reply.exit_code
-
-
-def json_output(function: Callable[..., Reply]) -> Callable[..., int]:
-    """Declare ``--json``, and print the ``Reply`` that a command returns."""
-
-    @functools.wraps(function)
-    def command(*, as_json: bool, **given: Any) -> int:
-        return print_reply(function(**given), as_json=as_json)
-
-    return json_flag(command)
 
 
 def print_json(data: dict[str, Any]) -> None:
@@ -82,7 +68,7 @@ def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> s
     text = verdict.value if words is None else words
     if not terminal.colored(err=err):
         return text
-    return terminal.styled(text, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
+    return terminal.styled(text, fg=_COLOURS.get(verdict, "red"), bold=words is None)
 
 
 def show_transfer(what: str, done: int, total: int | None) -> None:

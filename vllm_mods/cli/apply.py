@@ -12,8 +12,8 @@ from vllm_mods.api.libraries import Chosen, choose
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Plan
-from vllm_mods.cli import answers, manner, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import answers, options
+from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
 from vllm_mods.report import data, text
@@ -28,7 +28,7 @@ from vllm_mods.report import data, text
 )
 @option("--without-files", "Leave out, and name, the files of mods that only an image gets.")
 @option("--dry-run", "Say what would be done, and write nothing.")
-@manner.json_flag
+@options.json_flag
 @options.source_date_epoch
 def command(
     mods: tuple[str, ...],

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.check import CheckResult, check
 from vllm_mods.api.libraries import choose, other_packages
+from vllm_mods.api.plan import CheckResult, check
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.manner import json_flag, option
+from vllm_mods.cli.options import json_flag, option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
 from vllm_mods.report.reply import Reply
@@ -65,7 +65,7 @@ def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> i
 @options.target_tree
 @options.access
 @options.others
-@answers.json_output
+@options.json_output
 def diff_command(**given: Any) -> Reply:
     """Show what mods would change in a vLLM tree, all of them together, as a diff; change nothing.
 

@@ -11,7 +11,7 @@ from vllm_mods.api.run import check_single, evidence, plan_service, run
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import answers, named_files, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import option
 from vllm_mods.images import engine_command
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import serve as report
@@ -93,7 +93,7 @@ def run_command(
 @option("--log FILE", "A server's log, - for standard input.")
 @options.library
 @options.network
-@answers.json_output
+@options.json_output
 def evidence_command(container: str | None, log: str | None, **given: Any) -> Reply:
     """Tell whether the mods' code ran, by what a server said.
 

@@ -7,10 +7,10 @@ import click
 from vllm_mods.api.export import export_mod, export_recipe
 from vllm_mods.api.run import plan_service
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import answers, manner, options, terminal
+from vllm_mods.cli import answers, options, terminal
 from vllm_mods.cli.containers import starting
-from vllm_mods.cli.manner import option
 from vllm_mods.cli.named_files import write_new
+from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import text
 from vllm_mods.report.reply import Reply, notes
@@ -33,7 +33,7 @@ _RECIPE, _COMPOSE = "recipe", "compose"
 )
 @starting
 @options.library
-@manner.json_flag
+@options.json_flag
 def command(
     what: str,
     library: Library,

@@ -9,8 +9,8 @@ from click.shell_completion import get_completion_class
 
 from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, main, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import main, options
+from vllm_mods.cli.options import option
 from vllm_mods.report import words
 from vllm_mods.report.reply import Reply
 
@@ -22,7 +22,7 @@ from vllm_mods.report.reply import Reply
     envvar=options.TARGET,
 )
 @options.access
-@answers.json_output
+@options.json_output
 def doctor(target: str | None, access: Access) -> Reply:
     """Tell what this installation is, what a vLLM tree is, and what is wrong with either.
 
@@ -36,7 +36,7 @@ def doctor(target: str | None, access: Access) -> Reply:
 
 @click.command(name="explain")
 @click.argument("word", metavar="VERDICT|CODE")
-@answers.json_output
+@options.json_output
 def explain(word: str) -> Reply:
     """Say what a verdict, an exit code, a kind of error or the code of a finding means, and what to do next.
 

@@ -13,7 +13,7 @@ from vllm_mods.api.import_mod import ImportTerms, import_mod, import_recipe, is_
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, named_files, new, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import option
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import imported as report
@@ -50,7 +50,7 @@ _of_mods = options.grouped(
 @option("--mod PATH=NAME", "The mod that a path in the recipe stands for.", "mods", multiple=True)
 @_of_mods
 @options.access
-@answers.json_output
+@options.json_output
 def command(
     path: str,
     folder: str | None,

@@ -19,8 +19,8 @@ from vllm_mods.api.matrix import (
 )
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.cli import answers, manner, named_files, options, terminal
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import answers, named_files, options, terminal
+from vllm_mods.cli.options import option
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.report import bisect as report
 from vllm_mods.report import matrix_text, text
@@ -64,7 +64,7 @@ from vllm_mods.report.reply import Reply
 @option("--output FILE", "Write it there, and print the text as well.")
 @options.folders
 @options.access_to_commits
-@manner.json_flag
+@options.json_flag
 def matrix_command(
     folders: tuple[str, ...],
     access: Access,
@@ -143,7 +143,7 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
 @option("--bad REV", "One with another verdict, the newer one.", required=True)
 @option("--variant ID", "Ask for this variant of the mod alone.")
 @options.library
-@answers.json_output
+@options.json_output
 def bisect_command(good: str, bad: str, repo: str, **given: Any) -> Reply:
     """Find the commit at which a mod's verdict changes.
 

@@ -9,8 +9,8 @@ import click
 from vllm_mods.api.access import Access
 from vllm_mods.api.new import new
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, named_files, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import named_files, options
+from vllm_mods.cli.options import option
 from vllm_mods.making.recording import Limits
 from vllm_mods.report import imported as report
 from vllm_mods.report.reply import Reply
@@ -48,7 +48,7 @@ recorded = options.grouped(
 @option("--vllm SPEC", "The range that it states [just that vLLM].")
 @recorded
 @options.access
-@answers.json_output
+@options.json_output
 def command(
     name: str,
     argv: tuple[str, ...],

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they open."""
+"""How options are declared; those that several commands share, and what they open."""
 
 from __future__ import annotations
 
@@ -14,12 +14,51 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import Chosen, open_library
 from vllm_mods.base.errors import UsageError, VllmModsError
 from vllm_mods.base.model import Plan
-from vllm_mods.cli.answers import note, show_transfer
-from vllm_mods.cli.manner import Declared, option
+from vllm_mods.cli.answers import note, print_reply, show_transfer
 from vllm_mods.formats.pairing import advice
 from vllm_mods.library.catalog import Library
+from vllm_mods.report.reply import Reply
 
 TARGET = "VLLM_MODS_TARGET"
+_PLACES = {"FILE": "file", "PATH": "file", "DIR": "dir", "TREE": "dir"}
+Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What declares options of a command."""
+
+
+def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Declared:
+    """Declare an option as its help has it: ``--lock FILE`` takes a value, ``--check`` is a flag.
+
+    ``name`` is what the command calls it; ``more`` is for ``click.option``.
+    """
+    word, _, metavar = spelled.partition(" ")
+    if metavar:
+        more["metavar"] = metavar
+        if kind := _PLACES.get(metavar.removesuffix("...")):
+            more["shell_complete"] = functools.partial(_complete_place, kind)
+    elif "type" not in more:
+        more["is_flag"] = True
+    return click.option(*filter(None, (word, name)), help=text, **more)
+
+
+def _complete_place(
+    kind: str, _context: click.Context, _parameter: click.Parameter, typed: str
+) -> list[Any]:
+    from click.shell_completion import CompletionItem  # noqa: PLC0415  (when a shell asks)
+
+    return [CompletionItem(typed, type=kind)]
+
+
+json_flag = option("--json", "One JSON object on stdout.", "as_json")
+
+
+def json_output(function: Callable[..., Reply]) -> Callable[..., int]:
+    """Declare ``--json``, and print the ``Reply`` that a command returns."""
+
+    @functools.wraps(function)
+    def command(*, as_json: bool, **given: Any) -> int:
+        return print_reply(function(**given), as_json=as_json)
+
+    return json_flag(command)
 
 
 def all_of(*options: Declared) -> Declared:

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from vllm_mods.api.serve_check import serve_check
-from vllm_mods.cli import answers, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import options
+from vllm_mods.cli.options import option
 from vllm_mods.report import serve as report
 from vllm_mods.report.reply import Reply
 
@@ -23,7 +23,7 @@ from vllm_mods.report.reply import Reply
 @option("--vllm SPEC", "All these releases, such as '>=0.19'.")
 @options.library
 @options.access
-@answers.json_output
+@options.json_output
 def command(**given: Any) -> Reply:
     """Hold a serve command against the vLLM it will run on.
 

@@ -9,7 +9,7 @@ import click
 from vllm_mods.api.access import Access
 from vllm_mods.api.suggest import suggest
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import option
 from vllm_mods.report import checkpoint as report
 from vllm_mods.report.reply import Reply
 
@@ -22,7 +22,7 @@ from vllm_mods.report.reply import Reply
 )
 @options.library
 @options.access
-@answers.json_output
+@options.json_output
 def command(target: str | None, access: Access, **given: Any) -> Reply:
     """Tell which mods, chat template and pairing a model needs.
 

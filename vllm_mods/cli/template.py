@@ -14,8 +14,8 @@ from vllm_mods.api.template_check import (
 )
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.cli import answers, named_files, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import named_files, options
+from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.report.reply import Reply
@@ -43,7 +43,7 @@ def command() -> None:
 
 @command.command(name="list")
 @options.library
-@answers.json_output
+@options.json_output
 def list_(library: Library) -> Reply:
     """List the chat templates, bundled ones and those of --library."""
     return report.listed(*list_templates(library))
@@ -65,7 +65,7 @@ def list_(library: Library) -> Reply:
 )
 @options.library
 @options.access
-@answers.json_output
+@options.json_output
 def check(
     templates: tuple[str, ...],
     *,
@@ -99,7 +99,7 @@ def check(
 )
 @option("--no-generation-prompt", "Do not begin the answer.")
 @options.library
-@answers.json_output
+@options.json_output
 def render(
     template: str,
     messages: str,
@@ -129,7 +129,7 @@ def render(
 @click.argument("new", shell_complete=_complete)
 @_conversations
 @options.library
-@answers.json_output
+@options.json_output
 def diff(old: str, new: str, **given: Any) -> Reply:
     """Show how the prompts of two templates differ, and what each keeps of the cache.
 

@@ -31,7 +31,6 @@ _ENTRY = "make_arg_parser"
 # Where the files are that make the flags.
 _FOLDER = "vllm/entrypoints"
 _FILE = "/cli_args.py"
-ENGINE = "vllm/engine/arg_utils.py"
 
 
 class Flag(NamedTuple):

@@ -84,15 +84,7 @@ def render(
     for conversation in conversations:
         if is_deep((conversation.messages, conversation.tools, conversation.kwargs)):
             raise NotRendered(f"{conversation.name}: {DEEP}")
-    jobs = [
-        {
-            "messages": one.messages,
-            "tools": one.tools,
-            "kwargs": {**tokens, **one.kwargs},
-            "add_generation_prompt": one.add_generation_prompt,
-        }
-        for one in conversations
-    ]
+    jobs = [one._replace(kwargs={**tokens, **one.kwargs})._asdict() for one in conversations]
     lines, end = _run(
         {
             "template": text,
