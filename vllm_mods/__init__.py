@@ -50,8 +50,7 @@ _PUBLIC = {
     "api.access": ("Access",),
     "api.libraries": ("open_library",),
     "api.plan": ("CheckResult", "check", "plan"),
-    "api.apply": ("apply",),
-    "api.installed": ("revert", "status", "verify"),
+    "api.installed": ("apply", "revert", "status", "verify"),
     "api.sync": ("Synced", "sync"),
     "api.matrix": ("bisect", "matrix"),
     "api.new": ("NewMod", "new"),
@@ -84,12 +83,12 @@ _HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
     from vllm_mods.api.access import Access as Access
-    from vllm_mods.api.apply import apply as apply
     from vllm_mods.api.build import BuildResult as BuildResult
     from vllm_mods.api.build import build as build
     from vllm_mods.api.build import lock as lock
     from vllm_mods.api.image_verify import ImageVerified as ImageVerified
     from vllm_mods.api.image_verify import image_verify as image_verify
+    from vllm_mods.api.installed import apply as apply
     from vllm_mods.api.installed import revert as revert
     from vllm_mods.api.installed import status as status
     from vllm_mods.api.installed import verify as verify

@@ -209,8 +209,5 @@ def _of_log(
         )
     if len(log) > limits.LOG:
         access.note(f"{log_name}: only the first {limits.LOG} were looked at")
-    known: dict[str, None] = {}
-    for name in names:
-        is_pairing = library.has_pairing(name)
-        known |= dict.fromkeys(library.mods_of(library.pairing(name)) if is_pairing else (name,))
-    return looking.of_mods(library.select(known), log[: limits.LOG])
+    each = (library.pairing(name) if library.has_pairing(name) else name for name in names)
+    return looking.of_mods(library.mods(*each), log[: limits.LOG])

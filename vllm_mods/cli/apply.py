@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.apply import apply
+from vllm_mods.api.installed import apply
 from vllm_mods.api.libraries import Chosen, choose
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.finding_codes import FindingCode

@@ -151,8 +151,9 @@ class _FlagReader:
             match node:
                 case ast.Assign(targets=[target], value=value):
                     self.assign(target, value, scope)
-                case ast.AugAssign(target=ast.Subscript() as target):
-                    self.touch(target, scope)
+                case ast.AugAssign(target=changed):
+                    if (place := self.target(changed, scope)) is not None:
+                        place[0].computed.add(place[1])
                 case ast.Delete(targets=targets):
                     for target in targets:
                         self.set(target, None, scope)
@@ -253,11 +254,6 @@ class _FlagReader:
         target = self.target(node, scope)
         if target is not None:
             target[0].given[target[1]] = value
-
-    def touch(self, node: ast.expr, scope: _FlagScope) -> None:
-        target = self.target(node, scope)
-        if target is not None:
-            target[0].computed.add(target[1])
 
     def mutate(self, node: ast.Call, func: ast.Attribute, scope: _FlagScope) -> None:
         target = self.target(func.value, scope)
