@@ -70,7 +70,7 @@ COMMANDS = {name: words for group in GROUPS.values() for name, words in group.it
 _MODULES = {
     **dict.fromkeys(("list", "show"), "listing"),
     "import": "import_command",
-    "serve-check": "serve_check",
+    **dict.fromkeys(("suggest", "serve-check"), "serve_check"),
     "diff": "check",
     "keep": "port",
     "bisect": "matrix",

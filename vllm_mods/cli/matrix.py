@@ -110,7 +110,7 @@ def matrix_command(
         click.echo(matrix_text.render(result, paint=answers.paint), nl=False)
     else:
         terminal.file(written)
-        answers.remember("answered", thing=True)
+        click.get_current_context().obj["answered"] = True
     for mod, updated in write_locks(mine, computed, access) if mine else ():
         _tell_lock(mod, updated)
     return EXIT_OK if result.ok else EXIT_NO

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -112,8 +113,11 @@ def check(
     ]
     jobs = [*conversations, *(one for _, _, one in defaults)]
     tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens)
+    render = functools.partial(
+        rendering.render, template.data, template.path, tokens=tokens, later=True
+    )
     try:
-        answer = _render(template, jobs, tokens)
+        answer = render(jobs)
     except NotRendered as error:
         return TemplateChecked(
             template, None, (Finding(FindingCode.TEMPLATE_UNREADABLE, error.message),)
@@ -137,8 +141,8 @@ def check(
         for one, rendered in zip(conversations, plain, strict=True)
     )
 
-    def render(parts: Sequence[Conversation]) -> Sequence[Rendered]:
-        return _render(template, parts, tokens).rendered
+    def prompts_of(parts: Sequence[Conversation]) -> Sequence[Rendered]:
+        return render(parts).rendered
 
     content_format = answer.formats[-1][1]
     scenes = replay.scenes(answer.variables, content_format, template.data)
@@ -149,17 +153,17 @@ def check(
     elif "tools" not in answer.variables:
         message = "it reads no `tools`, so a model hears of none: it was not asked about calls"
         findings.append(Finding(FindingCode.NO_TOOLS, message, level=Level.NOTE))
-    replays = () if no_chat else replay.judge_scenes(scenes, render)
+    replays = () if no_chat else replay.judge_scenes(scenes, prompts_of)
     cases = (
         *zip(conversations, plain, strict=True),
         *((one.conversation, one.whole) for one in replays),
     )
     pairs = [pair for pair in cases if pair[1].prompt is not None]
-    rust = _render(template, [job for job, _ in pairs], tokens, rust=True).rendered
+    rust = render([job for job, _ in pairs], rust=True).rendered
     findings += _compare_engines(pairs, rust)
     back = release and reading_back.read_back(
         release,
-        render,
+        prompts_of,
         answer.formats,
         (
             parsers[0] or (about.tool_call_parser if about else None),
@@ -187,18 +191,6 @@ def _why_no_chat(path: str, variables: Sequence[str]) -> str | None:
         folder = above[-2]
     name = next((one for one in (file, folder) if _NO_CHAT.search(one)), None)
     return name and f"{name} is for ranking, embedding or judging by its name"
-
-
-def _render(
-    template: Template,
-    jobs: Sequence[Conversation],
-    tokens: Mapping[str, str],
-    *,
-    rust: bool = False,
-) -> RenderAnswer:
-    return rendering.render(
-        template.data, template.path, jobs, tokens=tokens, rust=rust, later=True
-    )
 
 
 def _note_unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Finding]:
