@@ -10,7 +10,6 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_pairing
 from vllm_mods.api.on_base import (
     BuiltFor,
-    OnBase,
     ReadLock,
     build_all,
     demand_serving,
@@ -30,7 +29,7 @@ from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.formats.pairing_lock import LockDifference, LockedModel, PairingLock
+from vllm_mods.formats.pairing_lock import LockDifference, LockedModel
 from vllm_mods.images import names
 from vllm_mods.images.open import platforms_of
 from vllm_mods.library import trust
@@ -222,23 +221,18 @@ def build(
         library, wanted, ref, parts, epoch=locked.lock.epoch, beside=beside, access=access
     ) as opened:
         for part, on_platform in zip(parts, opened, strict=True):
-            _check_lock(locked, part, on_platform)
+            if moved := pairing_lock.moved(part, on_platform.drafted.lock):
+                where = on_platform.base.reference
+                raise Refused(
+                    f"the lock {locked.path} no longer holds on {where}; nothing was built"
+                    + "".join(f"\n  {one}" for one in moved),
+                    hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",
+                )
         demand_serving(library, wanted, opened, access)
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)
         images, written = build_all(locked, opened, place, tag, platform)
     return BuildResult(tuple(images), tag, place, written, locked.sha256)
-
-
-def _check_lock(locked: ReadLock, part: PairingLock, opened: OnBase) -> None:
-    moved = pairing_lock.moved(part, opened.drafted.lock)
-    if moved:
-        lines = "".join(f"\n  {one}" for one in moved)
-        raise Refused(
-            f"the lock {locked.path} no longer holds on {opened.base.reference}; nothing was built"
-            f"{lines}",
-            hint=f"vllm-mods lock {locked.lock.pairing} --base {opened.base.reference}",
-        )
 
 
 @refusing()

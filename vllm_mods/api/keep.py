@@ -44,8 +44,8 @@ def keep(
         )
     specs = choose_releases((), access.releases.files(), ">=0" if vllm is None else vllm, pre=pre)
     versions = [spec.removeprefix("pypi:") for spec in specs if not spec.endswith(".whl")]
-    build = None if access.commits is None else newest_build(access.commits)
-    versions += [] if build is None else [build]
+    if access.commits is not None and (build := newest_build(access.commits)) is not None:
+        versions.append(build)
     for name in mods or own:
         wanted = keeping.new_to(own[name], versions, since)
         yield from keeping.run(folder, name, wanted, access.releases, message)

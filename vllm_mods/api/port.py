@@ -12,6 +12,7 @@ from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Variant
 from vllm_mods.base.tree import Tree
+from vllm_mods.library import reading
 from vllm_mods.library import writing as library_writing
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
@@ -203,12 +204,7 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
 
 def _remove_unchanged(mod: Mod, copy: Mod, library: Library) -> None:
     """Remove a copy to which nothing was added: it would only stand in the way of the next try."""
-    files = {
-        os.path.relpath(os.path.join(above, name), copy.directory)
-        for above, _, names in os.walk(copy.directory)
-        for name in names
-    }
-    if files == library.files(mod).keys():
+    if set(reading.paths_below(copy.directory)) == library.files(mod).keys():
         shutil.rmtree(copy.directory)
 
 

@@ -111,9 +111,15 @@ def serve_check(
     if vllm is not None and target is not None:
         raise UsageError("--vllm and --target both say which vLLM is meant", hint="give one")
     if vllm is not None:
-        specs = releases_in(access, vllm)
-        cells = tuple(_ask_release(asked, spec, access) for spec in specs)
-        return ServeChecked(asked.argv, asked.name, cells, over_releases=True)
+        cells = []
+        for spec in releases_in(access, vllm):
+            try:
+                cells.append(_ask_tree(asked, spec, access))
+            except TreeError as error:  # it fails its own cell only
+                fault = ServeFault(FindingCode.UNREADABLE, spec, error.message)
+                answered = ServeAnswer((fault,), used=0)
+                cells.append(ServeCell(spec.removeprefix("pypi:"), spec, answered))
+        return ServeChecked(asked.argv, asked.name, tuple(cells), over_releases=True)
     cell = _ask_tree(asked, target or _default_target(asked, access), access)
     return ServeChecked(asked.argv, asked.name, (cell,), over_releases=False)
 
@@ -121,15 +127,6 @@ def serve_check(
 def _ask_tree(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
     tree = access.open(spec)
     return ServeCell(tree.version or "", tree.spec, ask(asked, tree))
-
-
-def _ask_release(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
-    """Hold the command against one of several releases; one that cannot be read fails its own cell only."""
-    try:
-        return _ask_tree(asked, spec, access)
-    except TreeError as error:
-        fault = ServeFault(FindingCode.UNREADABLE, spec, error.message)
-        return ServeCell(spec.removeprefix("pypi:"), spec, ServeAnswer((fault,), used=0))
 
 
 def _default_target(asked: ServeArguments, access: Access) -> str:
