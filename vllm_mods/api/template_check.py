@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.listing import load_readable
+from vllm_mods.api.libraries import load_readable
 from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import check as checking

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods.api.listing import list_library
+from vllm_mods.api.libraries import list_library
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import options
 from vllm_mods.library.catalog import Library

@@ -14,13 +14,12 @@ from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.templates import reading_back, rendering, replay
-from vllm_mods.templates.about import About
 from vllm_mods.templates.conversation import Conversation, Expected
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.reading_back import ParserPair, ReadBack, only_notes
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
 from vllm_mods.templates.replay import Replayed
-from vllm_mods.templates.source import SPECIAL, Template
+from vllm_mods.templates.source import SPECIAL, About, Template
 
 _SHORT = 200
 # How models are called that rank, embed or judge: nobody chats with them.

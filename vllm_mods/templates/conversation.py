@@ -20,6 +20,8 @@ from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.schema import Table, in_words
 
 Message = dict[str, Any]
+STRING, OPENAI = "string", "openai"
+"""How vLLM hands a message's content over: ``--chat-template-content-format``."""
 
 
 class Expected(NamedTuple):

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
-from vllm_mods.templates.about import OPENAI
-from vllm_mods.templates.conversation import Conversation, Message
+from vllm_mods.templates.conversation import OPENAI, Conversation, Message
 from vllm_mods.templates.rendering import Rendered
 
 _SHOWN = 40
