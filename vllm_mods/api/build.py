@@ -128,10 +128,9 @@ def moved_since(
     platform: str | None = None,
     output: str | None = None,
     source_date_epoch: int | None = None,
-    access: Access | None = None,
+    access: Access,
 ) -> tuple[LockDifference, ...]:
     """Return what moved since the lock of a pairing was made; nothing is written. Arguments are those of ``lock``."""
-    access = access or Access()
     wanted, path = _named(library, pairing, output)
     model = _look_at_model(library, wanted, access)
     before = read_lock(library, path, pairing)
@@ -244,7 +243,7 @@ def upgrade(
     base: str | None = None,
     output: str | None = None,
     source_date_epoch: int | None = None,
-    access: Access | None = None,
+    access: Access,
 ) -> Upgraded:
     """Move a pairing of one's own library to another vLLM: check, lock, serve-check and build, all of it or nothing.
 
@@ -254,7 +253,6 @@ def upgrade(
     that nothing names yet. The old image stays. Raises ``Refused`` with nothing changed where a mod does not fit, with
     the commands that port it.
     """
-    access = access or Access()
     check_own_pairing(library, pairing)
     before = read_lock(library, lock_path(library, pairing, None), pairing)
     to = None if to is None else to.removeprefix("v")

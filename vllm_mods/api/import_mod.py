@@ -40,7 +40,7 @@ class ImportTerms(NamedTuple):
     vllm: str | None = None
     fetch: bool = False
     others: Sequence[str] = ()
-    limits: Limits | None = None
+    limits: Limits = Limits()
 
 
 def is_mod(path: str) -> bool:
@@ -60,9 +60,9 @@ def import_mod(
     path: str,
     terms: ImportTerms,
     *,
-    library: str | None = None,
-    progress: Callable[[str], None] = lambda _text: None,
-    access: Access | None = None,
+    library: str | None,
+    progress: Callable[[str], None],
+    access: Access,
 ) -> NewMod:
     """Make a mod of what a folder's script does, or take one that is a mod already.
 
@@ -70,7 +70,6 @@ def import_mod(
     what is being done. Raises ``UsageError`` where nothing says on which vLLM a script is to run,
     ``Refused`` for changes that no mod can be made of.
     """
-    access = access or Access()
     fetcher = Fetcher(access.note) if terms.fetch else None
     new_mod = _ModImport(path, terms, access, progress, fetcher).make()
     if terms.others:
@@ -140,7 +139,7 @@ class _ModImport(NamedTuple):
             source.name,
             source.files,
             tree,
-            self.terms.limits or Limits(),
+            self.terms.limits,
             container=container,
             fetcher=self.fetcher,
         )
@@ -171,19 +170,19 @@ def import_recipe(
     data: bytes,
     path: str,
     *,
-    name: str | None = None,
-    mods: Mapping[str, str] | None = None,
+    name: str | None,
+    mods: Mapping[str, str],
 ) -> ImportedRecipe:
     """Read a recipe, which messages call ``path``, as a pairing called ``name``.
 
     ``mods`` are names of the library's mods by the paths in the recipe. Raises ``UsageError`` for what is no text
     and for a mod that there is not, ``ManifestError`` for what is no recipe.
     """
-    for mod in (mods or {}).values():
+    for mod in mods.values():
         if mod not in library.names():
             library.load(mod)  # says which there are
     known = library.names()
-    return recipe_yaml.read(recipe_text(data, path), path, known=known, name=name, mods=mods or {})
+    return recipe_yaml.read(recipe_text(data, path), path, known=known, name=name, mods=mods)
 
 
 def recipe_text(data: bytes, path: str) -> str:

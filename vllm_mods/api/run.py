@@ -97,13 +97,13 @@ def _model_folder(
 def run(
     library: Library,
     pairing: str,
-    arguments: Sequence[str] = (),
-    options: StartOptions | None = None,
+    arguments: Sequence[str],
+    options: StartOptions,
     *,
     program: str | None = None,
     env_files: Sequence[str] = (),
     wait: bool = False,
-    access: Access | None = None,
+    access: Access,
 ) -> StartedContainer:
     """Start a pairing's image as a container that serves, in docker or podman.
 
@@ -112,9 +112,7 @@ def run(
     Raises ``Refused``, with nothing started, for an image of another lock and for what the vLLM in it would not
     take; ``UsageError`` where there is no image, and for a pairing of a cluster.
     """
-    access = access or Access()
-    asked = options or StartOptions()
-    served = plan_service(library, pairing, asked, arguments, note=access.note)
+    served = plan_service(library, pairing, options, arguments, note=access.note)
     planned = served.service
     check_single(pairing, planned)
     program = _find_program(served, program)
@@ -177,14 +175,13 @@ def evidence(
     container: str | None = None,
     log: bytes = b"",
     log_name: str = "the log",
-    access: Access | None = None,
+    access: Access,
 ) -> ServerEvidence:
     """Tell whether the code of mods ran, by what a ``container`` of docker or podman, or a ``log``, says.
 
     ``names`` are mods and pairings; without them the mods that the container's image has. Of what was said, that
     since the last start counts. Raises ``UsageError`` where there are none, and for a container that is not there.
     """
-    access = access or Access()
     if container is not None:
         return _of_container(library, names, engine.container(container), access)
     return _of_log(library, names, log, log_name, access)

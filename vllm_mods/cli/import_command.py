@@ -46,7 +46,7 @@ _of_mods = options.grouped(
 @click.argument("path", metavar="PATH", type=click.Path())
 @option("--output FILE", "Write the pairing to a new file.")
 @option("--library DIR", "Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.", "folder")
-@option("--name NAME", "What to call it [the recipe's or the folder's name].", "named")
+@option("--name NAME", "What to call it [the recipe's or the folder's name].")
 @option("--mod PATH=NAME", "The mod that a path in the recipe stands for.", "mods", multiple=True)
 @_of_mods
 @options.access
@@ -56,7 +56,6 @@ def command(
     folder: str | None,
     terms: ImportTerms,
     access: Access,
-    named: str | None,
     **of_recipes: Any,
 ) -> Reply:
     """Make a pairing of a recipe, or a mod of a launcher's mod folder or zip.
@@ -77,13 +76,12 @@ def command(
                 hint="a mod is a folder or a zip with a run.sh; of a Dockerfile's image: "
                 "vllm-mods new NAME --from-trees image:BASE image:BUILT",
             )
-        return _import_recipe(path, folder, named, **of_recipes)
+        return _import_recipe(path, folder, terms.name, **of_recipes)
     if any(of_recipes.values()):
         raise UsageError(
             f"{path} is a mod, and --output and --mod are for recipes",
             hint="--library DIR writes a mod to DIR/patches/NAME",
         )
-    terms = terms._replace(name=named)
     progress = functools.partial(answers.show_line, last=False)
     mod = import_mod(path, terms, library=folder, progress=progress, access=access)
     return report.mod(mod, path)
