@@ -14,12 +14,12 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.untrusted import json_of
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import command, envs, flags, registry, template, values
 from vllm_mods.serving.command import Use
 from vllm_mods.serving.faults import ServeFault, note, of
 from vllm_mods.serving.flags import Flag
 from vllm_mods.serving.shape import FlagShape, KnownFlags
-from vllm_mods.serving.source import dotted
 
 # How many flags are named that a word may stand for.
 _SHOWN = 4

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving.source import (
     AnyPlace,
     ClassPlace,
     FunctionPlace,
     ModuleSources,
     SourcePlace,
-    dotted,
     last_name,
     text_of,
 )

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import ModPlan
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import values
 from vllm_mods.serving.faults import ServeFault, note, of
-from vllm_mods.serving.source import ModuleSources, dotted, text_of
+from vllm_mods.serving.source import ModuleSources, text_of
 
 _PATH = "vllm/envs.py"
 _PREFIX = "VLLM_"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import configs, flag_rules
 from vllm_mods.serving.source import (
     AnyPlace,
@@ -23,7 +24,6 @@ from vllm_mods.serving.source import (
     ModuleSources,
     SourcePlace,
     as_class,
-    dotted,
     text_of,
 )
 
