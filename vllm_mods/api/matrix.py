@@ -175,14 +175,12 @@ def write_locks(
     origins = Origins(access.releases)
     updates = tuple((mod, locks.update(mod, computed, origins.places(mod))) for mod in mods)
     for root in dict.fromkeys(map(root_of, mods)):
-        replace(
-            root,
-            {
-                f"patches/{mod.name}/mod.lock": mod_lock.dump(updated.lock)
-                for mod, updated in updates
-                if root_of(mod) == root
-            },
-        )
+        files = {
+            f"patches/{mod.name}/mod.lock": mod_lock.dump(updated.lock)
+            for mod, updated in updates
+            if root_of(mod) == root
+        }
+        replace(root, files)
     return updates
 
 
