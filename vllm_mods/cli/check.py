@@ -30,14 +30,7 @@ from vllm_mods.report.reply import Reply
 @options.verify
 @options.others
 @option("--explain", "List what was not examined too, and why.")
-@option(
-    "--format",
-    "How to print it: for a person, or as annotations for GitHub.",
-    "form",
-    type=click.Choice(("text", "github")),
-    default="text",
-    show_default=True,
-)
+@options.form("How to print it: for a person, or as annotations for GitHub.", ("text", "github"))
 @json_flag
 def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> int:
     """Tell whether mods fit a vLLM tree; change nothing.

@@ -23,14 +23,7 @@ _RECIPE, _COMPOSE = "recipe", "compose"
 @click.command(name="export")
 @click.argument("what", metavar="MOD|PAIRING", shell_complete=options.complete_names)
 @option("--output PATH", "Write a pairing to a new file [standard output], a mod to a new folder.")
-@option(
-    "--format",
-    "What a pairing becomes.",
-    "form",
-    type=click.Choice((_RECIPE, _COMPOSE)),
-    default=_RECIPE,
-    show_default=True,
-)
+@options.form("What a pairing becomes.", (_RECIPE, _COMPOSE))
 @starting
 @options.library
 @options.json_flag

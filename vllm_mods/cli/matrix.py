@@ -53,14 +53,7 @@ from vllm_mods.report.reply import Reply
 @option("--no-cache", "Compute every cell anew, and keep none.")
 @options.others
 @options.verify
-@option(
-    "--format",
-    "How to print it.",
-    "form",
-    type=click.Choice(tuple(FORMS)),
-    default="text",
-    show_default=True,
-)
+@options.form("How to print it.", FORMS)
 @option("--output FILE", "Write it there, and print the text as well.")
 @options.folders
 @options.access_to_commits

@@ -61,6 +61,13 @@ def json_output(function: Callable[..., Reply]) -> Callable[..., int]:
     return json_flag(command)
 
 
+def form(text: str, forms: Iterable[str]) -> Declared:
+    """Declare ``--format``; the first of the forms is the default."""
+    first, *others = forms
+    kind = click.Choice((first, *others))
+    return option("--format", text, "form", type=kind, default=first, show_default=True)
+
+
 def all_of(*options: Declared) -> Declared:
     """Return what declares several options, the last one first in the help."""
 
