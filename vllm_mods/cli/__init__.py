@@ -1,8 +1,7 @@
 """The command line: parse, call one function, render, return an exit code.
 
-click is imported in this package only. Each command lives in a module of its own,
-loaded when it is called. Every error becomes a message and an exit code in ``run``
-and nowhere else.
+click is imported in this package only. The module of a command is loaded when it is called. Every
+error becomes a message and an exit code in ``run`` and nowhere else.
 """
 
 from __future__ import annotations
