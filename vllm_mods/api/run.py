@@ -122,7 +122,7 @@ def run(
     if not wait:
         return started
     engine.wait(planned, program)
-    seen = _of_container(library, (pairing,), engine.container(planned.name, program), access)
+    seen = of_container(library, (pairing,), engine.container(planned.name, program), access)
     return started._replace(evidence=seen._replace(ready=True))
 
 
@@ -168,38 +168,24 @@ def _find_program(served: ServedPairing, program: str | None) -> str:
     raise UsageError(f"{' and '.join(engine.installed(program))}: no image {image}", hint=build)
 
 
-def evidence(
-    library: Library,
-    names: Sequence[str] = (),
-    *,
-    container: str | None = None,
-    log: bytes = b"",
-    log_name: str = "the log",
-    access: Access,
-) -> ServerEvidence:
-    """Tell whether the code of mods ran, by what a ``container`` of docker or podman, or a ``log``, says.
-
-    ``names`` are mods and pairings; without them the mods that the container's image has. Of what was said, that
-    since the last start counts. Raises ``UsageError`` where there are none, and for a container that is not there.
-    """
-    if container is not None:
-        return _of_container(library, names, engine.container(container), access)
-    return _of_log(library, names, log, log_name, access)
-
-
-def _of_container(
+def of_container(
     library: Library, names: Sequence[str], running: EngineContainer, access: Access
 ) -> ServerEvidence:
+    """Tell whether the code of mods ran, by what a container of docker or podman said since its last start.
+
+    ``names`` are mods and pairings; without them the mods that its image has. Raises ``UsageError`` where there are none.
+    """
     label = running.labels.get("vllm-mods.mods", "")
     names = names or tuple(word.partition("@")[0] for word in label.split())
     log = engine.log(running, since=running.started)
-    seen = _of_log(library, names, log, f"{running.program} logs {running.name}", access)
+    seen = of_log(library, names, log, f"{running.program} logs {running.name}", access)
     return seen._replace(restarts=seen.restarts + running.restarts)
 
 
-def _of_log(
+def of_log(
     library: Library, names: Sequence[str], log: bytes, log_name: str, access: Access
 ) -> ServerEvidence:
+    """Tell whether the code of mods and pairings ran, by a server's log. Raises ``UsageError`` where none is named."""
     if not names:
         raise UsageError(
             f"{log_name}: which mods? the image has none of ours in it", hint="vllm-mods list"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.run import check_single, evidence, plan_service, run
+from vllm_mods.api.run import check_single, of_container, of_log, plan_service, run
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import answers, named_files, options
@@ -102,7 +102,7 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
     became ready and nothing speaks against any of them.
     """
     if log is None and container is not None:
-        return report.evidence(evidence(container=container, **given))
+        return report.evidence(of_container(running=engine.container(container), **given))
     if log is None or container is not None:
         raise UsageError(
             "whose log? name --container or --log, one of them",
@@ -110,4 +110,4 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
         )
     with named_files.opened(log) as file:
         data = file.read(limits.LOG + 1)
-    return report.evidence(evidence(log=data, log_name=log, **given))
+    return report.evidence(of_log(log=data, log_name=log, **given))
