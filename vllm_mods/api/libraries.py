@@ -56,13 +56,6 @@ def open_library(
     return Library(*folders, shared=shared, absent=absent)
 
 
-class Chosen(NamedTuple):
-    """The mods that a call is about, and the pairing that was named with them."""
-
-    mods: tuple[Mod, ...]
-    pairing: Pairing | None
-
-
 class LibraryContents(NamedTuple):
     """The mods and pairings of libraries by name, and why others cannot be read."""
 
@@ -103,6 +96,13 @@ def _faulty_patches(mod: Mod) -> ManifestError | None:
     return ManifestError(mod.directory, tuple(problems)) if problems else None
 
 
+class Chosen(NamedTuple):
+    """The mods that a call is about, and the pairing that was named with them."""
+
+    mods: tuple[Mod, ...]
+    pairing: Pairing | None
+
+
 def choose(
     library: Library, names: Sequence[str], pairing: str | None, *, target: str | None = None
 ) -> Chosen:
@@ -113,19 +113,18 @@ def choose(
     mod is left, ``Refused`` for a pairing that no policy vouches for.
     """
     paired = None if pairing is None else library.pairing(pairing)
+    if pairing is not None and target is not None:
+        trust.demand_pairing(library, pairing)
     in_target: tuple[Mod, ...] = ()
     unknown = [name for name in names if not library.has(name)]
     if target is not None and unknown:
         in_target = _kept_in(target, unknown)
         names = [name for name in names if name not in {mod.name for mod in in_target}]
     if paired is not None:
-        if target is not None:
-            trust.demand_pairing(library, pairing or "")
-        return Chosen((*library.select((*library.mods_of(paired), *names)), *in_target), paired)
-    chosen = tuple(names) if names or in_target else library.defaults()
-    if not chosen and not in_target:
+        names = (*library.mods_of(paired), *names)
+    elif not names and not in_target and not (names := library.defaults()):
         raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
-    return Chosen((*library.select(chosen), *in_target), None)
+    return Chosen((*library.select(names), *in_target), paired)
 
 
 def _kept_in(target: str, names: Sequence[str]) -> tuple[Mod, ...]:

@@ -184,9 +184,7 @@ def _why_no_chat(path: str, variables: Sequence[str]) -> str | None:
     if others and "messages" not in variables:
         return f"it reads {', '.join(sorted(others))} and no `messages`"
     *above, folder, file = ("", "", *os.path.abspath(path).split("/"))
-    if _SNAPSHOT.fullmatch(
-        folder
-    ):  # as the Hub's cache has them: models--OWNER--NAME/snapshots/COMMIT
+    if _SNAPSHOT.fullmatch(folder):  # of the Hub's cache: models--OWNER--NAME/snapshots/COMMIT
         folder = above[-2]
     name = next((one for one in (file, folder) if _NO_CHAT.search(one)), None)
     return name and f"{name} is for ranking, embedding or judging by its name"

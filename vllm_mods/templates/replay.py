@@ -22,9 +22,8 @@ _LONGEST = 100
 _PLAIN = ("chat", "agent")
 _RARE = "system-message-midway"
 _LONG = "long-chat"
-_NO_TOOLS = (
-    "chat-that-reasons"  # where a template reads tools, a conversation with calls asks the same
-)
+# Where a template reads tools, a conversation with calls asks the same.
+_NO_TOOLS = "chat-that-reasons"
 _SWITCHES = ("enable_thinking", "open_thinking", "thinking")
 _REASONING = re.compile("think|thought|reason", re.IGNORECASE)
 _OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORECASE)
