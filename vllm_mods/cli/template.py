@@ -115,13 +115,13 @@ def render(
     content reaches the template as it stands there.
     """
     opened = open_template(library, template)
-    prompt = render_template(
+    prompt, unread = render_template(
         opened,
         _conversation(opened, messages),
         _kwargs(kwargs),
         add_generation_prompt=not no_generation_prompt,
     )
-    return report.rendered(opened, prompt)
+    return report.rendered(opened, prompt, unread)
 
 
 @command.command(name="diff")
@@ -136,7 +136,7 @@ def diff(old: str, new: str, **given: Any) -> Reply:
     For the conversations beside either of them, or those of --conversations; without any, for
     those that `template check` asks of every template. Exit code 1 if any differs.
     """
-    return report.diff(compare_templates(old=old, new=new, **given), (old, new))
+    return report.diff(*compare_templates(old=old, new=new, **given), (old, new))
 
 
 def _conversation(template: Template, messages: str) -> Conversation:
