@@ -211,27 +211,21 @@ def build_all(
 
     Raises ``UsageError`` where not all that the lock is of would be in one place, and no ``platform`` was named.
     """
-    _check_room(locked.lock, opened, place, platform)
-    parts = pairing_lock.by_platform(locked.lock)
+    parts, first = pairing_lock.by_platform(locked.lock), opened[0].base
+    every = " and ".join(parts)
+    if len(opened) > 1 and place.kind not in outputs.SEVERAL:
+        raise UsageError(
+            f"--output {place.kind} has room for one image, and the lock is of {every}",
+            hint=f"--platform {next(iter(parts))}, or --output registry:REF or oci:DIR for an index of all",
+        )
+    if len(opened) < len(parts) and platform is None and place.kind in outputs.SEVERAL:
+        raise UsageError(
+            f"the lock is of {every}, and {first.where} has one of them of {first.reference}",
+            hint=f"--base registry:{locked.lock.base.ref}, or --platform {platform_of(first.config)}",
+        )
     images = []
     for base, drafted, _, _ in opened:
         part = parts[drafted.lock.base.platform]
         built = building.build(base, drafted._replace(lock=part), locked.data)
         images.append(BuiltFor(part, built, base))
     return images, outputs.write(place, [image[1:] for image in images], tag)
-
-
-def _check_room(
-    lock: PairingLock, opened: Sequence[OnBase], place: Output, platform: str | None
-) -> None:
-    every, base = list(pairing_lock.by_platform(lock)), opened[0].base
-    if len(opened) > 1 and place.kind not in outputs.SEVERAL:
-        raise UsageError(
-            f"--output {place.kind} has room for one image, and the lock is of {' and '.join(every)}",
-            hint=f"--platform {every[0]}, or --output registry:REF or oci:DIR for an index of all",
-        )
-    if len(opened) < len(every) and platform is None and place.kind in outputs.SEVERAL:
-        raise UsageError(
-            f"the lock is of {' and '.join(every)}, and {base.where} has one of them of {base.reference}",
-            hint=f"--base registry:{lock.base.ref}, or --platform {platform_of(base.config)}",
-        )
