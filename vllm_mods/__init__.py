@@ -49,22 +49,16 @@ _PUBLIC = {
     "trees.open": ("open_tree",),
     "api.access": ("Access",),
     "api.libraries": ("open_library",),
-    "api.plan": ("plan",),
-    "api.check": ("CheckResult", "check"),
-    "api.apply": ("apply",),
-    "api.revert": ("revert",),
-    "api.status": ("status",),
-    "api.verify": ("verify",),
+    "api.plan": ("CheckResult", "check", "plan"),
+    "api.installed": ("apply", "revert", "status", "verify"),
     "api.sync": ("Synced", "sync"),
-    "api.matrix": ("matrix",),
-    "api.bisect": ("bisect",),
+    "api.matrix": ("bisect", "matrix"),
     "api.new": ("NewMod", "new"),
     "api.port": ("PortResult", "port"),
     "api.suggest": ("Suggested", "suggest"),
     "api.serve_check": ("ServeChecked", "serve_check"),
     "api.template_check": ("template_check",),
-    "api.lock": ("lock",),
-    "api.build": ("BuildResult", "build"),
+    "api.build": ("BuildResult", "build", "lock"),
     "api.on_base": ("ReadLock",),
     "api.image_verify": ("ImageVerified", "image_verify"),
     "applying.outcomes": ("Applied", "Reverted", "Status", "Verified"),
@@ -89,33 +83,33 @@ _HOMES = {name: home for home, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
     from vllm_mods.api.access import Access as Access
-    from vllm_mods.api.apply import apply as apply
-    from vllm_mods.api.bisect import bisect as bisect
     from vllm_mods.api.build import BuildResult as BuildResult
     from vllm_mods.api.build import build as build
-    from vllm_mods.api.check import CheckResult as CheckResult
-    from vllm_mods.api.check import check as check
+    from vllm_mods.api.build import lock as lock
     from vllm_mods.api.image_verify import ImageVerified as ImageVerified
     from vllm_mods.api.image_verify import image_verify as image_verify
+    from vllm_mods.api.installed import apply as apply
+    from vllm_mods.api.installed import revert as revert
+    from vllm_mods.api.installed import status as status
+    from vllm_mods.api.installed import verify as verify
     from vllm_mods.api.libraries import open_library as open_library
-    from vllm_mods.api.lock import lock as lock
+    from vllm_mods.api.matrix import bisect as bisect
     from vllm_mods.api.matrix import matrix as matrix
     from vllm_mods.api.new import NewMod as NewMod
     from vllm_mods.api.new import new as new
     from vllm_mods.api.on_base import ReadLock as ReadLock
+    from vllm_mods.api.plan import CheckResult as CheckResult
+    from vllm_mods.api.plan import check as check
     from vllm_mods.api.plan import plan as plan
     from vllm_mods.api.port import PortResult as PortResult
     from vllm_mods.api.port import port as port
-    from vllm_mods.api.revert import revert as revert
     from vllm_mods.api.serve_check import ServeChecked as ServeChecked
     from vllm_mods.api.serve_check import serve_check as serve_check
-    from vllm_mods.api.status import status as status
     from vllm_mods.api.suggest import Suggested as Suggested
     from vllm_mods.api.suggest import suggest as suggest
     from vllm_mods.api.sync import Synced as Synced
     from vllm_mods.api.sync import sync as sync
     from vllm_mods.api.template_check import template_check as template_check
-    from vllm_mods.api.verify import verify as verify
     from vllm_mods.applying.outcomes import Applied as Applied
     from vllm_mods.applying.outcomes import Reverted as Reverted
     from vllm_mods.applying.outcomes import Status as Status

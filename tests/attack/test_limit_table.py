@@ -33,6 +33,7 @@ from vllm_mods.building import wheels
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.cli import run
 from vllm_mods.formats import concrete_syntax, diff, receipt, syntax_tree, tars
+from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.formats.project import LibrarySource
@@ -298,7 +299,7 @@ REFUSED = (
     tarfile.TarError,
     yaml_source.YamlError,
     command_line.ShellError,
-    scopes.UnparsableError,
+    UnparsableError,
     syntax_tree.DeepError,
     *sessions.BROKEN,
 )

@@ -36,6 +36,7 @@ from vllm_mods.formats import (
     tars,
     zips,
 )
+from vllm_mods.formats.concrete_syntax import UnparsableError
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.images import layer, oci
 from vllm_mods.placing import locate, scopes
@@ -76,7 +77,7 @@ NESTED = {
 @pytest.mark.parametrize("depth", [1000, 20_000])
 def test_python_that_is_nested_deeply_has_no_scopes_and_kills_nobody(kind: str, depth: int) -> None:
     data = (NESTED[kind](depth) + "\n").encode()
-    with contextlib.suppress(scopes.UnparsableError):  # brackets alone leave nothing behind
+    with contextlib.suppress(UnparsableError):  # brackets alone leave nothing behind
         scopes.read_scopes(data)
     summarize(data)  # the standard library's own limit, as no summary
     tree = MemoryTree({"vllm/__init__.py": b"", "vllm/a.py": data})
@@ -95,11 +96,11 @@ def test_a_long_line_is_asked_for_its_coding_once(before: bytes) -> None:
 
 
 def test_what_this_python_cannot_read_is_tried_elsewhere() -> None:
-    with pytest.raises(scopes.UnparsableError, match="LibCST dies of it"):
+    with pytest.raises(UnparsableError, match="LibCST dies of it"):
         scopes.read_scopes(b"(" * 20_000 + b"\n")
-    with pytest.raises(scopes.UnparsableError, match="line 1"):
+    with pytest.raises(UnparsableError, match="line 1"):
         scopes.read_scopes(b"print 'x'\n")
-    with pytest.raises(scopes.UnparsableError, match="encoding"):
+    with pytest.raises(UnparsableError, match="encoding"):
         scopes.read_scopes(b"# coding: nonsense\nx = 1\n")
 
 
@@ -110,7 +111,7 @@ def test_invalid_escapes_in_a_file_are_no_news() -> None:
 def test_a_trial_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concrete_syntax, "_TRIAL", "slow_module")
     lower(monkeypatch, "TRIAL_SECONDS", 0.2)
-    with pytest.raises(scopes.UnparsableError, match=r"after 0.2 seconds"):
+    with pytest.raises(UnparsableError, match=r"after 0.2 seconds"):
         scopes.read_scopes(b"print 'x'\n" + b"(" * 900)
 
 

@@ -200,15 +200,19 @@ def test_no_command_of_an_author_writes_into_the_installation(
 
 
 def test_the_lock_of_a_pairing_of_the_installation_lies_in_the_current_folder(
-    installed: Path,
+    installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(on_base, "read_lock", lambda _library, path, _name: path)
+
+    def found(named: str | None) -> tuple[object, object]:
+        return on_base.find_lock(Library(), "pair", named)
+
     here = os.path.abspath("pair.lock")
-    assert on_base.lock_path(Library(), "pair", None) == here
-    assert on_base.in_library(Library(), "pair", here) == ()
+    assert found(None) == (here, ())
     (installed / "pyproject.toml").touch()
     beside = f"{installed}/pairings/pair.lock"
-    assert on_base.lock_path(Library(), "pair", None) == beside
-    assert on_base.in_library(Library(), "pair", beside) == (beside,)
+    assert found(None) == (beside, (beside,))
+    assert found(beside) == (beside, ())
     (installed / "pyproject.toml").unlink()
 
 

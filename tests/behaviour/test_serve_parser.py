@@ -163,5 +163,8 @@ def test_nothing_is_refused_that_the_real_parser_takes_and_little_is_missed(both
 def _looked_up_later(both: Both, words: list[str]) -> bool:
     """Tell whether vLLM judges the value after parsing: a registry, an enumeration, a range."""
     (use, *_) = command.parse(words, both.known).uses
-    taken = both.known.shape(use.flag) if use.flag else None
-    return taken is not None and taken.choices is None and not taken.validated
+    if use.flag is None:
+        return False
+    taken = both.known.shape(use.flag)
+    is_made = taken.config is not None and use.flag.given.get("type") is None  # by the parser
+    return taken.choices is None and not is_made

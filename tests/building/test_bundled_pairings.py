@@ -15,7 +15,7 @@ import pytest
 from making_images import Image
 from making_images import layer as tar_of
 
-from vllm_mods.api.serve_command import ask, of_pairing
+from vllm_mods.api.serve_check import ask, of_pairing
 from vllm_mods.base.tree import Tree, TreeView
 from vllm_mods.cli import run
 from vllm_mods.library.catalog import Library

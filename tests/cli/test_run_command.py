@@ -14,7 +14,7 @@ from paired import NAME, Caller
 from test_lock_and_build import caller
 from web_site import site
 
-from vllm_mods.api import run as api_run
+from vllm_mods.api.access import Access
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
 
@@ -68,7 +68,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Docker:
     found = Docker(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(found.folder))
     nobody = mock.Mock(side_effect=TreeError("no docker engine answers"))
-    monkeypatch.setattr(api_run, "open_image", nobody)
+    monkeypatch.setattr(Access, "open", nobody)
     return found
 
 

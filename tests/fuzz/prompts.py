@@ -10,7 +10,7 @@ from fuzz.contract import Target
 from fuzz.parts import joined, taken
 from vllm_mods.base import limits
 from vllm_mods.library.mod_folder import data_root
-from vllm_mods.templates import about, conversation, rendering
+from vllm_mods.templates import conversation, rendering, source
 
 REQUEST = json.dumps(
     {
@@ -43,7 +43,7 @@ def _conversation(data: bytes, _folder: str) -> None:
 
 
 def _about(data: bytes, _folder: str) -> None:
-    about.parse(data, "template.toml")
+    source.parse_about(data, "template.toml")
 
 
 def _beside(*names: str) -> tuple[bytes, ...]:

@@ -12,7 +12,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, ModPlan, Plan, Verdict
 from vllm_mods.planning import next_step
 from vllm_mods.planning.next_step import hint
-from vllm_mods.trees import distributions
+from vllm_mods.trees import packages
 
 AGAIN = "pip install --force-reinstall --no-deps vllm==0.21.0"
 PATCHED = variant(b"", vllm="<0.22,>=0.20")
@@ -34,7 +34,7 @@ def plan(
 
 @pytest.fixture(autouse=True)
 def _known_installer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distributions, "reinstalling", lambda _tree, _version: AGAIN)
+    monkeypatch.setattr(packages, "reinstalling", lambda _tree, _version: AGAIN)
 
 
 def told(made: Plan, *, edited: bool = False) -> str | None:
@@ -108,7 +108,7 @@ def test_a_file_that_differs_from_record_is_installed_again_and_not_ported_to(
         assert said == f"{AGAIN}  # vllm/a.py differs from RECORD"
     assert told(plan(Verdict.UNFIT, "fit-import"), edited=True) == SHOW
     mine = "install the very build again"
-    monkeypatch.setattr(distributions, "reinstalling", lambda _tree, _version: mine)
+    monkeypatch.setattr(packages, "reinstalling", lambda _tree, _version: mine)
     said = told(plan(Verdict.PARTIAL, "text"), edited=True)
     assert said == f"vllm/a.py differs from RECORD: {mine}"
 

@@ -16,7 +16,7 @@ PACKAGE = Path(vllm_mods.__file__).parent
 CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
 # What `apply` loads on a tree that mod.lock knows.
 HOT = (
-    "api/apply",
+    "api/installed",
     "api/plan",
     "applying/carry_out",
     "applying/ground",

@@ -10,11 +10,10 @@ import pytest
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding
 from vllm_mods.library.catalog import Library
-from vllm_mods.templates.check import TemplateChecked, check
+from vllm_mods.templates.check import TemplateChecked, Weight, check, count_weights, weight
 from vllm_mods.templates.rendering import Rendered
 from vllm_mods.templates.replay import SCENES, Replayed, judge_scenes
 from vllm_mods.templates.source import Template, open_template
-from vllm_mods.templates.weights import Weight, count_weights, weight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

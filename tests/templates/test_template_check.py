@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.templates import about
+from vllm_mods.templates import source
 from vllm_mods.templates.check import TemplateChecked, check
 from vllm_mods.templates.conversation import Conversation, Expected
 from vllm_mods.templates.source import Template
@@ -33,7 +33,7 @@ HELLO = Conversation("hello", ({"role": "user", "content": "hi"},))
 
 
 def _check(text: str = TEXT, toml: str | None = TOML, **expect: Any) -> TemplateChecked:
-    said = about.parse(toml.encode(), "t.toml") if toml is not None else None
+    said = source.parse_about(toml.encode(), "t.toml") if toml is not None else None
     template = Template("small", "small/template.jinja", text.encode(), said)
     return check(template, (HELLO._replace(expect=Expected(**expect)),))
 
@@ -118,4 +118,4 @@ def test_what_is_no_template_is_a_finding() -> None:
 )
 def test_what_is_wrong_with_it_is_said(old: str, new: str, problem: str) -> None:
     with pytest.raises(ManifestError, match=problem):
-        about.parse(TOML.replace(old, new, 1).encode(), "t.toml")
+        source.parse_about(TOML.replace(old, new, 1).encode(), "t.toml")

@@ -1,1 +1,1 @@
-"""What the package's front door opens to: one module for each verb of the library and the command line."""
+"""What the package's front door opens to: the verbs of the library and the command line."""

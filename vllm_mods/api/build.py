@@ -1,29 +1,40 @@
-"""The image of a pairing's lock."""
+"""A pairing resolved to hashes on its base, the image of that lock, and another vLLM for both."""
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
+import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access
+from vllm_mods.api.libraries import check_own_pairing
 from vllm_mods.api.on_base import (
     BuiltFor,
-    OnBase,
     ReadLock,
     build_all,
     demand_serving,
-    in_library,
+    find_lock,
+    joined_lock,
     lock_path,
     on_bases,
     parts_of,
     read_lock,
 )
-from vllm_mods.base.errors import Refused, refusing
-from vllm_mods.building import outputs
+from vllm_mods.base.errors import Refused, Unreachable, UsageError, refusing
+from vllm_mods.base.output import write_whole
+from vllm_mods.building import outputs, upgrading
 from vllm_mods.building.outputs import Output, Written
+from vllm_mods.checkpoints import fitting
+from vllm_mods.checkpoints.sources import is_hub_id, open_checkpoint
+from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats import pairing_lock
-from vllm_mods.formats.pairing_lock import PairingLock
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.pairing_lock import LockDifference, LockedModel
 from vllm_mods.images import names
+from vllm_mods.images.open import platforms_of
+from vllm_mods.library import trust
 from vllm_mods.library.catalog import Library
+from vllm_mods.library.writing import replace
 
 
 class BuildResult(NamedTuple):
@@ -37,6 +48,139 @@ class BuildResult(NamedTuple):
     output: Output
     written: Written
     lock: str
+
+
+class Upgraded(NamedTuple):
+    """The lock of a pairing ``before`` and ``now``, and the ``images`` that were built and ``written``, if any."""
+
+    before: ReadLock
+    now: ReadLock
+    images: tuple[BuiltFor, ...] = ()
+    written: Written | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything moved."""
+        return self.written is not None
+
+    @property
+    def differences(self) -> tuple[LockDifference, ...]:
+        """What moved in the lock."""
+        return tuple(pairing_lock.differences(self.before.lock, self.now.lock))
+
+
+@refusing()
+def lock(
+    library: Library,
+    pairing: str,
+    *,
+    base: str | None = None,
+    platforms: Sequence[str] = (),
+    in_image: str | None = None,
+    output: str | None = None,
+    source_date_epoch: int | None = None,
+    access: Access | None = None,
+) -> ReadLock:
+    """Resolve a pairing of a library to hashes on its base, and write them down.
+
+    ``base`` is the image to build on, wherever it lies (without it, the pairing's own); ``platforms`` are
+    those of an index such as ``linux/arm64``, without them all; ``in_image`` is the folder that holds
+    ``vllm/``, where there are several. ``output`` is the file of the lock, without it ``NAME.lock`` beside the
+    pairing. ``source_date_epoch`` (seconds, else 0) is the time of everything that is built.
+
+    Returns it as a ``ReadLock``. Raises ``Refused``, with nothing written, for a mod that does not fit, a command that the
+    vLLM in the base would not take, a model that the mods are not for, and what no policy trusts; ``UsageError``
+    for a base that there is not.
+
+    >>> vm.lock(vm.Library("library"), "served", base="oci:missing")
+    Traceback (most recent call last):
+    ...
+    vllm_mods.base.errors.UsageError: ...
+    """
+    access = access or Access()
+    wanted, path = _named(library, pairing, output)
+    model = _look_at_model(library, wanted, access)
+    ref = base or wanted.base
+    places = platforms or _platforms(ref, access)
+    epoch = source_date_epoch or 0
+    with on_bases(
+        library, wanted, ref, places, epoch=epoch, in_image=in_image, access=access
+    ) as opened:
+        demand_serving(library, wanted, opened, access)
+        whole = joined_lock(opened)._replace(checkpoint=model)
+    data = pairing_lock.dump(whole)
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}", hint="--output FILE names another place"
+        ) from error
+    access.note(f"wrote {path}")
+    return ReadLock(path, data, whole)
+
+
+@refusing()
+def moved_since(
+    library: Library,
+    pairing: str,
+    *,
+    base: str | None = None,
+    platform: str | None = None,
+    output: str | None = None,
+    source_date_epoch: int | None = None,
+    access: Access,
+) -> tuple[LockDifference, ...]:
+    """Return what moved since the lock of a pairing was made; nothing is written. Arguments are those of ``lock``."""
+    wanted, path = _named(library, pairing, output)
+    model = _look_at_model(library, wanted, access)
+    before = read_lock(library, path, pairing)
+    ref = base or before.lock.base.ref
+    parts = parts_of(before.lock, ref, platform)
+    epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
+    with on_bases(library, wanted, ref, parts, epoch=epoch, access=access) as opened:
+        now = joined_lock(opened)._replace(checkpoint=model)
+    return tuple(pairing_lock.moved(pairing_lock.joined(parts), now))
+
+
+def _named(library: Library, name: str, output: str | None) -> tuple[Pairing, str]:
+    """Read a pairing that has to be trusted, and return where its lock lies."""
+    wanted = library.pairing(name)
+    path = lock_path(library, name, output)
+    trust.demand_pairing(library, wanted.name)  # before anybody asks for its base and its model
+    return wanted, path
+
+
+def _platforms(ref: str, access: Access) -> Sequence[str | None]:
+    """Return the platforms to lock for where nobody has named one: all of an index."""
+    platforms = platforms_of(ref)
+    if len(platforms) > 1:
+        access.note(f"{ref}: locked for {' and '.join(platforms)} (--platform takes some of them)")
+    return platforms or (None,)
+
+
+def _look_at_model(library: Library, wanted: Pairing, access: Access) -> LockedModel | None:
+    """Look at a pairing's model, None where it is not here and the Hub cannot be asked for it.
+
+    Raises ``Refused`` for one that the pairing's mods are not for.
+    """
+    if not os.path.isdir(wanted.model) and not is_hub_id(wanted.model):
+        access.note(
+            f"{wanted.model} is not here, so that nobody looked whether its mods are for it"
+        )
+        return None
+    try:
+        checkpoint = open_checkpoint(wanted.model, wanted.revision)
+    except Unreachable as error:
+        access.note(f"nobody looked whether the mods are for {wanted.model}: {error.message}")
+        return None
+    mods = library.select(library.mods_of(wanted))
+    fitting.demand(mods, checkpoint, wanted.name)
+    present = {mod.name for mod in mods}
+    for name in library.names():
+        fit = fitting.of_mod(library.load(name), checkpoint)
+        if fit.fails and fit.name not in present:
+            access.note(f"without {fit.name}, vLLM fails with this model: {fit.fails}")
+    return LockedModel(checkpoint.commit, checkpoint.config_sha256, checkpoint.index_sha256)
 
 
 @refusing()
@@ -68,9 +212,7 @@ def build(
     """
     access = access or Access()
     wanted = library.pairing(pairing)
-    path = lock_path(library, pairing, lock)
-    locked = read_lock(library, path, pairing)
-    beside = () if lock is not None else in_library(library, pairing, path)
+    locked, beside = find_lock(library, pairing, lock)
     ref = base or locked.lock.base.ref
     tag = tag or locked.tag
     parts = parts_of(locked.lock, ref, platform)
@@ -78,7 +220,13 @@ def build(
         library, wanted, ref, parts, epoch=locked.lock.epoch, beside=beside, access=access
     ) as opened:
         for part, on_platform in zip(parts, opened, strict=True):
-            _check_lock(locked, part, on_platform)
+            if moved := pairing_lock.moved(part, on_platform.drafted.lock):
+                where = on_platform.base.reference
+                raise Refused(
+                    f"the lock {locked.path} no longer holds on {where}; nothing was built"
+                    + "".join(f"\n  {one}" for one in moved),
+                    hint=f"vllm-mods lock {locked.lock.pairing} --base {where}",
+                )
         demand_serving(library, wanted, opened, access)
         place = outputs.parse(output, opened[0].base)
         names.parse(tag)
@@ -86,12 +234,55 @@ def build(
     return BuildResult(tuple(images), tag, place, written, locked.sha256)
 
 
-def _check_lock(locked: ReadLock, part: PairingLock, opened: OnBase) -> None:
-    moved = pairing_lock.moved(part, opened.drafted.lock)
-    if moved:
-        lines = "".join(f"\n  {one}" for one in moved)
-        raise Refused(
-            f"the lock {locked.path} no longer holds on {opened.base.reference}; nothing was built"
-            f"{lines}",
-            hint=f"vllm-mods lock {locked.lock.pairing} --base {opened.base.reference}",
+@refusing()
+def upgrade(
+    library: Library,
+    pairing: str,
+    *,
+    to: str | None = None,
+    base: str | None = None,
+    output: str | None = None,
+    source_date_epoch: int | None = None,
+    access: Access,
+) -> Upgraded:
+    """Move a pairing of one's own library to another vLLM: check, lock, serve-check and build, all of it or nothing.
+
+    ``to`` is a version; without it, a base that has another digest by now gets the pairing's layer anew. ``base`` is
+    the image to build on, without it the pairing's with that version in its tag; ``output`` is that of ``build``.
+    The pairing's file and its lock change in one step, behind the image: who is killed before that leaves at most one
+    that nothing names yet. The old image stays. Raises ``Refused`` with nothing changed where a mod does not fit, with
+    the commands that port it.
+    """
+    check_own_pairing(library, pairing)
+    before = read_lock(library, lock_path(library, pairing, None), pairing)
+    to = None if to is None else to.removeprefix("v")
+    wanted = upgrading.move_to_release(library.pairing(pairing), before.lock, to, base)
+    epoch = before.lock.epoch if source_date_epoch is None else source_date_epoch
+    ref, platforms = base or wanted.base, pairing_lock.by_platform(before.lock)
+    with (
+        upgrading.naming_ports(pairing, to),
+        on_bases(
+            library, wanted, ref, platforms, epoch=epoch, beside=(before.path,), access=access
+        ) as opened,
+    ):
+        place = outputs.parse(output, opened[0].base)
+        if base is not None:
+            wanted = wanted._replace(base=opened[0].drafted.lock.base.ref)
+        for on_platform in opened:
+            upgrading.check_version(wanted, before.lock, to, on_platform.tree.version)
+        demand_serving(library, wanted, opened, access)
+        lock = joined_lock(opened)._replace(
+            checkpoint=_look_at_model(library, wanted, access),
+            pairing_digest=pairings.digest(wanted),
         )
+        file = library.pairing_file(pairing)
+        text = library.read(file) or b""
+        edited = upgrading.edit_pairing(text, file, wanted)
+        if edited == text and not pairing_lock.moved(before.lock, lock):
+            return Upgraded(before, before)
+        now = ReadLock(before.path, pairing_lock.dump(lock), lock)
+        images, written = build_all(now, opened, place, now.tag, None)
+        root = os.path.dirname(os.path.dirname(file))
+        both = {file: edited, now.path: now.data}
+        replace(root, {os.path.relpath(path, root): data for path, data in both.items()})
+    return Upgraded(before, now, tuple(images), written)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.api.access import Access, open_image, releases_in
+from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.new import NewMod, of_effect
 from vllm_mods.base import limits
@@ -39,7 +39,7 @@ class ImportTerms(NamedTuple):
     vllm: str | None = None
     fetch: bool = False
     others: Sequence[str] = ()
-    limits: Limits | None = None
+    limits: Limits = Limits()
 
 
 def is_mod(path: str) -> bool:
@@ -59,9 +59,9 @@ def import_mod(
     path: str,
     terms: ImportTerms,
     *,
-    library: str | None = None,
-    progress: Callable[[str], None] = lambda _text: None,
-    access: Access | None = None,
+    library: str | None,
+    progress: Callable[[str], None],
+    access: Access,
 ) -> NewMod:
     """Make a mod of what a folder's script does, or take one that is a mod already.
 
@@ -69,24 +69,21 @@ def import_mod(
     what is being done. Raises ``UsageError`` where nothing says on which vLLM a script is to run,
     ``Refused`` for changes that no mod can be made of.
     """
-    maker = _ModImport(path, terms, access or Access(), progress)
-    new_mod = maker.make()
+    fetcher = Fetcher(access.note) if terms.fetch else None
+    new_mod = _ModImport(path, terms, access, progress, fetcher).make()
     if terms.others:
         other_packages(terms.others, (new_mod.mod,))
     return new_mod if library is None else new_mod.written(library)
 
 
-class _ModImport:
+class _ModImport(NamedTuple):
     """One call of ``import_mod``."""
 
-    def __init__(
-        self, path: str, terms: ImportTerms, access: Access, progress: Callable[[str], None]
-    ) -> None:
-        self.path = path
-        self.terms = terms
-        self.access = access
-        self.progress = progress
-        self.fetcher = Fetcher(access.note) if terms.fetch else None
+    path: str
+    terms: ImportTerms
+    access: Access
+    progress: Callable[[str], None]
+    fetcher: Fetcher | None
 
     def wanted(self, name: str) -> Wanted:
         """Return what the mod is to say of itself; ``name`` is what it is called if nobody said."""
@@ -100,7 +97,7 @@ class _ModImport:
         if terms.tree is None and terms.others:
             raise UsageError("--with says what is beside --tree", hint="--tree pypi:VERSION")
         if terms.image is not None:
-            return open_image(self.access, f"image:{terms.image}")
+            return self.access.open(f"image:{terms.image}")
         if terms.tree is None:
             return None
         return self.access.open(terms.tree, others=other_packages(terms.others))
@@ -117,7 +114,10 @@ class _ModImport:
             raise UsageError("--tree and --image both name the vLLM to run it on", hint="give one")
         if terms.tree is None and terms.image is None:
             return self.over_releases(source)
-        return self.recorded(source)
+        tree = self.open_tree()
+        assert tree is not None  # noqa: S101  (one of the two is named)
+        container = None if terms.image is None else recording.container_of(tree)
+        return of_effect(self.wanted(source.name), self.record(source, tree, container), tree)
 
     def taken(self, mod: Mod, files: Mapping[str, bytes]) -> NewMod:
         """Take what is a mod of ours already, as it is."""
@@ -138,18 +138,10 @@ class _ModImport:
             source.name,
             source.files,
             tree,
-            self.terms.limits or Limits(),
+            self.terms.limits,
             container=container,
             fetcher=self.fetcher,
         )
-
-    def recorded(self, source: ModSource) -> NewMod:
-        """Make a mod of what the script does when it is run on a tree, or in an image."""
-        tree = self.open_tree()
-        assert tree is not None  # noqa: S101  (one of the two is named)
-        container = None if self.terms.image is None else recording.container_of(tree)
-        done = self.record(source, tree, container)
-        return of_effect(self.wanted(source.name), done, tree)
 
     def over_releases(self, source: ModSource) -> NewMod:
         """Make a mod of what the script does on every release of the range."""
@@ -177,19 +169,19 @@ def import_recipe(
     data: bytes,
     path: str,
     *,
-    name: str | None = None,
-    mods: Mapping[str, str] | None = None,
+    name: str | None,
+    mods: Mapping[str, str],
 ) -> ImportedRecipe:
     """Read a recipe, which messages call ``path``, as a pairing called ``name``.
 
     ``mods`` are names of the library's mods by the paths in the recipe. Raises ``UsageError`` for what is no text
     and for a mod that there is not, ``ManifestError`` for what is no recipe.
     """
-    for mod in (mods or {}).values():
+    for mod in mods.values():
         if mod not in library.names():
             library.load(mod)  # says which there are
     known = library.names()
-    return recipe_yaml.read(recipe_text(data, path), path, known=known, name=name, mods=mods or {})
+    return recipe_yaml.read(recipe_text(data, path), path, known=known, name=name, mods=mods)
 
 
 def recipe_text(data: bytes, path: str) -> str:

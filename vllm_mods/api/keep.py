@@ -22,7 +22,7 @@ def keep(
     since: str | None = None,
     vllm: str | None = None,
     pre: bool = False,
-    access: Access | None = None,
+    access: Access,
 ) -> Iterator[KeptRelease]:
     """Bring the mods of a library in a git repository up to the releases that are new to them.
 
@@ -33,7 +33,6 @@ def keep(
     Yields a ``KeptRelease`` for each mod and release as it is done. Raises ``UsageError`` for a mod that the library
     does not have, and for a library in no repository.
     """
-    access = access or Access()
     library = Library(folder)
     place = os.path.abspath(folder)
     loaded = [library.load(name) for name in library.names()]
@@ -44,8 +43,8 @@ def keep(
         )
     specs = choose_releases((), access.releases.files(), ">=0" if vllm is None else vllm, pre=pre)
     versions = [spec.removeprefix("pypi:") for spec in specs if not spec.endswith(".whl")]
-    build = None if access.commits is None else newest_build(access.commits)
-    versions += [] if build is None else [build]
+    if access.commits is not None and (build := newest_build(access.commits)) is not None:
+        versions.append(build)
     for name in mods or own:
         wanted = keeping.new_to(own[name], versions, since)
         yield from keeping.run(folder, name, wanted, access.releases, message)

@@ -1,4 +1,4 @@
-"""The libraries that a call reads: the bundled one, the caller's folders, and those of the project here."""
+"""The libraries that a call reads: the bundled one, the caller's folders, those of the project here; and what they have."""
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
@@ -6,10 +6,11 @@ import functools
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from vllm_mods.base.errors import Refused, UsageError
+from vllm_mods.base.errors import DiffError, ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod, Variant
+from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.library import project_file, trust
 from vllm_mods.library.catalog import Library
@@ -17,6 +18,8 @@ from vllm_mods.library.catalog import Library
 if TYPE_CHECKING:
     from vllm_mods.library.catalog import Shared
     from vllm_mods.sharing.locking import NotFetched
+
+T = TypeVar("T")
 
 
 def open_library(
@@ -53,6 +56,46 @@ def open_library(
     return Library(*folders, shared=shared, absent=absent)
 
 
+class LibraryContents(NamedTuple):
+    """The mods and pairings of libraries by name, and why others cannot be read."""
+
+    mods: Mapping[str, Mod]
+    pairings: Mapping[str, Pairing]
+    faults: tuple[ManifestError, ...]
+
+
+def list_library(library: Library) -> LibraryContents:
+    """Read every mod of a library with its patches, and every pairing."""
+    mods, faulty_mods = load_readable(library.names(), library.load)
+    patches = filter(None, map(_faulty_patches, mods.values()))
+    pairings, faulty_pairings = load_readable(library.pairing_names(), library.pairing)
+    return LibraryContents(mods, pairings, (*faulty_mods, *patches, *faulty_pairings))
+
+
+def load_readable(
+    names: Iterable[str], load: Callable[[str], T]
+) -> tuple[dict[str, T], list[ManifestError]]:
+    """Return what can be loaded, and why the rest cannot."""
+    loaded, faults = {}, []
+    for name in names:
+        try:
+            loaded[name] = load(name)
+        except ManifestError as error:
+            faults.append(error)
+    return loaded, faults
+
+
+def _faulty_patches(mod: Mod) -> ManifestError | None:
+    """Return what is wrong with a mod's patches, the first fault of each, if anything is."""
+    problems = []
+    for patch in dict.fromkeys(patch for variant in mod.variants for patch in variant.patches):
+        try:
+            diff.parse(patch.data, patch.source, root=patch.root)
+        except DiffError as error:
+            problems.append(error.message)
+    return ManifestError(mod.directory, tuple(problems)) if problems else None
+
+
 class Chosen(NamedTuple):
     """The mods that a call is about, and the pairing that was named with them."""
 
@@ -70,19 +113,18 @@ def choose(
     mod is left, ``Refused`` for a pairing that no policy vouches for.
     """
     paired = None if pairing is None else library.pairing(pairing)
+    if pairing is not None and target is not None:
+        trust.demand_pairing(library, pairing)
     in_target: tuple[Mod, ...] = ()
     unknown = [name for name in names if not library.has(name)]
     if target is not None and unknown:
         in_target = _kept_in(target, unknown)
         names = [name for name in names if name not in {mod.name for mod in in_target}]
     if paired is not None:
-        if target is not None:
-            trust.demand_pairing(library, pairing or "")
-        return Chosen((*library.select((*library.mods_of(paired), *names)), *in_target), paired)
-    chosen = tuple(names) if names or in_target else library.defaults()
-    if not chosen and not in_target:
+        names = (*library.mods_of(paired), *names)
+    elif not names and not in_target and not (names := library.defaults()):
         raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
-    return Chosen((*library.select(chosen), *in_target), None)
+    return Chosen((*library.select(names), *in_target), paired)
 
 
 def _kept_in(target: str, names: Sequence[str]) -> tuple[Mod, ...]:

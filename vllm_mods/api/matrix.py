@@ -1,4 +1,4 @@
-"""Mods on many trees: a matrix, and the locks that follow from it."""
+"""Mods on many trees: a matrix, the locks that follow from it, and the commit that changes a verdict."""
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.libraries import check_own_mod
+from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
 from vllm_mods.library.writing import replace
+from vllm_mods.matrices import bisect as searching
 from vllm_mods.matrices import choose, locks, ranges, run, work
+from vllm_mods.matrices.bisect import BisectOutcome
 from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Computed, Progress
@@ -71,17 +73,8 @@ def matrix(
     >>> [(cell.mod, cell.version, cell.verdict.value) for cell in grid.cells]
     [('fast', '0.19.1', 'applies'), ('stale', '0.19.1', 'conflict')]
     """
-    terms = MatrixTerms(
-        vllm=vllm,
-        pre=pre,
-        jobs=jobs,
-        kept=kept,
-        strict=strict,
-        others=others or {},
-        progress=progress,
-    )
-    result, _ = run_matrix(mods, trees, terms, access or Access())
-    return result
+    terms = MatrixTerms(vllm, pre, jobs, kept, strict, others=others or {}, progress=progress)
+    return run_matrix(mods, trees, terms, access or Access())[0]
 
 
 def run_matrix(
@@ -89,30 +82,6 @@ def run_matrix(
 ) -> tuple[MatrixResult, tuple[Computed, ...]]:
     """Make a matrix; the second are the answers that locks are made of. Raises as ``matrix`` does."""
     mods = tuple(mods)
-    grid = _prepare(mods, trees, terms, access)
-    specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
-        mods, grid.workshop.releases.files(), terms.vllm, pre=terms.pre
-    )
-    _verify(specs if terms.verify else (), access)
-    computed = grid.compute(specs)
-    cells = run.cells(mods, computed)
-    problems = ranges.range_problems(mods, cells)
-    if terms.strict:
-        problems += locks.against_committed(mods, computed)
-    result = MatrixResult(
-        cells,
-        problems,
-        mods,
-        terms.strict,
-        grid.explain(cells) if terms.explain else {},
-    )
-    grid.workshop.sweep()
-    return result, computed
-
-
-def _prepare(
-    mods: tuple[Mod, ...], named: Sequence[str], terms: MatrixTerms, access: Access
-) -> run.Matrix:
     # what an old lock says must not lean on itself
     unlocked = terms.relock or terms.strict
     setting = work.Setting(
@@ -126,7 +95,19 @@ def _prepare(
     )
     workshop = work.Workshop(setting, note=access.note)
     jobs = terms.jobs or len(os.sched_getaffinity(0))
-    return run.Matrix(workshop, setting, jobs, named=frozenset(named), progress=terms.progress)
+    grid = run.Matrix(workshop, setting, jobs, named=frozenset(trees), progress=terms.progress)
+    specs = tuple(dict.fromkeys(trees)) or choose.choose_releases(
+        mods, workshop.releases.files(), terms.vllm, pre=terms.pre
+    )
+    _verify(specs if terms.verify else (), access)
+    computed = grid.compute(specs)
+    cells = run.cells(mods, computed)
+    problems = ranges.range_problems(mods, cells)
+    if terms.strict:
+        problems += locks.against_committed(mods, computed)
+    explained = grid.explain(cells) if terms.explain else {}
+    workshop.sweep()
+    return MatrixResult(cells, problems, mods, terms.strict, explained), computed
 
 
 def _verify(specs: Iterable[str], access: Access, *, unstated: bool = False) -> None:
@@ -194,12 +175,43 @@ def write_locks(
     origins = Origins(access.releases)
     updates = tuple((mod, locks.update(mod, computed, origins.places(mod))) for mod in mods)
     for root in dict.fromkeys(map(root_of, mods)):
-        replace(
-            root,
-            {
-                f"patches/{mod.name}/mod.lock": mod_lock.dump(updated.lock)
-                for mod, updated in updates
-                if root_of(mod) == root
-            },
-        )
+        files = {
+            f"patches/{mod.name}/mod.lock": mod_lock.dump(updated.lock)
+            for mod, updated in updates
+            if root_of(mod) == root
+        }
+        replace(root, files)
     return updates
+
+
+def bisect(
+    library: Library,
+    mod: str,
+    good: str,
+    bad: str,
+    *,
+    repo: str,
+    variant: str | None = None,
+) -> BisectOutcome:
+    """Find the commit of a clone of vLLM's repository at which a mod's verdict changes.
+
+    ``mod`` is the name of one of the ``library``; ``good`` is the older revision of the clone's
+    folder ``repo``, ``bad`` the newer one; commits along first parents are searched, and nothing is checked
+    out. ``variant`` asks for that variant of the mod alone.
+
+    Returns a ``BisectOutcome``: ``ok`` if the verdict changes between them, and the neighbours ``before``
+    and ``after`` the change. Raises ``UsageError`` for ends between which there is nothing, ``TreeError``
+    for a tree that cannot be read.
+
+    >>> vm.bisect(vm.Library("library"), "fast", "v1", "v2", repo="site-packages")
+    Traceback (most recent call last):
+    ...
+    vllm_mods.base.errors.UsageError: ...
+    """
+    mods = library.select((mod,))
+    if variant is not None:
+        alone = lock_entries.with_variants(mods[-1], (find_variant(mods[-1], variant),))
+        mods = (*mods[:-1], alone)
+    from vllm_mods.trees.git import Repository  # noqa: PLC0415  (raises where there is no git)
+
+    return searching.over_commits(mods, Repository(repo), good, bad)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import NamedTuple
 
-from vllm_mods.api import serve_command
+from vllm_mods.api import serve_check
 from vllm_mods.api.access import Access
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import UsageError
@@ -67,9 +67,14 @@ def lock_path(library: Library, name: str, named: str | None) -> str:
     return beside if is_beside else os.path.abspath(os.path.basename(beside))
 
 
-def in_library(library: Library, name: str, path: str) -> tuple[str, ...]:
-    """Return the path of a lock if it is a file of the pairing's library, which is trusted as that is."""
-    return (path,) if path == _beside(library, name) else ()
+def find_lock(library: Library, name: str, named: str | None) -> tuple[ReadLock, tuple[str, ...]]:
+    """Read a pairing's lock; the second is its path if it is a file of the library, which is trusted as that is.
+
+    Raises as ``read_lock``.
+    """
+    path = lock_path(library, name, named)
+    is_beside = named is None and path == _beside(library, name)
+    return read_lock(library, path, name), (path,) if is_beside else ()
 
 
 def _beside(library: Library, name: str) -> str:
@@ -103,9 +108,8 @@ def parts_of(lock: PairingLock, ref: str, platform: str | None) -> tuple[Pairing
     """
     every = pairing_lock.by_platform(lock)
     if platform is None and len(every) > 1 and in_engine(ref):
-        base = open_base(ref)
-        platform = platform_of(base.config)
-        base.close()
+        with closing(open_base(ref)) as base:
+            platform = platform_of(base.config)
     parts = tuple(one for name, one in every.items() if platform is None or is_for(name, platform))
     if not parts:
         raise UsageError(
@@ -182,9 +186,9 @@ def demand_serving(
     library: Library, wanted: Pairing, opened: Iterable[OnBase], access: Access
 ) -> None:
     """Raise ``Refused`` if the vLLM in one of the bases would not take the pairing's command."""
-    asked = serve_command.of_pairing(library, wanted)
+    asked = serve_check.of_pairing(library, wanted)
     for on_platform in opened:
-        serve_command.demand(asked, on_platform.tree, on_platform.planned, note=access.note)
+        serve_check.demand(asked, on_platform.tree, on_platform.planned, note=access.note)
 
 
 def joined_lock(opened: Iterable[OnBase]) -> PairingLock:
@@ -207,27 +211,21 @@ def build_all(
 
     Raises ``UsageError`` where not all that the lock is of would be in one place, and no ``platform`` was named.
     """
-    _check_room(locked.lock, opened, place, platform)
-    parts = pairing_lock.by_platform(locked.lock)
+    parts, first = pairing_lock.by_platform(locked.lock), opened[0].base
+    every = " and ".join(parts)
+    if len(opened) > 1 and place.kind not in outputs.SEVERAL:
+        raise UsageError(
+            f"--output {place.kind} has room for one image, and the lock is of {every}",
+            hint=f"--platform {next(iter(parts))}, or --output registry:REF or oci:DIR for an index of all",
+        )
+    if len(opened) < len(parts) and platform is None and place.kind in outputs.SEVERAL:
+        raise UsageError(
+            f"the lock is of {every}, and {first.where} has one of them of {first.reference}",
+            hint=f"--base registry:{locked.lock.base.ref}, or --platform {platform_of(first.config)}",
+        )
     images = []
     for base, drafted, _, _ in opened:
         part = parts[drafted.lock.base.platform]
         built = building.build(base, drafted._replace(lock=part), locked.data)
         images.append(BuiltFor(part, built, base))
     return images, outputs.write(place, [image[1:] for image in images], tag)
-
-
-def _check_room(
-    lock: PairingLock, opened: Sequence[OnBase], place: Output, platform: str | None
-) -> None:
-    every, base = list(pairing_lock.by_platform(lock)), opened[0].base
-    if len(opened) > 1 and place.kind not in outputs.SEVERAL:
-        raise UsageError(
-            f"--output {place.kind} has room for one image, and the lock is of {' and '.join(every)}",
-            hint=f"--platform {every[0]}, or --output registry:REF or oci:DIR for an index of all",
-        )
-    if len(opened) < len(every) and platform is None and place.kind in outputs.SEVERAL:
-        raise UsageError(
-            f"the lock is of {' and '.join(every)}, and {base.where} has one of them of {base.reference}",
-            hint=f"--base registry:{lock.base.ref}, or --platform {platform_of(base.config)}",
-        )

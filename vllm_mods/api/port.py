@@ -12,6 +12,7 @@ from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange, Mod, Variant
 from vllm_mods.base.tree import Tree
+from vllm_mods.library import reading
 from vllm_mods.library import writing as library_writing
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import load_mod
@@ -21,6 +22,7 @@ from vllm_mods.porting import job as porting
 from vllm_mods.porting import variant as variants
 from vllm_mods.porting import writing
 from vllm_mods.porting.job import Job, PortOutcome
+from vllm_mods.porting.variant import NewVariant
 from vllm_mods.porting.writing import Unfinished
 
 
@@ -136,9 +138,9 @@ def continue_port(
     if not outcome.fits:
         return PortResult(outcome, unfinished=work)
     notes = tuple(_not_as_written(job, cuts))
-    writing.write_files(copy, {**new.files, **_lock(copy, outcome)})
+    wrote = _write(job, new)
     writing.remove(work)
-    return PortResult(outcome, _paths(copy, new.files), notes=notes)
+    return PortResult(outcome, wrote, notes=notes)
 
 
 def _not_as_written(job: Job, cuts: Sequence[FileChange]) -> Iterator[str]:
@@ -162,9 +164,8 @@ def _port(job: Job, access: Access) -> PortResult:
     notes: tuple[str, ...] = ()
     wrote: tuple[str, ...] = ()
     if outcome.fits and outcome.new is not None:
-        notes = _needless(job, outcome)
-        writing.write_files(job.mod, {**outcome.new.files, **_lock(job.mod, outcome)})
-        wrote = _paths(job.mod, outcome.new.files)
+        notes = _needless(job, outcome.new)
+        wrote = _write(job, outcome.new)
     return PortResult(outcome, wrote, writing.lay_out(outcome), notes)
 
 
@@ -203,33 +204,27 @@ def _own_copy(library: Library, name: str, output: str | None, *, new: bool = Tr
 
 def _remove_unchanged(mod: Mod, copy: Mod, library: Library) -> None:
     """Remove a copy to which nothing was added: it would only stand in the way of the next try."""
-    files = {
-        os.path.relpath(os.path.join(above, name), copy.directory)
-        for above, _, names in os.walk(copy.directory)
-        for name in names
-    }
-    if files == library.files(mod).keys():
+    if set(reading.paths_below(copy.directory)) == library.files(mod).keys():
         shutil.rmtree(copy.directory)
 
 
-def _lock(mod: Mod, outcome: PortOutcome) -> dict[str, bytes]:
-    """Return mod.lock with the target in it, if it is of the mod as it was."""
-    locked = lock_entries.current(mod)
-    if locked is None or outcome.new is None:
-        return {}
-    new, tree = outcome.new, outcome.job.target
-    return {"mod.lock": lock_entries.extend(locked, new.mod, new.planned, tree, tree.version or "")}
+def _write(job: Job, new: NewVariant) -> tuple[str, ...]:
+    """Write a variant, and the target into a mod.lock that is of the mod as it was; return the variant's files."""
+    files = dict(new.files)
+    locked = lock_entries.current(job.mod)
+    if locked is not None:
+        tree = job.target
+        files["mod.lock"] = lock_entries.extend(
+            locked, new.mod, new.planned, tree, tree.version or ""
+        )
+    writing.write_files(job.mod, files)
+    return tuple(os.path.join(job.mod.directory, name) for name in sorted(new.files))
 
 
-def _needless(job: Job, outcome: PortOutcome) -> tuple[str, ...]:
+def _needless(job: Job, new: NewVariant) -> tuple[str, ...]:
     """Return a note if a variant of the mod would do as well."""
-    assert outcome.new is not None  # noqa: S101  (the caller has looked)
     before = planner.plan_alone(job.mod, job.target)
-    if before.variant is None or before.changes != outcome.new.planned.changes:
+    if before.variant is None or before.changes != new.planned.changes:
         return ()
     text = f"variant `{before.variant.id}` goes in there too ({before.verdict}), and gives the same bytes"
     return (f"{text}: the new one is not needed",)
-
-
-def _paths(mod: Mod, names: Mapping[str, bytes]) -> tuple[str, ...]:
-    return tuple(os.path.join(mod.directory, name) for name in sorted(names))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from vllm_mods.api import on_base, serve_command
-from vllm_mods.api.access import Access, open_image
+from vllm_mods.api import on_base, serve_check
+from vllm_mods.api.access import Access
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, TreeError, UsageError
-from vllm_mods.base.model import Mod
 from vllm_mods.checkpoints.sources import resolved_folder
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.taken_over import taken_over
@@ -59,10 +58,8 @@ def plan_service(
     """
     named = library.pairing(pairing)
     wanted = taken_over(named, library.select(library.mods_of(named))).pairing
-    path = on_base.lock_path(library, pairing, options.lock)
-    beside = () if options.lock is not None else on_base.in_library(library, pairing, path)
+    locked, beside = on_base.find_lock(library, pairing, options.lock)
     trust.demand_pairing(library, pairing, *beside)
-    locked = on_base.read_lock(library, path, pairing)
     hub = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
     folder = options.model_folder
     if wanted.model.startswith("/"):
@@ -100,13 +97,13 @@ def _model_folder(
 def run(
     library: Library,
     pairing: str,
-    arguments: Sequence[str] = (),
-    options: StartOptions | None = None,
+    arguments: Sequence[str],
+    options: StartOptions,
     *,
     program: str | None = None,
     env_files: Sequence[str] = (),
     wait: bool = False,
-    access: Access | None = None,
+    access: Access,
 ) -> StartedContainer:
     """Start a pairing's image as a container that serves, in docker or podman.
 
@@ -115,9 +112,7 @@ def run(
     Raises ``Refused``, with nothing started, for an image of another lock and for what the vLLM in it would not
     take; ``UsageError`` where there is no image, and for a pairing of a cluster.
     """
-    access = access or Access()
-    asked = options or StartOptions()
-    served = plan_service(library, pairing, asked, arguments, note=access.note)
+    served = plan_service(library, pairing, options, arguments, note=access.note)
     planned = served.service
     check_single(pairing, planned)
     program = _find_program(served, program)
@@ -127,7 +122,7 @@ def run(
     if not wait:
         return started
     engine.wait(planned, program)
-    seen = _of_container(library, (pairing,), engine.container(planned.name, program), access)
+    seen = of_container(library, (pairing,), engine.container(planned.name, program), access)
     return started._replace(evidence=seen._replace(ready=True))
 
 
@@ -143,18 +138,17 @@ def check_single(pairing: str, planned: Service) -> None:
 def _check_command(served: ServedPairing, program: str, access: Access) -> None:
     """Raise ``Refused`` if the vLLM in the image, mods and all, would not take its command with what comes behind it."""
     planned = served.service
-    of_lock = serve_command.of_script(
+    of_lock = serve_check.of_script(
         planned.command, f"the command of {planned.image}", "docker ps --all"
     )
     asked = of_lock._replace(argv=(*of_lock.argv, *planned.arguments), name=planned.pairing)
     try:
-        tree = open_image(
-            access, f"image:{program}:{planned.image}", in_image=f"/{served.site_root}"
-        )
+        spec = f"image:{program}:{planned.image}"
+        tree = access.open(spec, in_image=f"/{served.site_root}")
     except (TreeError, UsageError) as error:
         access.note(f"the command is not checked: {error.message}")
         return
-    serve_command.demand(asked, tree, note=access.note)
+    serve_check.demand(asked, tree, note=access.note)
 
 
 def _find_program(served: ServedPairing, program: str | None) -> str:
@@ -174,52 +168,29 @@ def _find_program(served: ServedPairing, program: str | None) -> str:
     raise UsageError(f"{' and '.join(engine.installed(program))}: no image {image}", hint=build)
 
 
-def evidence(
-    library: Library,
-    names: Sequence[str] = (),
-    *,
-    container: str | None = None,
-    log: bytes = b"",
-    log_name: str = "the log",
-    access: Access | None = None,
-) -> ServerEvidence:
-    """Tell whether the code of mods ran, by what a ``container`` of docker or podman, or a ``log``, says.
-
-    ``names`` are mods and pairings; without them the mods that the container's image has. Of what was said, that
-    since the last start counts. Raises ``UsageError`` where there are none, and for a container that is not there.
-    """
-    access = access or Access()
-    if container is not None:
-        return _of_container(library, names, engine.container(container), access)
-    return _of_log(library, names, log, log_name, access)
-
-
-def _of_container(
+def of_container(
     library: Library, names: Sequence[str], running: EngineContainer, access: Access
 ) -> ServerEvidence:
+    """Tell whether the code of mods ran, by what a container of docker or podman said since its last start.
+
+    ``names`` are mods and pairings; without them the mods that its image has. Raises ``UsageError`` where there are none.
+    """
     label = running.labels.get("vllm-mods.mods", "")
     names = names or tuple(word.partition("@")[0] for word in label.split())
     log = engine.log(running, since=running.started)
-    seen = _of_log(library, names, log, f"{running.program} logs {running.name}", access)
+    seen = of_log(library, names, log, f"{running.program} logs {running.name}", access)
     return seen._replace(restarts=seen.restarts + running.restarts)
 
 
-def _of_log(
+def of_log(
     library: Library, names: Sequence[str], log: bytes, log_name: str, access: Access
 ) -> ServerEvidence:
+    """Tell whether the code of mods and pairings ran, by a server's log. Raises ``UsageError`` where none is named."""
     if not names:
         raise UsageError(
             f"{log_name}: which mods? the image has none of ours in it", hint="vllm-mods list"
         )
     if len(log) > limits.LOG:
         access.note(f"{log_name}: only the first {limits.LOG} were looked at")
-    return looking.of_mods(mods_of(library, names), log[: limits.LOG])
-
-
-def mods_of(library: Library, names: Sequence[str]) -> tuple[Mod, ...]:
-    """Read mods, and those of pairings, by name."""
-    each: Iterable[tuple[str, ...]] = (
-        library.mods_of(library.pairing(name)) if library.has_pairing(name) else (name,)
-        for name in names
-    )
-    return library.select(dict.fromkeys(name for group in each for name in group))
+    each = (library.pairing(name) if library.has_pairing(name) else name for name in names)
+    return looking.of_mods(library.mods(*each), log[: limits.LOG])

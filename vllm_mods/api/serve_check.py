@@ -1,20 +1,54 @@
-"""A serve command held against the vLLM that it will run on."""
+"""A serve command held against the vLLM that it will run on; of a pairing, before that is locked, built and run too."""
 
 # No `from __future__ import annotations`: the hints of what is public are resolved at run time.
 
 import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.api import serve_command
 from vllm_mods.api.access import Access, releases_in
-from vllm_mods.api.serve_command import ServeArguments
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level, Mod, Plan
+from vllm_mods.base.tree import Tree
+from vllm_mods.formats import pairing as pairings
+from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.taken_over import environment, taken_over
 from vllm_mods.library.catalog import Library
-from vllm_mods.serving.check import ServeAnswer
+from vllm_mods.planning import planner
+from vllm_mods.planning.layered_tree import LayeredTree
+from vllm_mods.scripts import command_line
+from vllm_mods.serving import faults
+from vllm_mods.serving.check import ServeAnswer, Serving, check
+from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
+from vllm_mods.serving.shape import KnownFlags
+from vllm_mods.templates import check as template_check
+from vllm_mods.templates.source import Template, open_template
+from vllm_mods.trees.image import ImageTree
+from vllm_mods.trees.receipt_tree import receipt_of
 
+_ENGINE_FINDINGS = frozenset({"rust-frontend", "template-unreadable"})
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
+
+
+class ServeArguments(NamedTuple):
+    """What is to be checked, before there is a tree. ``vllm`` is the pairing's own range.
+
+    ``missing`` are its mods and templates that no library has, each with why; ``brought`` is what it takes over of
+    its mods, each with what is to be said.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    unknown: tuple[str, ...]
+    mods: tuple[Mod, ...] = ()
+    name: str | None = None
+    vllm: str | None = None
+    missing: tuple[tuple[str, str], ...] = ()
+    library: Library | None = None
+    brought: tuple[tuple[str, str], ...] = ()
 
 
 class ServeCell(NamedTuple):
@@ -68,34 +102,31 @@ def serve_check(
     """
     access = access or Access()
     if command is not None and pairing is None:
-        asked = serve_command.of_script(command, "--command", _CALL)
+        asked = of_script(command, "--command", _CALL)
     elif command is None and pairing is not None:
         library = library or Library()
-        asked = serve_command.of_pairing(library, library.pairing(pairing))
+        asked = of_pairing(library, library.pairing(pairing))
     else:
         raise UsageError("name a pairing or give --command, one of them", hint=_CALL)
     if vllm is not None and target is not None:
         raise UsageError("--vllm and --target both say which vLLM is meant", hint="give one")
     if vllm is not None:
-        specs = releases_in(access, vllm)
-        cells = tuple(_ask_release(asked, spec, access) for spec in specs)
-        return ServeChecked(asked.argv, asked.name, cells, over_releases=True)
-    cell = _ask(asked, target or _default_target(asked, access), access)
+        cells = []
+        for spec in releases_in(access, vllm):
+            try:
+                cells.append(_ask_tree(asked, spec, access))
+            except TreeError as error:  # it fails its own cell only
+                fault = ServeFault(FindingCode.UNREADABLE, spec, error.message)
+                answered = ServeAnswer((fault,), used=0)
+                cells.append(ServeCell(spec.removeprefix("pypi:"), spec, answered))
+        return ServeChecked(asked.argv, asked.name, tuple(cells), over_releases=True)
+    cell = _ask_tree(asked, target or _default_target(asked, access), access)
     return ServeChecked(asked.argv, asked.name, (cell,), over_releases=False)
 
 
-def _ask(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
+def _ask_tree(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
     tree = access.open(spec)
-    return ServeCell(tree.version or "", tree.spec, serve_command.ask(asked, tree))
-
-
-def _ask_release(asked: ServeArguments, spec: str, access: Access) -> ServeCell:
-    """Hold the command against one of several releases; one that cannot be read fails its own cell only."""
-    try:
-        return _ask(asked, spec, access)
-    except TreeError as error:
-        fault = ServeFault(FindingCode.UNREADABLE, spec, error.message)
-        return ServeCell(spec.removeprefix("pypi:"), spec, ServeAnswer((fault,), used=0))
+    return ServeCell(tree.version or "", tree.spec, ask(asked, tree))
 
 
 def _default_target(asked: ServeArguments, access: Access) -> str:
@@ -106,3 +137,128 @@ def _default_target(asked: ServeArguments, access: Access) -> str:
     if re.fullmatch(r"\d[\w.+]*", asked.vllm):
         return f"pypi:{asked.vllm}"
     return releases_in(access, asked.vllm, plain=True)[-1]
+
+
+def of_pairing(library: Library, named: Pairing) -> ServeArguments:
+    """Return what a pairing serves, with what it takes over of its mods.
+
+    Raises ``ManifestError`` for a mod that is there and faulty, and as ``taken_over`` does.
+    """
+    missing: list[tuple[str, str]] = []
+
+    def readable(names: Sequence[str], read: Callable[[str], object]) -> Iterator[str]:
+        for name in names:
+            try:
+                read(name)
+                yield name
+            except UsageError as error:
+                missing.append((name, error.message))
+
+    whole = named._replace(templates=())
+    whole = whole._replace(mods=tuple(readable(named.mods, lambda name: library.select([name]))))
+    templates = readable(
+        named.templates, lambda name: library.mods_of(whole._replace(templates=(name,)))
+    )
+    mods = library.select(library.mods_of(whole._replace(templates=tuple(templates))))
+    served, brought = taken_over(named, mods)
+    serving, script = pairings.serve_command(served)
+    return ServeArguments(
+        argv=words(serving.argv),
+        env=environment(served),
+        unknown=tuple(one.text for one in script.unknown),
+        mods=mods,
+        name=named.name,
+        vllm=named.vllm,
+        missing=tuple(missing),
+        library=library,
+        brought=brought,
+    )
+
+
+def of_script(text: str, what: str, hint: str) -> ServeArguments:
+    """Return what a script serves. Raises ``UsageError`` for one that bash does not read."""
+    try:
+        script = command_line.read(text)
+    except command_line.ShellError as error:
+        raise UsageError(f"{what} is not one that bash reads: {error}", hint=hint) from error
+    if not script.commands:
+        raise UsageError(f"{what} is empty", hint=hint)
+    first = pairings.served_by(script)
+    env = {**command_line.exported(script), **dict(first.assignments)}
+    return ServeArguments(words(first.argv), env, tuple(one.text for one in script.unknown))
+
+
+def ask(asked: ServeArguments, tree: Tree) -> ServeAnswer:
+    """Hold a command against a tree with its mods in. Raises ``TreeError``."""
+    planned = planner.plan(asked.mods, tree, receipt=receipt_of(tree)) if asked.mods else None
+    return answer(asked, tree, planned)
+
+
+def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnswer:
+    """Hold a command against a tree with what was planned for it. Raises ``TreeError``."""
+    serving = Serving(
+        asked.argv,
+        asked.env,
+        asked.unknown,
+        mods=planned.mods if planned else (),
+        container=tree if isinstance(tree, ImageTree) else None,
+        missing=tuple(name for name, _ in asked.missing),
+        other_engine=lambda name, data: _with_minijinja(asked.library, name, data),
+    )
+    result = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
+    notes = [
+        faults.note(
+            FindingCode.MOD_UNREAD,
+            name,
+            f"was not looked at: {why}: what it adds is not known here",
+        )
+        for name, why in asked.missing
+    ]
+    notes += [faults.note(FindingCode.MOD_BRINGS, name, text) for name, text in asked.brought]
+    return result._replace(faults=(*notes, *result.faults))
+
+
+def demand(
+    asked: ServeArguments,
+    tree: Tree,
+    planned: Plan | None = None,
+    *,
+    note: Callable[[str], None],
+) -> None:
+    """Raise ``Refused`` if vLLM in an image would not take the command of the pairing."""
+    try:
+        result = answer(asked, tree, planned)
+    except TreeError as error:
+        note(f"the command is not checked: {error.message}")
+        return
+    for name, text in asked.brought:
+        note(f"{name} {text}")
+    wrong = []
+    for fault in result.faults:
+        if fault.level is not Level.ERROR:
+            continue
+        if fault.code == FindingCode.MOD_FLAG_ABSENT:  # vLLM serves, and the mod may do nothing
+            note(f"{fault.subject}: {fault.message}")
+        else:
+            wrong.append(fault)
+    if wrong:
+        lines = "".join(f"\n  {fault.subject}: {fault.message} [{fault.code}]" for fault in wrong)
+        of = asked.name
+        if asked.library is None:
+            of = f"--command {shlex.quote(shlex.join(('vllm', 'serve', *asked.argv)))}"
+        raise Refused(
+            f"vLLM {tree.version} would not take the command of pairing {asked.name}{lines}",
+            hint=f"vllm-mods serve-check {of} --target {tree.spec}",
+        )
+
+
+def _with_minijinja(library: Library | None, name: str, data: bytes) -> str:
+    """Return what minijinja makes of a template otherwise than Jinja, ``""`` if nothing."""
+    template = Template(name, name, data)
+    try:
+        of_library = open_template(library, name.rpartition(".")[0]) if library else template
+    except (UsageError, ManifestError):
+        of_library = template
+    cases = of_library.conversations if of_library.data == data else ()
+    findings = template_check.check(template, cases).findings
+    return next((one.message for one in findings if one.code in _ENGINE_FINDINGS), "")

@@ -4,10 +4,10 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.listing import load_readable
+from vllm_mods.api.libraries import load_readable
 from vllm_mods.base.errors import ManifestError, NotRendered, UsageError
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import check as checking
@@ -15,7 +15,6 @@ from vllm_mods.templates import rendering
 from vllm_mods.templates.check import TemplateChecked
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import open_release
-from vllm_mods.templates.rendering import Rendered
 from vllm_mods.templates.source import Template, conversations, open_in_tree, open_template
 
 _IN_TREE = "vllm-mods template check examples/tool_chat_template_hermes.jinja --in sdist:FILE"
@@ -80,23 +79,16 @@ def _open_inside(place: str, name: str, access: Access) -> Template:
     return open_in_tree(access.open(place, workspace=workspace), name)
 
 
-class Prompt(NamedTuple):
-    """The ``text`` that a template made; ``unread`` are arguments that it does not read, and vLLM drops."""
-
-    text: str
-    unread: tuple[str, ...]
-
-
 def render_template(
     template: Template,
     conversation: Conversation,
     kwargs: Mapping[str, Any],
     *,
     add_generation_prompt: bool = True,
-) -> Prompt:
+) -> tuple[str, list[str]]:
     """Return the prompt that an opened template makes of a conversation, with more ``kwargs``.
 
-    Raises ``NotRendered`` for one that makes none.
+    The second are those that it does not read, and vLLM drops. Raises ``NotRendered`` for one that makes none.
     """
     asked = conversation._replace(
         kwargs={**conversation.kwargs, **kwargs},
@@ -106,20 +98,12 @@ def render_template(
     (rendered,) = answer.rendered
     if rendered.prompt is None:
         raise NotRendered(f"{rendering.place(template.path, rendered.line)}: {rendered.error}")
-    return Prompt(rendered.prompt, tuple(sorted(asked.kwargs.keys() - set(answer.variables))))
-
-
-class TemplateComparison(NamedTuple):
-    """Two templates, and of each conversation its name and what they make of it."""
-
-    old: TemplateChecked
-    new: TemplateChecked
-    rows: tuple[tuple[str, Rendered, Rendered], ...]
+    return rendered.prompt, sorted(asked.kwargs.keys() - set(answer.variables))
 
 
 def compare_templates(
     library: Library, old: str, new: str, conversations_of: str | None = None
-) -> TemplateComparison:
+) -> tuple[TemplateChecked, TemplateChecked]:
     """Render the same conversations with two templates: those beside either, or of ``conversations_of``.
 
     Raises ``NotRendered`` for a template that cannot be read.
@@ -134,6 +118,4 @@ def compare_templates(
     for checked in (first, second):
         if checked.answer is None:
             raise NotRendered(checked.findings[0].message)
-    before, after = first.prompts, second.prompts
-    rows = tuple((name, before[name], after[name]) for name in before if name in after)
-    return TemplateComparison(first, second, rows)
+    return first, second

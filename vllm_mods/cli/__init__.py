@@ -1,8 +1,7 @@
 """The command line: parse, call one function, render, return an exit code.
 
-click is imported in this package only. Each command lives in a module of its own,
-loaded when it is called. Every error becomes a message and an exit code in ``run``
-and nowhere else.
+click is imported in this package only. The module of a command is loaded when it is called. Every
+error becomes a message and an exit code in ``run`` and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import importlib
 import itertools
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -19,10 +18,6 @@ from vllm_mods import __version__
 from vllm_mods.base.errors import EXIT_OK
 from vllm_mods.cli import terminal
 from vllm_mods.cli.examples import epilog
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
 
 GROUPS = {
     "Use": {
@@ -74,13 +69,15 @@ COMMANDS = {name: words for group in GROUPS.values() for name, words in group.it
 _MODULES = {
     **dict.fromkeys(("list", "show"), "listing"),
     "import": "import_command",
-    "serve-check": "serve_check",
-    "completion": "shell_completion",
+    **dict.fromkeys(("suggest", "serve-check"), "serve_check"),
     "diff": "check",
+    "keep": "port",
+    "bisect": "matrix",
     **dict.fromkeys(("lock", "upgrade"), "build"),
     **dict.fromkeys(("add", "remove", "update"), "project"),
     **dict.fromkeys(("status", "verify", "revert", "sync"), "installed"),
     **dict.fromkeys(("run", "evidence"), "containers"),
+    **dict.fromkeys(("doctor", "explain", "completion"), "helping"),
 }
 
 
@@ -105,7 +102,7 @@ class _Commands(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), words) for name, words in group.items()])
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         from click.shell_completion import CompletionItem  # noqa: PLC0415  (when a shell asks)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -14,19 +12,17 @@ import click
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK
 from vllm_mods.base.model import Verdict
 from vllm_mods.cli import terminal
-from vllm_mods.cli.manner import json_flag
 from vllm_mods.formats.schema import encode
 from vllm_mods.report.data import SCHEMA
 from vllm_mods.report.reply import Reply
 
 BEGIN = "\r\033[K"
 """Goes to the beginning of a terminal's line, and empties it."""
-_GOOD, _FINE, _BAD = "green", "cyan", "red"
 _COLOURS = {
-    Verdict.APPLIES: _GOOD,
-    Verdict.MOVED: _GOOD,
-    Verdict.APPLIED: _FINE,
-    Verdict.UPSTREAM: _FINE,
+    Verdict.APPLIES: "green",
+    Verdict.MOVED: "green",
+    Verdict.APPLIED: "cyan",
+    Verdict.UPSTREAM: "cyan",
 }
 
 
@@ -43,27 +39,10 @@ def print_reply(reply: Reply, *, as_json: bool) -> int:
     return (EXIT_OK if reply.ok else EXIT_NO) if reply.exit_code is None else reply.exit_code
 
 
-def json_output(function: Callable[..., Reply]) -> Callable[..., int]:
-    """Declare ``--json``, and print the ``Reply`` that a command returns."""
-
-    @functools.wraps(function)
-    def command(*, as_json: bool, **given: Any) -> int:
-        return print_reply(function(**given), as_json=as_json)
-
-    return json_flag(command)
-
-
 def print_json(data: dict[str, Any]) -> None:
     """Print one object on stdout; what is a ``NamedTuple`` in it is an object too."""
     click.echo(json.dumps(encode({"schema": SCHEMA, **data}), indent=2))
-    remember("answered", thing=True)
-
-
-def remember(name: str, thing: object) -> None:
-    """Keep something that the end of this run asks for."""
-    context = click.get_current_context(silent=True)
-    if context is not None and context.obj is not None:
-        context.obj[name] = thing
+    click.get_current_context().obj["answered"] = True
 
 
 def note(text: str) -> None:
@@ -82,29 +61,18 @@ def paint(verdict: Verdict, words: str | None = None, *, err: bool = False) -> s
     text = verdict.value if words is None else words
     if not terminal.colored(err=err):
         return text
-    return terminal.styled(text, fg=_COLOURS.get(verdict, _BAD), bold=words is None)
+    return terminal.styled(text, fg=_COLOURS.get(verdict, "red"), bold=words is None)
 
 
-def progress() -> Callable[[str, int, int | None], None] | None:
-    """Return a function that shows a transfer on stderr, None where nobody watches."""
-    if not watched():
-        return None
-
-    def show(what: str, done: int, total: int | None) -> None:
-        amount = f"{done / 1e6:.1f}" + (f" of {total / 1e6:.1f}" if total else "") + " MB"
-        show_line(f"{what}: {amount}", last=total is not None and done >= total)
-
-    return show
-
-
-def watched() -> bool:
-    """Tell whether somebody sees what is on its way: stderr is a terminal that can take a line back."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+def show_transfer(what: str, done: int, total: int | None) -> None:
+    """Show on stderr how far a transfer is."""
+    amount = f"{done / 1e6:.1f}" + (f" of {total / 1e6:.1f}" if total else "") + " MB"
+    show_line(f"{what}: {amount}", last=total is not None and done >= total)
 
 
 def show_line(text: str, *, last: bool) -> None:
-    """Put a line of progress, if somebody sees it, in place of the one before; the last one goes at once."""
-    if not watched():
+    """Put a line of progress in place of the one before, on a terminal that can take it back; the last one goes at once."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return
     terminal.steer(BEGIN)
     sys.stderr.write(text)

@@ -7,20 +7,20 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.apply import apply
+from vllm_mods.api.installed import apply
 from vllm_mods.api.libraries import Chosen, choose
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Plan
-from vllm_mods.cli import answers, manner, options, plan_arguments
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import answers, options
+from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
 from vllm_mods.report import data, text
 
 
 @click.command(name="apply")
-@plan_arguments.declared
+@options.plan_terms
 @options.target_folder
 @option(
     "--keep-links",
@@ -28,7 +28,7 @@ from vllm_mods.report import data, text
 )
 @option("--without-files", "Leave out, and name, the files of mods that only an image gets.")
 @option("--dry-run", "Say what would be done, and write nothing.")
-@manner.json_flag
+@options.json_flag
 @options.source_date_epoch
 def command(
     mods: tuple[str, ...],
@@ -59,7 +59,7 @@ def command(
 
 def announce(planned: Plan, chosen: Chosen) -> None:
     """Print, before anything is written, what is left out and what changes outside of vLLM."""
-    plan_arguments.announce(planned, chosen)
+    options.tell_left_out(planned, chosen)
     for planned_mod in planned.mods if planned.ok else ():
         for finding in planned_mod.findings:
             if finding.code == FindingCode.OUTSIDE:

@@ -6,12 +6,10 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.build import build
-from vllm_mods.api.lock import lock, moved_since
+from vllm_mods.api.build import build, lock, moved_since, upgrade
 from vllm_mods.api.on_base import lock_path
-from vllm_mods.api.upgrade import upgrade
-from vllm_mods.cli import answers, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import options
+from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import built as report
 from vllm_mods.report.reply import Reply
@@ -30,7 +28,7 @@ from vllm_mods.report.reply import Reply
 @options.own_library
 @options.network
 @options.source_date_epoch
-@answers.json_output
+@options.json_output
 def lock_command(
     pairing: str,
     library: Library,
@@ -70,7 +68,7 @@ def lock_command(
 )
 @options.library
 @options.network
-@answers.json_output
+@options.json_output
 def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any) -> Reply:
     """Build the image of a pairing's lock.
 
@@ -99,7 +97,7 @@ def build_command(pairing: str, lock: str | None, tag: str | None, **given: Any)
 @options.own_library
 @options.network
 @options.source_date_epoch
-@answers.json_output
+@options.json_output
 def upgrade_command(**given: Any) -> Reply:
     """Move a pairing to another vLLM: check, lock, serve-check and build, all of it or nothing.
 

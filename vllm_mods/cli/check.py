@@ -8,18 +8,18 @@ from typing import Any
 import click
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.check import CheckResult, check
 from vllm_mods.api.libraries import choose, other_packages
+from vllm_mods.api.plan import CheckResult, check
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, options, plan_arguments
-from vllm_mods.cli.manner import json_flag, option
+from vllm_mods.cli import answers, options
+from vllm_mods.cli.options import json_flag, option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import checked as report
 from vllm_mods.report.reply import Reply
 
 
 @click.command(name="check")
-@plan_arguments.declared
+@options.plan_terms
 @options.target_tree
 @options.platform
 @options.target_in_image
@@ -30,14 +30,7 @@ from vllm_mods.report.reply import Reply
 @options.verify
 @options.others
 @option("--explain", "List what was not examined too, and why.")
-@option(
-    "--format",
-    "How to print it: for a person, or as annotations for GitHub.",
-    "form",
-    type=click.Choice(("text", "github")),
-    default="text",
-    show_default=True,
-)
+@options.form("How to print it: for a person, or as annotations for GitHub.", ("text", "github"))
 @json_flag
 def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> int:
     """Tell whether mods fit a vLLM tree; change nothing.
@@ -61,11 +54,11 @@ def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> i
 
 
 @click.command(name="diff")
-@plan_arguments.declared
+@options.plan_terms
 @options.target_tree
 @options.access
 @options.others
-@answers.json_output
+@options.json_output
 def diff_command(**given: Any) -> Reply:
     """Show what mods would change in a vLLM tree, all of them together, as a diff; change nothing.
 
@@ -106,5 +99,5 @@ def _check(
         only_supported=only_supported,
         base=None if base is None else access.open(base),
     )
-    plan_arguments.announce(result.plan, chosen)
+    options.tell_left_out(result.plan, chosen)
     return result

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.run import check_single, evidence, plan_service, run
+from vllm_mods.api.run import check_single, of_container, of_log, plan_service, run
 from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_OK, UsageError
 from vllm_mods.cli import answers, named_files, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import option
 from vllm_mods.images import engine_command
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import serve as report
@@ -93,7 +93,7 @@ def run_command(
 @option("--log FILE", "A server's log, - for standard input.")
 @options.library
 @options.network
-@answers.json_output
+@options.json_output
 def evidence_command(container: str | None, log: str | None, **given: Any) -> Reply:
     """Tell whether the mods' code ran, by what a server said.
 
@@ -102,7 +102,7 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
     became ready and nothing speaks against any of them.
     """
     if log is None and container is not None:
-        return report.evidence(evidence(container=container, **given))
+        return report.evidence(of_container(running=engine.container(container), **given))
     if log is None or container is not None:
         raise UsageError(
             "whose log? name --container or --log, one of them",
@@ -110,4 +110,4 @@ def evidence_command(container: str | None, log: str | None, **given: Any) -> Re
         )
     with named_files.opened(log) as file:
         data = file.read(limits.LOG + 1)
-    return report.evidence(evidence(log=data, log_name=log, **given))
+    return report.evidence(of_log(log=data, log_name=log, **given))

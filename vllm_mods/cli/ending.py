@@ -46,7 +46,10 @@ def end(error: BaseException, *, as_json: bool) -> int:
         return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
     failure = _failure(error)
     if failure.exit_code == EXIT_BUG:
-        _show_trace(error)
+        from vllm_mods.base import secrets  # noqa: PLC0415  (rarely asked for)
+
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        click.echo(secrets.clean(trace, os.environ), err=True)
     complain(failure.message, failure.hint)
     if as_json:
         try:
@@ -103,14 +106,6 @@ def _of_machine(error: BaseException) -> Failure | None:
     return None
 
 
-def _show_trace(error: BaseException) -> None:
-    """Say where an error comes from, and what caused it, without secrets and the values of variables."""
-    from vllm_mods.base import secrets  # noqa: PLC0415  (rarely asked for)
-
-    trace = "".join(traceback.format_exception(error)).rstrip()
-    click.echo(secrets.clean(trace, os.environ), err=True)
-
-
 def _broken_package(error: Exception) -> str | None:
     """Name the package of somebody else whose module did not load; None for an error of another kind.
 
@@ -158,10 +153,8 @@ def complain(message: str, hint: str | None = None) -> None:
     """
     error, next_ = "error:", "hint:"
     if terminal.colored(err=True):
-        error, next_ = (
-            terminal.styled(error, fg="red", bold=True),
-            terminal.styled(next_, fg="cyan"),
-        )
+        error = terminal.styled(error, fg="red", bold=True)
+        next_ = terminal.styled(next_, fg="cyan")
     with contextlib.suppress(OSError):
         if sys.stderr.isatty():
             terminal.steer("\r\033[K")  # what showed the progress ends here

@@ -7,10 +7,10 @@ import click
 from vllm_mods.api.export import export_mod, export_recipe
 from vllm_mods.api.run import plan_service
 from vllm_mods.base.errors import EXIT_OK, UsageError
-from vllm_mods.cli import answers, manner, options, terminal
+from vllm_mods.cli import answers, options, terminal
 from vllm_mods.cli.containers import starting
-from vllm_mods.cli.manner import option
 from vllm_mods.cli.named_files import write_new
+from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import text
 from vllm_mods.report.reply import Reply, notes
@@ -23,17 +23,10 @@ _RECIPE, _COMPOSE = "recipe", "compose"
 @click.command(name="export")
 @click.argument("what", metavar="MOD|PAIRING", shell_complete=options.complete_names)
 @option("--output PATH", "Write a pairing to a new file [standard output], a mod to a new folder.")
-@option(
-    "--format",
-    "What a pairing becomes.",
-    "form",
-    type=click.Choice((_RECIPE, _COMPOSE)),
-    default=_RECIPE,
-    show_default=True,
-)
+@options.form("What a pairing becomes.", (_RECIPE, _COMPOSE))
 @starting
 @options.library
-@manner.json_flag
+@options.json_flag
 def command(
     what: str,
     library: Library,

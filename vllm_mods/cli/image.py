@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from vllm_mods.api.image_verify import image_inspect, image_verify
-from vllm_mods.cli import answers, named_files, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import named_files, options
+from vllm_mods.cli.options import option
 from vllm_mods.report import image as report
 from vllm_mods.report.reply import Reply
 
@@ -28,7 +28,7 @@ def command() -> None:
 @command.command(name="inspect")
 @_reference
 @_chosen
-@answers.json_output
+@options.json_output
 def inspect(**given: Any) -> Reply:
     """Tell what is in an image: vLLM, mods, lock, and files that are not as they were left."""
     return report.inspect(image_inspect(**given))
@@ -38,7 +38,7 @@ def inspect(**given: Any) -> Reply:
 @_reference
 @option("--lock FILE", "Compare with this lock too.")
 @_chosen
-@answers.json_output
+@options.json_output
 def verify(lock: str | None, **given: Any) -> Reply:
     """Tell whether an image is the one that its lock makes: layers, every setting, every file.
 

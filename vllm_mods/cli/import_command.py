@@ -13,8 +13,7 @@ from vllm_mods.api.import_mod import ImportTerms, import_mod, import_recipe, is_
 from vllm_mods.base import limits
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, named_files, new, options
-from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
+from vllm_mods.cli.options import option
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import imported as report
@@ -47,17 +46,16 @@ _of_mods = options.grouped(
 @click.argument("path", metavar="PATH", type=click.Path())
 @option("--output FILE", "Write the pairing to a new file.")
 @option("--library DIR", "Write it to DIR/pairings/NAME.toml; a mod to DIR/patches/NAME.", "folder")
-@option("--name NAME", "What to call it [the recipe's or the folder's name].", "named")
+@option("--name NAME", "What to call it [the recipe's or the folder's name].")
 @option("--mod PATH=NAME", "The mod that a path in the recipe stands for.", "mods", multiple=True)
 @_of_mods
 @options.access
-@answers.json_output
+@options.json_output
 def command(
     path: str,
     folder: str | None,
     terms: ImportTerms,
     access: Access,
-    named: str | None,
     **of_recipes: Any,
 ) -> Reply:
     """Make a pairing of a recipe, or a mod of a launcher's mod folder or zip.
@@ -78,13 +76,12 @@ def command(
                 hint="a mod is a folder or a zip with a run.sh; of a Dockerfile's image: "
                 "vllm-mods new NAME --from-trees image:BASE image:BUILT",
             )
-        return _import_recipe(path, folder, named, **of_recipes)
+        return _import_recipe(path, folder, terms.name, **of_recipes)
     if any(of_recipes.values()):
         raise UsageError(
             f"{path} is a mod, and --output and --mod are for recipes",
             hint="--library DIR writes a mod to DIR/patches/NAME",
         )
-    terms = terms._replace(name=named)
     progress = functools.partial(answers.show_line, last=False)
     mod = import_mod(path, terms, library=folder, progress=progress, access=access)
     return report.mod(mod, path)
@@ -99,7 +96,7 @@ def _import_recipe(
         data = file.read(limits.RECIPE + 1)
     # an empty folder becomes a library by what is written to it
     is_new = folder is not None and os.path.isdir(folder) and not os.listdir(folder)
-    library = LibraryArguments().open(*((folder,) if folder and not is_new else ()))
+    library = options.open_libraries((folder,) if folder and not is_new else ())
     result = import_recipe(library, data, path, name=name, mods=dict(map(_mod_by_path, mods)))
     if folder:
         output = _place_in(folder, result.pairing.name, library)
@@ -109,17 +106,20 @@ def _import_recipe(
 
 
 def _place_in(folder: str, name: str, library: Library) -> str:
-    """Return the new file of a pairing in a library's folder. Raises ``UsageError``."""
     if name in library.pairing_names():
         raise UsageError(
             f"there is a pairing named `{name}`: {library.pairing_file(name)}",
             hint="give this one another name with --name",
         )
-    return os.path.join(named_files.make_folder(os.path.join(folder, "pairings")), f"{name}.toml")
+    place = os.path.join(folder, "pairings")
+    try:
+        os.makedirs(place, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{place} cannot be made: {error.strerror}") from error
+    return os.path.join(place, f"{name}.toml")
 
 
 def _mod_by_path(text: str) -> tuple[str, str]:
-    """Read ``--mod PATH=NAME``."""
     path, equals, name = text.rpartition("=")
     if not (path and equals and name):
         raise UsageError(

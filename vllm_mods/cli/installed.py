@@ -7,14 +7,12 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.revert import revert
-from vllm_mods.api.status import status
+from vllm_mods.api.installed import node_of, revert, status, verify
 from vllm_mods.api.sync import fetch, sync
-from vllm_mods.api.verify import node_of, verify
 from vllm_mods.base.errors import Refused
-from vllm_mods.cli import answers, manner, options
+from vllm_mods.cli import answers, options
 from vllm_mods.cli.apply import announce, tell_plan
-from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import option
 from vllm_mods.report import installed as report
 from vllm_mods.report.reply import Reply
 
@@ -22,7 +20,7 @@ from vllm_mods.report.reply import Reply
 @click.command(name="status")
 @options.mods
 @options.target_folder
-@answers.json_output
+@options.json_output
 def status_command(mods: tuple[str, ...], target: str) -> Reply:
     """Tell which mods are in a vLLM tree: what its receipt says, and whether each file is so.
 
@@ -34,7 +32,7 @@ def status_command(mods: tuple[str, ...], target: str) -> Reply:
 @click.command(name="verify")
 @options.mods
 @options.target_folder
-@manner.json_flag
+@options.json_flag
 def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
     """Tell whether what mods put into a tree is still as they left it.
 
@@ -51,7 +49,7 @@ def verify_command(mods: tuple[str, ...], target: str, *, as_json: bool) -> int:
 @options.target_folder
 @option("--discard-edits", "Also where a file was edited since the mod went in.")
 @options.source_date_epoch
-@answers.json_output
+@options.json_output
 def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
     """Take mods out again; the others stay as if these had never been in.
 
@@ -66,7 +64,7 @@ def revert_command(mods: tuple[str, ...], target: str, **given: Any) -> Reply:
 @option("--check", "Write nothing; exit code 1 if the vLLM holds anything else.")
 @option("--fetch", "Only have the libraries, as they are locked, on this machine.", "only_fetch")
 @options.workspace
-@manner.json_flag
+@options.json_flag
 @options.source_date_epoch
 def sync_command(
     name: str | None,

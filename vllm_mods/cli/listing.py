@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods.api.listing import list_library
+from vllm_mods.api.libraries import list_library
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, options
+from vllm_mods.cli import options
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import library as report
 from vllm_mods.report.reply import Reply
@@ -15,7 +15,7 @@ from vllm_mods.report.reply import Reply
 @click.command(name="show")
 @click.argument("name", metavar="MOD|PAIRING", shell_complete=options.complete_names)
 @options.library
-@answers.json_output
+@options.json_output
 def show(name: str, library: Library) -> Reply:
     """Show one mod or pairing: what it changes and needs, or what is served and how."""
     if not library.has_pairing(name):
@@ -31,7 +31,7 @@ def show(name: str, library: Library) -> Reply:
 
 @click.command(name="list")
 @options.library
-@answers.json_output
+@options.json_output
 def list_(library: Library) -> Reply:
     """List the mods that can be applied and the pairings, bundled ones and those of --library.
 

@@ -1,4 +1,4 @@
-"""``vllm-mods matrix``."""
+"""``vllm-mods matrix`` and ``bisect``: mods on many releases, and the commit at which a verdict changed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.matrix import (
     MatrixTerms,
+    bisect,
     choose_mods,
     choose_own_mods,
     run_matrix,
@@ -18,12 +19,13 @@ from vllm_mods.api.matrix import (
 )
 from vllm_mods.base.errors import EXIT_NO, EXIT_OK, UsageError
 from vllm_mods.base.model import Mod
-from vllm_mods.cli import answers, manner, named_files, options, terminal
-from vllm_mods.cli.manner import option
-from vllm_mods.cli.options import LibraryArguments
+from vllm_mods.cli import answers, named_files, options, terminal
+from vllm_mods.cli.options import option
 from vllm_mods.matrices.locks import Updated
+from vllm_mods.report import bisect as report
 from vllm_mods.report import matrix_forms, text
 from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
+from vllm_mods.report.reply import Reply
 
 
 @click.command(name="matrix")
@@ -51,20 +53,13 @@ from vllm_mods.report.matrix_forms import EXPLAINING, FORMS
 @option("--no-cache", "Compute every cell anew, and keep none.")
 @options.others
 @options.verify
-@option(
-    "--format",
-    "How to print it.",
-    "form",
-    type=click.Choice(tuple(FORMS)),
-    default="text",
-    show_default=True,
-)
+@options.form("How to print it.", FORMS)
 @option("--output FILE", "Write it there, and print the text as well.")
-@options.libraries
+@options.folders
 @options.access_to_commits
-@manner.json_flag
-def command(
-    libraries: LibraryArguments,
+@options.json_flag
+def matrix_command(
+    folders: tuple[str, ...],
     access: Access,
     *,
     mods: tuple[str, ...],
@@ -97,7 +92,7 @@ def command(
         progress=_show_progress,
         **given,
     )
-    library = libraries.open_own() if relock else libraries.open()
+    library = options.open_libraries(folders, own=relock)
     chosen = choose_mods(library, mods, pairing)
     mine = choose_own_mods(library, chosen, mods, answers.note) if relock else ()
     result, computed = run_matrix(chosen, trees, terms, access)
@@ -108,7 +103,7 @@ def command(
         click.echo(matrix_forms.text(result, paint=answers.paint), nl=False)
     else:
         terminal.file(written)
-        answers.remember("answered", thing=True)
+        click.get_current_context().obj["answered"] = True
     for mod, updated in write_locks(mine, computed, access) if mine else ():
         _tell_lock(mod, updated)
     return EXIT_OK if result.ok else EXIT_NO
@@ -132,3 +127,22 @@ def _tell_lock(mod: Mod, updated: Updated) -> None:
     if updated.lost:
         wanted = f">={updated.lost[0]},<={updated.lost[-1]}"
         answers.hint(f"vllm-mods matrix {mod.name} --vllm '{wanted}' --update-lock")
+
+
+@click.command(name="bisect")
+@click.argument("mod", shell_complete=options.complete_mods)
+@option("--repo REPO", "A clone of vLLM's repository.", required=True)
+@option("--good REV", "A revision, the older one.", required=True)
+@option("--bad REV", "One with another verdict, the newer one.", required=True)
+@option("--variant ID", "Ask for this variant of the mod alone.")
+@options.library
+@options.json_output
+def bisect_command(good: str, bad: str, repo: str, **given: Any) -> Reply:
+    """Find the commit at which a mod's verdict changes.
+
+    Nothing is checked out: the repository is read from its objects, along first parents, and only
+    commits that touch a file that the verdict rests on are planned. Exit code 0 if a change was
+    found, 1 if the verdict is the same at both ends.
+    """
+    result = bisect(good=good, bad=bad, repo=repo, **given)
+    return report.bisect(result, good, bad, repository=repo, paint=answers.paint)

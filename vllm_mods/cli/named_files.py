@@ -53,12 +53,3 @@ def write_new(path: str, data: bytes) -> None:
     if os.path.lexists(path):
         raise UsageError(f"{path} is there already", hint="name another file, or remove it")
     write(path, data)
-
-
-def make_folder(path: str) -> str:
-    """Make a folder if it is not there, and return its path. Raises ``UsageError``."""
-    try:
-        os.makedirs(path, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be made: {error.strerror}") from error
-    return path

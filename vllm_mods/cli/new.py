@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from vllm_mods.api.access import Access, open_image
+from vllm_mods.api.access import Access
 from vllm_mods.api.new import new
 from vllm_mods.base.errors import UsageError
-from vllm_mods.cli import answers, named_files, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import named_files, options
+from vllm_mods.cli.options import option
 from vllm_mods.making.recording import Limits
 from vllm_mods.report import imported as report
 from vllm_mods.report.reply import Reply
@@ -48,7 +48,7 @@ recorded = options.grouped(
 @option("--vllm SPEC", "The range that it states [just that vLLM].")
 @recorded
 @options.access
-@answers.json_output
+@options.json_output
 def command(
     name: str,
     argv: tuple[str, ...],
@@ -76,12 +76,12 @@ def command(
         )
     if image is not None and (base is not None or not record):
         raise UsageError("--image is for --record, in place of --tree", hint="--record --image REF")
-    if not (base or trees or image):
+    spec = f"image:{image}" if image else trees[0] if trees else base
+    if not spec:
         raise UsageError("on which vLLM was it made, or is it to be run?", hint="--tree TREE")
-    spec = trees[0] if trees else base or ""
     result = new(
         name,
-        tree=open_image(access, f"image:{image}") if image else access.open(spec),
+        tree=access.open(spec),
         diff=None if diff_file is None else named_files.read(diff_file),
         edited=access.open(trees[1]) if trees else None,
         record=argv,

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they open."""
+"""How options are declared; those that several commands share, and what they open."""
 
 from __future__ import annotations
 
@@ -6,18 +6,66 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.libraries import open_library
+from vllm_mods.api.libraries import Chosen, open_library
 from vllm_mods.base.errors import UsageError, VllmModsError
-from vllm_mods.cli.answers import note, progress
-from vllm_mods.cli.manner import Declared, option
+from vllm_mods.base.model import Plan
+from vllm_mods.cli.answers import note, print_reply, show_transfer
+from vllm_mods.formats.pairing import advice
 from vllm_mods.library.catalog import Library
+from vllm_mods.report.reply import Reply
 
 TARGET = "VLLM_MODS_TARGET"
+_PLACES = {"FILE": "file", "PATH": "file", "DIR": "dir", "TREE": "dir"}
+Declared = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What declares options of a command."""
+
+
+def option(spelled: str, text: str, name: str | None = None, **more: Any) -> Declared:
+    """Declare an option as its help has it: ``--lock FILE`` takes a value, ``--check`` is a flag.
+
+    ``name`` is what the command calls it; ``more`` is for ``click.option``.
+    """
+    word, _, metavar = spelled.partition(" ")
+    if metavar:
+        more["metavar"] = metavar
+        if kind := _PLACES.get(metavar.removesuffix("...")):
+            more["shell_complete"] = functools.partial(_complete_place, kind)
+    elif "type" not in more:
+        more["is_flag"] = True
+    return click.option(*filter(None, (word, name)), help=text, **more)
+
+
+def _complete_place(
+    kind: str, _context: click.Context, _parameter: click.Parameter, typed: str
+) -> list[Any]:
+    from click.shell_completion import CompletionItem  # noqa: PLC0415  (when a shell asks)
+
+    return [CompletionItem(typed, type=kind)]
+
+
+json_flag = option("--json", "One JSON object on stdout.", "as_json")
+
+
+def json_output(function: Callable[..., Reply]) -> Callable[..., int]:
+    """Declare ``--json``, and print the ``Reply`` that a command returns."""
+
+    @functools.wraps(function)
+    def command(*, as_json: bool, **given: Any) -> int:
+        return print_reply(function(**given), as_json=as_json)
+
+    return json_flag(command)
+
+
+def form(text: str, forms: Iterable[str]) -> Declared:
+    """Declare ``--format``; the first of the forms is the default."""
+    first, *others = forms
+    kind = click.Choice((first, *others))
+    return option("--format", text, "form", type=kind, default=first, show_default=True)
 
 
 def all_of(*options: Declared) -> Declared:
@@ -46,28 +94,19 @@ def grouped(name: str, make: Callable[..., Any], *options: Declared) -> Declared
     return declare
 
 
-class LibraryArguments(NamedTuple):
-    """Which libraries were named."""
+def open_libraries(folders: Iterable[str] = (), *, own: bool = False) -> Library:
+    """Open the bundled library, the folders of ``VLLM_MODS_LIBRARY``, these, and those of the project here.
 
-    folders: tuple[str, ...] = ()
-
-    @property
-    def all_folders(self) -> tuple[str, ...]:
-        """The folders of ``VLLM_MODS_LIBRARY`` and of ``--library``."""
-        named = os.environ.get("VLLM_MODS_LIBRARY", "").split(os.pathsep)
-        return (*filter(None, named), *self.folders)
-
-    def open(self, *more: str) -> Library:
-        """Open them, the bundled one, the folders ``more`` and those of the project here."""
-        return open_library(*self.all_folders, *more, note=note)
-
-    def open_own(self) -> Library:
-        """Open them for an author who writes to them; an interrupted write is undone first."""
+    For an author who writes to their ``own`` an interrupted write is undone first.
+    """
+    named = os.environ.get("VLLM_MODS_LIBRARY", "").split(os.pathsep)
+    folders = (*filter(None, named), *folders)
+    if own:
         from vllm_mods.library import writing  # noqa: PLC0415  (apply has no use for it)
 
-        for folder in self.all_folders:
+        for folder in folders:
             writing.recover(folder)
-        return self.open()
+    return open_library(*folders, note=note)
 
 
 def completer(
@@ -77,7 +116,7 @@ def completer(
 
     def complete(context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
         try:
-            library = LibraryArguments(tuple(context.params.get("folders") or ())).open()
+            library = open_libraries(context.params.get("folders") or ())
             return [name for names in kinds for name in names(library) if name.startswith(typed)]
         except VllmModsError:  # the command says what is wrong; a TAB is no place for that
             return []
@@ -140,21 +179,19 @@ workspace = option(
     "Where chat templates go [$WORKSPACE_DIR, else .vllm-mods/templates in the tree].",
     envvar="WORKSPACE_DIR",
 )
-_folders = option(
+folders = option(
     "--library DIR",
     "A folder with patches/, templates/, pairings/ of your own [also $VLLM_MODS_LIBRARY].",
     "folders",
     multiple=True,
 )
-libraries = grouped("libraries", LibraryArguments, _folders)
-"""Which libraries: to be opened by the command, where it may go on without them."""
-library = grouped("library", lambda folders: LibraryArguments(folders).open(), _folders)
-own_library = grouped("library", lambda folders: LibraryArguments(folders).open_own(), _folders)
+library = grouped("library", open_libraries, folders)
+own_library = grouped("library", lambda folders: open_libraries(folders, own=True), folders)
 
 
 def open_access(*, offline: bool = False, commits: str | None = None) -> Access:
     """Return the ``Access`` of this command; the trees that it opens are closed when the command ends."""
-    access = Access(offline=offline, commits=commits, note=note, progress=progress())
+    access = Access(offline=offline, commits=commits, note=note, progress=show_transfer)
     click.get_current_context().call_on_close(access.close)
     return access
 
@@ -177,6 +214,19 @@ network = grouped("access", open_access)
 """How trees are got at, of a command without options for it."""
 _offline = option("--offline", "Use only what is cached; open no connection.")
 access = grouped("access", open_access, _offline)
+plan_terms = all_of(
+    option("--only-supported", "Leave out, and name, mods that have no variant for this tree."),
+    option("--strict-version", "Take a variant only on the vLLM versions it states."),
+    option(
+        "--base TREE",
+        "The vLLM that the mods were made for: it tells look-alike places apart.",
+    ),
+    workspace,
+    library,
+    pairing,
+    mods,
+)
+"""Which mods are meant, and on what terms they go in."""
 access_to_commits = grouped(
     "access",
     open_access,
@@ -187,6 +237,16 @@ access_to_commits = grouped(
     ),
 )
 """How trees are got at: from the cache alone, or from a clone of vLLM's repository too."""
+
+
+def tell_left_out(planned: Plan, chosen: Chosen) -> None:
+    """Print on stderr what is not in a plan."""
+    if chosen.pairing is not None and (text := advice(chosen.pairing, planned.version)):
+        note(text)
+    names = {one.mod.name for one in planned.mods}
+    for mod in chosen.mods:
+        if mod.name not in names:
+            click.echo(f"left out: {mod.name} is unsupported on this tree", err=True)
 
 
 def active_target() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 
-from vllm_mods.api.status import status
+from vllm_mods.api.installed import status
 from vllm_mods.base.errors import VllmModsError
 from vllm_mods.cli.options import TARGET
 from vllm_mods.diagnosis import search

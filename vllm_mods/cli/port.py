@@ -1,4 +1,4 @@
-"""``vllm-mods port``."""
+"""``vllm-mods port`` and ``keep``: mods carried over to other vLLMs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.port import abort_port, continue_port, port
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import port as report
 from vllm_mods.report.reply import Reply
@@ -31,8 +31,8 @@ from vllm_mods.report.reply import Reply
 @option("--abort", "Do away with an unfinished port.")
 @options.own_library
 @options.access_to_commits
-@answers.json_output
-def command(
+@options.json_output
+def port_command(
     mod: str,
     target: str | None,
     others: tuple[str, ...],
@@ -68,3 +68,35 @@ def command(
         beside = other_packages(others, (library.load(mod),))
         result = port(library, mod, target, others=beside, repair=not no_repair, **where, **given)
     return report.ported(result)
+
+
+@click.command(name="keep")
+@click.argument("mods", metavar="[MOD]...", nargs=-1)
+@option("--library DIR", "A library in a git repository.", required=True)
+@option("--since RELEASE", "Look at newer ones [the newest of mod.lock].")
+@option("--vllm SPEC", "Look at these releases only.")
+@option("--pre", "Pre-releases too.")
+@option("--commits REPO", "The newest commit of a clone of vLLM's repository too.")
+@option("--offline", "Use only what is cached; open no connection.")
+@options.json_flag
+def keep_command(
+    library: str, *, commits: str | None, offline: bool, as_json: bool, **given: Any
+) -> int:
+    """Keep a library up with vLLM's releases, on branches of its repository.
+
+    For each mod and each release that is new to it: where a variant goes in as it is, its range is
+    widened; where none does, it is ported; where the release carries the change, the range ends. Each
+    is one commit on a branch vllm-mods/MOD/RELEASE, which begins where the one of the release before
+    ends, with the text for a pull request as its message. A branch that is there is left alone.
+    Nothing is checked out and nothing pushed. Exit code 0, or 1 where something is left to a person.
+    """
+    from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)
+    from vllm_mods.report import keep as kept  # noqa: PLC0415
+
+    access = options.open_access(offline=offline, commits=commits)
+    releases = []
+    for release in keep(library, message=kept.message, access=access, **given):
+        releases.append(release)
+        if not as_json:
+            click.echo(kept.line(release))
+    return answers.print_reply(kept.kept(library, releases), as_json=as_json)

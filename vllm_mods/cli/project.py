@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from vllm_mods.cli import answers
-from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import json_output, option
 from vllm_mods.report import project as report
 from vllm_mods.report.reply import Reply
 from vllm_mods.sharing import changing
@@ -20,7 +19,7 @@ from vllm_mods.sharing import changing
     "One of these has to have signed it, now and whenever it is fetched.",
     "signers",
 )
-@answers.json_output
+@json_output
 def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | None) -> Reply:
     """Add somebody's library to the project, pinned; say what it may touch. No vLLM is changed.
 
@@ -36,7 +35,7 @@ def add(source: str, owner: str | None, mods: tuple[str, ...], signers: str | No
 
 @click.command(name="remove")
 @click.argument("library", metavar="LIBRARY")
-@answers.json_output
+@json_output
 def remove(library: str) -> Reply:
     """Take a library out of the project, and its mods out of what targets hold. No vLLM is changed.
 
@@ -49,7 +48,7 @@ def remove(library: str) -> Reply:
 @click.command(name="update")
 @click.argument("libraries", nargs=-1, metavar="[LIBRARY]...")
 @option("--dry-run", "Say what is newer, and write nothing.")
-@answers.json_output
+@json_output
 def update(libraries: tuple[str, ...], *, dry_run: bool) -> Reply:
     """Look where the project's libraries are now, show what is new, and lock that. No vLLM is changed.
 

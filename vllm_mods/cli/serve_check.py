@@ -1,4 +1,4 @@
-"""``vllm-mods serve-check``."""
+"""``vllm-mods suggest`` and ``serve-check``: what a model needs, and whether vLLM takes a command."""
 
 from __future__ import annotations
 
@@ -6,11 +6,33 @@ from typing import Any
 
 import click
 
+from vllm_mods.api.access import Access
 from vllm_mods.api.serve_check import serve_check
+from vllm_mods.api.suggest import suggest
 from vllm_mods.cli import answers, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli.options import option
+from vllm_mods.report import checkpoint
 from vllm_mods.report import serve as report
 from vllm_mods.report.reply import Reply
+
+
+@click.command(name="suggest")
+@click.argument("model")
+@option("--revision REV", "A commit, tag or branch of it on the Hub [main].")
+@option(
+    "--target TREE", "Tell whether these mods go in there too: a folder, pypi:VERSION, image:REF, …"
+)
+@options.library
+@options.access
+@options.json_output
+def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
+    """Tell which mods, chat template and pairing a model needs.
+
+    MODEL is a folder or an id on the Hub (HF_ENDPOINT). Its config.json and the headers of its safetensors
+    are read, no weights. With --target, exit code 1 if one of these mods would not go in.
+    """
+    result = suggest(tree=None if target is None else access.open(target), **given)
+    return checkpoint.suggested(result, answers.paint)
 
 
 @click.command(name="serve-check")
@@ -23,8 +45,8 @@ from vllm_mods.report.reply import Reply
 @option("--vllm SPEC", "All these releases, such as '>=0.19'.")
 @options.library
 @options.access
-@answers.json_output
-def command(**given: Any) -> Reply:
+@options.json_output
+def serve_check_command(**given: Any) -> Reply:
     """Hold a serve command against the vLLM it will run on.
 
     PAIRING's command, environment, templates and mods, or --command alone. Flags, values,

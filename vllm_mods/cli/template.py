@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -15,8 +14,8 @@ from vllm_mods.api.template_check import (
 )
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.cli import answers, named_files, options
-from vllm_mods.cli.manner import option
+from vllm_mods.cli import named_files, options
+from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
 from vllm_mods.report.reply import Reply
@@ -25,12 +24,6 @@ from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.source import Template, open_template
 
 _complete = options.completer(Library.template_names)
-
-
-def _argument(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.argument(name, metavar=name.upper(), shell_complete=_complete)
-
-
 _conversations = option(
     "--conversations NAME|DIR",
     "Those of this template, or in this folder [those beside the template].",
@@ -50,7 +43,7 @@ def command() -> None:
 
 @command.command(name="list")
 @options.library
-@answers.json_output
+@options.json_output
 def list_(library: Library) -> Reply:
     """List the chat templates, bundled ones and those of --library."""
     return report.listed(*list_templates(library))
@@ -72,7 +65,7 @@ def list_(library: Library) -> Reply:
 )
 @options.library
 @options.access
-@answers.json_output
+@options.json_output
 def check(
     templates: tuple[str, ...],
     *,
@@ -97,7 +90,7 @@ def check(
 
 
 @command.command(name="render")
-@_argument("template")
+@click.argument("template", shell_complete=_complete)
 @click.argument("messages")
 @option(
     "--chat-template-kwargs JSON",
@@ -106,7 +99,7 @@ def check(
 )
 @option("--no-generation-prompt", "Do not begin the answer.")
 @options.library
-@answers.json_output
+@options.json_output
 def render(
     template: str,
     messages: str,
@@ -122,28 +115,28 @@ def render(
     content reaches the template as it stands there.
     """
     opened = open_template(library, template)
-    prompt = render_template(
+    prompt, unread = render_template(
         opened,
         _conversation(opened, messages),
         _kwargs(kwargs),
         add_generation_prompt=not no_generation_prompt,
     )
-    return report.rendered(opened, prompt)
+    return report.rendered(opened, prompt, unread)
 
 
 @command.command(name="diff")
-@_argument("old")
-@_argument("new")
+@click.argument("old", shell_complete=_complete)
+@click.argument("new", shell_complete=_complete)
 @_conversations
 @options.library
-@answers.json_output
+@options.json_output
 def diff(old: str, new: str, **given: Any) -> Reply:
     """Show how the prompts of two templates differ, and what each keeps of the cache.
 
     For the conversations beside either of them, or those of --conversations; without any, for
     those that `template check` asks of every template. Exit code 1 if any differs.
     """
-    return report.diff(compare_templates(old=old, new=new, **given), (old, new))
+    return report.diff(*compare_templates(old=old, new=new, **given), (old, new))
 
 
 def _conversation(template: Template, messages: str) -> Conversation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from vllm_mods.api.check import CheckResult
+from vllm_mods.api.plan import CheckResult
 from vllm_mods.base.model import Level
 from vllm_mods.library.mod_folder import MANIFEST
 from vllm_mods.report.matrix_grid import clean

@@ -6,9 +6,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from vllm_mods.api.build import BuildResult
+from vllm_mods.api.build import BuildResult, Upgraded
 from vllm_mods.api.on_base import BuiltFor, ReadLock
-from vllm_mods.api.upgrade import Upgraded
 from vllm_mods.building import outputs
 from vllm_mods.building.oci import BuiltImage
 from vllm_mods.formats import pairing_lock

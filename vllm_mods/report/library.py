@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vllm_mods.api.listing import LibraryContents
+from vllm_mods.api.libraries import LibraryContents
 from vllm_mods.base.model import Mod
 from vllm_mods.base.versions import joined
 from vllm_mods.formats import diff

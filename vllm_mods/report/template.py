@@ -6,18 +6,22 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from vllm_mods.api.template_check import Prompt, TemplateComparison
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
 from vllm_mods.report.text import columns
-from vllm_mods.templates.check import CaseOutcome, TemplateChecked
+from vllm_mods.templates.check import (
+    CaseOutcome,
+    TemplateChecked,
+    Weight,
+    count_weights,
+    weight,
+)
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import Replayed
 from vllm_mods.templates.source import SPECIAL, Template
-from vllm_mods.templates.weights import Weight, count_weights, weight
 
 # What every template gets; the rest are chat template arguments.
 _GIVEN = frozenset({"messages", "tools", "documents", "add_generation_prompt", *SPECIAL})
@@ -77,19 +81,19 @@ def _checked_data(result: TemplateChecked) -> dict[str, Any]:
     }
 
 
-def rendered(template: Template, prompt: Prompt) -> Reply:
-    """Return the prompt that a template made."""
-    unread = (
-        f"the template does not read `{name}`, and vLLM drops it without a word"
-        for name in prompt.unread
+def rendered(template: Template, prompt: str, unread: Sequence[str]) -> Reply:
+    """Return the prompt that a template made, and note arguments that it does not read."""
+    notices = (
+        f"the template does not read `{name}`, and vLLM drops it without a word" for name in unread
     )
-    answer = {"template": template.name, "prompt": prompt.text}
-    return Reply(answer, prompt.text, stderr=notes(unread), is_file=True)
+    answer = {"template": template.name, "prompt": prompt}
+    return Reply(answer, prompt, stderr=notes(notices), is_file=True)
 
 
-def diff(result: TemplateComparison, names: tuple[str, str]) -> Reply:
+def diff(first: TemplateChecked, second: TemplateChecked, names: tuple[str, str]) -> Reply:
     """Return how the prompts of two templates differ, and what each keeps of the cache."""
-    first, second, rows = result
+    old, new = first.prompts, second.prompts
+    rows = [(name, old[name], new[name]) for name in old if name in new]
     different = _differences(names, rows)
     count = text.counted(len(rows), "conversation")
     end = f"{len(different)} of {count} differ" if different else f"{count}: the same prompts"

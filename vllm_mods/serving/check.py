@@ -14,12 +14,12 @@ from typing import NamedTuple
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, ModPlan
 from vllm_mods.base.untrusted import json_of
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import command, envs, flags, registry, template, values
 from vllm_mods.serving.command import Use
 from vllm_mods.serving.faults import ServeFault, note, of
 from vllm_mods.serving.flags import Flag
 from vllm_mods.serving.shape import FlagShape, KnownFlags
-from vllm_mods.serving.source import dotted
 
 # How many flags are named that a word may stand for.
 _SHOWN = 4
@@ -141,12 +141,8 @@ class _Checker:
         meant = f"; did you mean {near}?" if near else ""
         if self.serving.missing:
             meant += f" (unless {', '.join(self.serving.missing)} adds it)"
-        return ServeFault(
-            FindingCode.FLAG_UNKNOWN,
-            use.typed,
-            f"vLLM {self.version} has no such flag{meant}",
-            near,
-        )
+        message = f"vLLM {self.version} has no such flag{meant}"
+        return ServeFault(FindingCode.FLAG_UNKNOWN, use.typed, message, near)
 
     def deprecated(self, use: Use, flag: Flag, shape: FlagShape) -> Iterator[ServeFault]:
         given = flag.given
@@ -314,11 +310,8 @@ class _Checker:
                 yield ServeFault(FindingCode.MOD_FLAG_ABSENT, name, message, shown)
             elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
                 given = " ".join((same[-1].typed, *same[-1].values))
-                yield note(
-                    FindingCode.MOD_FLAG_DIFFERS,
-                    name,
-                    f"is meant for {shown}, and {given} is given",
-                )
+                message = f"is meant for {shown}, and {given} is given"
+                yield note(FindingCode.MOD_FLAG_DIFFERS, name, message)
 
 
 def _flag_of(node: ast.AST) -> str:

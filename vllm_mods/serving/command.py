@@ -48,19 +48,12 @@ class Use(NamedTuple):
         return self.flag.name if self.flag else ""
 
 
-class Loose(NamedTuple):
-    """A word that is neither a flag nor the value of one; ``behind`` is the flag before it."""
-
-    word: str
-    behind: Use | None
-
-
 class Parsed(NamedTuple):
-    """A command taken apart. ``model`` is the first loose word, ``loose`` the others."""
+    """A command taken apart: ``model`` is the first word that is no flag and no value, ``loose`` the others, with the flag before each."""
 
     uses: tuple[Use, ...]
     model: str | None
-    loose: tuple[Loose, ...]
+    loose: tuple[tuple[str, Use | None], ...]
 
 
 class _Option(NamedTuple):
@@ -90,16 +83,17 @@ def parse(argv: Sequence[str], known: KnownFlags) -> Parsed:
 
 def as_object(use: Use) -> dict[str, Any]:
     """Return the JSON object that one ``--flag.key value`` stands for; a value that is no JSON is text."""
-    value: Any = use.values[0] if use.values else ""
-    if use.keys[-1].endswith("+"):
+    value: Any = use.values[0]
+    *above, last = use.keys
+    if last.endswith("+"):
         value = value.split(",")
     else:
         with contextlib.suppress(ValueError):
             value = json_of(value)
-    for key in reversed([*use.keys[:-1], use.keys[-1].removesuffix("+")]):
-        value = {key: value}
-    assert isinstance(value, dict)  # noqa: S101  (a dotted flag has a key)
-    return value
+    result = {last.removesuffix("+"): value}
+    for key in reversed(above):
+        result = {key: result}
+    return result
 
 
 def looks_like_flag(word: str) -> bool:
@@ -123,7 +117,7 @@ class _Parser:
 
     def parse(self, argv: list[str]) -> Parsed:
         uses: list[Use] = []
-        loose: list[Loose] = []
+        loose: list[tuple[str, Use | None]] = []
         i = 0
         only_words = False
         while i < len(argv):
@@ -132,13 +126,13 @@ class _Parser:
             if word == "--" and not only_words:
                 only_words = True
             elif only_words or not self.is_flag(word):
-                loose.append(Loose(word, uses[-1] if uses else None))
+                loose.append((word, uses[-1] if uses else None))
             elif word.partition("=")[0] not in _HELP:
                 following = itertools.takewhile(lambda after: not self.is_flag(after), argv[i:])
                 use, taken = self.use(word, list(following))
                 uses.append(use)
                 i += taken
-        model = loose.pop(0).word if loose and not looks_like_flag(loose[0].word) else None
+        model = loose.pop(0)[0] if loose and not looks_like_flag(loose[0][0]) else None
         return Parsed(tuple(uses), model, tuple(loose))
 
     def is_flag(self, word: str) -> bool:
@@ -175,14 +169,12 @@ class _Parser:
         )
         if attached:
             return use._replace(values=tuple(attached)), 0
-        count = self.count(option.flag, len(following), dotted=bool(keys))
-        return use._replace(values=tuple(following[:count])), count
-
-    def count(self, flag: Flag, available: int, *, dotted: bool) -> int:
-        shape = self.shape_of(flag)
-        if not shape.takes_value and not dotted:
-            return 0
-        return min(1, available) if dotted or shape.nargs in {None, "?"} else available
+        shape = self.shape_of(option.flag)
+        if not shape.takes_value and not keys:
+            following = []
+        elif keys or shape.nargs in {None, "?"}:
+            following = following[:1]
+        return use._replace(values=tuple(following)), len(following)
 
     def find(self, name: str) -> list[_Option]:
         """Return the options that a word names: one, those it is the beginning of, or none."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving.source import (
     AnyPlace,
     ClassPlace,
     FunctionPlace,
     ModuleSources,
     SourcePlace,
-    dotted,
     last_name,
     text_of,
 )
@@ -33,16 +33,11 @@ class ConfigField(NamedTuple):
 
 
 class Validator(NamedTuple):
-    """A function that pydantic calls; ``mode`` says when, and ``whole`` that it gets all fields."""
+    """A function that pydantic calls: ``early``, before the types are checked, or not; ``whole`` gets all fields."""
 
     at: FunctionPlace
-    mode: str
+    early: bool
     whole: bool
-
-    @property
-    def early(self) -> bool:
-        """Whether it comes before the types are checked."""
-        return self.mode in {"before", "wrap", "plain"}
 
     @property
     def lets_none_through(self) -> bool:
@@ -89,7 +84,8 @@ def validators(sources: ModuleSources, cls: ClassPlace, name: str) -> Iterator[V
                 continue
             whole = "model_validator" in (dotted(mark.func) or "")
             if whole or {name, "*"}.intersection(filter(None, map(text_of, mark.args))):
-                yield Validator(at, text_of(_keyword(mark, "mode")) or "after", whole)
+                early = text_of(_keyword(mark, "mode")) in {"before", "wrap", "plain"}
+                yield Validator(at, early, whole)
 
 
 def is_enum(sources: ModuleSources, cls: ClassPlace) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import ModPlan
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import values
 from vllm_mods.serving.faults import ServeFault, note, of
-from vllm_mods.serving.source import ModuleSources, dotted, text_of
+from vllm_mods.serving.source import ModuleSources, text_of
 
 _PATH = "vllm/envs.py"
 _PREFIX = "VLLM_"
@@ -44,11 +46,19 @@ def faults(
             FindingCode.ENV_UNCLEAR, _PATH, "has no table of variables: they are not checked"
         )
         return
+    version = sources.tree.version or "this version"
     for name, value in named.items():
-        if name not in table:
-            yield _unknown_variable(sources, name, table, mods)
-        elif not filled_in(value):
-            yield from of(name, _variable_problems(table[name], value))
+        if name in table:
+            if not filled_in(value):
+                yield from of(name, _variable_problems(table[name], value))
+        elif (reader := _find_mention(sources, name, mods)) is not None:
+            message = f"is not in {_PATH}, but {reader} mentions it"
+            yield note(FindingCode.ENV_ELSEWHERE, name, message)
+        else:
+            near = values.nearest(name, table)
+            meant = f"; did you mean {near}?" if near else ""
+            message = f"vLLM {version} knows no such variable and ignores it{meant}"
+            yield ServeFault(FindingCode.ENV_UNKNOWN, name, message, near)
 
 
 def renders_with_minijinja(sources: ModuleSources, env: Mapping[str, str]) -> bool:
@@ -56,22 +66,6 @@ def renders_with_minijinja(sources: ModuleSources, env: Mapping[str, str]) -> bo
     if env.get(_RUST, "0").strip() in {"", "0"}:
         return False
     return _RUST in (variables(sources) or {})
-
-
-def _unknown_variable(
-    sources: ModuleSources,
-    name: str,
-    table: Mapping[str, EnvVariable],
-    mods: Sequence[ModPlan],
-) -> ServeFault:
-    changed = frozenset(change.path for mod in mods for change in mod.changes)
-    reader = _find_mention(sources, name, changed)
-    if reader is not None:
-        return note(FindingCode.ENV_ELSEWHERE, name, f"is not in {_PATH}, but {reader} mentions it")
-    near = values.nearest(name, table)
-    meant = f"; did you mean {near}?" if near else ""
-    message = f"vLLM {sources.tree.version or 'this version'} knows no such variable and ignores it{meant}"
-    return ServeFault(FindingCode.ENV_UNKNOWN, name, message, near)
 
 
 def _variable_problems(variable: EnvVariable, value: str) -> Iterator[ServeFault]:
@@ -103,11 +97,11 @@ def variables(sources: ModuleSources) -> Mapping[str, EnvVariable] | None:
     return table
 
 
-def _find_mention(sources: ModuleSources, name: str, changed: frozenset[str]) -> str | None:
+def _find_mention(sources: ModuleSources, name: str, mods: Sequence[ModPlan]) -> str | None:
     """Return a file of Python that mentions a name: what mods change; of a local tree, any file."""
     tree = sources.tree
-    paths = sorted(changed if tree.remote else changed | set(tree.paths()))
-    for path in paths:
+    changed = {change.path for mod in mods for change in mod.changes}
+    for path in sorted(changed if tree.remote else changed.union(tree.paths())):
         if path.endswith(".py") and path != _PATH and name.encode() in (tree.read(path) or b""):
             return path
     return None
@@ -115,14 +109,9 @@ def _find_mention(sources: ModuleSources, name: str, changed: frozenset[str]) ->
 
 def _variable(name: str, reader: ast.expr) -> EnvVariable:
     if isinstance(reader, ast.Call) and (dotted(reader.func) or "").endswith("env_with_choices"):
-        choices = reader.args[2] if len(reader.args) > 2 else None
-        if isinstance(choices, (ast.List, ast.Tuple)):
-            values = [one.value for one in choices.elts if isinstance(one, ast.Constant)]
-            if len(values) == len(choices.elts):
-                any_case = len(reader.args) > 3 or any(
-                    one.arg == "case_sensitive" for one in reader.keywords
-                )
-                return EnvVariable(tuple(map(str, values)), any_case)
+        any_case = len(reader.args) > 3 or "case_sensitive" in {one.arg for one in reader.keywords}
+        with contextlib.suppress(IndexError, TypeError, ValueError):  # computed ones
+            return EnvVariable(tuple(map(str, ast.literal_eval(reader.args[2]))), any_case)
     for node in ast.walk(reader):
         # `int(os.getenv("X", "0"))` and nothing around the value itself
         if isinstance(node, ast.Call) and dotted(node.func) in {"int", "float"} and node.args:

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from vllm_mods.serving.source import ModuleSources, dotted, last_name, text_of
+from vllm_mods.fit.signatures import dotted
+from vllm_mods.serving.source import ModuleSources, last_name, text_of
 
 
 class FlagRules(NamedTuple):

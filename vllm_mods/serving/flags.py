@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import configs, flag_rules
 from vllm_mods.serving.source import (
     AnyPlace,
@@ -23,7 +24,6 @@ from vllm_mods.serving.source import (
     ModuleSources,
     SourcePlace,
     as_class,
-    dotted,
     text_of,
 )
 
@@ -31,7 +31,6 @@ _ENTRY = "make_arg_parser"
 # Where the files are that make the flags.
 _FOLDER = "vllm/entrypoints"
 _FILE = "/cli_args.py"
-ENGINE = "vllm/engine/arg_utils.py"
 
 
 class Flag(NamedTuple):
@@ -152,12 +151,13 @@ class _FlagReader:
             match node:
                 case ast.Assign(targets=[target], value=value):
                     self.assign(target, value, scope)
-                case ast.AugAssign(target=ast.Subscript() as target):
-                    self.touch(target, scope)
+                case ast.AugAssign(target=changed):
+                    if (place := self.target(changed, scope)) is not None:
+                        place[0].computed.add(place[1])
                 case ast.Delete(targets=targets):
                     for target in targets:
                         self.set(target, None, scope)
-                case ast.Expr(value=ast.Call() as call):
+                case ast.Expr(value=ast.Call() as call) | ast.Return(value=ast.Call() as call):
                     self.call(call, scope)
                 case ast.If():
                     # Either branch may be the one that runs; a flag of both is one flag.
@@ -165,8 +165,6 @@ class _FlagReader:
                     self.block(node.orelse, scope)
                 case ast.For():
                     self.loop(node, scope)
-                case ast.Return(value=ast.Call() as call):
-                    self.call(call, scope)
                 case _:
                     pass
 
@@ -256,11 +254,6 @@ class _FlagReader:
         target = self.target(node, scope)
         if target is not None:
             target[0].given[target[1]] = value
-
-    def touch(self, node: ast.expr, scope: _FlagScope) -> None:
-        target = self.target(node, scope)
-        if target is not None:
-            target[0].computed.add(target[1])
 
     def mutate(self, node: ast.Call, func: ast.Attribute, scope: _FlagScope) -> None:
         target = self.target(func.value, scope)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.formats import syntax_tree
 from vllm_mods.serving import configs
 from vllm_mods.serving.source import (
@@ -14,7 +15,6 @@ from vllm_mods.serving.source import (
     ModuleSources,
     SourcePlace,
     as_class,
-    dotted,
     last_name,
 )
 

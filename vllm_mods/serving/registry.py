@@ -10,11 +10,12 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import configs, hints
 from vllm_mods.serving.configs import ConfigField
 from vllm_mods.serving.flags import Flag
 from vllm_mods.serving.shape import FlagShape
-from vllm_mods.serving.source import ClassPlace, ModuleSources, dotted, text_of
+from vllm_mods.serving.source import ClassPlace, ModuleSources, text_of
 
 # Where the tables are that a name is looked up in, and what their files are.
 _TABLES = {

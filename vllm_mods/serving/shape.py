@@ -9,20 +9,14 @@ import ast
 from typing import NamedTuple
 
 from vllm_mods.base.tree import Tree
+from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import configs, hints
 from vllm_mods.serving.configs import ConfigField
 from vllm_mods.serving.flag_rules import FlagRules
 from vllm_mods.serving.flags import Flag, class_of, constant
 from vllm_mods.serving.flags import read as read_flags
 from vllm_mods.serving.hints import Hint
-from vllm_mods.serving.source import (
-    AnyPlace,
-    ClassPlace,
-    ModuleSources,
-    SourcePlace,
-    dotted,
-    last_name,
-)
+from vllm_mods.serving.source import AnyPlace, ClassPlace, ModuleSources, SourcePlace, last_name
 
 _SWITCHES = {"store_true", "store_false", "store_const", "count", "version", "help"}
 
@@ -33,9 +27,8 @@ class FlagShape(NamedTuple):
     ``kind`` of each value: ``text``, ``int``, ``float``, ``human`` and ``human-auto`` (32k; auto),
     ``json``, ``json-or-text``; or of none: ``switch`` (which also has ``--no-…``) and ``flag``.
     ``nargs`` is argparse's, ``+`` for a fixed number of values. ``choices`` are enforced by the parser; ``open`` is why there may be
-    more of them. ``config`` is the class whose fields are the keys of the JSON, ``validated`` whether
-    the parser itself makes one of it, ``human_json`` whether 32k may stand in it; ``cls`` and ``field``
-    are where the value goes.
+    more of them. ``config`` is the class whose fields are the keys of the JSON, ``human_json`` whether 32k
+    may stand in it; ``cls`` and ``field`` are where the value goes.
     """
 
     kind: str
@@ -47,7 +40,6 @@ class FlagShape(NamedTuple):
     cls: ClassPlace | None = None
     field: ConfigField | None = None
     append: bool = False
-    validated: bool = False
     human_json: bool = False
 
     @property
@@ -105,8 +97,7 @@ def _of_field(sources: ModuleSources, field: ConfigField, rules: FlagRules) -> F
     optional = "None" in names
     config = hints.config_class(sources, kinds)
     if config is not None:
-        human = rules.human_json
-        return FlagShape("json", optional=optional, config=config, validated=True, human_json=human)
+        return FlagShape("json", optional=optional, config=config, human_json=rules.human_json)
     if rules.optional_text and len(kinds) == len(names) and names == {"bool", "str", "None"}:
         return FlagShape("text", nargs="?")
     if "bool" in names:
@@ -170,7 +161,7 @@ def _of_type(node: ast.AST, before: FlagShape) -> FlagShape:
     kinds |= {"human_readable_int": "human", "human_readable_int_or_auto": "human-auto"}
     kinds |= {"union_dict_and_str": "json-or-text"}
     kind = kinds.get(name, "text")
-    return before._replace(kind=kind, optional=False, validated=False, human_json=False)
+    return before._replace(kind=kind, optional=False, human_json=False)
 
 
 def _of_choices(sources: ModuleSources, at: AnyPlace, before: FlagShape) -> FlagShape:

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from vllm_mods.base.tree import Tree
-from vllm_mods.fit.signatures import tests_typing
+from vllm_mods.fit.shapes import Import
+from vllm_mods.fit.signatures import dotted, tests_typing
+from vllm_mods.fit.summary import imports_of
 from vllm_mods.fit.world import absolute
 from vllm_mods.formats import syntax_tree
 
@@ -30,16 +32,7 @@ class SourcePlace(NamedTuple, Generic[_Node_co]):
 AnyPlace = SourcePlace[ast.AST]
 ClassPlace = SourcePlace[ast.ClassDef]
 FunctionPlace = SourcePlace[ast.FunctionDef]
-
-
-class _ImportedName(NamedTuple):
-    """``from module import name``; without a name the module itself. ``module`` is absolute."""
-
-    module: str
-    name: str | None
-
-
-_Binding = ast.stmt | _ImportedName
+_Binding = ast.stmt | Import
 
 
 class _SourceModule(NamedTuple):
@@ -113,20 +106,16 @@ class ModuleSources:
     def bases(self, cls: ClassPlace) -> tuple[ClassPlace, ...]:
         """Return a class and the classes of the tree that it inherits from, in search order."""
         if cls not in self._bases:
-            self._bases[cls] = tuple(self._walk_bases(cls))
+            order: dict[ClassPlace, None] = {}
+            pending = [cls]
+            while pending and len(order) < _DEPTH:
+                base = pending.pop(0)
+                if base not in order:
+                    order[base] = None
+                    above = (self.find_class(base.path, dotted(named)) for named in base.node.bases)
+                    pending = [*filter(None, above), *pending]
+            self._bases[cls] = tuple(order)
         return self._bases[cls]
-
-    def _walk_bases(self, cls: ClassPlace) -> Iterator[ClassPlace]:
-        seen: list[ClassPlace] = []
-        pending = [cls]
-        while pending and len(seen) < _DEPTH:
-            base = pending.pop(0)
-            if base in seen:
-                continue
-            seen.append(base)
-            yield base
-            above = (self.find_class(base.path, dotted(named)) for named in base.node.bases)
-            pending = [*filter(None, above), *pending]
 
     def methods(self, cls: ClassPlace) -> Iterator[FunctionPlace]:
         """Yield the methods of a class and of its bases, in search order."""
@@ -152,18 +141,20 @@ class ModuleSources:
                     return place
             folder = path.removesuffix("/__init__.py")
             return None if folder == path else self.file_of(f"{folder}/{name}".replace("/", "."))
-        if not isinstance(binding, _ImportedName):
+        if not isinstance(binding, Import):
             return SourcePlace(path, binding)
-        target = self.file_of(binding.module)
+        target = self.file_of(
+            name if binding.whole else absolute(path, binding.level, binding.module)
+        )
         if target is None or binding.name is None:
             return target
         return self._look_up(target, binding.name, typing=typing, depth=depth + 1)
 
     def _module(self, path: str) -> _SourceModule | None:
         if path not in self._modules:
-            node = self.parse(path)
-            module = None if node is None else _SourceModule({}, {}, [])
-            if node is not None and module is not None:
+            module = None
+            if (node := self.parse(path)) is not None:
+                module = _SourceModule({}, {}, [])
                 _collect(node.body, path, module.runtime, module)
             self._modules[path] = module
         return self._modules[path]
@@ -174,16 +165,6 @@ def as_class(at: AnyPlace | None) -> ClassPlace | None:
     if at is None or not isinstance(at.node, ast.ClassDef):
         return None
     return SourcePlace(at.path, at.node)
-
-
-def dotted(node: ast.AST | None) -> str | None:
-    """Return ``a.b.c`` for an expression that is such a name, else ``None``."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        head = dotted(node.value)
-        return f"{head}.{node.attr}" if head else None
-    return None
 
 
 def last_name(node: ast.AST) -> str:
@@ -208,17 +189,12 @@ def _collect(
             for handler in node.handlers:
                 _collect(handler.body, path, into, module)
             _collect([*node.body, *node.orelse], path, into, module)
-        elif isinstance(node, ast.ImportFrom):
-            source = absolute(path, node.level, node.module or "")
-            for alias in node.names:
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for name, alias in imports_of(node):
                 if alias.name == "*":
-                    module.stars.append(source)
+                    module.stars.append(absolute(path, alias.level, alias.module))
                 else:
-                    into[alias.asname or alias.name] = _ImportedName(source, alias.name)
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                name = alias.asname or alias.name.partition(".")[0]
-                into[name] = _ImportedName(alias.name if alias.asname else name, None)
+                    into[name] = alias
         else:
             into.update((name, node) for name in _bound_names(node))
 

@@ -21,7 +21,6 @@ from vllm_mods.serving.source import ClassPlace, ModuleSources
 _DECIMAL = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
-_NUMBERS = {"int": "a whole number", "float": "a number"}
 _OBJECT = re.compile(r"\s*{.*}\s*", re.DOTALL)
 _CURLY = "\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
 # How many names are listed beside the one that was probably meant.
@@ -157,7 +156,7 @@ def read(shape: FlagShape, text: str) -> Any:
     except ValueError as error:
         if "binary" in str(error):
             raise
-        what = _NUMBERS.get(shape.kind, "a whole number, or 32k, 4M")
+        what = _IN_WORDS.get(shape.kind, "a whole number, or 32k, 4M")
         short = shape.kind == "int" and _HUMAN.fullmatch(text)
         suffix = " (this flag takes no suffix)" if short else ""
         raise ValueError(f"{text!r} is not {what}{suffix}") from error

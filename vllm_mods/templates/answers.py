@@ -12,14 +12,7 @@ import inspect
 import json
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, Protocol
-
-
-class Decoder(Protocol):
-    """What is asked of a tokenizer here."""
-
-    def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
-        """Return the text of tokens."""
+from typing import Any
 
 
 def names() -> tuple[list[str], list[str]]:
@@ -182,7 +175,7 @@ def _parse_arguments(arguments: str | None) -> Any:
         return arguments
 
 
-def _pieces(tokenizer: Decoder, ids: list[int], size: int) -> Iterator[tuple[str, list[int]]]:
+def _pieces(tokenizer: Any, ids: list[int], size: int) -> Iterator[tuple[str, list[int]]]:
     """Give ``size`` tokens at a time, and the text that is whole by then, as vLLM streams them."""
     given = 0
     for start in range(0, len(ids), size):
@@ -193,7 +186,7 @@ def _pieces(tokenizer: Decoder, ids: list[int], size: int) -> Iterator[tuple[str
 
 
 def read_streamed(
-    reader: AnswerReader, tokenizer: Decoder, ids: list[int], prompt: list[int], size: int
+    reader: AnswerReader, tokenizer: Any, ids: list[int], prompt: list[int], size: int
 ) -> dict[str, Any]:
     """Read an answer in pieces of ``size`` tokens, and put together what a client would."""
     reasoning = content = ""

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.templates import reading_back, rendering, replay
-from vllm_mods.templates.about import About
 from vllm_mods.templates.conversation import Conversation, Expected
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.reading_back import ParserPair, ReadBack, only_notes
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
 from vllm_mods.templates.replay import Replayed
-from vllm_mods.templates.source import SPECIAL, Template
+from vllm_mods.templates.source import SPECIAL, About, Template
 
 _SHORT = 200
 # How models are called that rank, embed or judge: nobody chats with them.
 _NO_CHAT = re.compile(r"(?<!f)rank|2vec|embed|retriev|colbert|reward|judge|guard", re.IGNORECASE)
 _RANKED = frozenset(("document", "documents", "passage", "query"))
 _SNAPSHOT = re.compile(r"[0-9a-f]{40}")
+
+
+class Weight(StrEnum):
+    """What a finding of a chat template costs its user, from the heaviest to the lightest."""
+
+    REFUSED = "refused"
+    CONTENT = "content lost"
+    CACHE = "cache lost"
+    STYLE = "style"
+
+
+_WEIGHTS = {
+    "not-rendered": Weight.REFUSED,
+    "template-unreadable": Weight.REFUSED,
+    "content-lost": Weight.CONTENT,
+    "text-missing": Weight.CONTENT,
+    "roles-alike": Weight.CONTENT,
+    "answer-not-begun": Weight.CONTENT,
+    "written-twice": Weight.CONTENT,
+    "cache-lost": Weight.CACHE,
+}
 
 
 class CaseOutcome(NamedTuple):
@@ -89,8 +112,11 @@ def check(
     ]
     jobs = [*conversations, *(one for _, _, one in defaults)]
     tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens)
+    render = functools.partial(
+        rendering.render, template.data, template.path, tokens=tokens, later=True
+    )
     try:
-        answer = _render(template, jobs, tokens)
+        answer = render(jobs)
     except NotRendered as error:
         return TemplateChecked(
             template, None, (Finding(FindingCode.TEMPLATE_UNREADABLE, error.message),)
@@ -114,8 +140,8 @@ def check(
         for one, rendered in zip(conversations, plain, strict=True)
     )
 
-    def render(parts: Sequence[Conversation]) -> Sequence[Rendered]:
-        return _render(template, parts, tokens).rendered
+    def prompts_of(parts: Sequence[Conversation]) -> Sequence[Rendered]:
+        return render(parts).rendered
 
     content_format = answer.formats[-1][1]
     scenes = replay.scenes(answer.variables, content_format, template.data)
@@ -126,17 +152,17 @@ def check(
     elif "tools" not in answer.variables:
         message = "it reads no `tools`, so a model hears of none: it was not asked about calls"
         findings.append(Finding(FindingCode.NO_TOOLS, message, level=Level.NOTE))
-    replays = () if no_chat else replay.judge_scenes(scenes, render)
+    replays = () if no_chat else replay.judge_scenes(scenes, prompts_of)
     cases = (
         *zip(conversations, plain, strict=True),
         *((one.conversation, one.whole) for one in replays),
     )
     pairs = [pair for pair in cases if pair[1].prompt is not None]
-    rust = _render(template, [job for job, _ in pairs], tokens, rust=True).rendered
+    rust = render([job for job, _ in pairs], rust=True).rendered
     findings += _compare_engines(pairs, rust)
     back = release and reading_back.read_back(
         release,
-        render,
+        prompts_of,
         answer.formats,
         (
             parsers[0] or (about.tool_call_parser if about else None),
@@ -158,24 +184,10 @@ def _why_no_chat(path: str, variables: Sequence[str]) -> str | None:
     if others and "messages" not in variables:
         return f"it reads {', '.join(sorted(others))} and no `messages`"
     *above, folder, file = ("", "", *os.path.abspath(path).split("/"))
-    if _SNAPSHOT.fullmatch(
-        folder
-    ):  # as the Hub's cache has them: models--OWNER--NAME/snapshots/COMMIT
+    if _SNAPSHOT.fullmatch(folder):  # of the Hub's cache: models--OWNER--NAME/snapshots/COMMIT
         folder = above[-2]
     name = next((one for one in (file, folder) if _NO_CHAT.search(one)), None)
     return name and f"{name} is for ranking, embedding or judging by its name"
-
-
-def _render(
-    template: Template,
-    jobs: Sequence[Conversation],
-    tokens: Mapping[str, str],
-    *,
-    rust: bool = False,
-) -> RenderAnswer:
-    return rendering.render(
-        template.data, template.path, jobs, tokens=tokens, rust=rust, later=True
-    )
 
 
 def _note_unknown_tokens(template: Template, answer: RenderAnswer) -> Iterator[Finding]:
@@ -252,3 +264,14 @@ def _first_difference(expected: str, prompt: str) -> str:
         _shorten(repr(lines[same])) if same < len(lines) else "its end" for lines in sides
     )
     return f"line {same + 1} of the prompt is {second}, and not {first}"
+
+
+def weight(finding: Finding) -> Weight:
+    """Return what a finding weighs: what loses nothing is style."""
+    return _WEIGHTS.get(finding.code, Weight.STYLE)
+
+
+def count_weights(findings: Iterable[Finding]) -> dict[Weight, int]:
+    """Count findings by weight."""
+    counts = Counter(map(weight, findings))
+    return {one: counts[one] for one in Weight}

@@ -12,6 +12,7 @@ body of a request to ``/v1/chat/completions`` has the first two as well, and is 
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
@@ -19,6 +20,8 @@ from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.schema import Table, in_words
 
 Message = dict[str, Any]
+STRING, OPENAI = "string", "openai"
+"""How vLLM hands a message's content over: ``--chat-template-content-format``."""
 
 
 class Expected(NamedTuple):
@@ -47,13 +50,9 @@ def parse(data: bytes, where: str, name: str) -> Conversation:
     top = Table(object_of(data, where), "", [])
     top.get("failure_mode", int)
     expect = top.table("expect")
-    conversation = Conversation(
-        name=name,
+    conversation = _read(top, name)._replace(
         title=top.text("title"),
-        messages=_messages(top),
-        tools=_tools(top),
         kwargs=top.table("kwargs").raw,  # type: ignore[arg-type]
-        add_generation_prompt=_adds_generation_prompt(top),
         expect=Expected(
             rendered=expect.get("rendered", str),
             contains=expect.strings("contains"),
@@ -81,33 +80,25 @@ def request(data: bytes, where: str) -> Conversation:
     given = dict(top.table("kwargs").raw) | dict(top.table("chat_template_kwargs").raw)
     if top.get("continue_final_message", bool) is not None:
         given["continue_final_message"] = top.raw["continue_final_message"]
-    conversation = Conversation(
-        name=where,
-        messages=tuple(_parse_calls(message) for message in _messages(top)),
-        tools=_tools(top),
-        kwargs=given,
-        add_generation_prompt=_adds_generation_prompt(top),
-    )
+    conversation = _read(top, where)
     if top.problems:
         raise ManifestError(where, tuple(top.problems))
-    return conversation
+    messages = tuple(map(_parse_calls, conversation.messages))
+    return conversation._replace(messages=messages, kwargs=given)
 
 
-def _messages(top: Table) -> tuple[Message, ...]:
+def _read(top: Table, name: str) -> Conversation:
     if not top.raw.get("messages"):
         top.problem("messages", "there are none")
-    tables = top.tables("messages")
-    for message in tables:
+    messages = top.tables("messages")
+    for message in messages:
         message.get("role", str, required=True)
-    return tuple(dict(message.raw) for message in tables)
-
-
-def _tools(top: Table) -> tuple[Any, ...] | None:
-    return tuple(tool.raw for tool in top.tables("tools")) or None
-
-
-def _adds_generation_prompt(top: Table) -> bool:
-    return top.get("add_generation_prompt", bool) is not False
+    return Conversation(
+        name=name,
+        messages=tuple(dict(message.raw) for message in messages),
+        tools=tuple(tool.raw for tool in top.tables("tools")) or None,
+        add_generation_prompt=top.get("add_generation_prompt", bool) is not False,
+    )
 
 
 def _parse_calls(message: Message) -> Message:
@@ -118,15 +109,14 @@ def _parse_calls(message: Message) -> Message:
 
 
 def _parse_call(call: Any) -> Any:
-    function = call.get("function") if isinstance(call, dict) else None
-    text = function.get("arguments") if isinstance(function, dict) else None
-    if not isinstance(function, dict) or not isinstance(text, str):
-        return call
-    try:
-        read = json_of(text)
-    except ValueError:
-        return call
-    return call | {"function": function | {"arguments": read}} if isinstance(read, dict) else call
+    match call:
+        case {"function": {"arguments": str(text)} as function}:
+            with contextlib.suppress(ValueError):
+                if isinstance(read := json_of(text), dict):
+                    return call | {"function": function | {"arguments": read}}
+        case _:
+            pass
+    return call
 
 
 def object_of(data: bytes, where: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jinja2 import nodes
 
-from vllm_mods.templates.about import OPENAI, STRING
+from vllm_mods.templates.conversation import OPENAI, STRING
 
 
 class FormatRules(NamedTuple):

@@ -11,7 +11,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.tree import Tree
 from vllm_mods.templates import answers
-from vllm_mods.templates.rendering import OUT_OF_TIME, name_signal, run_apart
+from vllm_mods.templates.rendering import OUT_OF_TIME, run_apart
 
 _PACKAGES = (
     "vllm/entrypoints/openai/parser",
@@ -152,10 +152,10 @@ def _run(
         "memory": limits.TEMPLATE_MEMORY,
         "output": limits.PARSER_OUTPUT,
     }
-    done = run_apart(SANDBOX, case, _PATIENCE * limits.PARSER_SECONDS, {})
-    if done.code in OUT_OF_TIME:
-        return done.lines, f"they compute for more than {limits.PARSER_SECONDS}"
-    if done.code == -signal.SIGXFSZ:
-        return done.lines, f"they say more than {limits.PARSER_OUTPUT}"
-    end = name_signal(done.code) if done.code < 0 else "ended too early"
-    return done.lines, f"the process that ran them {end}"
+    lines, code, _ = run_apart(SANDBOX, case, _PATIENCE * limits.PARSER_SECONDS, {})
+    if code in OUT_OF_TIME:
+        return lines, f"they compute for more than {limits.PARSER_SECONDS}"
+    if code == -signal.SIGXFSZ:
+        return lines, f"they say more than {limits.PARSER_OUTPUT}"
+    end = f"died of {signal.Signals(-code).name}" if code < 0 else "ended too early"
+    return lines, f"the process that ran them {end}"

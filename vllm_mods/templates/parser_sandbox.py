@@ -63,11 +63,6 @@ class _LetterTokenizer:
         self.vocab = _Vocabulary()
         self.eos_token, self.eos_token_id = _END, self.vocab.add(_END)
 
-    def learn(self, tags: Sequence[str]) -> None:
-        """Take more texts for one token each."""
-        for tag in tags:
-            self.vocab.add(tag)
-
     def get_vocab(self) -> dict[str, int]:
         return self.vocab
 
@@ -191,7 +186,8 @@ def _read(job: Mapping[str, Any]) -> dict[str, Any]:
         try:
             harmony = answers.is_harmony(job["tool"], job["reasoning"])
             tokenizer = _harmony() if harmony else _LetterTokenizer()
-            tokenizer.learn(job["tags"])
+            for tag in job["tags"]:
+                tokenizer.vocab.add(tag)
             reader = answers.reader(tokenizer, job["tool"], job["reasoning"], job["tools"], {})
             ids = tokenizer.encode(job["text"])
             if job["ended"]:  # by a token that has no text

@@ -205,14 +205,13 @@ def _pairs(
     if thought := by_name.get(_REASONED):
         asked += [((None, name), thought) for name in release.reasoners]
     read = release.read([_job(one, pair, WAYS[:1]) for pair, one in asked])
-    for ((tool, reasoning), _), answers in zip(asked, read, strict=True):
+    pairs = []
+    for (pair, one), answers in zip(asked, read, strict=True):
         if answers["whole"].get("stood_in"):
-            unasked[tool or reasoning or ""] = answers["whole"]["error"]
-    return [
-        pair
-        for (pair, one), answers in zip(asked, read, strict=True)
-        if not _difference(one, answers["whole"], pair, alone=True)
-    ]
+            unasked[pair[0] or pair[1] or ""] = answers["whole"]["error"]
+        elif not _difference(one, answers["whole"], pair, alone=True):
+            pairs.append(pair)
+    return pairs
 
 
 def _job(written: WrittenAnswer, pair: ParserPair, ways: Sequence[str]) -> ReadingJob:

@@ -44,8 +44,6 @@ class _AnyName(type):
     """The type of stand-ins: whatever is asked of one is another."""
 
     def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
         stand_in = _stand_in(f"{cls.__name__}.{name}")
         setattr(cls, name, stand_in)
         return stand_in
@@ -62,8 +60,6 @@ class _StandIn(metaclass=_AnyName):
         del given
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
         return _stand_in(f"{type(self).__name__}.{name}")()
 
     def __bool__(self) -> bool:
@@ -85,6 +81,8 @@ class _StandIn(metaclass=_AnyName):
 
 
 def _stand_in(name: str) -> _AnyName:
+    if name.rpartition(".")[2].startswith("__"):
+        raise AttributeError(name)
     return _AnyName(name, (_StandIn,), {})
 
 
@@ -125,9 +123,7 @@ class _Stood(ModuleType):
     """A module that has any name."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        stand_in = _replacements()[name] if name in _replacements() else _stand_in(name)
+        stand_in = _replacements().get(name) or _stand_in(name)
         setattr(self, name, stand_in)
         return stand_in
 

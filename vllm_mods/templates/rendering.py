@@ -84,15 +84,7 @@ def render(
     for conversation in conversations:
         if is_deep((conversation.messages, conversation.tools, conversation.kwargs)):
             raise NotRendered(f"{conversation.name}: {DEEP}")
-    jobs = [
-        {
-            "messages": one.messages,
-            "tools": one.tools,
-            "kwargs": {**tokens, **one.kwargs},
-            "add_generation_prompt": one.add_generation_prompt,
-        }
-        for one in conversations
-    ]
+    jobs = [one._replace(kwargs={**tokens, **one.kwargs})._asdict() for one in conversations]
     lines, end = _run(
         {
             "template": text,
@@ -128,32 +120,25 @@ def render(
 def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """Return the lines of the sandbox, and how it ended if it did before its time."""
     environ = {name: value for name, value in os.environ.items() if name == "TZ"}
-    done = run_apart(SANDBOX, case, _PATIENCE * limits.TEMPLATE_SECONDS, environ)
-    if done.code in OUT_OF_TIME:
-        return done.lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
-    if done.code < 0:
-        return done.lines, f"the process that rendered it {name_signal(done.code)}"
-    if "MemoryError" in done.errors:
-        return done.lines, f"it needs more than {limits.TEMPLATE_MEMORY >> 20} MiB of memory"
-    if done.code:
-        raise RuntimeError(f"the sandbox: {done.errors}")
-    return done.lines, "it ended too early"
-
-
-class ApartOutcome(NamedTuple):
-    """How a process ended that ran apart: the objects that it wrote as lines of JSON, its exit code, its errors."""
-
-    lines: list[dict[str, Any]]
-    code: int
-    errors: str
+    seconds = _PATIENCE * limits.TEMPLATE_SECONDS
+    lines, code, errors = run_apart(SANDBOX, case, seconds, environ)
+    if code in OUT_OF_TIME:
+        return lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
+    if code < 0:
+        return lines, f"the process that rendered it died of {signal.Signals(-code).name}"
+    if "MemoryError" in errors:
+        return lines, f"it needs more than {limits.TEMPLATE_MEMORY >> 20} MiB of memory"
+    if code:
+        raise RuntimeError(f"the sandbox: {errors}")
+    return lines, "it ended too early"
 
 
 def run_apart(
     module: str, case: dict[str, Any], seconds: float, environ: Mapping[str, str]
-) -> ApartOutcome:
+) -> tuple[list[dict[str, Any]], int, str]:
     """Run ``main`` of a module in a process of its own that is given a case, which limits what it may write.
 
-    It may run code that says anything: what is no object in JSON is left out, or empty. One that has not
+    Returns the objects that it wrote as lines of JSON, its exit code, and its errors. It may run code that says anything: what is no object in JSON is left out, or empty. One that has not
     ended within ``seconds`` is killed, and has computed for too long.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
@@ -177,9 +162,4 @@ def run_apart(
                 read = json_of(line)
                 lines.append(read if isinstance(read, dict) else {})
         errors.seek(0)
-        return ApartOutcome(lines, code, errors.read(limits.STDERR).decode("utf-8", "replace"))
-
-
-def name_signal(code: int) -> str:
-    """Say which signal ended a process."""
-    return f"died of {signal.Signals(-code).name}"
+        return lines, code, errors.read(limits.STDERR).decode("utf-8", "replace")

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
-from vllm_mods.templates.about import OPENAI
-from vllm_mods.templates.conversation import Conversation, Message
+from vllm_mods.templates.conversation import OPENAI, Conversation, Message
 from vllm_mods.templates.rendering import Rendered
 
 _SHOWN = 40
@@ -23,9 +22,8 @@ _LONGEST = 100
 _PLAIN = ("chat", "agent")
 _RARE = "system-message-midway"
 _LONG = "long-chat"
-_NO_TOOLS = (
-    "chat-that-reasons"  # where a template reads tools, a conversation with calls asks the same
-)
+# Where a template reads tools, a conversation with calls asks the same.
+_NO_TOOLS = "chat-that-reasons"
 _SWITCHES = ("enable_thinking", "open_thinking", "thinking")
 _REASONING = re.compile("think|thought|reason", re.IGNORECASE)
 _OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORECASE)

@@ -76,20 +76,19 @@ def _raise_exception(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
-class Clock:
+class _Clock:
     """What time it is for templates: now, or the ``moment`` that it is set to."""
 
     moment: datetime | None = None
 
     def strftime_now(self, format: str) -> str:  # noqa: A002  (transformers' signature)
-        """Return the time in words."""
         return (self.moment or datetime.now()).strftime(format)  # noqa: DTZ005
 
 
-_NOW = Clock()
+_CLOCK = _Clock()
 
 
-def environment(clock: Clock = _NOW) -> jinja2.sandbox.ImmutableSandboxedEnvironment:
+def environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
     """Return the environment of transformers' ``apply_chat_template``, which vLLM calls."""
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True,
@@ -98,11 +97,11 @@ def environment(clock: Clock = _NOW) -> jinja2.sandbox.ImmutableSandboxedEnviron
     )
     env.filters["tojson"] = _tojson
     env.globals["raise_exception"] = _raise_exception
-    env.globals["strftime_now"] = clock.strftime_now
+    env.globals["strftime_now"] = _CLOCK.strftime_now
     return env
 
 
-def rust_environment(template: str, clock: Clock = _NOW) -> minijinja.Environment:
+def rust_environment(template: str) -> minijinja.Environment:
     """Return the environment of vLLM's Rust frontend, with the template called ``""``.
 
     What is done to its text is what ``load_chat_template`` and ``rewrite_generation_blocks`` do to a file
@@ -115,16 +114,15 @@ def rust_environment(template: str, clock: Clock = _NOW) -> minijinja.Environmen
     )
     env.add_filter("tojson", _tojson)
     env.add_global("raise_exception", _raise_exception)
-    env.add_global("strftime_now", clock.strftime_now)
+    env.add_global("strftime_now", _CLOCK.strftime_now)
     return env
 
 
 def main() -> None:
     """Answer the case on stdin."""
     case = json.load(sys.stdin)
-    clock = Clock()
     noon = datetime.now().replace(hour=12, minute=0, second=0)  # noqa: DTZ005
-    env = environment(clock)
+    env = environment()
     for name in _LATER:
         importlib.import_module(name)
     time.localtime()  # reads the time zone
@@ -148,9 +146,9 @@ def main() -> None:
     left = case["letters"]
     for job in case["jobs"]:
         if case["later"]:
-            clock.moment = noon + _TURN * len(job["messages"])
+            _CLOCK.moment = noon + _TURN * len(job["messages"])
         try:
-            engine = rust_environment(case["template"], clock) if case["rust"] else template
+            engine = rust_environment(case["template"]) if case["rust"] else template
             prompt = _render(engine, job)
             if len(prompt) > left:
                 raise jinja2.TemplateRuntimeError(  # noqa: TRY301  (one of its faults like others)

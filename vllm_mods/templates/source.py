@@ -1,4 +1,4 @@
-"""Where chat templates come from: by the name of one in a library, or a file."""
+"""Where chat templates come from: by the name of one in a library, or a file; and ``template.toml`` beside one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError, UsageError
 from vllm_mods.base.tree import Tree
+from vllm_mods.base.untrusted import toml_of
+from vllm_mods.formats.schema import NAME, NAME_IN_WORDS, Table
+from vllm_mods.formats.schema import reading as reading_table
 from vllm_mods.library import reading
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import TEMPLATE
-from vllm_mods.templates import about, conversation
-from vllm_mods.templates.about import About
-from vllm_mods.templates.conversation import Conversation
+from vllm_mods.templates import conversation
+from vllm_mods.templates.conversation import OPENAI, STRING, Conversation
 
 ABOUT = "template.toml"
 CONVERSATIONS = "conversations"
@@ -30,8 +32,33 @@ SPECIAL = (
 )
 """The special tokens that transformers gives to a template by these names, where a tokenizer has them."""
 
+_SCHEMA = 1
+_TYPES = ("boolean", "string", "integer", "number", "array", "object")
 _FILES = (".jinja", ".jinja2", ".j2", ".txt")
 Read = Callable[[str], bytes | None]
+
+
+class Kwarg(NamedTuple):
+    """A chat template argument; ``type`` is JSON schema's word."""
+
+    name: str
+    type: str
+    default: Any
+    summary: str
+
+
+class About(NamedTuple):
+    """A template.toml that has no problems; ``families`` are values of ``model_type`` in config.json."""
+
+    name: str
+    version: str
+    summary: str
+    license: str
+    content_format: str
+    families: tuple[str, ...]
+    tool_call_parser: str | None
+    reasoning_parser: str | None
+    kwargs: tuple[Kwarg, ...]
 
 
 class Template(NamedTuple):
@@ -49,6 +76,34 @@ class Template(NamedTuple):
     """The special tokens of the model whose template it is, by name: ``("bos_token", "<s>")``."""
 
 
+def parse_about(data: bytes, where: str) -> About:
+    """Read a template.toml. Raises ``ManifestError`` with every problem."""
+    with reading_table(toml_of(data, where), where, _SCHEMA) as top:
+        return About(
+            name=top.match("name", NAME, NAME_IN_WORDS, required=True),
+            version=top.text("version", required=True),
+            summary=top.text("summary", required=True),
+            license=top.text("license", required=True),
+            content_format=top.choice("content_format", (STRING, OPENAI), STRING, required=True),
+            families=top.strings("families"),
+            tool_call_parser=top.get("tool_call_parser", str),
+            reasoning_parser=top.get("reasoning_parser", str),
+            kwargs=tuple(top.named("kwargs", _kwarg).values()),
+        )
+
+
+def _kwarg(table: Table) -> Kwarg:
+    table.known.add("default")
+    if "default" not in table.raw:
+        table.problem("default", "is required")
+    return Kwarg(
+        name=table.name,
+        type=table.choice("type", _TYPES, ""),
+        default=table.raw.get("default"),
+        summary=table.text("summary"),
+    )
+
+
 def open_template(library: Library, named: str) -> Template:
     """Read a template by its name in the library, or by its path.
 
@@ -61,7 +116,7 @@ def open_template(library: Library, named: str) -> Template:
     folder = library.template_folder(named)
     path, about_path = os.path.join(folder, TEMPLATE), os.path.join(folder, ABOUT)
     raw = library.read(about_path)
-    read = None if raw is None else about.parse(raw, about_path)
+    read = None if raw is None else parse_about(raw, about_path)
     if read is not None and read.name != named:
         why = f"name: {read.name!r} is not the name of its folder, {named!r}"
         raise ManifestError(about_path, (why,))

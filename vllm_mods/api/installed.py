@@ -1,0 +1,169 @@
+"""Mods put into an installed vLLM, whether they are still in as they were left, and taken out again."""
+
+# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
+
+from collections.abc import Callable, Mapping, Sequence
+
+from vllm_mods.api.plan import as_tree
+from vllm_mods.applying import ground
+from vllm_mods.applying.advice import next_command
+from vllm_mods.applying.carry_out import carry_out, remove
+from vllm_mods.applying.ground import Terms
+from vllm_mods.applying.opening import in_tree, open_tree
+from vllm_mods.applying.outcomes import Applied, Reverted, Status, Verified, all_well, of_mods
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Mod, Plan
+from vllm_mods.base.tree import Folder, Tree
+from vllm_mods.formats.receipt import Receipt
+from vllm_mods.site import integrity
+
+
+def apply(
+    mods: Sequence[Mod],
+    target: Folder,
+    *,
+    workspace: Folder | None = None,
+    strict_version: bool = False,
+    only_supported: bool = False,
+    keep_links: bool = False,
+    source_date_epoch: int | None = None,
+    planned: Callable[[Plan], object] | None = None,
+    without_files: bool = False,
+    base: Tree | Folder | None = None,
+    write: bool = True,
+) -> Applied:
+    """Put mods into an installed vLLM, whole or not at all.
+
+    ``target`` is the site root (``site-packages``), its ``vllm`` folder or one inside that. What an
+    earlier run left half done is undone first. ``workspace``, ``strict_version``,
+    ``only_supported`` and ``base`` are those of ``plan``. A hard-linked file is replaced by one of this tree's own,
+    its other names stay as they are, and a note says so: ``keep_links`` refuses that. ``source_date_epoch``
+    (seconds since 1970) is the time of every file written, else now; ``planned`` is called with the plan
+    before anything is written. A mod with files that only an image gets is refused, unless ``without_files``
+    leaves these out. Without ``write`` nothing is written, and what would be is returned.
+
+    Returns ``Applied``. Raises ``Refused`` with nothing changed: with the plan as its ``plan`` if
+    not every mod fits, also for a mod that ``vllm-mods.toml`` here or of the machine does not trust;
+    ``NotRestored`` if a failure could not be undone; ``UsageError`` for a target that is no vLLM, and
+    whatever else ``plan`` raises.
+
+    >>> mods = vm.Library("library").mods("fast")
+    >>> done = vm.apply(mods, "site-packages")
+    >>> "vllm/loader.py" in done.changed
+    True
+    >>> vm.apply(mods, done.target).changed
+    ()
+    """
+    terms = Terms(
+        workspace=workspace,
+        strict_version=strict_version,
+        only_supported=only_supported,
+        keep_links=keep_links,
+        planned=planned,
+        without_files=without_files,
+        source_date_epoch=source_date_epoch,
+        base=None if base is None else as_tree(base),
+        write=write,
+    )
+    return carry_out(mods, target, terms)
+
+
+def status(target: Folder, *names: str) -> Status:
+    """Tell which mods are in a tree, and whether they still are. Nothing is written.
+
+    ``target`` is that of ``apply``. Every file that the receipt names is compared, with ``names`` those of
+    these mods (one that is not in is ``absent``): after ``pip install --force-reinstall`` a mod is no longer
+    in, whatever the receipt says.
+    Returns ``Status``. Raises ``UsageError`` for a target that is no vLLM, ``Refused`` for a damaged
+    receipt, ``TreeError`` for a folder that cannot be read.
+
+    >>> vm.apply(vm.Library("library").mods("fast"), "site-packages").plan.ok
+    True
+    >>> there = vm.status("site-packages")
+    >>> there.ok, [(mod.name, mod.version, there.standing(mod)) for mod in there.mods]
+    (True, [('fast', '1.0.0', 'in')])
+    >>> _ = Path("site-packages/vllm/loader.py").write_text("import os")
+    >>> there = vm.status("site-packages")
+    >>> there.ok, [there.standing(mod) for mod in there.mods], there.hint
+    (False, ['changed'], 'vllm-mods revert --discard-edits --target site-packages && vllm-mods apply fast --target site-packages')
+    """
+    names = tuple(name.rpartition("/")[2] for name in names)  # a tree does not record the library
+    tree, state = open_tree(target, None, recovering=None)
+    undone = integrity.undone_in(state)
+    findings = integrity.findings(state, undone.paths)
+    if names:
+        of_names = of_mods(findings, [entry for entry in state.mods if entry.name in names])
+        findings = (*(one for one in findings if one.code == FindingCode.UNFINISHED), *of_names)
+    return Status(
+        target=tree.root,
+        version=tree.version,
+        receipt=state.receipt,
+        unfinished=state.unfinished is not None,
+        findings=findings,
+        undone=undone.paths,
+        hint=None if all_well(findings) else next_command(tree, state.receipt, undone, findings),
+        names=names,
+    )
+
+
+def verify(target: Folder, *names: str) -> Verified:
+    """Tell whether what mods put into a tree is still as they left it. Nothing is written.
+
+    ``target`` is that of ``apply``; with ``names``, only what these mods changed. Returns
+    ``Verified``: ``ok``, and findings that say what is not as it was; who changed it cannot be known.
+    A tree without mods is as it was. Raises as ``status`` does, and ``UsageError`` for a mod that is
+    not in.
+
+    >>> vm.apply(vm.Library("library").mods("fast"), "site-packages").plan.ok
+    True
+    >>> vm.verify("site-packages").ok
+    True
+    >>> Path("site-packages/vllm/loader.py").unlink()
+    >>> [(str(found.code), found.path) for found in vm.verify("site-packages").findings]
+    [('missing', 'vllm/loader.py'), ('record-disagrees', 'vllm/loader.py')]
+    """
+    tree, state = open_tree(target, None, recovering=None)
+    names = in_tree(names, state, tree)
+    findings = integrity.findings(state, integrity.undone_in(state).paths)
+    mods = tuple(entry for entry in state.mods if not names or entry.name in names)
+    if names:
+        findings = of_mods(findings, mods)
+    return Verified(tree.root, tree.version, mods, findings)
+
+
+def node_of(target: Folder) -> tuple[Receipt | None, Mapping[str, str]]:
+    """Return a tree's receipt, None where no mods are in, and the installed versions of the packages that its vLLM and its mods require."""
+    from vllm_mods.trees import packages  # noqa: PLC0415  (packaging: only a comparison asks)
+
+    tree, state = open_tree(target, None, recovering=None)
+    requirements = (one.python for one in ground.variants_in(tree, state.receipt))
+    versions = packages.required(tree, (text for texts in requirements for text in texts))
+    return state.receipt, versions
+
+
+def revert(
+    target: Folder,
+    *names: str,
+    discard_edits: bool = False,
+    source_date_epoch: int | None = None,
+) -> Reverted:
+    """Take mods out again, by name, or all of them; the others stay as if these had never been in.
+
+    With all of them out, every byte, mode and time is as before the first ``apply``. What an earlier
+    run left half done is undone first. With ``discard_edits`` also where a file was edited since;
+    ``target`` and ``source_date_epoch`` are those of ``apply``.
+
+    Returns ``Reverted``. Raises ``UsageError`` for a mod that is not in, ``Refused`` with nothing
+    changed (a file was edited since, a mod that stays needs one that goes), ``NotRestored`` if a
+    failure could not be undone.
+
+    >>> vm.apply(vm.Library("library").mods("fast", "limit"), "site-packages").plan.ok
+    True
+    >>> vm.revert("site-packages", "fast").reverted
+    ('fast',)
+    >>> [mod.name for mod in vm.status("site-packages").mods]
+    ['limit']
+    >>> vm.revert("site-packages").mods
+    ()
+    """
+    return remove(target, names, discard_edits=discard_edits, source_date_epoch=source_date_epoch)

@@ -1,0 +1,68 @@
+"""``vllm-mods doctor``, ``explain`` and ``completion``: what helps with the others."""
+
+from __future__ import annotations
+
+import difflib
+
+import click
+from click.shell_completion import get_completion_class
+
+from vllm_mods.api.access import Access
+from vllm_mods.base.errors import UsageError
+from vllm_mods.cli import main, options
+from vllm_mods.cli.options import option
+from vllm_mods.report import words
+from vllm_mods.report.reply import Reply
+
+
+@click.command(name="doctor")
+@option(
+    "--target TREE",
+    "A folder, image:REF, or any other tree [the active environment's vLLM].",
+    envvar=options.TARGET,
+)
+@options.access
+@options.json_output
+def doctor(target: str | None, access: Access) -> Reply:
+    """Tell what this installation is, what a vLLM tree is, and what is wrong with either.
+
+    Nothing is written, and no vLLM is imported. Exit code 0 if nothing is wrong, 1 if something is.
+    """
+    from vllm_mods.diagnosis.checks import examine  # noqa: PLC0415  (not needed with `--help`)
+    from vllm_mods.report import doctor as report  # noqa: PLC0415
+
+    return report.examined(examine(target, access.open))
+
+
+@click.command(name="explain")
+@click.argument("word", metavar="VERDICT|CODE")
+@options.json_output
+def explain(word: str) -> Reply:
+    """Say what a verdict, an exit code, a kind of error or the code of a finding means, and what to do next.
+
+    The kind of an error is its `code` under --json; the code of a finding stands in brackets behind it.
+    """
+    endings = {entry.word: entry for entry in words.endings()}
+    known = {entry.word: entry for entry in words.findings()} | endings
+    entry = known.get(word)
+    if entry is None:
+        near = difflib.get_close_matches(word, known, 1)
+        raise UsageError(
+            f"{word} is no verdict, exit code, kind of error or code of a finding; the first three are: {', '.join(endings)}",
+            hint=f"vllm-mods explain {near[0] if near else next(iter(endings))}",
+        )
+    lines = [f"{entry.word} ({entry.kind}): {entry.meaning}"]
+    lines += [f"  {entry.follows}"] if entry.follows else []
+    return Reply(entry._asdict(), "\n".join(lines), next_step=entry.next)
+
+
+@click.command(name="completion")
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print the shell code that completes vllm-mods commands.
+
+    Commands, options, mods, pairings, files and folders.
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101  (click has all three)
+    click.echo(kind(main, {}, "vllm-mods", "_VLLM_MODS_COMPLETE").source())
