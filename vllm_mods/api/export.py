@@ -1,7 +1,5 @@
 """Mods as folders that launchers run, and pairings as their recipes."""
 
-from __future__ import annotations
-
 import os
 import shlex
 

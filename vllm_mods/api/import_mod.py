@@ -1,7 +1,5 @@
 """What is taken over: a mod of ours, a launcher's folder or zip, whose script is run, and its recipe as a pairing."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

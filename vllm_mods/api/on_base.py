@@ -1,7 +1,5 @@
 """From a pairing's name to the pairing on its base: the part that ``lock`` and ``build`` share."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager

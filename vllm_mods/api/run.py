@@ -1,7 +1,5 @@
 """A pairing's image as a container that serves, and whether the mods' code ran in it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

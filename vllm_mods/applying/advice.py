@@ -1,7 +1,5 @@
 """What to do next about a tree, and about mods that do not go into it."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 

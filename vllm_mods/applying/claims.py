@@ -1,7 +1,5 @@
 """How far a receipt is believed: what ``revert`` deletes, a mod that is kept beside it has to bring."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,7 +1,5 @@
 """What a plan starts from: a tree with its receipt, or what an installer has left of what mods did to it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ fill one cache; a blob is checked against its name when it is read. A cache that
 is said once and then done without.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -5,8 +5,6 @@ stable; between two stable stretches one side may have changed the base, or both
 anything else is a clash. Changes that touch clash, as they do in git.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """sha256 of what is in memory."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import overload
 

@@ -1,7 +1,5 @@
 """Where a link or a redirect may lead; and what of a URL may be shown. Pure."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit

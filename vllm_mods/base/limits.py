@@ -4,8 +4,6 @@ Each stands here once, under a name, with its unit and what it holds for. docs/s
 test goes over it and provokes each. Limits are looked up when they are needed: ``limits.PAGE``, never ``from … import``.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Protocol, Self
 

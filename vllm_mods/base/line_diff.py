@@ -5,8 +5,6 @@ Cohen's patience diff), then what lies between them: so a class is not matched w
 end alike.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections import Counter

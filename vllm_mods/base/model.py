@@ -4,8 +4,6 @@ Paths are POSIX paths relative to the *site root*, the folder that holds ``vllm/
 chat template written to a workspace outside the site root: its path is absolute.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple

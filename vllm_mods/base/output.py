@@ -1,7 +1,5 @@
 """A file or a folder that somebody asked for by name."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

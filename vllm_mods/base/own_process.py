@@ -1,7 +1,5 @@
 """Processes of our own, which may die, hang or be limited in our stead: how Python is started, how any is limited."""
 
-from __future__ import annotations
-
 import os
 import sys
 

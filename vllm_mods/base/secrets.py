@@ -3,8 +3,6 @@
 What it looks like can only be guessed at. Where in doubt, it is taken out, and it is not refused.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache

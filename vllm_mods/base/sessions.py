@@ -1,7 +1,5 @@
 """Sessions of HTTP: within a time, over hops that are allowed; what may be answered later is asked again."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import io

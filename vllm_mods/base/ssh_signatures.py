@@ -1,7 +1,5 @@
 """Signatures of OpenSSH (PROTOCOL.sshsig), verified by ``ssh-keygen -Y``."""
 
-from __future__ import annotations
-
 from vllm_mods.base.errors import UsageError
 
 

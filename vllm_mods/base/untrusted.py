@@ -4,8 +4,6 @@ The parsers recurse, so text that is nested deeply enough would come out as a ``
 JSON can spell half a character, which no file name and no file can hold.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

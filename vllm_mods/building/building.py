@@ -1,7 +1,5 @@
 """From a resolved pairing to an image: base, lock and the locked wheels in, bytes out."""
 
-from __future__ import annotations
-
 import json
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence

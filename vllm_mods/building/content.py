@@ -5,8 +5,6 @@ very code that drafts an ``apply`` drafts on them: receipt, originals, RECORD an
 out as they would in a container, and what ``apply`` refuses is refused here.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

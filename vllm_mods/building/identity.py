@@ -8,8 +8,6 @@ Nor may manifest and index say anything that engines read differently: a key of 
 ``Layers`` as ``layers``), an address for a layer, a second description of how it is unpacked.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import posixpath

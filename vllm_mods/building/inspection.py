@@ -1,7 +1,5 @@
 """What is in an image, and whether it is still what went in."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

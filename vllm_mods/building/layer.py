@@ -6,8 +6,6 @@ where it leads in the base, since a folder that takes the place of a symbolic li
 the image.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field

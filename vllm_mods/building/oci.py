@@ -5,8 +5,6 @@ Formats: the OCI image specification 1.1 (config, manifest, index, layout), and 
 alone, so the ID of an image is known before any engine has seen it, and the same on every machine.
 """
 
-from __future__ import annotations
-
 import json
 import time
 import zlib

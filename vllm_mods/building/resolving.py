@@ -1,7 +1,5 @@
 """A pairing on a base, down to hashes: its lock, and what the lock was made from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

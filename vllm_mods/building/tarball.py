@@ -5,8 +5,6 @@ names, names that are not ASCII, large owners and sizes. Our own rather than tar
 layer is a promise, and the bytes that tarfile writes have changed between Python versions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

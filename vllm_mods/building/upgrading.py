@@ -1,7 +1,5 @@
 """A pairing on another release, or on the same one built anew."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

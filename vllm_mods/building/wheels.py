@@ -5,8 +5,6 @@ and platform and not for the ones it runs on. Nothing is ever installed: a wheel
 layer as an installer would, and only one whose sha256 the lock has.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """A checkpoint and how mods fit it, as data; and how it is read of whatever has its files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 

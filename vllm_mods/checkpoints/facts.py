@@ -1,7 +1,5 @@
 """What a checkpoint is, in the words that people compare models by. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping

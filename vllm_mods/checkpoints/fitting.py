@@ -1,7 +1,5 @@
 """Which mods, chat templates and pairings are for a checkpoint, and which of them it cannot do without. Pure."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence

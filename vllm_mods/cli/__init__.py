@@ -4,8 +4,6 @@ click is imported in this package only. The module of a command is loaded when i
 error becomes a message and an exit code in ``run`` and nowhere else.
 """
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import sys

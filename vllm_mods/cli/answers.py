@@ -1,7 +1,5 @@
 """What a command prints: its answer, as JSON or in words, and on stderr what happened on the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

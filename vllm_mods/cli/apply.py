@@ -1,7 +1,5 @@
 """``vllm-mods apply``."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``vllm-mods lock``, ``build`` and ``upgrade``: a pairing's hashes, its image, and another vLLM for it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

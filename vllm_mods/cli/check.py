@@ -1,7 +1,5 @@
 """``vllm-mods check`` and ``diff``: whether mods fit a vLLM tree, and what they would change in it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

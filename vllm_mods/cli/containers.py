@@ -1,7 +1,5 @@
 """``vllm-mods run`` and ``evidence``: containers that serve, and whether the mods' code ran."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

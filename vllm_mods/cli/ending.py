@@ -1,7 +1,5 @@
 """How a run ends that has no answer: what is said of it, where, and with which exit code."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

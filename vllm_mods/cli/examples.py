@@ -1,7 +1,5 @@
 """What one types: examples for the help of every command. A test parses each of them."""
 
-from __future__ import annotations
-
 TREE = "/usr/local/lib/python3.12/dist-packages"
 EXAMPLES = (
     "vllm-mods list --library ./mods",

@@ -1,7 +1,5 @@
 """``vllm-mods export MOD|PAIRING``."""
 
-from __future__ import annotations
-
 import click
 
 from vllm_mods.api.export import export_mod, export_recipe

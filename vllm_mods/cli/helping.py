@@ -1,7 +1,5 @@
 """``vllm-mods doctor``, ``explain`` and ``completion``: what helps with the others."""
 
-from __future__ import annotations
-
 import difflib
 
 import click

@@ -1,7 +1,5 @@
 """``vllm-mods image``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

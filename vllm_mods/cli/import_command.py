@@ -1,7 +1,5 @@
 """``vllm-mods import PATH``."""
 
-from __future__ import annotations
-
 import functools
 import os
 from typing import Any

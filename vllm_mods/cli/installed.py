@@ -1,7 +1,5 @@
 """``vllm-mods status``, ``verify``, ``revert`` and ``sync``: which mods are in a vLLM, and exactly some of them."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

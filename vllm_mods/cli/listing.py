@@ -1,7 +1,5 @@
 """``vllm-mods list`` and ``show``: which mods and pairings there are, and one of them whole."""
 
-from __future__ import annotations
-
 import click
 
 from vllm_mods.api.libraries import list_library

@@ -1,7 +1,5 @@
 """``vllm-mods matrix`` and ``bisect``: mods on many releases, and the commit at which a verdict changed."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Files that an argument names: read, or written in one step."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How options are declared; those that several commands share, and what they open."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os

@@ -1,7 +1,5 @@
 """``vllm-mods`` alone: the vLLMs in the environments here, what is in them, and the next command."""
 
-from __future__ import annotations
-
 import os
 import shlex
 

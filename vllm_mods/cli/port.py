@@ -1,7 +1,5 @@
 """``vllm-mods port`` and ``keep``: mods carried over to other vLLMs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """``vllm-mods add``, ``update`` and ``remove``: libraries of others."""
 
-from __future__ import annotations
-
 import click
 
 from vllm_mods.cli.options import json_output, option

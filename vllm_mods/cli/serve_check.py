@@ -1,7 +1,5 @@
 """``vllm-mods suggest`` and ``serve-check``: what a model needs, and whether vLLM takes a command."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """``vllm-mods template``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

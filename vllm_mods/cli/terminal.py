@@ -4,8 +4,6 @@ The standard streams of a command are these. Everything that is printed goes thr
 errors of click too; only what this tool writes to steer a terminal does not.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -3,8 +3,6 @@
 It repeats no check: ``check`` says whether a mod fits, and ``verify`` whether it is still in.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """What the doctor found: of this installation, and of a tree."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

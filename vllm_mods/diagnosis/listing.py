@@ -1,7 +1,5 @@
 """The files of a tree, held against the list that its distribution brings. Reads only."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

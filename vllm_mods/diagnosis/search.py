@@ -1,7 +1,5 @@
 """Where Python finds a vLLM, where each tool keeps its own, and what runs one: nothing is imported or started."""
 
-from __future__ import annotations
-
 import glob
 import itertools
 import json

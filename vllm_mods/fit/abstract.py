@@ -1,7 +1,5 @@
 """Classes that leave some of their bases' abstract methods open, so that nobody can make one."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,7 +1,5 @@
 """A diagnostic of the type checker with the code that it stands in, and the classes that its words name."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

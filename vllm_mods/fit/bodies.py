@@ -1,7 +1,5 @@
 """The code of a function that a summary only names, read when a question needs it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The type checker, ``ty``: one pinned version, run in a process of its own, without a package of this environment."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

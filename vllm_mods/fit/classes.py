@@ -1,7 +1,5 @@
 """What a class body says of the class: methods, fields, and every attribute it can have."""
 
-from __future__ import annotations
-
 import ast
 from itertools import pairwise
 

@@ -4,8 +4,6 @@ Modules are read as text, for what stands at their left margin: imports and what
 stands indented (``try``, ``if``) may bind anything it mentions, and imports nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import lru_cache

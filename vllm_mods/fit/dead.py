@@ -1,7 +1,5 @@
 """What a patch adds and nothing reaches: hooks that nobody calls, files that nobody imports."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

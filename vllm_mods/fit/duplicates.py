@@ -1,7 +1,5 @@
 """What a patch adds although its scope already holds it: statements, definitions, routes, registrations, entries of tables."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

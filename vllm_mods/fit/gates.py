@@ -5,8 +5,6 @@ know more than the types that vLLM states: there the owner of a member, or what 
 that nothing else can stand for.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import ChainMap

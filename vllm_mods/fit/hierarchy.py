@@ -1,7 +1,5 @@
 """Bases and attributes of classes, as far as the tree knows them."""
 
-from __future__ import annotations
-
 import pkgutil
 from functools import cache
 

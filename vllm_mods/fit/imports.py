@@ -1,7 +1,5 @@
 """Whether what code imports, or reads from a module that makes its names when asked, is there."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """The checks, in order, over the files that a patch changes and those it reaches."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import partial

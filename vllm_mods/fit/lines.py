@@ -1,7 +1,5 @@
 """Which lines of a file a change added or touched, and which it left."""
 
-from __future__ import annotations
-
 import ast
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Members that the type checker finds missing: whether nothing else can stand for what they are missing from."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,7 +1,5 @@
 """Names that a file uses and nothing defines, by Python's own symbol tables."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import symtable

@@ -1,7 +1,5 @@
 """Operators that code registers with torch by name: the calls of ``torch.ops.vllm.name``, and the signatures registered."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

@@ -3,8 +3,6 @@
 Real folders stand only on the way to replaced files; everything else is a symbolic link.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Whether an override takes every call that the tree makes to what it overrides."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping

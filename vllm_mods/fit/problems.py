@@ -1,7 +1,5 @@
 """What a check answers: a problem, or a doubt with its reason."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

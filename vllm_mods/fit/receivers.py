@@ -1,7 +1,5 @@
 """Of what types the receivers of calls are: the type checker is asked on copies in which they stand in ``reveal_type``."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What functions that state no result give: a tuple of another length than what is unpacked, a generator that is entered."""
 
-from __future__ import annotations
-
 import ast
 
 from vllm_mods.fit.bodies import arities, definition, is_generator

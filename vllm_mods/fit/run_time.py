@@ -4,8 +4,6 @@
 When the write runs, and whether it runs before the use, is not asked.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

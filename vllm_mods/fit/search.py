@@ -1,7 +1,5 @@
 """Searches of the tree: which files mention a name, by their text, and which classes stand below another one."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

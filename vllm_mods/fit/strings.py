@@ -1,7 +1,5 @@
 """Names that code has in strings, held against the tables of the tree that they are looked up in."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable

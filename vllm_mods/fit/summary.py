@@ -1,7 +1,5 @@
 """From the bytes of a module to its summary, with the standard library's ``ast``."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

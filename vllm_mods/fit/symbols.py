@@ -1,7 +1,5 @@
 """What a name or an expression may mean in a tree: something defined there, a module, or something outside."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from vllm_mods.fit.shapes import Class, Function, Value, words

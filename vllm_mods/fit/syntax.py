@@ -1,7 +1,5 @@
 """Whether a file is Python, for every Python that the release supports."""
 
-from __future__ import annotations
-
 import re
 import sys
 import warnings

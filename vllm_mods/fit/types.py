@@ -5,8 +5,6 @@ On the added lines the checker may only know less than who wrote them: ``gates``
 What it does not say of these lines where the patch was written is the doing of this tree, and needs no such proof.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Names that nothing has set where they are read, by the type checker's words: for certain, or on one path."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,7 +1,5 @@
 """What a patch takes away or defines in another way, and which lines of the tree mention that."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter, defaultdict

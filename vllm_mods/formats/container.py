@@ -4,8 +4,6 @@ The command goes in word by word, so that no shell stands between an engine and 
 that is more than words (``$HOME``, a pipe) is given to bash, as it stands.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple

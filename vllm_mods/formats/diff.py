@@ -8,8 +8,6 @@ with the same meaning, or refused by name: counts that lie, combined hunks, bina
 found to be a hunk, and nothing else: lines beyond a hunk's counts it drops without a word.
 """
 
-from __future__ import annotations
-
 import io
 
 from vllm_mods.base.errors import DiffError

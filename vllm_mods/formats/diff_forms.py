@@ -1,7 +1,5 @@
 """Name what is in a patch file that is no unified diff as it stands, and what mends it. Pure."""
 
-from __future__ import annotations
-
 import re
 
 from vllm_mods.base.errors import DiffError

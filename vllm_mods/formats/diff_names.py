@@ -1,7 +1,5 @@
 """The names in the heads of a unified diff, as `git apply` reads them. Pure, on bytes."""
 
-from __future__ import annotations
-
 import re
 
 _NULL = rb"/dev/null(?:\s|\Z)"

@@ -1,7 +1,5 @@
 """Our own reading of a unified diff, line by line: what could be meant in two ways is refused. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ Format: git-diff(1), "Generating patch text with -p". Behind ``@@`` stands the n
 ``def`` above the hunk, however far in, as git's driver for Python writes it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

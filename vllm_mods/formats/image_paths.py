@@ -4,8 +4,6 @@ What decides who may log in, which library every program loads or what runs when
 mod's to say; and what an engine lays over when a container starts would not be seen.
 """
 
-from __future__ import annotations
-
 import re
 
 from vllm_mods.base.untrusted import is_plain_path

@@ -4,8 +4,6 @@ Problems carry their key path (``variant[0].overlay[1].path: …``). Nothing her
 reads a file: the files of the mod have no bytes until ``library`` has read them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

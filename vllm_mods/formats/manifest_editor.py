@@ -5,8 +5,6 @@ the plain dict of ``tomllib``. What tomlkit then writes has to read as that dict
 can have changed.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any

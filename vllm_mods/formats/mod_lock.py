@@ -5,8 +5,6 @@ tree whose files have the hashes recorded here needs no parsing: the places of t
 hunks are known, and so is the hash of the result.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import lru_cache

@@ -5,8 +5,6 @@ the same pairing on the same base gives the same lock everywhere, and the sha256
 the image. What is built follows from the base and the lock alone.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

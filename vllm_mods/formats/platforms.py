@@ -1,7 +1,5 @@
 """The platform that machine code is for, as OCI names it: ``linux/amd64``. Pure."""
 
-from __future__ import annotations
-
 import re
 
 _TAGS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}

@@ -1,7 +1,5 @@
 """``vllm-mods.toml``: a project's libraries and targets, and whose mods it takes. Bytes in, ``ProjectFile`` out. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple

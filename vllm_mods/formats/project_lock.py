@@ -1,7 +1,5 @@
 """``vllm-mods.lock``: what each of a project's libraries was resolved to. Bytes in, data out, and back. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

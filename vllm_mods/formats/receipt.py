@@ -4,8 +4,6 @@ It lies in the tree, so it holds nothing that differs between two equal applies:
 time, no host name. The bytes are canonical (sorted keys), so equal receipts are equal files.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Annotated, NamedTuple

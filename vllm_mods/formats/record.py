@@ -4,8 +4,6 @@ Format: "Recording installed projects" of the Python packaging specifications: C
 ``path,sha256=<urlsafe base64 without padding>,<size>``. Rows of other files keep their bytes.
 """
 
-from __future__ import annotations
-
 import re
 from binascii import a2b_hex, b2a_base64
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The header of a safetensors file, and the index of several: bytes to names and dtypes. Pure."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits

@@ -1,7 +1,5 @@
 """Python that anybody may have written, as ``ast`` has it: parsed, or refused with one kind of error. Pure."""
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

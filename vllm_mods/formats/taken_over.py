@@ -4,8 +4,6 @@ The pairing's own value always stays. Flags go in behind the model, in front of 
 itself: of a flag that is given twice under two names vLLM takes the last.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Sequence

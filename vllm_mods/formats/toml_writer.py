@@ -1,7 +1,5 @@
 """Values as TOML, which the standard library only reads. Pure."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

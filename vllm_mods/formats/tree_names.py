@@ -1,7 +1,5 @@
 """Names inside a tree: which paths are allowed, what names and metadata say of the version. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

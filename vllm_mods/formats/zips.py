@@ -4,8 +4,6 @@ A directory may lie in every number: where a file starts, what it unpacks to, an
 their bytes, by which a small zip unpacks to any size.
 """
 
-from __future__ import annotations
-
 import lzma
 import struct
 import zipfile

@@ -5,8 +5,6 @@ is the one that `docker` itself would talk to. Files come out of a container tha
 never started, and removed.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

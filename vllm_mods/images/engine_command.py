@@ -1,7 +1,5 @@
 """The one way to run docker and podman: bounded in time, and what they say as an error of ours."""
 
-from __future__ import annotations
-
 import subprocess
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A packed layer can't be read from the middle. So that nobody has to read it twic
 is in it and the contents of its Python files are kept, in a cache, under the layer's own digest.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import posixpath

@@ -1,7 +1,5 @@
 """OCI layouts: folders with an index and blobs."""
 
-from __future__ import annotations
-
 import io
 import os
 from typing import NamedTuple

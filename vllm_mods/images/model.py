@@ -4,8 +4,6 @@ A path in an image is written as in a tar: from the root, without a slash in fro
 root itself (``usr/local/lib``). Symbolic links are followed by ``resolve`` and by nothing else.
 """
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property

@@ -4,8 +4,6 @@
 it has a dot or a colon in it or is ``localhost``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import re

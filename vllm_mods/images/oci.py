@@ -3,8 +3,6 @@
 Docker's "schema 2" manifests have the same shape and are read as such.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable, Mapping
 from functools import partial

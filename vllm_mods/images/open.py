@@ -1,7 +1,5 @@
 """From what the user typed to an image."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """Images in a registry, by the OCI distribution API: manifests and blobs, with a login or without."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -4,8 +4,6 @@ The repository may be anybody's, so git runs none of the programs that it names:
 since files are taken out of it and put into it as the bytes that it has.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Nothing is pushed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ checked by that program too. A signature is one of OpenSSH (PROTOCOL.sshsig) in 
 ``vllm-mods``, verified by ``ssh-keygen -Y verify``.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -4,8 +4,6 @@ Taking one mod out while others stay means planning those again, perhaps years l
 without the library they came from. One file, since every file of a transaction costs a sync.
 """
 
-from __future__ import annotations
-
 import json
 
 from vllm_mods.base.errors import Refused

@@ -5,8 +5,6 @@ whole. Who is killed before that leaves a folder that the next run removes, and 
 finishes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

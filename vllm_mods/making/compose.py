@@ -1,7 +1,5 @@
 """Changes to files, as between two trees, made the files of a mod and planned. Writes nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import posixpath
 import re

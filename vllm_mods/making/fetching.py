@@ -4,8 +4,6 @@ https only, by name and not by address, without anybody's login. Each file is pi
 mod's folder from then on.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import posixpath

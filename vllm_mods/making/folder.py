@@ -3,8 +3,6 @@
 One that is exported is a library that holds the mod, and a ``run.sh`` that has vllm-mods apply it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """A diff of somebody's, whatever its paths are from: which file of the tree each part means."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Each variant is proven on each release that it is stated for: it makes the very changes of the script.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A command run on a copy of a tree, laid out as in an image; what it changed, and what it did elsewhere."""
 
-from __future__ import annotations
-
 import json
 import posixpath
 import re

@@ -5,8 +5,6 @@ few folders in memory. ``inside/supervise.py`` is the first process in there: it
 when this process ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -4,8 +4,6 @@ Stand-ins for the commands that fetch and change files run the real ones and not
 script, which bash tells. Python notes connections by itself.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple

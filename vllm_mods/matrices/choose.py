@@ -1,7 +1,5 @@
 """Which releases of the index a matrix is about."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from packaging.version import Version

@@ -3,8 +3,6 @@
 Reads a tree and writes nothing. What is shown beside a verdict never decides one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode

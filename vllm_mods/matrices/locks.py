@@ -1,7 +1,5 @@
 """mod.lock from the answers of a matrix, and what a committed one says against them. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A tree that notes what an answer says of it, and whether all of it could be read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 

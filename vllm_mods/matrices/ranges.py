@@ -1,7 +1,5 @@
 """Whether the version ranges that mods declare are what the trees say, either way. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from vllm_mods.base import versions

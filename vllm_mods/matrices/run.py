@@ -1,7 +1,5 @@
 """A whole matrix: what is known is taken as it is, the rest is spread over workers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Workers are started fresh (``forkserver``): a copy of this process would have it
 connections, and no locks that they hold are let go in a copy.
 """
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

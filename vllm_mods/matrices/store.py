@@ -5,8 +5,6 @@ looked at. Any other tree is planned each time. Nothing kept is believed unless 
 cache that two processes write at once loses an answer at worst.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -3,8 +3,6 @@
 A worker may be this process or one beside it: tasks, settings and outcomes are plain data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property

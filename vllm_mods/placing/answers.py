@@ -1,7 +1,5 @@
 """The answers of placing: a proven place, or why there is none. Pure."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import NamedTuple
 

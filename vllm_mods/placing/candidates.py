@@ -1,7 +1,5 @@
 """Where each hunk of a file could go by its text, the edges of the file, and the order of the hunks. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from vllm_mods.base import limits

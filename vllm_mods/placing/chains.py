@@ -5,8 +5,6 @@ A class or function has its own name. A branch has its keyword and condition, ``
 ``_EMBED =``, ``from os import``, ``add_argument("--port")``, and an entry of a dictionary its key, ``["qwen3"]``.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import re

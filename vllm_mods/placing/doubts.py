@@ -1,7 +1,5 @@
 """What is against a place although a hunk's text stands there and nowhere else. Pure."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby, islice

@@ -1,7 +1,5 @@
 """What a hunk says of where it was written: its section header, and the definitions it shows. Pure."""
 
-from __future__ import annotations
-
 import bisect
 import re
 

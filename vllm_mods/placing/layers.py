@@ -1,7 +1,5 @@
 """Hunks in a file that other mods have changed. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from vllm_mods.base import line_diff

@@ -20,8 +20,6 @@ tree tells what is a definition: text in a string is none, and one whose name a 
 again proves nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The place in a file that is most like a hunk's, and what is different there. Pure."""
 
-from __future__ import annotations
-
 import difflib
 import heapq
 from collections.abc import Sequence

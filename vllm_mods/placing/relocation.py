@@ -1,7 +1,5 @@
 """Say where a class or function is now that it is not where a patch expects it."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ Where upstream changed the method that a patch was written for and left its twin
 What gives it away is the changed method itself: it still has most of the hunk's lines, in their order, close together.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ A definition is dead only where nothing could have kept it: a decorator may have
 table, and whatever read the name before it was bound again may have taken it along.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from bisect import bisect_left, bisect_right

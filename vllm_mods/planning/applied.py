@@ -1,7 +1,5 @@
 """Which mods a tree has already: by the receipt, or by their reversed hunks."""
 
-from __future__ import annotations
-
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode

@@ -5,8 +5,6 @@ mod was written for gives the target's own bytes. The second sees a change whose
 by now; it needs that tree, the *origin*.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 

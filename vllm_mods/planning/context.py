@@ -1,7 +1,5 @@
 """What all steps of one plan share: the tree as it is, the mods' locks and patches, small questions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress

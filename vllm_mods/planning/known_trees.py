@@ -4,8 +4,6 @@ Nothing is parsed here: the hashes of the files, and of those beside them that t
 say that somebody has done that before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from vllm_mods.base.digest import sha256

@@ -1,7 +1,5 @@
 """A tree with changes laid over it, in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 
 from vllm_mods.base.model import FileChange

@@ -1,7 +1,5 @@
 """What a plan adds to a mod.lock. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from vllm_mods.base.digest import sha256

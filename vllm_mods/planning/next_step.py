@@ -1,7 +1,5 @@
 """What to do next after a mod was refused: the one command that helps."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

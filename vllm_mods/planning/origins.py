@@ -1,7 +1,5 @@
 """The trees that variants were written for, out of the releases that can be read."""
 
-from __future__ import annotations
-
 import contextlib
 from functools import cache
 

@@ -1,7 +1,5 @@
 """What a mod changes outside of ``vllm/``: only what its manifest names, file by file. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

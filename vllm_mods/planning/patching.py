@@ -4,8 +4,6 @@
 the reversed diffs. Either succeeds for the whole variant or not at all.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Why no variant of a mod goes in, in the words of the one that comes nearest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from vllm_mods.base.errors import TreeError

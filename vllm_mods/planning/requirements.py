@@ -1,7 +1,5 @@
 """What a variant requires beside vLLM's source: the platform of prebuilt code, and packages that the patched code imports."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from vllm_mods.base.finding_codes import FindingCode

@@ -3,8 +3,6 @@
 Recorded once, on the tree that the patches were made for: there every hunk stands at its stated line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from vllm_mods.base.digest import sha256

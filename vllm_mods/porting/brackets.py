@@ -1,7 +1,5 @@
 """What the mod adds to a list, dict, call, import or `Literal` of a statement that the target changed too. Pure."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Sequence

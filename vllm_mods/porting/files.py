@@ -1,7 +1,5 @@
 """A variant's changes to files, carried over to a tree, each to the file that it is in there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ By definition first, then by likeness, and never without saying so: whoever port
 followed, with how much of the old text the new place still has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

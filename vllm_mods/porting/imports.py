@@ -3,8 +3,6 @@
 Only a line that the mod adds is edited, and never without saying so.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Collection, Iterator, Sequence

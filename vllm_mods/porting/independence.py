@@ -1,7 +1,5 @@
 """Whether the order of two groups of statements could matter, and what a new way out leaves out. Pure."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

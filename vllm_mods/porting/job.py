@@ -1,7 +1,5 @@
 """One variant ported to one tree, from reading its base to the verdict on what came out. Writes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A method of the mod that overrides one of the tree, which has got optional param
 gets them too, and passes them on to what it overrides. What it does with them is for a person to say.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Sequence
 from inspect import Parameter

@@ -16,8 +16,6 @@ the base, gives what the mod made of the base; and if nothing lasting that the t
 where the mod leaves a function.
 """
 
-from __future__ import annotations
-
 import ast
 import warnings
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@ So a change cannot land in another function, however alike the two are, and defi
 their order. What cannot be told for certain is a problem, named with its scope.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The statements of a block by their keys, with what stands above them, and compound ones taken apart. Pure."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """One file ported: two ways to find the place have to give the same bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Three-way merge as git does it, where git is; the other opinion beside our own algorithm."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A ported variant as files of its mod: patches cut anew, a block in the manifest. Pure but for trees."""
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

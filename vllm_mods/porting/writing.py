@@ -1,7 +1,5 @@
 """A ported variant into its mod's folder, whole or not at all; and a port that a person has to finish."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What is wrong with a recipe and with its command, read as a launcher and then a shell would."""
 
-from __future__ import annotations
-
 import re
 
 from vllm_mods.base.finding_codes import FindingCode

@@ -4,8 +4,6 @@ PyYAML is imported in this room and for what starts containers. It is also what 
 them with, so a value here is the value there (``1e3`` is text, ``on`` is true).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The answer of ``check`` as GitHub's workflow commands, which it shows beside the code."""
 
-from __future__ import annotations
-
 import os
 
 from vllm_mods.api.plan import CheckResult

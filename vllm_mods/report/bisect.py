@@ -1,7 +1,5 @@
 """The answer of ``bisect``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from vllm_mods.base.model import Finding, Level

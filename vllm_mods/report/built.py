@@ -1,7 +1,5 @@
 """Answers of ``lock``, ``build`` and ``upgrade``."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The answer of ``suggest``, and what ``check`` says of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 What is a ``NamedTuple`` in an answer becomes an object of its fields where the answer is printed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The answer of ``doctor``."""
 
-from __future__ import annotations
-
 from vllm_mods.base.model import Level
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined
 from vllm_mods.report import data, text

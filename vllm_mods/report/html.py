@@ -4,8 +4,6 @@ The page is complete in itself: it loads nothing, its policy allows nothing but 
 script, and the grid is there without JavaScript. ``page/`` is what it is made of.
 """
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Answers of ``image``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from vllm_mods.api.image_verify import ImageVerified, InspectedImage

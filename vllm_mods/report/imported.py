@@ -1,7 +1,5 @@
 """Answers of ``new`` and ``import``."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Answers of ``status``, ``verify``, ``revert`` and ``sync``."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Format: the schema of Jenkins' xUnit plugin (``junit-10.xsd``), which is what Gi
 read too. It has no time in it, so that the same matrix is the same file.
 """
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as ET
 
 from vllm_mods.base.model import Verdict

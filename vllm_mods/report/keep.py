@@ -1,7 +1,5 @@
 """What was done to keep a library up with vLLM, for people, for scripts and for a pull request."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from vllm_mods.keeping.keeping import KeptRelease

@@ -1,7 +1,5 @@
 """Answers of ``list`` and ``show``: which mods and pairings there are, and one of them whole."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The forms that a matrix can be reported in, by name; text and JSON are made here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 

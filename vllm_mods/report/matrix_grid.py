@@ -1,7 +1,5 @@
 """A matrix as its reports look at it: rows of mods, columns of trees, runs of equal cells. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby

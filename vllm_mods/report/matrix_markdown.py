@@ -4,8 +4,6 @@ Whatever comes from mods and trees stands in code spans or fenced blocks, where 
 GFM, section 4.10: in a table a ``|`` has to be escaped in code spans too.
 """
 
-from __future__ import annotations
-
 import re
 
 from vllm_mods import __version__

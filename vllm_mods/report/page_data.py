@@ -5,8 +5,6 @@ number: strings, blocks of lines, findings, hunks. ``page/page.js`` reads it; th
 modules' own affair.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher

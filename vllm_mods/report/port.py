@@ -1,7 +1,5 @@
 """The answer of ``port``."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

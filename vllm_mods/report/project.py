@@ -1,7 +1,5 @@
 """Answers of ``add``, ``remove`` and ``update``: what libraries of others are, and may touch."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterable, Sequence

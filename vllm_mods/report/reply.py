@@ -1,7 +1,5 @@
 """What a command answers, in the forms that people and scripts read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Answers of ``serve-check`` and ``evidence``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Answers of ``template``."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Plans as text for a person: readable without colour and at 80 columns where paths allow."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """What the words and numbers mean that commands end with, and what to do next: for a terminal and for the docs."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import tomllib

@@ -1,7 +1,5 @@
 """docker and podman, by their own commands: what a container is, what it said, and whether it serves."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -3,8 +3,6 @@
 A pattern may run forever and a log may hold anything, so matching happens in a process of its own with a time limit.
 """
 
-from __future__ import annotations
-
 import json
 import posixpath
 import subprocess

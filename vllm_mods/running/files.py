@@ -1,7 +1,5 @@
 """A pairing's container, as its image starts, as a file that people keep, for ``docker compose``. Pure."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

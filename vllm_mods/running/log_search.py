@@ -1,7 +1,5 @@
 """Look for patterns in lines of a log, in a process of its own: a pattern may run forever."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

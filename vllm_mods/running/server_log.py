@@ -4,8 +4,6 @@ A line is a record only in the form of vLLM's own formatter (``vllm/logging_util
 before each line of its message too, so that the text of a request stays behind the file that logged it.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import sys

@@ -1,7 +1,5 @@
 """What a container of a pairing is started with, in whatever form: image, port, mounts, GPUs; and the line for it. Pure."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -4,8 +4,6 @@ Nothing is run and nothing is expanded. What only a running shell can fill in (`
 in its word as written and is listed in ``CommandScript.unknown``. A test asks bash itself.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

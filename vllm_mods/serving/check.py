@@ -3,8 +3,6 @@
 Pure but for the tree it reads. What only a run can tell is a note, with its reason.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

@@ -5,8 +5,6 @@ beginnings of a name that only one flag has, ``--no-flag``, and ``--flag.key val
 JSON value. It goes on where that parser would stop at the first error.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re

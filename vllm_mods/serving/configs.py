@@ -1,7 +1,5 @@
 """Config classes of the tree: dataclasses with their fields, and enums with their members."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The environment of a serve command against the table of variables in ``vllm/envs.py``."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What is wrong with a serve command, piece by piece."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """How a vLLM makes flags of the fields of its config classes, where releases differ."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple

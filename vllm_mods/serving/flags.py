@@ -6,8 +6,6 @@ The same steps are followed here on the syntax tree. What a flag takes is looked
 asks (``shape.py``): its names are known from here.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What an annotation allows: ``str | Literal["a", "b"] | None`` taken apart, through aliases."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

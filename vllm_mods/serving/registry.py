@@ -4,8 +4,6 @@ The parser of the command line lets every word through there; vLLM looks it up o
 registry, an enumeration, or the ``Literal`` that a type checker sees.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Follows the rules by which vLLM turns an annotation into the keywords of ``add_argument``.
 """
 
-from __future__ import annotations
-
 import ast
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The chat template of a serve command: whether vLLM will find it, and who brings it."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence

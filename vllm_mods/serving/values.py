@@ -1,7 +1,5 @@
 """Values of flags: numbers, choices, JSON and its keys, against what the tree says of them."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

@@ -4,8 +4,6 @@ Its file and its lock are two and there is no one step for both, so the lock has
 names: what is added goes into the lock first, what is removed leaves it last. An entry too many means nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

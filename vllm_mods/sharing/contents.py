@@ -1,7 +1,5 @@
 """What of a folder is its library, by the paths that a shared one may have: read whole, as bytes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 

@@ -5,8 +5,6 @@ A commit names a tree, a tree names the trees and blobs in it, each by the hash 
 a network to tell which bytes the commit has under a path.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@ Beside its files lie the list of their hashes, whose own hash the lock has, and 
 objects by which its commit names these files: what the lock claims is proven without a network.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A project's libraries as its lock has them: fetched, kept, and opened to read."""
 
-from __future__ import annotations
-
 import os
 import re
 

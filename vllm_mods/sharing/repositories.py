@@ -5,8 +5,6 @@ so no filter, no submodule and no link; no hook; no transport but the one of the
 git's business: its credential helpers and the ssh agent are asked, and what they say is in no message.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

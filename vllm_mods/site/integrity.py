@@ -4,8 +4,6 @@ Who changed a file can't be known, and no finding pretends otherwise. A folder a
 looked at by the same rules: a ``ReceiptPlace`` is all that they need.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol

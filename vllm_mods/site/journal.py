@@ -9,8 +9,6 @@ A folder of that name that no transaction of this tool made there (a mod of yest
 whoever packed the tree brought it) is not obeyed: it is set aside, with a word.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable, Iterator

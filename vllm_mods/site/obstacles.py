@@ -1,7 +1,5 @@
 """What keeps files from being replaced though their modes allow it: mounts, attributes, limits. Reads only."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

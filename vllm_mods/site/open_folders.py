@@ -5,8 +5,6 @@ its folders. A folder that is open is the same whatever becomes of its name: pat
 ``/proc/self/fd`` (proc(5)), and each folder is opened in the one above it, links not followed.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

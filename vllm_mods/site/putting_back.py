@@ -1,7 +1,5 @@
 """Put back, file by file and folder by folder, what a transaction has changed."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import os

@@ -4,8 +4,6 @@ The small steps that the transaction is made of. Every path is relative to the s
 or absolute and inside a workspace.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -5,8 +5,6 @@ distribution, stale bytecode, the sources of the mods, the receipt, folders that
 Everything that could be refused is refused here, before the first write.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What an earlier run left in ``.vllm-mods``: its receipt, and whether it was interrupted. Reads only."""
 
-from __future__ import annotations
-
 import os
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 With them come the folders that are made, that go, and that stay and keep their mtime.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

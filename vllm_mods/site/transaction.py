@@ -5,8 +5,6 @@ removed, every failure (an error, a signal, a kill that the next command finds) 
 every byte, mode, owner and mtime.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The transitions of a tree: forward by a plan, back to the untouched tree or to one with fewer mods."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from vllm_mods.base.digest import sha256

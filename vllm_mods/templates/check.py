@@ -1,7 +1,5 @@
 """A chat template held against its own words, and against conversations."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

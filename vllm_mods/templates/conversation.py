@@ -10,8 +10,6 @@ A conversation beside a template is a JSON object::
 body of a request to ``/v1/chat/completions`` has the first two as well, and is read too.
 """
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A filter of system calls for a process that runs somebody else's code."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -6,8 +6,6 @@ out which from the template's syntax tree: a template that loops over a message'
 three times since 0.15. The rules here are made anew after what those functions do; a test compares the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

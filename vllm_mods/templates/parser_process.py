@@ -1,7 +1,5 @@
 """The parsers of a release, run in a process that is fenced in: ``parser_sandbox`` is started and asked."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ the first of them once the fence stands. All that the release's code can do from
 and to write lines of its own.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import json

@@ -4,8 +4,6 @@ What a model writes is what the template itself writes of the assistant's messag
 models needs code of its own here. The parsers are the release's own code: ``parser_process`` runs it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ Some modules of vLLM are run as they are; every other one, and every library tha
 is stood in for by a module that has any name. It belongs into a process that is fenced in.
 """
 
-from __future__ import annotations
-
 import enum
 import functools
 import importlib

@@ -4,8 +4,6 @@ A template may come from anybody. It gets ``limits.TEMPLATE_SECONDS`` and ``TEMP
 conversations; what it does past that, or to the process that it is in, is an error of the template.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

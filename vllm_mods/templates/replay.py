@@ -5,8 +5,6 @@ generated behind it. What a model generates is what the template itself writes o
 message, so a turn is kept if the next prompt begins with the history that ends with that message.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

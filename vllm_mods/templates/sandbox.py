@@ -8,8 +8,6 @@ template and one for each conversation, as soon as it is known. After ``fence.lo
 and write these lines, so that whatever gets out of Jinja's sandbox has nothing to do it with.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

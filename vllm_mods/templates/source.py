@@ -1,7 +1,5 @@
 """Where chat templates come from: by the name of one in a library, or a file; and ``template.toml`` beside one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

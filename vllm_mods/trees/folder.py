@@ -3,8 +3,6 @@
 Nothing is imported from it. On the hot path of ``apply``: plain ``os`` only.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

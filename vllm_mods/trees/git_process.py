@@ -3,8 +3,6 @@
 No program runs that a repository names: no hook, no monitor, no credential helper of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

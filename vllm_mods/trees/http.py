@@ -1,7 +1,5 @@
 """HTTP with pip's settings: pages, byte ranges and whole files, asked for again where they break off."""
 
-from __future__ import annotations
-
 import ssl
 import time
 import zlib

@@ -1,7 +1,5 @@
 """The vLLM in a container image: where it is, and its files by path. Nothing of the image is run."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property

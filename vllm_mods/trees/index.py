@@ -4,8 +4,6 @@ Formats: the simple repository API of the Python packaging specifications, in HT
 PEP 592 yanking, PEP 658/714 metadata) and in JSON (PEP 691, PEP 700 sizes). Pure.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import datetime

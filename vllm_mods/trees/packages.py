@@ -1,7 +1,5 @@
 """What a tree's metadata says of vLLM and of the packages beside it: installed, pinned, listed, installed anew."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Collection, Iterable, Mapping

@@ -6,8 +6,6 @@ the sections ``[install]`` and ``[download]`` over ``[global]``. pip is not aske
 half a second, and it need not be installed beside this tool.
 """
 
-from __future__ import annotations
-
 import configparser
 import os
 import sys

@@ -1,7 +1,5 @@
 """The receipt in a tree of whatever kind, and the tree as it was before any mod. Reads only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from vllm_mods.base.errors import TreeError

@@ -1,7 +1,5 @@
 """Where a built image goes: one module for each kind of place, each with a ``write``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import NamedTuple

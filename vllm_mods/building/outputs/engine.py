@@ -1,7 +1,5 @@
 """Into the local engine that has the base: the new layer alone is handed over, some ten kilobytes."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

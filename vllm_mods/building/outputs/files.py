@@ -1,7 +1,5 @@
 """Into an OCI layout, with all layers of the base."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import filecmp

@@ -1,7 +1,5 @@
 """Into a registry that has the base: its layers are mounted there, and two small blobs are sent."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
