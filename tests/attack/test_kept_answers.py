@@ -23,7 +23,7 @@ PATCH = diff_of("vllm/m.py", "A = 1\n", "A = 2\n")
 
 
 def answer(cache: Path, one: Mod, tree: MemoryTree) -> Answer:
-    found, _ = Shelf((one,), [tree], str(cache), store=True)._said(Subject(one.name), tree)
+    found, _ = Shelf((one,), [tree], str(cache), store=True)._recall_or_ask(Subject(one.name), tree)
     return found
 
 

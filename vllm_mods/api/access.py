@@ -1,7 +1,5 @@
 """How a call gets at vLLM's releases, revisions and images."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """A pairing resolved to hashes on its base, the image of that lock, and another vLLM for both."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 from collections.abc import Sequence
 from typing import NamedTuple

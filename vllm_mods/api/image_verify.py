@@ -1,7 +1,5 @@
 """What is in an image, and whether it is what its lock makes."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

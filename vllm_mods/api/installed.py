@@ -1,7 +1,5 @@
 """Mods put into an installed vLLM, whether they are still in as they were left, and taken out again."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 from collections.abc import Callable, Mapping, Sequence
 
 from vllm_mods.api.plan import as_tree

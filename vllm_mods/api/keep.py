@@ -1,7 +1,5 @@
 """A library kept up with vLLM's releases, on branches of its repository."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The libraries that a call reads: the bundled one, the caller's folders, those of the project here; and what they have."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import functools
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Mods on many trees: a matrix, the locks that follow from it, and the commit that changes a verdict."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 import shlex
 from collections import Counter

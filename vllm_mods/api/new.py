@@ -1,7 +1,5 @@
 """A mod made of a diff, of two trees, or of what a command does to one."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self

@@ -1,7 +1,5 @@
 """What mods would do to a tree, and whether they fit it and a checkpoint that it is to serve."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A mod carried over to another vLLM, into its library or a copy of it."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A serve command held against the vLLM that it will run on; of a pairing, before that is locked, built and run too."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Which mods, chat template and pairing a model needs."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 from typing import NamedTuple
 
 from vllm_mods.api.plan import plan

@@ -1,7 +1,5 @@
 """A vLLM that holds exactly the mods that the project names for it, as they are locked."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Chat templates: whether they make the prompts that they should, what they make, and how two differ."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any

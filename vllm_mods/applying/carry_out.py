@@ -5,8 +5,6 @@ was interrupted is undone before anything of a tree is read that is to be change
 exactly some mods loses what is not among them in the same transaction.
 """
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import functools
 from collections.abc import Sequence
 from typing import NamedTuple

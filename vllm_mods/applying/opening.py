@@ -1,7 +1,5 @@
 """The folder that mods go into, opened with what earlier runs left in it."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """What is told of an installed vLLM, and of what was done to it."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

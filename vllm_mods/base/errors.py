@@ -4,8 +4,6 @@ The core raises these and nothing else on purpose; it never prints and never
 exits. Whatever else reaches the command line is a bug (exit code 70).
 """
 
-# No `from __future__ import annotations`: see model.py.
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

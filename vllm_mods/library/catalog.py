@@ -4,8 +4,6 @@ Libraries stack. What a library has is named by itself where no other has that n
 its library's owner in front (``alice/fast``); which one of two is meant is never guessed.
 """
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Read the mod in a folder, with all the files that its manifest names."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar

@@ -4,8 +4,6 @@ It is the file that ``VLLM_MODS_CONFIG`` names; else ``vllm-mods.toml``, or ``py
 ``[tool.vllm-mods]``, in the current folder or, inside of a repository, in the nearest one above it.
 """
 
-# No `from __future__ import annotations`: see catalog.py, which `apply` loads with this.
-
 import os
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,5 @@
 """The one way in which a file of a library is read: a regular file, of a stated size, through no link."""
 
-# No `from __future__ import annotations`: see catalog.py, which `apply` loads with this.
-
 import os
 import stat
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Asked at the doors (``apply``, ``lock``, ``build``, ``export``, and ``vm.apply``
 go through, whoever read them: a mod brings no policy, and an option takes none away.
 """
 
-# No `from __future__ import annotations`: see catalog.py, which `apply` loads with this.
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING

@@ -83,13 +83,12 @@ def _recover(root: str) -> None:
 
 def _move(root: str, ready: str) -> None:
     """Move every file to its place; put back what was there if one cannot be."""
+    names = list(reading.paths_below(ready))
     before: dict[str, bytes | None] = {}
     new_folders: list[str] = []
     try:
-        for name in sorted(
-            reading.paths_below(ready), key=lambda name: (os.path.basename(name) in _LAST, name)
-        ):
-            new_folders += _made(root, ready, name)
+        for name in sorted(names, key=lambda name: (os.path.basename(name) in _LAST, name)):
+            new_folders += _make_folders(root, ready, name)
             before[name] = reading.read(os.path.join(root, name), root)
             os.replace(os.path.join(ready, name), os.path.join(root, name))
     except BaseException:
@@ -110,7 +109,7 @@ def _move(root: str, ready: str) -> None:
         shutil.rmtree(ready)
 
 
-def _made(root: str, ready: str, name: str) -> Iterator[str]:
+def _make_folders(root: str, ready: str, name: str) -> Iterator[str]:
     """Make the folders that a file is moved into; yield each that was not there.
 
     Refuse a file that is none, or would come to lie where no library has files.

@@ -114,7 +114,7 @@ class Workshop:
             fault = TaskFault("tree", error.message, error.hint)
             return _all(task, _failed(error), fault if isinstance(error, UsageError) else None)
         try:
-            answers = tuple(self._said(subject, tree)[0] for subject in task.subjects)
+            answers = tuple(self._recall_or_ask(subject, tree)[0] for subject in task.subjects)
             return TaskOutcome(task, tree.version, answers)
         except VllmModsError as error:
             fault = TaskFault("mod", error.message, error.hint)
@@ -150,20 +150,20 @@ class Workshop:
             spec, offline=of.offline, cache_dir=of.cache_dir, note=self._note, others=of.others
         )
 
-    def _said(self, subject: Subject, tree: Tree) -> tuple[Answer, bool]:
+    def _recall_or_ask(self, subject: Subject, tree: Tree) -> tuple[Answer, bool]:
         """Return an answer, and whether it is kept: what rests on something that could not be read is not."""
         key = self._key(subject)
         kept = self._store.known(key, tree.identity)
         if kept is not None:
             return kept[1], True
         ask = self._show if subject.show else self._plan
-        said, final = ask(subject.mod, tree.apart())
+        answer, final = ask(subject.mod, tree.apart())
         if final:
-            self._store.remember(key, said, tree)
-        return said, final
+            self._store.remember(key, answer, tree)
+        return answer, final
 
     def _show(self, name: str, tree: Tree) -> tuple[Answer, bool]:
-        answer, final = self._said(Subject(name), tree)
+        answer, final = self._recall_or_ask(Subject(name), tree)
         ask_for_packages(self._needed(name), tree)
         try:
             return answer._replace(hunks=tuple(explain(self._mods[name], answer, tree))), final

@@ -1,7 +1,5 @@
 """From what the user typed to a tree."""
 
-# No `from __future__ import annotations`: the hints of what is public are resolved at run time.
-
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING

@@ -3,7 +3,6 @@
 import csv
 import os
 from collections.abc import Collection, Iterable, Mapping
-from email.parser import HeaderParser
 from typing import NamedTuple
 
 from packaging.markers import UndefinedEnvironmentName
@@ -13,7 +12,6 @@ from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
 from vllm_mods.formats.tree_names import canonical
-from vllm_mods.trees.index import parsed
 
 _LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix", "extra": ""}
 
@@ -88,8 +86,9 @@ def parse_requirement(text: str, machine: Mapping[str, str] = _LINUX) -> Require
 
 def needs(metadata: bytes, machine: Mapping[str, str] = _LINUX) -> list[Requirement]:
     """Return what ``Requires-Dist`` demands of a machine."""
-    headers = HeaderParser().parsestr(metadata.decode("utf-8", "replace"))
-    texts = headers.get_all("Requires-Dist") or ()
+    head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0]
+    lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
+    texts = (line.partition(":")[2].strip() for line in lines)
     return [one for text in texts if (one := parse_requirement(text, machine)) is not None]
 
 
@@ -109,6 +108,8 @@ def reinstalling(tree: Tree, version: str | None) -> str:
     a build of somebody's own (a local version, a development version, a source folder, a file, a
     distribution without metadata) it would put another.
     """
+    from vllm_mods.trees.index import parsed  # noqa: PLC0415  (for a tree that is to be put right)
+
     if tree.spec.startswith("image:"):
         return "build the image again"
     dists = dist_infos(tree)

@@ -209,14 +209,14 @@ class RemoteZip:
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, of the cache or by one range."""
-        if name in self.names and not self._is_here(name):
+        if name in self.names and not self._recall(name):
             self._files[name] = self._fetch(name)
         return self._files.get(name)
 
     def load(self, names: Collection[str]) -> None:
         """Have some files here: what the cache lacks of them comes by a few ranges, with what lies between."""
         wanted = self.names.intersection(names)
-        missing = {self._extent(name): name for name in wanted if not self._is_here(name)}
+        missing = {self._extent(name): name for name in wanted if not self._recall(name)}
         for start, end in _pieces(sorted(missing)):
             if not self._offline:
                 self._spans.load(start, end)
@@ -242,8 +242,8 @@ class RemoteZip:
         recorded = tree_names.recorded_hash(self._record, name)
         return tree_names.sha256_of(recorded) if recorded else None
 
-    def _is_here(self, name: str) -> bool:
-        """Tell whether a file was read before, be it into the cache."""
+    def _recall(self, name: str) -> bool:
+        """Have a file that was read before, be it into the cache; tell whether it was."""
         if name not in self._files:
             digest, stated = self._digest(name), self._zip.infos[name]
             data = self._record if digest is None else self._cache.get(digest)
