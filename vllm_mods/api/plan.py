@@ -8,7 +8,7 @@ from vllm_mods.applying import ground
 from vllm_mods.applying.ground import Terms, check_mods, plan_on_ground
 from vllm_mods.base.model import Mod, Plan
 from vllm_mods.base.tree import Folder, Tree
-from vllm_mods.checkpoints.checkpoint import ModelFit
+from vllm_mods.checkpoints.model_fit import ModelFit
 from vllm_mods.trees.folder import FolderTree
 from vllm_mods.trees.open import open_tree
 from vllm_mods.trees.receipt_tree import receipt_of

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.model import Mod, When
-from vllm_mods.checkpoints.checkpoint import Checkpoint, ModelFit, ModFit
+from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import ModelFacts, facts, value
+from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.formats.pairing import Pairing
 

@@ -2,7 +2,7 @@
 
 import re
 
-_NULL = rb"/dev/null(?:\s|\Z)"
+_NULL = b"/dev/null"
 # a blank in front where a terminal or a mail has turned the tab into blanks
 _STAMP = rb"[\t ]+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: [-+]\d\d:?\d\d)?[ \t]*\Z"
 _EPOCH = (
@@ -24,7 +24,7 @@ class BadName(ValueError):
 
 def is_no_file(raw: bytes) -> bool:
     """Tell whether what is behind ``---`` or ``+++`` is /dev/null."""
-    return re.match(_NULL, raw) is not None
+    return raw.startswith(_NULL) and not raw[len(_NULL) :][:1].strip()
 
 
 def is_epoch(raw: bytes) -> bool:
@@ -42,6 +42,8 @@ def bare(raw: bytes) -> bytes:
     """Return a name without its quotes, or without the time stamp behind it."""
     if raw.startswith(b'"'):
         return _unquoted(raw)
+    if b" " not in raw and b"\t" not in raw:
+        return raw
     name = re.sub(_STAMP, b"", raw)
     return name if name != raw else raw.split(b"\t", 1)[0]
 

@@ -96,7 +96,9 @@ class _DiffReader:
             )
 
     def no_binary(self, line: bytes) -> None:
-        if line == b"GIT binary patch" or re.match(rb"Binary files .* differ\Z", line):
+        if line == b"GIT binary patch" or (
+            line.startswith(b"Binary files ") and line.endswith(b" differ")
+        ):
             raise self.fail(
                 "a binary change cannot be placed by its text",
                 hint="put the whole file into the mod's overlay instead",

@@ -6,7 +6,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.formats.diff import Hunk
 from vllm_mods.placing.answers import Lost
-from vllm_mods.placing.headers import written_in
+from vllm_mods.placing.headers import is_below, written_in
 from vllm_mods.placing.resemblance import telling
 from vllm_mods.placing.target import Target, matches
 
@@ -91,3 +91,12 @@ def in_order(
             message = f"its text stands at {at}, and the hunks before and behind it in the patch do not leave it that place"
             lost[i] = Lost(FindingCode.ORDER, message, written_in(hunks[i]), options[i])
     return left
+
+
+def stands(hunk: Hunk, target: Target, line: int) -> bool:
+    """Tell by text alone whether a hunk can stand at this line and nowhere else, header included.
+
+    What a lock says of a place is believed only where the patch itself does not contradict it.
+    """
+    at = (there for there in matches(target.data, hunk.old) if at_edges(hunk, target, there))
+    return [there for there in at if is_below(hunk.section, target, there)] == [line]

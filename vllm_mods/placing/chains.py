@@ -16,7 +16,7 @@ from vllm_mods.formats import syntax_tree
 
 _LONGEST = 72
 _LONE_RETURN = re.compile(rb"\r(?!\n)")
-_JOINED = re.compile(r"^\s*(else|finally)\b")
+_JOINED = r"^\s*(else|finally)\b"
 
 
 class CodeBlock(NamedTuple):
@@ -159,7 +159,7 @@ class _BlockReader:
     def _joined(self, first: ast.stmt) -> int:
         """Return the line of the ``else`` or ``finally`` above a suite's first statement."""
         for line in range(syntax_tree.first_line(first), 0, -1):
-            if _JOINED.match(self.lines[line - 1].decode(errors="replace")):
+            if re.match(_JOINED, self.lines[line - 1].decode(errors="replace")):
                 return line
         return first.lineno
 

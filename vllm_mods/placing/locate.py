@@ -36,9 +36,9 @@ from vllm_mods.placing.candidates import (
     is_scant,
 )
 from vllm_mods.placing.enclosure import Identity
-from vllm_mods.placing.headers import defines, definition_in, header_holds, is_below, written_in
+from vllm_mods.placing.headers import defines, definition_in, header_holds, written_in
 from vllm_mods.placing.resemblance import LookAlike, look_alikes
-from vllm_mods.placing.target import Target, matches
+from vllm_mods.placing.target import Target
 
 _NEAR = 40
 """How many lines an upstream change may well have put in above; what stands further away was not there for that."""
@@ -356,15 +356,6 @@ def stated_lines(hunks: Sequence[Hunk], target: Target) -> tuple[int, ...] | Non
         for hunk, line in zip(hunks, stated, strict=True)
     )
     return stated if fit else None
-
-
-def stands(hunk: Hunk, target: Target, line: int) -> bool:
-    """Tell by text alone whether a hunk can stand at this line and nowhere else, header included.
-
-    What a lock says of a place is believed only where the patch itself does not contradict it.
-    """
-    at = (there for there in matches(target.data, hunk.old) if at_edges(hunk, target, there))
-    return [there for there in at if is_below(hunk.section, target, there)] == [line]
 
 
 def scope_of(hunk: Hunk, target: Target, line: int) -> str:

@@ -18,7 +18,7 @@ from vllm_mods.planning.part_step import Part
 from vllm_mods.planning.patching import note
 from vllm_mods.trees.receipt_tree import pristine
 
-_ONE_VERSION = re.compile(r"\s*==\s*[^*,\s]+\s*")
+_ONE_VERSION = r"\s*==\s*[^*,\s]+\s*"
 
 Origin = Callable[[Mod, Variant], Tree | None]
 
@@ -72,7 +72,7 @@ class PlanContext:
         key = (mod.name, variant.id)
         if key not in self._located:
             at_base = _begins_at(variant, self.tree.version)
-            only = at_base and bool(_ONE_VERSION.fullmatch(variant.vllm))
+            only = at_base and re.fullmatch(_ONE_VERSION, variant.vllm) is not None
             parts = tuple(
                 part._replace(at_base=at_base, base=self._shipped(part.path) if only else None)
                 for part in self.parts(mod, variant)

@@ -10,7 +10,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.model import FileChange, PlacedHunk
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import Lock, LockedTree
-from vllm_mods.placing import locate
+from vllm_mods.placing.candidates import stands
 from vllm_mods.placing.target import Target, splice
 from vllm_mods.planning import part_step
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -61,7 +61,7 @@ def place(
         spots = []
         for hunk in file.hunks:
             known = lines.get((part.source, file.path, hunk.number))
-            if known is None or not locate.stands(hunk, target, known.line):
+            if known is None or not stands(hunk, target, known.line):
                 return None
             spots.append((known.line, hunk))
             placed.append(part_step.placed_hunk(part, hunk, known.line, known.scope, "file"))

@@ -8,7 +8,7 @@ from vllm_mods.base.model import Finding, ModPlan, Verdict
 from vllm_mods.planning.patching import add_notes, note, refuse
 
 # https://docs.python.org/3/library/site.html, and what installed distributions offer others to load
-_STARTS = re.compile(
+_STARTS = (
     r"[^/]*\.pth|(site|user)customize([./].*)?|__editable__.*|[^/]*\.egg-link"
     r"|[^/]*\.(dist|egg)-info/entry_points\.txt"
 )
@@ -41,6 +41,6 @@ def judge(plan: ModPlan, workspace: str) -> ModPlan:
 
 
 def _describe(paths: Sequence[str]) -> str:
-    starts = [path for path in paths if _STARTS.fullmatch(path)]
+    starts = [path for path in paths if re.fullmatch(_STARTS, path)]
     run = f" (Python runs or offers {', '.join(starts)} whenever it starts)" if starts else ""
     return f"it changes {', '.join(paths)}{run}"

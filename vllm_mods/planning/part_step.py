@@ -12,7 +12,6 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TextReplacement
 from vllm_mods.formats import diff
-from vllm_mods.placing import layers, locate, relocation
 from vllm_mods.placing.answers import BaseKnown, Located, Lost
 from vllm_mods.placing.target import Target, splice
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -177,6 +176,7 @@ class PatchingStep:
     def place(self, file: diff.FileDiff, before: bytes, *, back: bool) -> bytes | None:
         """Return the file with every hunk in its proven place; None and findings otherwise."""
         from vllm_mods.formats.concrete_syntax import UnparsableError  # noqa: PLC0415
+        from vllm_mods.placing import layers  # noqa: PLC0415  (for trees that no lock knows)
 
         path = file.path
         target = target_of(path, before)
@@ -203,6 +203,8 @@ class PatchingStep:
         self, file: diff.FileDiff, target: Target, *, back: bool
     ) -> tuple[Located | Lost, ...]:
         """Place the hunks of a file in one state of it."""
+        from vllm_mods.placing import locate  # noqa: PLC0415  (for trees that no lock knows)
+
         base = BaseKnown.NONE
         if target.data == self.part.base:
             base = BaseKnown.RELEASED
@@ -226,6 +228,8 @@ class PatchingStep:
             return
         gone = _gone(target, spot.scope)
         if gone is not None:
+            from vllm_mods.placing import relocation  # noqa: PLC0415
+
             reason, where = relocation.search(self.view, gone, path)
             self.fail(reason, f"{label}: there is no `{gone}` in it any more; {where}", **place)
             return
@@ -249,6 +253,8 @@ class PatchingStep:
 
     def file_missing(self, file: diff.FileDiff) -> None:
         """Say that a file is gone, and where its definitions are, or that its package is not in the tree."""
+        from vllm_mods.placing import relocation  # noqa: PLC0415
+
         path = file.path
         if self.reports_absent_package(path):
             return

@@ -10,7 +10,6 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import FileChange, Variant
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats.mod_lock import WrittenFile, WrittenFor, WrittenHunk
-from vllm_mods.placing import enclosure, locate
 from vllm_mods.placing.target import blob_id, splice
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.planning.part_step import Part, PatchingStep, target_of
@@ -70,6 +69,8 @@ def _record_part(
     part: Part, view: LayeredTree
 ) -> tuple[list[WrittenFile], list[WrittenHunk]] | None:
     """Record one part and put it in; None if it does not go in at its stated lines."""
+    from vllm_mods.placing import enclosure, locate  # noqa: PLC0415  (where a lock is written)
+
     file = part.diff
     before = view.read(part.path)
     if file is None or None in (file.old_path, file.new_path) or before is None or not file.hunks:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from vllm_mods.api.suggest import Suggested
-from vllm_mods.checkpoints.checkpoint import Checkpoint, ModelFit, ModFit
+from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
+from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
 from vllm_mods.report.text import Paint
