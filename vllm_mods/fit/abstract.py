@@ -31,11 +31,11 @@ def _is_abstract(symbol: Symbol, name: str) -> bool:
     return any("abstractmethod" in f.marks for f in symbol.cls.methods.get(name, ()))
 
 
-def abstract_misuses(world: World, path: str, site: CodeSite, there: World | None) -> Misuses:
+def abstract_misuses(world: World, path: str, site: CodeSite, at_origin: World | None) -> Misuses:
     """Say that a class at the end of its line leaves some of its base's abstract methods open.
 
     A class may only hold static methods: where nobody calls it by its name, and it was not as open where the patch was
-    written (``there`` has the patch in that tree), that is a note.
+    written (``at_origin`` has the patch in that tree), that is a note.
     """
     node = site.node
     if not isinstance(node, ast.ClassDef):
@@ -55,7 +55,7 @@ def abstract_misuses(world: World, path: str, site: CodeSite, there: World | Non
     ):
         return
     call = re.compile(rb"(?<!class )\b%b\(" % node.name.encode())
-    is_news = there is not None and _is_whole(there, path, name)
+    is_news = at_origin is not None and _is_whole(at_origin, path, name)
     level = Level.ERROR if is_news or is_mentioned(world, node.name, call) else Level.NOTE
     method, owner = min(left.items())
     asks = f"{owner.path}:{owner.cls.methods[method][0].line} asks for"

@@ -58,34 +58,36 @@ class Asked:
     """A diagnostic of a file after the patch, with the code around it."""
 
     world: World
-    said: Diagnostic
+    diagnostic: Diagnostic
 
     @property
     def tree(self) -> ast.Module:
         """The syntax tree of the file."""
-        return syntax_tree.module(self.world.glance(self.said.path) or b"") or ast.Module([], [])
+        return syntax_tree.module(self.world.glance(self.diagnostic.path) or b"") or ast.Module(
+            [], []
+        )
 
     @cached_property
     def member(self) -> re.Match[str] | None:
         """What is missing: its owner, then its name; ``None`` where it is something else that is said."""
-        return MEMBER.search(self.said.text)
+        return MEMBER.search(self.diagnostic.text)
 
     def row(self, line: int) -> bytes:
         """Return a line of the file, by its 1-based number."""
-        rows = (self.world.glance(self.said.path) or b"").splitlines()
+        rows = (self.world.glance(self.diagnostic.path) or b"").splitlines()
         return rows[line - 1] if line <= len(rows) else b""
 
     @cached_property
     def around(self) -> tuple[ast.AST, ...]:
         """The nodes around the place, the innermost first."""
-        text = self.row(self.said.line).decode(errors="replace")[: self.said.column - 1]
-        place = self.said.line, len(text.encode())
+        text = self.row(self.diagnostic.line).decode(errors="replace")[: self.diagnostic.column - 1]
+        place = self.diagnostic.line, len(text.encode())
         nodes = (n for n in every(self.tree) if isinstance(n, _Placed))
         return tuple(sorted((node for node in nodes if _holds(node, place)), key=_width))
 
     def text(self, *, of_call: bool) -> str:
         """Return the message: the code, of a call all of it, what ty says, and what there is instead."""
-        said = self.said.text[:220]
+        words = self.diagnostic.text[:220]
         expression = self._expression(of_call=of_call)
         code = "" if expression is None else f"`{ast.unparse(expression)[:60]}`: "
         classes = self.classes(self.member[1]) if self.member else ()
@@ -95,7 +97,7 @@ class Asked:
             names = attributes(self.world, lineage(self.world, owner))
             instead = nearest(self.member[2], names)
         where = f", {owner.text}" if owner else ""
-        return f"{code}{said[:1].lower()}{said[1:]}{where}{instead}"
+        return f"{code}{words[:1].lower()}{words[1:]}{where}{instead}"
 
     def _expression(self, *, of_call: bool) -> ast.expr | None:
         """Return the code that is wrong: the call of an argument, else all that starts there."""
@@ -118,12 +120,12 @@ class Asked:
         if name is None:
             return ()
         scope = next((site.scope for site in self._sites() if site.node is call), None)
-        world, path = self.world, self.said.path
+        world, path = self.world, self.diagnostic.path
         symbols = meant_in(world, path, scope, name) if scope else world.resolve(path, name).symbols
         return tuple(one for one in symbols if isinstance(one.binding, Class))
 
     def _sites(self) -> Iterator[CodeSite]:
-        return walk(self.tree, frozenset((self.said.line,)))
+        return walk(self.tree, frozenset((self.diagnostic.line,)))
 
     def classes(self, kind: str) -> tuple[Symbol, ...]:
         """Return the classes of the tree that a type may name; none for a type of another kind."""
@@ -140,7 +142,7 @@ class Asked:
                 around = next((one for one in nodes if isinstance(one, ast.ClassDef)), None)
                 if around is None or receiver_of(node) is None:
                     return ()
-                place = self.said.path, around.lineno
+                place = self.diagnostic.path, around.lineno
                 named = classes_named(self.world, around.name)
                 return tuple(one for one in named if (one.path, one.cls.line) == place)
         return ()
@@ -148,13 +150,16 @@ class Asked:
     def code(self, of_rule: FindingCode) -> FindingCode:
         """Return the code of a member by what it is missing from: a module, a function, what may be None, ``getattr``."""
         member = self.member
-        if self.said.rule == "missing-union-attribute" and "on `None`" in self.said.text:
+        if (
+            self.diagnostic.rule == "missing-union-attribute"
+            and "on `None`" in self.diagnostic.text
+        ):
             return FindingCode.FIT_KIND
         if member is None:
             return of_rule
         if any(named_member(node) == member[2] for node in self.around):
             return FindingCode.FIT_STRING
-        if self.said.text.startswith("Module"):
+        if self.diagnostic.text.startswith("Module"):
             return FindingCode.FIT_IMPORT
         called = FUNCTION.match(member[1]) or member[1].startswith(COROUTINE)
         return FindingCode.FIT_KIND if called else of_rule

@@ -27,12 +27,12 @@ def scope_at(data: bytes, line: int) -> str:
 def _scopes(data: bytes) -> tuple[tuple[int, int, str], ...]:
     """Return first and last line and name of every class and function, the outer ones first."""
     tree = syntax_tree.module(data) or ast.Module([], [])
-    found = [
+    spans = [
         (node.lineno, node.end_lineno or node.lineno, node.name)
         for node in every(tree)
         if isinstance(node, ScopeNode)
     ]
-    return tuple(sorted(found, key=lambda scope: (scope[0], -scope[1])))
+    return tuple(sorted(spans, key=lambda scope: (scope[0], -scope[1])))
 
 
 def _own(node: DefNode) -> Iterator[ast.AST]:

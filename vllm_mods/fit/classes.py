@@ -144,8 +144,8 @@ class _ClassReader:
 
 def _is_required(node: ast.AnnAssign) -> bool:
     """Tell whether a field has no default, and none in its ``Field(…)`` or ``Annotated[…, Field(…)]``."""
-    made = isinstance(node.value, ast.Call) and decorator_name(node.value).rpartition(".")[2]
-    if node.value is not None and made not in _FIELD_MAKERS:
+    maker = isinstance(node.value, ast.Call) and decorator_name(node.value).rpartition(".")[2]
+    if node.value is not None and maker not in _FIELD_MAKERS:
         return False
     calls = [n for n in every(node.value or node.annotation) if isinstance(n, ast.Call)]
     if any(keyword.arg in _DEFAULTS for call in calls for keyword in call.keywords):

@@ -61,7 +61,7 @@ def _no(_: Asked) -> bool:
 
 def _is_known_kind(asked: Asked) -> bool | None:
     """Let be what a branch, or who sets it later, knows better: members of unions, ``None``, what containers hold."""
-    kinds = _kinds(asked.said.text)
+    kinds = _kinds(asked.diagnostic.text)
     if any(" | " in kind or kind in {"None", "object"} for kind in kinds):
         return False
     outer = {kind.partition("[")[0] for kind in kinds}
@@ -76,12 +76,12 @@ def _cannot_be_made(asked: Asked) -> bool | None:
 
 def _argument(asked: Asked) -> bool | None:
     """Leave out what a kernel is started with, which its compiler knows, and what pydantic fills in or lets be."""
-    said = asked.said
+    diagnostic = asked.diagnostic
     call = asked.call()
-    if said.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
+    if diagnostic.rule == "unknown-argument" and call and isinstance(call.func, ast.Subscript):
         return None
     world = asked.world
-    called = _CALLED.search(said.text)
+    called = _CALLED.search(diagnostic.text)
     owner = called[1].rpartition(".")[0].rpartition(".")[2] if called else ""
     if owner == "object" or any(
         not _is_stated(world, one) for one in (classes_named(world, owner) if owner else ())
@@ -90,12 +90,12 @@ def _argument(asked: Asked) -> bool | None:
     for cls in asked.called_classes():
         line = lineage(world, cls)
         if "BaseModel" in line.bases:
-            if said.rule != "missing-argument":
+            if diagnostic.rule != "missing-argument":
                 return None
             texts = (_class_text(world, one) for one in line.classes)
             if any(_FILLS.search(text) for text in texts):
                 return None
-            missed = set(_QUOTED.findall(said.text))
+            missed = set(_QUOTED.findall(diagnostic.text))
             required = ChainMap(*(dict(one.cls.fields) for one in line.classes))
             return any(required.get(name) for name in missed) or None
     return True
@@ -108,9 +108,9 @@ def _class_text(world: World, symbol: Symbol) -> bytes:
 
 def _call(asked: Asked) -> bool:
     """Let pass what may call another function than the one that ty tells of."""
-    if _UNION_CALL in asked.said.more:
+    if _UNION_CALL in asked.diagnostic.more:
         return False
-    called = _CALLED.search(asked.said.text)
+    called = _CALLED.search(asked.diagnostic.text)
     if called is None:
         return True
     owner, _, name = called[1].rpartition(".")
@@ -130,7 +130,7 @@ def _call(asked: Asked) -> bool:
 
 
 def _takes(asked: Asked) -> bool:
-    builtin = "`isinstance`" in asked.said.text or "`issubclass`" in asked.said.text
+    builtin = "`isinstance`" in asked.diagnostic.text or "`issubclass`" in asked.diagnostic.text
     return builtin or _call(asked)
 
 
@@ -149,13 +149,13 @@ def _kind_of(kind: str) -> str:
 
 def _value(asked: Asked) -> bool:
     """Believe that a number is no text, and a container or a coroutine neither; what else does not suit, a program may well take."""
-    match = _GIVEN.search(asked.said.text)
+    match = _GIVEN.search(asked.diagnostic.text)
     if match is None:
         return False
     wanted, given = match[1], match[2]
     if given.startswith(COROUTINE):
         return not _AWAITS.search(wanted)
-    if "`isinstance`" in asked.said.text or "`issubclass`" in asked.said.text:
+    if "`isinstance`" in asked.diagnostic.text or "`issubclass`" in asked.diagnostic.text:
         return FUNCTION.match(given) is not None
     if wanted not in NUMBERS | _TEXTS or "|" in given:
         return False
@@ -166,14 +166,14 @@ def _value(asked: Asked) -> bool:
 
 
 def _kind(asked: Asked) -> bool:
-    kinds = _kinds(asked.said.text)
+    kinds = _kinds(asked.diagnostic.text)
     special = {
         "not-iterable": "__iter__",
         "not-callable": "__call__",
         "not-subscriptable": "__getitem__",
         "invalid-context-manager": "__enter__",
         "invalid-await": "__await__",
-    }.get(asked.said.rule, "")
+    }.get(asked.diagnostic.rule, "")
     return bool(kinds) and all(is_plain(asked, kind, special) for kind in kinds)
 
 
@@ -187,7 +187,7 @@ def _operands(asked: Asked) -> bool:
 
     What is stated to be a number may be a tensor, with which a text does not go either.
     """
-    kinds = _kinds(asked.said.text)
+    kinds = _kinds(asked.diagnostic.text)
     with_text = any(_kind_of(kind) in _TEXTS for kind in kinds)
     return bool(kinds) and all(
         _CONTAINERS.fullmatch(kind) or (with_text and kind in NUMBERS) or is_plain(asked, kind)
@@ -196,7 +196,7 @@ def _operands(asked: Asked) -> bool:
 
 
 def _assignment(asked: Asked) -> bool | None:
-    text = asked.said.text
+    text = asked.diagnostic.text
     if "values to unpack" in text:
         assigned = next((node for node in asked.around if isinstance(node, ast.Assign)), None)
         # a name may be one of several, and ``tuple[int]`` is often stated for any length
@@ -225,7 +225,7 @@ def _returns_as_many(asked: Asked, assigned: ast.Assign) -> bool:
 def _called(asked: Asked, call: ast.Call) -> Iterator[tuple[str, Function]]:
     """Yield the functions of the tree that a call may be of: those of its name at module level, or every method of that name."""
     world, name = asked.world, dotted(call.func)
-    symbols = world.resolve(asked.said.path, name).symbols if name else ()
+    symbols = world.resolve(asked.diagnostic.path, name).symbols if name else ()
     yield from ((one.path, one.binding) for one in symbols if isinstance(one.binding, Function))
     if isinstance(call.func, ast.Attribute):
         for owner in definers(world, call.func.attr):
@@ -233,13 +233,13 @@ def _called(asked: Asked, call: ast.Call) -> Iterator[tuple[str, Function]]:
 
 
 def _index(asked: Asked) -> bool | None:
-    text = asked.said.text
+    text = asked.diagnostic.text
     return ("for tuple" in text and "`tuple[()]`" not in text) or None
 
 
 def _truth(asked: Asked) -> bool | None:
     never_meant = ("Did you mean to call", "bound method", COROUTINE)
-    return any(part in asked.said.text for part in never_meant) or None
+    return any(part in asked.diagnostic.text for part in never_meant) or None
 
 
 def _returned(asked: Asked) -> bool | None:
@@ -248,7 +248,7 @@ def _returned(asked: Asked) -> bool | None:
 
 def _await(asked: Asked) -> bool | None:
     """Let be what an override may give that is no coroutine."""
-    if COROUTINE not in asked.said.text:
+    if COROUTINE not in asked.diagnostic.text:
         return None
     call = asked.call()
     name = getattr(call.func, "attr", None) if call is not None else None
@@ -337,10 +337,10 @@ RULES: Mapping[str, Rule] = {
 """The rules that are asked for; above each is what an error by it rests on."""
 
 
-def judge(world: World, said: Diagnostic, *, gated: bool) -> Problem | None:
+def judge(world: World, diagnostic: Diagnostic, *, gated: bool) -> Problem | None:
     """Return what counts of a diagnostic; ``gated`` says that its line is the patch's own, and may know more than ty."""
-    rule = RULES[said.rule]
-    asked = Asked(world, said)
+    rule = RULES[diagnostic.rule]
+    asked = Asked(world, diagnostic)
     if asked.is_annotation() or asked.is_tolerant():
         return None
     if rule.code in _OF_VALUES and asked.is_compiled():
@@ -351,8 +351,8 @@ def judge(world: World, said: Diagnostic, *, gated: bool) -> Problem | None:
     if sure is None:
         return None
     level = Level.ERROR if sure and not asked.is_let_be() else Level.NOTE
-    scope = scope_at(world.glance(said.path) or b"", said.line)
-    message = f"{asked.text(of_call=rule.code == FindingCode.FIT_CALL)} (ty: {said.rule})"
-    token = (_QUOTED.findall(said.text) or [""])[-1]
-    place = said.path, said.line, scope
+    scope = scope_at(world.glance(diagnostic.path) or b"", diagnostic.line)
+    message = f"{asked.text(of_call=rule.code == FindingCode.FIT_CALL)} (ty: {diagnostic.rule})"
+    token = (_QUOTED.findall(diagnostic.text) or [""])[-1]
+    place = diagnostic.path, diagnostic.line, scope
     return Problem(asked.code(rule.code), *place, message, (message,), token, level)

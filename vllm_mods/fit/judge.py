@@ -69,20 +69,22 @@ def judge(
     if len(used) > MOST_USERS:
         why = f"{len(used)} files mention what the patch changes, and the type checker read {MOST_USERS}"
         answers.append(Doubt(judged[0].path, "use", why))
-    there = None if origin is None else _question_there(origin, cache, lowest)
+    at_origin = None if origin is None else _question_at_origin(origin, cache, lowest)
     touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
-    origin_with = there and there.after
+    origin_with = at_origin and at_origin.after
     for path, lines in {**used, **touched}.items():
-        answers.extend(_file(before, after, path, lines, changed=path in sound, there=origin_with))
+        answers.extend(
+            _file(before, after, path, lines, changed=path in sound, at_origin=origin_with)
+        )
     receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
         answers.extend(_overrides(before, after, path, receivers))
-        answers.extend(dead_problems(before, after, path, there and there.before))
+        answers.extend(dead_problems(before, after, path, at_origin and at_origin.before))
         added = added_lines(before.read(path), data)
         answers.extend(cycle_problems(before, after, path, added))
         _consult(after, path, data, added)
     question = Question(before, after, judged, tuple(used), names, lowest)
-    answers.extend(_opinion(question, there, answers, cache))
+    answers.extend(_opinion(question, at_origin, answers, cache))
     problems = [_honour(after, problem) for problem in _distinct(answers)]
     if any(map(may_rest_on_writes, problems)):
         writes = run_time_writes(_added_code(before, sound))
@@ -134,7 +136,7 @@ def _distinct(answers: list[Problem | Doubt]) -> tuple[Problem, ...]:
     return tuple(distinct.values())
 
 
-def _question_there(
+def _question_at_origin(
     origin: AtOrigin, cache: SummaryCache, python: tuple[int, int] | None
 ) -> Question:
     """Return what the type checker can be asked about the patch where it was written."""
@@ -144,17 +146,17 @@ def _question_there(
 
 def _opinion(
     question: Question,
-    there: Question | None,
+    at_origin: Question | None,
     answers: list[Problem | Doubt],
     cache: SummaryCache,
 ) -> list[Problem | Doubt]:
     """Return what the type checker says of lines of which nothing is said yet, one thing of a kind for each."""
     met = {(answer.path, answer.line) for answer in answers if isinstance(answer, Problem)}
-    said = list(type_problems(question, there, cache.laid_out)) if question.changes else []
-    problems = [one for one in said if isinstance(one, Problem)]
+    opinions = list(type_problems(question, at_origin, cache.laid_out)) if question.changes else []
+    problems = [one for one in opinions if isinstance(one, Problem)]
     problems.sort(key=lambda problem: problem.level is Level.ERROR)
     last = {(one.path, one.line, one.code): one for one in problems}
-    doubts = [one for one in said if isinstance(one, Doubt)]
+    doubts = [one for one in opinions if isinstance(one, Doubt)]
     return [*doubts, *(one for one in last.values() if (one.path, one.line) not in met)]
 
 
@@ -186,14 +188,14 @@ def _file(
     lines: frozenset[int],
     *,
     changed: bool,
-    there: World | None,
+    at_origin: World | None,
 ) -> Iterator[Problem | Doubt]:
-    """Judge one file; ``there`` is the tree that the patch was written for, with it."""
+    """Judge one file; ``at_origin`` is the tree that the patch was written for, with it."""
     data = after.read(path) or b""
     tree = syntax_tree.module(data)
     if tree is None:
         return
-    answers = list(_look(after, path, tree, lines, there))
+    answers = list(_look(after, path, tree, lines, at_origin))
     if changed:
         answers += name_problems(after, path, data, tree)
         answers += duplicate_problems(path, tree, added_lines(before.read(path), data))
@@ -213,7 +215,7 @@ def _look(
     path: str,
     tree: ast.Module,
     lines: frozenset[int],
-    there: World | None = None,
+    at_origin: World | None = None,
 ) -> Iterator[Problem | Doubt]:
     sites = tuple(walk(tree, lines))
     yield from import_problems(world, path, sites, lines)
@@ -221,12 +223,15 @@ def _look(
         if site.scope.tolerant or site.scope.typing_only:
             continue
         for misuses in (string_misuses, operator_misuses):
-            for one in misuses(world, path, site):
-                yield at_site(path, site, FindingCode.FIT_STRING, one, one.token, one.text)
-        of_kind = (*result_misuses(world, path, site), *abstract_misuses(world, path, site, there))
-        for one in of_kind:
-            key = site.scope.name, lasting(one.text)
-            yield at_site(path, site, FindingCode.FIT_KIND, one, *key)
+            for misuse in misuses(world, path, site):
+                yield at_site(path, site, FindingCode.FIT_STRING, misuse, misuse.token, misuse.text)
+        of_kind = (
+            *result_misuses(world, path, site),
+            *abstract_misuses(world, path, site, at_origin),
+        )
+        for misuse in of_kind:
+            key = site.scope.name, lasting(misuse.text)
+            yield at_site(path, site, FindingCode.FIT_KIND, misuse, *key)
 
 
 def _known(before: World, path: str, tokens: set[str]) -> frozenset[tuple[str, tuple[str, ...]]]:

@@ -73,7 +73,7 @@ def _may_have(world: World, symbol: Symbol, name: str) -> bool:
 
 def is_missing(asked: Asked) -> bool:
     """Tell whether a member on a line of the patch is missing of what nothing else can stand for."""
-    if asked.member is None or asked.said.text.startswith("Module"):
+    if asked.member is None or asked.diagnostic.text.startswith("Module"):
         return asked.member is not None
     kind, name = asked.member.groups()
     if FUNCTION.match(kind):
@@ -97,7 +97,7 @@ def lacks(asked: Asked) -> bool | None:  # noqa: PLR0911 - an answer per kind of
     owner, name = asked.member.groups()
     if owner in {"object", "type", "Module"}:
         return None
-    if asked.said.text.startswith("Module"):
+    if asked.diagnostic.text.startswith("Module"):
         return _module_lacks(asked, owner, name)
     kinds = owner.split(" | ")
     lines = [lineage(asked.world, one) for kind in kinds for one in asked.classes(kind)]

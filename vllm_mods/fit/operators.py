@@ -93,11 +93,11 @@ def _unfit_parameters(function: DefNode) -> Iterator[str]:
         yield "it states no type of its result"
     if arguments.vararg or arguments.kwarg:
         yield "it takes * or **"
-    for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        if one.annotation is None:
-            yield f"its parameter {one.arg} states no type"
-        elif wrong := next(_foreign_types(one.annotation), ""):
-            yield f"its parameter {one.arg} is of type {wrong}, which operators do not take"
+    for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        if parameter.annotation is None:
+            yield f"its parameter {parameter.arg} states no type"
+        elif wrong := next(_foreign_types(parameter.annotation), ""):
+            yield f"its parameter {parameter.arg} is of type {wrong}, which operators do not take"
 
 
 def _foreign_types(node: ast.expr) -> Iterator[str]:

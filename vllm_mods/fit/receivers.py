@@ -27,19 +27,19 @@ def receiver_types(
     }
     files = python_of(replaced(), below, world.files, revealing)
     with overlay(laid_out.folder(lowest), files) as folder:
-        said = check(folder, by_file, (), python)
+        diagnostics = check(folder, by_file, (), python)
     types: dict[tuple[str, int], list[str]] = defaultdict(list)
-    for one in said:
-        if match := _REVEALED.fullmatch(one.text):
-            types[one.path, one.line].append(match[1])
-    found: dict[MethodCall, str] = {}
+    for diagnostic in diagnostics:
+        if match := _REVEALED.fullmatch(diagnostic.text):
+            types[diagnostic.path, diagnostic.line].append(match[1])
+    type_of: dict[MethodCall, str] = {}
     for path, some in by_file.items():
         for line in {call.func.value.lineno for call in some}:
             here = [call for call in some if call.func.value.lineno == line]
             here.sort(key=lambda call: call.func.value.col_offset)
             if len(types[path, line]) == len(here):
-                found.update(zip(here, types[path, line], strict=True))
-    return found
+                type_of.update(zip(here, types[path, line], strict=True))
+    return type_of
 
 
 def _revealing(data: bytes, calls: list[MethodCall]) -> bytes:

@@ -48,9 +48,9 @@ class RunTimeWrites(NamedTuple):
         if not may_rest_on_writes(problem):
             return problem
         # without the code that the type checker's words are about
-        said = problem.message.partition("`: ")[2] or problem.message
-        named = set(re.findall(r"\w+", said))
-        about = {problem.token, *_QUOTED.findall(said), *_PLACED.findall(said)}
+        words = problem.message.partition("`: ")[2] or problem.message
+        named = set(re.findall(r"\w+", words))
+        about = {problem.token, *_QUOTED.findall(words), *_PLACED.findall(words)}
         name = next(iter(sorted(self.names & about)), "")
         owner = next(iter(sorted(self.owners & named)), "")
         if not name and not owner:

@@ -44,18 +44,20 @@ class Question(NamedTuple):
 
 
 def type_problems(
-    question: Question, there: Question | None, laid_out: LaidOut
+    question: Question, at_origin: Question | None, laid_out: LaidOut
 ) -> Iterator[Problem | Doubt]:
     """Yield what is new and counts, what is new and may, as notes, and what the checker could not read.
 
-    ``there`` is the same of the tree that the patch was written for. Raises as ``checker.check``.
+    ``at_origin`` is the same of the tree that the patch was written for. Raises as ``checker.check``.
     """
     new = _news(question, laid_out)
     added = {c.path: added_lines(c.before, c.after) for c in question.changes if c.after}
     inside = {one for one in new if one.line in added.get(one.path, ())}
     gated = inside
-    if inside and there is not None:
-        known = {key for one in _news(there, laid_out) for key in _likenesses(one, there.after)}
+    if inside and at_origin is not None:
+        known = {
+            key for one in _news(at_origin, laid_out) for key in _likenesses(one, at_origin.after)
+        }
         gated = {one for one in inside if known.intersection(_likenesses(one, question.after))}
     for diagnostic in new:
         if diagnostic.rule == "invalid-syntax" and diagnostic in inside:
@@ -82,27 +84,36 @@ def _news(question: Question, laid_out: LaidOut) -> list[Diagnostic]:
     return [*unread, *_without((one for one in now if one.rule in RULES), was, question)]
 
 
-def _about(said: Iterable[Diagnostic], question: Question) -> Iterator[Diagnostic]:
+def _about(diagnostics: Iterable[Diagnostic], question: Question) -> Iterator[Diagnostic]:
     """Leave out what is said in other files than the changed ones of something else than what is changed."""
     changed = {change.path for change in question.changes}
     rows: dict[str, list[bytes]] = {}
-    for one in said:
-        if one.path not in changed and one.rule in RULES:
-            if one.path not in rows:
-                rows[one.path] = (question.after.glance(one.path) or b"").splitlines()
-            row = rows[one.path][one.line - 1 : one.line]
-            words = _WORD.findall(f"{one.text} {b''.join(row).decode(errors='replace')}")
+    for diagnostic in diagnostics:
+        if diagnostic.path not in changed and diagnostic.rule in RULES:
+            if diagnostic.path not in rows:
+                rows[diagnostic.path] = (question.after.glance(diagnostic.path) or b"").splitlines()
+            row = rows[diagnostic.path][diagnostic.line - 1 : diagnostic.line]
+            words = _WORD.findall(f"{diagnostic.text} {b''.join(row).decode(errors='replace')}")
             # of ``self`` no class is named, and it may be one below a changed one
             if question.names.isdisjoint(words) and "Self" not in words:
                 continue
-        yield one
+        yield diagnostic
 
 
-def _likenesses(one: Diagnostic, world: World) -> tuple[tuple[str, ...], ...]:
+def _likenesses(diagnostic: Diagnostic, world: World) -> tuple[tuple[str, ...], ...]:
     """Return two things by which the same complaint is known in another tree: its text, and the line that it is about."""
-    rows = (world.glance(one.path) or b"").splitlines()
-    row = rows[one.line - 1].decode(errors="replace").strip() if one.line <= len(rows) else ""
-    return (one.path, one.rule, "text", one.text), (one.path, one.rule, "line", row)
+    rows = (world.glance(diagnostic.path) or b"").splitlines()
+    row = (
+        rows[diagnostic.line - 1].decode(errors="replace").strip()
+        if diagnostic.line <= len(rows)
+        else ""
+    )
+    return (diagnostic.path, diagnostic.rule, "text", diagnostic.text), (
+        diagnostic.path,
+        diagnostic.rule,
+        "line",
+        row,
+    )
 
 
 def _ask(
@@ -112,8 +123,10 @@ def _ask(
         return ()
     plain = {p: plain_getattr(data) if p in asked and data else data for p, data in files.items()}
     with overlay(root, plain) as folder:
-        said = check(folder, asked, RULES, question.python)
-    return tuple(one for one in said if one.rule not in RULES or RULES[one.rule].only in one.text)
+        diagnostics = check(folder, asked, RULES, question.python)
+    return tuple(
+        one for one in diagnostics if one.rule not in RULES or RULES[one.rule].only in one.text
+    )
 
 
 def _without(
@@ -121,27 +134,27 @@ def _without(
 ) -> Iterator[Diagnostic]:
     """Leave out what was said before of the same definition, or of another one of the file from which it moved."""
     before, after = question.before, question.after
-    said: dict[tuple[str, ...], list[Diagnostic]] = defaultdict(list)
+    new_of: dict[tuple[str, ...], list[Diagnostic]] = defaultdict(list)
     known_of: dict[tuple[str, ...], list[Diagnostic]] = defaultdict(list)
-    for grouped, ones in ((known_of, was), (said, now)):
-        for one in ones:
-            grouped[one.path, one.rule, one.text].append(one)
-    for key, several in said.items():
+    for grouped, ones in ((known_of, was), (new_of, now)):
+        for diagnostic in ones:
+            grouped[diagnostic.path, diagnostic.rule, diagnostic.text].append(diagnostic)
+    for key, several in new_of.items():
         more = len(several) - len(known_of[key])
         if more <= 0:
             continue
-        known = Counter(_scope(one, before) for one in known_of[key])
+        known = Counter(_scope(diagnostic, before) for diagnostic in known_of[key])
         fresh = []
-        for one in several:
-            if known[scope := _scope(one, after)]:
+        for diagnostic in several:
+            if known[scope := _scope(diagnostic, after)]:
                 known[scope] -= 1
             else:
-                fresh.append(one)
+                fresh.append(diagnostic)
         yield from fresh[len(fresh) - more :]
 
 
-def _scope(one: Diagnostic, world: World) -> str:
-    return scope_at(world.glance(one.path) or b"", one.line)
+def _scope(diagnostic: Diagnostic, world: World) -> str:
+    return scope_at(world.glance(diagnostic.path) or b"", diagnostic.line)
 
 
 @lru_cache(maxsize=256)

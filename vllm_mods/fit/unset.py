@@ -13,11 +13,11 @@ _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Assert)
 
 def unset(asked: Asked) -> bool | None:
     """Names that nothing defines are looked for by themselves; here are those that are not set yet."""
-    names = _QUOTED.findall(asked.said.text)
+    names = _QUOTED.findall(asked.diagnostic.text)
     inside = [one for one in asked.around if isinstance(one, DefNode)]
     if not names or not inside:
         return None
-    if asked.said.rule == "unresolved-global":
+    if asked.diagnostic.rule == "unresolved-global":
         # a plain assignment makes the global
         augmented = [n.target for n in every(asked.tree) if isinstance(n, ast.AugAssign)]
         bound = [n for n in every(asked.tree) if _bound_by(n) == names[0] and n not in augmented]
@@ -47,14 +47,14 @@ def sometimes_unset(asked: Asked) -> bool | None:
 
     Where a condition or an exit between the branch that sets a name and its use may know better, nothing is said.
     """
-    names = _QUOTED.findall(asked.said.text)
+    names = _QUOTED.findall(asked.diagnostic.text)
     function = next((one for one in asked.around if isinstance(one, DefNode)), None)
     if not names or function is None:
         return None
     depth = asked.around.index(function)
     if any(isinstance(one, _BLOCKS) for one in asked.around[:depth]):
         return None
-    line, asked_for, setting = asked.said.line, set[str](), 0
+    line, asked_for, setting = asked.diagnostic.line, set[str](), 0
     for node in every(function):
         if isinstance(node, ast.If) and node.lineno < line and names[0] in _stored(node):
             asked_for |= _named(node.test)

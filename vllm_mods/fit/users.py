@@ -72,41 +72,43 @@ def _changed(before: World, after: World, path: str) -> Iterator[tuple[str, set[
 
 def _definitions(data: bytes | None) -> dict[str, list[str]]:
     """Return each name of a module and its classes, dotted, with a text that is another one where its use is."""
-    found: dict[str, list[str]] = defaultdict(list)
+    definitions: dict[str, list[str]] = defaultdict(list)
     if data is not None and (tree := syntax_tree.module(data)) is not None:
-        _of_body(tree.body, "", found)
-    return found
+        _of_body(tree.body, "", definitions)
+    return definitions
 
 
 def _of_body(  # noqa: C901 - one kind of statement per branch
-    body: Iterable[ast.AST], prefix: str, found: dict[str, list[str]]
+    body: Iterable[ast.AST], prefix: str, definitions: dict[str, list[str]]
 ) -> None:
     for node, _ in statements(body):
         match node:
             case ast.ClassDef():
                 heads = (*node.bases, *node.keywords, *node.decorator_list)
-                found[prefix + node.name].append(" ".join(map(ast.dump, heads)))
-                _of_body(node.body, f"{prefix}{node.name}.", found)
+                definitions[prefix + node.name].append(" ".join(map(ast.dump, heads)))
+                _of_body(node.body, f"{prefix}{node.name}.", definitions)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                found[prefix + node.name].append(_signature(node))
+                definitions[prefix + node.name].append(_signature(node))
                 for inner in every(node) if prefix and node.args.args else ():
                     match inner:
                         case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if (
                             name == node.args.args[0].arg
                         ):
-                            found[prefix + inner.attr] = found[prefix + inner.attr] or [""]
+                            definitions[prefix + inner.attr] = definitions[prefix + inner.attr] or [
+                                ""
+                            ]
                         case _:
                             pass
             case ast.Import() | ast.ImportFrom():
                 for alias in node.names:
-                    found[prefix + (alias.asname or alias.name)].append("")
+                    definitions[prefix + (alias.asname or alias.name)].append("")
             case ast.Assign():
                 for name in (n for target in node.targets for n in target_names(target)):
-                    found[prefix + name].append("")
+                    definitions[prefix + name].append("")
             case ast.AnnAssign(target=ast.Name(id=name)):
                 # with a space it is a field: the class is called with it
                 default = "" if node.value is None else "="
-                found[prefix + name].append(f"{ast.dump(node.annotation)} {default}")
+                definitions[prefix + name].append(f"{ast.dump(node.annotation)} {default}")
             case _:
                 pass
 

@@ -146,9 +146,9 @@ def forward(
         return plan._replace(verdict=worst(findings), findings=tuple(findings))
     changes = view.changes()
     more = notes(hunks, changes)
-    for one in optional:
-        if one.message:
-            message = f"{one.patch} is optional and not put in ({one.verdict}): {one.message}"
+    for left in optional:
+        if left.message:
+            message = f"{left.patch} is optional and not put in ({left.verdict}): {left.message}"
             more.append(note(FindingCode.OPTIONAL, message))
     return plan._replace(
         verdict=as_placed(hunks),

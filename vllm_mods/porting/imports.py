@@ -40,12 +40,12 @@ def follow(
     """
     cache = SummaryCache()
     before, now = World(base, {}, cache), World(target, {}, cache)
-    failed = (one for one in findings if one.level is Level.ERROR)
-    errors = [one for one in failed if one.code == FindingCode.FIT_IMPORT]
+    failed = (finding for finding in findings if finding.level is Level.ERROR)
+    errors = [finding for finding in failed if finding.code == FindingCode.FIT_IMPORT]
     notes: dict[str, None] = {}
     edited = []
     for cut in cuts:
-        failing = {one.line for one in errors if one.path == cut.path}
+        failing = {finding.line for finding in errors if finding.path == cut.path}
         tree = syntax_tree.module(cut.after) if cut.after is not None and failing else None
         # columns in bytes are those of the file if it is UTF-8, without a mark at its beginning
         if (
@@ -59,9 +59,9 @@ def follow(
         moves = list(_moves(before, now, cut.path, tree, failing & added))
         data = _rewrite(cut.after, moves, added)
         edited.append(cut._replace(after=data))
-        for one in moves if data != cut.after else ():
-            name, old = one.alias.name, _module(cut.path, one.node)
-            notes[f"{name} of {old} is {name} of {one.module} by now, and nowhere else"] = None
+        for move in moves if data != cut.after else ():
+            name, old = move.alias.name, _module(cut.path, move.node)
+            notes[f"{name} of {old} is {name} of {move.module} by now, and nowhere else"] = None
     return Repair(tuple(edited), tuple(notes))
 
 

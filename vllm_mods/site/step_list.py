@@ -52,21 +52,23 @@ class Draft(NamedTuple):
 
 
 class Steps:
-    """Steps of a transition of the tree at ``where``, whose receipt is ``there``. Looks, and writes nothing.
+    """Steps of a transition of the tree at ``where``, whose receipt is ``old_receipt``. Looks, and writes nothing.
 
     ``old`` has the files of that receipt by path, ``net`` those of the receipt to come; ``made`` are
     folders to be made, outer ones first, ``maybe_gone`` those that may become empty.
     """
 
     def __init__(
-        self, where: Site, there: Receipt | None, transition: Transition, *, keep_links: bool
+        self, where: Site, old_receipt: Receipt | None, transition: Transition, *, keep_links: bool
     ) -> None:
         self.site = where
         self.transition = transition
         self.keep_links = keep_links
         self.look = Look(site=where, folders={})
-        self.old = {file.path: file for file in there.files} if there is not None else {}
-        self.there = there
+        self.old = (
+            {file.path: file for file in old_receipt.files} if old_receipt is not None else {}
+        )
+        self.old_receipt = old_receipt
         self.net = dict(self.old)
         self.ops: dict[str, Op] = {}
         self.made: dict[str, None] = {}
@@ -149,7 +151,7 @@ class Steps:
             raise Refused(
                 f"{path}: its original {self.site.absolute(original)} is {what}; "
                 "nothing was changed",
-                hint=reinstall(self.there and self.there.vllm),
+                hint=reinstall(self.old_receipt and self.old_receipt.vllm),
             )
         step = self.step(path, info, known.before)
         source = self.site.absolute(original)

@@ -196,18 +196,18 @@ def _pairs(
 
     Of those that could not be asked, the reasons are put into ``unasked``.
     """
-    by_name = {one.name: one for one in written}
+    by_name = {answer.name: answer for answer in written}
     asked: list[tuple[ParserPair, WrittenAnswer]] = []
     if call := by_name.get(_FIRST):
         asked += [((name, None), call) for name in release.tools]
     if thought := by_name.get(_REASONED):
         asked += [((None, name), thought) for name in release.reasoners]
-    read = release.read([_job(one, pair, WAYS[:1]) for pair, one in asked])
+    read = release.read([_job(answer, pair, WAYS[:1]) for pair, answer in asked])
     pairs = []
-    for (pair, one), answers in zip(asked, read, strict=True):
-        if answers["whole"].get("stood_in"):
-            unasked[pair[0] or pair[1] or ""] = answers["whole"]["error"]
-        elif not _difference(one, answers["whole"], pair, alone=True):
+    for (pair, answer), read_back in zip(asked, read, strict=True):
+        if read_back["whole"].get("stood_in"):
+            unasked[pair[0] or pair[1] or ""] = read_back["whole"]["error"]
+        elif not _difference(answer, read_back["whole"], pair, alone=True):
             pairs.append(pair)
     return pairs
 

@@ -295,12 +295,12 @@ def _form_findings(
     conversation: Conversation, prompts: Mapping[Cut, str], whole: str
 ) -> Iterator[Finding]:
     """Yield what keeps a model from telling who speaks, what it can call and whose turn it is, though all texts are there."""
-    for one in conversation.tools or ():
-        if (name := one["function"]["name"]) not in prompts[1, True]:
+    for tool in conversation.tools or ():
+        if (name := tool["function"]["name"]) not in prompts[1, True]:
             message = f"the tool {name!r} that the model may call is not in the prompt"
             yield Finding(FindingCode.CONTENT_LOST, message)
-    for one in conversation.messages:
-        for what, text in _texts(one):
+    for turn in conversation.messages:
+        for what, text in _texts(turn):
             if what == "argument" and whole.count(text) > 1:
                 message = f"the argument {text!r} is in the prompt {whole.count(text)} times"
                 yield Finding(FindingCode.WRITTEN_TWICE, message)
@@ -308,8 +308,8 @@ def _form_findings(
         return
     between = []
     rest = whole
-    for one in conversation.messages:
-        (_, text), *_ = _texts(one)
+    for turn in conversation.messages:
+        (_, text), *_ = _texts(turn)
         before, _, rest = rest.partition(text)
         between.append(before.strip())
     if between[1] == between[2]:

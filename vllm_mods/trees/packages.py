@@ -65,7 +65,7 @@ def read_packages(tree: Tree, names: Collection[str]) -> Packages:
 
 def required(tree: Tree, texts: Iterable[str]) -> dict[str, str]:
     """Return the versions beside a tree of what its vLLM and these requirements name, sorted."""
-    named = {canonical(one.name) for text in texts if (one := parse_requirement(text)) is not None}
+    named = {canonical(needed.name) for text in texts if (needed := parse_requirement(text))}
     packages = read_packages(tree, named)
     return {
         name: version
@@ -89,7 +89,7 @@ def needs(metadata: bytes, machine: Mapping[str, str] = _LINUX) -> list[Requirem
     head = metadata.decode("utf-8", "replace").replace("\r\n", "\n").partition("\n\n")[0]
     lines = (line for line in head.splitlines() if line.startswith("Requires-Dist:"))
     texts = (line.partition(":")[2].strip() for line in lines)
-    return [one for text in texts if (one := parse_requirement(text, machine)) is not None]
+    return [needed for text in texts if (needed := parse_requirement(text, machine)) is not None]
 
 
 def dist_infos(tree: Tree) -> dict[str, tuple[str, str]]:
