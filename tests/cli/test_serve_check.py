@@ -88,6 +88,31 @@ def test_a_command_line_that_is_right(call: Call, tree: Path) -> None:
     assert answer.out == f"vllm serve on vLLM 0.19.1 ({tree})\n  2 flags: nothing is wrong\n"
 
 
+def test_a_command_stands_behind_two_dashes_as_well(call: Call, tree: Path) -> None:
+    answer = call("serve-check", "--target", tree, "--", "vllm", "serve", "m", "--dtypes", "auto")
+    assert (answer.code, answer.err) == (1, "")
+    assert "did you mean --dtype?" in answer.out
+    twice = call(
+        "serve-check", "--command", "vllm serve m", "--target", tree, "--", "vllm", "serve"
+    )
+    assert (twice.code, twice.out) == (2, "")
+    assert "give one of them" in twice.err
+
+
+def test_a_command_with_a_template_of_the_library_is_held_against_it(
+    call: Call, tree: Path
+) -> None:
+    template = "/srv/.vllm-mods/templates/qwen3.6-enhanced.jinja"
+    line = f"vllm serve m --chat-template={template} --tool-call-parser hermes"
+    answer = call("serve-check", "--command", line, "--target", tree, "--json", "--offline")
+    assert answer.code == 1
+    assert [(f["code"], f["suggestion"]) for f in answer.json["findings"]][:3] == [
+        ("flag-unused", "--enable-auto-tool-choice"),
+        ("template-terms", "qwen3_coder or qwen3_xml"),
+        ("mod-flag-absent", "--enable-auto-tool-choice"),
+    ]
+
+
 @pytest.mark.usefixtures("releases")
 def test_a_command_line_that_is_not(call: Call, tree: Path) -> None:
     line = "VLLM_PROT=80 vllm serve m --silent --dtype half --dtype bf16"

@@ -17,7 +17,7 @@ from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
-from vllm_mods.serving.template import ContainerSettings
+from vllm_mods.serving.template import ContainerSettings, TemplateTerms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,7 +103,12 @@ def test_what_is_right_passes_without_a_word(line: str) -> None:
         ("--rank x", "value-type", "--rank", None),
         ("--all2all none", "value-choice", "--all2all", None),
         ("--gdn flashqla", "value-choice", "--gdn", None),
-        ("--tool-call-parser qwen3_code", "value-choice", "--tool-call-parser", "qwen3_coder"),
+        (
+            "--enable-auto-tool-choice --tool-call-parser qwen3_code",
+            "value-choice",
+            "--tool-call-parser",
+            "qwen3_coder",
+        ),
         ("--reasoning-parser qwen4", "value-choice", "--reasoning-parser", "qwen3"),
         ("--load-format tensorized", "value-choice", "--load-format", "tensorizer"),
         ("--quantization awqq", "value-choice", "--quantization", "awq"),
@@ -163,7 +168,10 @@ def test_what_is_wrong_is_named(line: str, code: str, subject: str, near: str | 
         ("--chat-template /x/mine.jinja", "template-unclear"),
         ("--chat-template ../mine.jinja", "template-unclear"),
         ("--load-format my.own.Loader", "value-unclear"),
-        ("--tool-parser-plugin p.py --tool-call-parser mine", "value-unclear"),
+        (
+            "--enable-auto-tool-choice --tool-parser-plugin p.py --tool-call-parser mine",
+            "value-unclear",
+        ),
     ],
 )
 def test_what_can_not_be_told_or_only_has_to_be_known_is_a_note(line: str, code: str) -> None:
@@ -247,6 +255,84 @@ def test_the_template_that_a_mod_brings() -> None:
     ]
     site = "/usr/lib/python3.12/site-packages/vllm/x.jinja"
     assert errors(ask(f"--chat-template {site}")) == [("template-missing", "--chat-template")]
+
+
+_FRONTEND = "vllm/entrypoints/openai/cli_args.py"
+_WITH_FORMAT = FILES | {
+    _FRONTEND: FILES[_FRONTEND]
+    .replace(b"template_kwargs", b"default_chat_template_kwargs")
+    .replace(b"    port:", b"    chat_template_content_format: str = 'auto'\n    port:")
+}
+_TERMS = TemplateTerms(
+    {
+        "--chat-template-content-format": ("auto", "openai"),
+        "--tool-call-parser": ("qwen3_coder", "qwen3_xml"),
+    },
+    ("enable_thinking", "add_vision_id"),
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("--chat-template-content-format openai", None),
+        (
+            "--chat-template-content-format string",
+            ("template-terms", "--chat-template-content-format", "auto or openai"),
+        ),
+        (
+            "--enable-auto-tool-choice --tool-call-parser hermes",
+            ("template-terms", "--tool-call-parser", "qwen3_coder or qwen3_xml"),
+        ),
+        ("--enable-auto-tool-choice --tool-call-parser qwen3_coder", None),
+        ("--default-chat-template-kwargs '{\"enable_thinking\": false}'", None),
+        (
+            "--default-chat-template-kwargs '{\"enable_thinkng\": false}'",
+            ("template-terms", "--default-chat-template-kwargs", "enable_thinking"),
+        ),
+        (
+            "--default-chat-template-kwargs.enable_thinkng false",
+            ("template-terms", "--default-chat-template-kwargs.enable_thinkng", "enable_thinking"),
+        ),
+        (
+            "--default-chat-template-kwargs '{\"mine\": 1}'",
+            ("json-key-unused", "--default-chat-template-kwargs", ""),
+        ),
+    ],
+)
+def test_a_command_is_held_against_what_its_template_goes_with(
+    line: str, fault: tuple[str, str, str] | None
+) -> None:
+    file = TemplateFile(name="t", file="t.jinja", source="s", data=b"text")
+    brings = planned(
+        mod(variant(templates=(file,)), serve_args=("--tool-call-parser", "qwen3_coder"))
+    )
+    needs = ("mod-flag-absent", "mod", "--tool-call-parser qwen3_coder")
+
+    def held(template: str) -> list[tuple[str, str, str]]:
+        argv = words(shlex.split(f"vllm serve m --chat-template {template} {line}"))
+        terms = {("t.jinja", b"text"): _TERMS}.get
+        serving = Serving(argv, mods=(brings,), terms=lambda *of: terms(of))
+        answer = check(KnownFlags(MemoryTree(dict(_WITH_FORMAT))), serving)
+        faults = [(f.code.value, f.subject, f.near) for f in answer.faults]
+        return [one for one in faults if one != needs]
+
+    assert held("/site-packages/.vllm-mods/templates/t.jinja") == ([fault] if fault else [])
+    assert "template-terms" not in {code for code, *_ in held("/else/other.jinja")}
+
+
+def test_a_tool_parser_is_not_used_without_the_choice_of_tools() -> None:
+    fault = only(ask("--tool-call-parser hermes"))
+    assert (fault.code, fault.subject, fault.near) == (
+        "flag-unused",
+        "--tool-call-parser",
+        "--enable-auto-tool-choice",
+    )
+    assert not ask("--tool-call-parser hermes --no-enable-auto-tool-choice").ok
+    openai = {
+        "vllm/tool_parsers/__init__.py": b'_TOOL_PARSERS_TO_REGISTER = {"openai": ("a", "B")}'
+    }
+    assert ask("--tool-call-parser openai", files=FILES | openai).ok
 
 
 class _Work:

@@ -22,12 +22,15 @@ from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
+from vllm_mods.serving.template import TemplateTerms
 from vllm_mods.templates import check as template_check
 from vllm_mods.templates.source import Template, open_template
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
 
 _ENGINE_FINDINGS = frozenset({"rust-frontend", "template-unreadable"})
+_STARTS = {FindingCode.MOD_FLAG_ABSENT, FindingCode.TEMPLATE_TERMS, FindingCode.FLAG_UNUSED}
+"""What vLLM takes all the same: a mod then may do nothing, calls may stay text."""
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
 
@@ -100,7 +103,7 @@ def serve_check(
     """
     access = access or Access()
     if command is not None and pairing is None:
-        asked = of_script(command, "--command", _CALL)
+        asked = _with_template(of_script(command, "--command", _CALL), library or Library())
     elif command is None and pairing is not None:
         library = library or Library()
         asked = of_pairing(library, library.pairing(pairing))
@@ -202,6 +205,7 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
         container=tree if isinstance(tree, ImageTree) else None,
         missing=tuple(name for name, _ in asked.missing),
         other_engine=lambda name, data: _with_minijinja(asked.library, name, data),
+        terms=lambda name, data: _terms(_template(asked.library, name, data)),
     )
     result = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
     notes = [
@@ -235,7 +239,7 @@ def demand(
     for fault in result.faults:
         if fault.level is not Level.ERROR:
             continue
-        if fault.code == FindingCode.MOD_FLAG_ABSENT:  # vLLM serves, and the mod may do nothing
+        if fault.code in _STARTS:
             note(f"{fault.subject}: {fault.message}")
         else:
             wrong.append(fault)
@@ -252,11 +256,39 @@ def demand(
 
 def _with_minijinja(library: Library | None, name: str, data: bytes) -> str:
     """Return what minijinja makes of a template otherwise than Jinja, ``""`` if nothing."""
-    template = Template(name, name, data)
-    try:
-        of_library = open_template(library, name.rpartition(".")[0]) if library else template
-    except (UsageError, ManifestError):
-        of_library = template
-    cases = of_library.conversations if of_library.data == data else ()
-    findings = template_check.check(template, cases).findings
+    cases = _template(library, name, data).conversations
+    findings = template_check.check(Template(name, name, data), cases).findings
     return next((one.message for one in findings if one.code in _ENGINE_FINDINGS), "")
+
+
+def _template(library: Library | None, name: str, data: bytes) -> Template:
+    """Return a template with what lies beside it in the library, if it has just this one."""
+    alone = Template(name, name, data)
+    try:
+        of_library = open_template(library, name.rpartition(".")[0]) if library else alone
+    except (UsageError, ManifestError):
+        return alone
+    return of_library if of_library.data == data else alone
+
+
+def _terms(template: Template) -> TemplateTerms | None:
+    about = template.about
+    if about is None:
+        return None
+    takes: dict[str, tuple[str, ...]] = {
+        "--chat-template-content-format": ("auto", about.content_format)
+    }
+    if about.tool_call_parser:
+        others = about.other_tool_call_parsers
+        takes["--tool-call-parser"] = (about.tool_call_parser, *others)
+    if about.reasoning_parser:
+        takes["--reasoning-parser"] = (about.reasoning_parser,)
+    return TemplateTerms(takes, tuple(one.name for one in about.kwargs))
+
+
+def _with_template(asked: ServeArguments, library: Library) -> ServeArguments:
+    """Hold a command that names a chat template of the library against its mod, too."""
+    stems = (re.split(r"[/=]", word)[-1].rpartition(".")[0] for word in asked.argv)
+    mods = library.select(dict.fromkeys(stem for stem in stems if library.has(stem)))
+    files = {file.file for mod in mods for variant in mod.variants for file in variant.templates}
+    return asked._replace(mods=mods, library=library) if files else asked

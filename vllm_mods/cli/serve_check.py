@@ -1,5 +1,6 @@
 """``vllm-mods suggest`` and ``serve-check``: what a model needs, and whether vLLM takes a command."""
 
+import shlex
 from typing import Any
 
 import click
@@ -34,8 +35,8 @@ def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
 
 
 @click.command(name="serve-check")
-@click.argument("pairing", required=False)
-@option("--command TEXT", "A command line instead of a pairing's.")
+@click.argument("words", nargs=-1, metavar="[PAIRING | -- vllm serve …]")
+@option("--command TEXT", "A command line instead of a pairing's, as text.")
 @option(
     "--target TREE",
     "A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the pairing's vLLM].",
@@ -44,11 +45,15 @@ def suggest_command(target: str | None, access: Access, **given: Any) -> Reply:
 @options.library
 @options.access
 @options.json_output
-def serve_check_command(**given: Any) -> Reply:
+def serve_check_command(words: tuple[str, ...], command: str | None, **given: Any) -> Reply:
     """Hold a serve command against the vLLM it will run on.
 
-    PAIRING's command, environment, templates and mods, or --command alone. Flags, values,
-    keys of JSON and variables are read from the tree's source; vLLM is not imported. With
-    --vllm, a matrix over releases. Exit code 0 if nothing is wrong.
+    PAIRING's command, environment, templates and mods, or a command alone: behind --, or --command.
+    Flags, values, keys of JSON and variables are read from the tree's source; vLLM is not imported.
+    With --vllm, a matrix over releases. Exit code 0 if nothing is wrong.
     """
-    return report.checked(serve_check(**given))
+    if len(words) > 1 and command is None:
+        words, command = (), shlex.join(words)
+    if len(words) > 1:
+        raise click.UsageError("a command stands behind -- and in --command: give one of them")
+    return report.checked(serve_check(pairing=next(iter(words), None), command=command, **given))

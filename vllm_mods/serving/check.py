@@ -23,6 +23,9 @@ from vllm_mods.serving.shape import FlagShape, KnownFlags
 _SHOWN = 4
 # The config class that is made for some models only.
 _PERHAPS = "MultiModalConfig"
+_TOOL_PARSER, _AUTO_CHOICE = "--tool-call-parser", "--enable-auto-tool-choice"
+# Harmony's calls (gpt-oss) are read whatever else is given; the others name no parser.
+_NEEDS_NO_CHOICE = {"openai", "None", ""}
 _DEPRECATED = re.compile(r"\b(?:is|are|was|been) deprecated\b|^\W*deprecated\b", re.IGNORECASE)
 
 
@@ -31,8 +34,8 @@ class Serving(NamedTuple):
 
     ``argv`` is what follows ``vllm serve``; ``unknown`` are the parts of it that a shell fills in. ``mods``
     are plans on the tree without the mods. ``container`` is None unless the tree is an image. ``missing``
-    names mods that no library has. ``other_engine(name, data)`` says what minijinja renders differently of a
-    template, ``""`` if nothing.
+    names mods that no library has. Of a mod's template, by the name of its file and its text, ``terms`` says what it
+    goes with, None if nothing is known, and ``other_engine`` what minijinja renders differently, ``""`` if nothing.
     """
 
     argv: tuple[str, ...]
@@ -42,6 +45,7 @@ class Serving(NamedTuple):
     container: template.ContainerSettings | None = None
     missing: tuple[str, ...] = ()
     other_engine: Callable[[str, bytes], str] | None = None
+    terms: Callable[[str, bytes], template.TemplateTerms | None] = lambda _name, _data: None
 
 
 class ServeAnswer(NamedTuple):
@@ -74,6 +78,12 @@ class _Checker:
         self.serving = serving
         self.parsed = command.parse(serving.argv, known)
         self.version = known.sources.tree.version or "this version"
+        self.chat_template = [u for u in self.parsed.uses if u.name == "--chat-template"]
+        self.served = {
+            mod: (file.file, terms)
+            for mod, file in template.served(self.chat_template, serving.mods)
+            if (terms := serving.terms(file.file, file.data))
+        }
 
     def faults(self) -> Iterator[ServeFault]:
         for use in self.parsed.uses:
@@ -81,10 +91,12 @@ class _Checker:
         yield from self.repeated()
         yield from self.words()
         yield from self.requirements()
-        uses = [u for u in self.parsed.uses if u.name == "--chat-template"]
+        uses = self.chat_template
         yield from template.faults(
             self.sources.tree, uses, self.serving.mods, self.serving.container, self.filled_in
         )
+        for name, terms in self.served.values():
+            yield from template.term_faults(self.parsed.uses, name, terms)
         if envs.renders_with_minijinja(self.sources, self.serving.env):
             yield from template.engine_faults(uses, self.serving.mods, self.serving.other_engine)
         for mod in self.serving.mods:
@@ -268,7 +280,11 @@ class _Checker:
         return any(u.name == name and not u.negated for u in self.parsed.uses)
 
     def requirements(self) -> Iterator[ServeFault]:
-        """Find flags that need another one: vLLM says ``if args.a and not args.b: raise``."""
+        """Find flags that need another one: vLLM says ``if args.a and not args.b: raise``, or does not use them."""
+        parser = next((u for u in self.parsed.uses if u.name == _TOOL_PARSER and u.values), None)
+        if parser and parser.values[0] not in _NEEDS_NO_CHOICE and not self.given(_AUTO_CHOICE):
+            message = f"is not used without {_AUTO_CHOICE}: a request with tools is refused, unless it names one"
+            yield ServeFault(FindingCode.FLAG_UNUSED, parser.typed, message, _AUTO_CHOICE)
         for node in self.sources.nodes(self.flags.entry.path):
             if not isinstance(node, ast.If) or not any(isinstance(n, ast.Raise) for n in node.body):
                 continue
@@ -306,6 +322,8 @@ class _Checker:
             if not same:
                 message = f"needs {shown}, which is not given"
                 yield ServeFault(FindingCode.MOD_FLAG_ABSENT, name, message, shown)
+            elif name in self.served and want.name in self.served[name][1].takes:
+                continue  # held against its terms
             elif (same[-1].values, same[-1].negated) != (want.values, want.negated):
                 given = " ".join((same[-1].typed, *same[-1].values))
                 message = f"is meant for {shown}, and {given} is given"

@@ -2,20 +2,29 @@
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import ModPlan, TemplateFile
 from vllm_mods.base.tree import Tree
+from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats.tree_names import is_plain
 from vllm_mods.planning.planner import WORKSPACE
-from vllm_mods.serving import values
+from vllm_mods.serving import command, values
 from vllm_mods.serving.command import Use
 from vllm_mods.serving.faults import ServeFault, note
 
 _BUILT_IN_TEMPLATES = "vllm/transformers_utils/chat_templates"
+_KWARGS = "--default-chat-template-kwargs"
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
+
+
+class TemplateTerms(NamedTuple):
+    """What a template goes with: the values that it ``takes`` of flags, by their names, and its arguments."""
+
+    takes: Mapping[str, tuple[str, ...]]
+    kwargs: tuple[str, ...]
 
 
 class ContainerSettings(Protocol):
@@ -52,14 +61,49 @@ def faults(
                 )
 
 
+def served(uses: Sequence[Use], mods: Sequence[ModPlan]) -> list[tuple[str, TemplateFile]]:
+    """Return the templates of mods that ``--chat-template`` names, each with the name of its mod."""
+    used = {value.rpartition("/")[2] for use in uses for value in use.values}
+    return [(mod, file) for mod, file in _templates_of(mods) if file.file in used]
+
+
+def term_faults(uses: Iterable[Use], name: str, terms: TemplateTerms) -> Iterator[ServeFault]:
+    """Yield what of a whole command a template, whose ``name`` is that of its file, does not go with."""
+    for use in uses:
+        if not use.values:
+            continue
+        given = use.values[0]
+        if use.name == _KWARGS:
+            yield from _unread(use, name, terms.kwargs)
+        elif not use.keys and given not in terms.takes.get(use.name, (given,)):
+            wanted = " or ".join(terms.takes[use.name])
+            message = f"{given!r} does not go with {name}, which is meant for {wanted}"
+            yield ServeFault(FindingCode.TEMPLATE_TERMS, use.typed, message, wanted)
+
+
+def _unread(use: Use, name: str, kwargs: Sequence[str]) -> Iterator[ServeFault]:
+    try:
+        given = command.as_object(use) if use.keys else json_of(use.values[0])
+    except ValueError:
+        return  # that of the flag itself is said
+    for key in given if isinstance(given, dict) else ():
+        if key in kwargs:
+            continue
+        if near := values.nearest(key, kwargs):
+            message = f"{name} does not read {key!r}; did you mean {near!r}?"
+            yield ServeFault(FindingCode.TEMPLATE_TERMS, use.typed, message, near)
+        else:
+            message = f"{name} does not read {key!r}"
+            yield note(FindingCode.JSON_KEY_UNUSED, use.typed, message)
+
+
 def engine_faults(
     uses: Sequence[Use],
     mods: Sequence[ModPlan],
     differs: Callable[[str, bytes], str] | None,
 ) -> Iterator[ServeFault]:
     """Yield mods' templates that the Rust frontend's engine, minijinja, renders differently."""
-    used = {value.rpartition("/")[2] for use in uses for value in use.values}
-    files = [file for _, file in _templates_of(mods) if file.file in used]
+    files = [file for _, file in served(uses, mods)]
     for file in files:
         why = differs(file.file, file.data) if differs is not None else ""
         if why:

@@ -46,7 +46,10 @@ class Kwarg(NamedTuple):
 
 
 class About(NamedTuple):
-    """A template.toml that has no problems; ``families`` are values of ``model_type`` in config.json."""
+    """A template.toml that has no problems; ``families`` are values of ``model_type`` in config.json.
+
+    ``other_tool_call_parsers`` read the calls as well, but for what ``tool_call_parser`` does better.
+    """
 
     name: str
     version: str
@@ -55,6 +58,7 @@ class About(NamedTuple):
     content_format: str
     families: tuple[str, ...]
     tool_call_parser: str | None
+    other_tool_call_parsers: tuple[str, ...]
     reasoning_parser: str | None
     kwargs: tuple[Kwarg, ...]
 
@@ -85,6 +89,7 @@ def parse_about(data: bytes, where: str) -> About:
             content_format=top.choice("content_format", (STRING, OPENAI), STRING, required=True),
             families=top.strings("families"),
             tool_call_parser=top.get("tool_call_parser", str),
+            other_tool_call_parsers=top.strings("other_tool_call_parsers"),
             reasoning_parser=top.get("reasoning_parser", str),
             kwargs=tuple(top.named("kwargs", _kwarg).values()),
         )
