@@ -30,6 +30,7 @@ _SAID = (
     "content_format",
     "families",
     "tool_call_parser",
+    "other_tool_call_parsers",
     "reasoning_parser",
 )
 
