@@ -38,6 +38,7 @@ def verdicts(tmp_path: Path, *tasks: Task) -> dict[tuple[str, str], Answer]:
     }
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_but_its_cell(tmp_path: Path) -> None:
     found = verdicts(
         tmp_path,
