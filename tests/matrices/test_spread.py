@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from vllm_mods.base.model import Verdict
 from vllm_mods.matrices.answer import Answer
 from vllm_mods.matrices.spread import spread
