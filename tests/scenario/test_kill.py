@@ -185,7 +185,6 @@ def test_a_kill_at_any_point_is_undone_by_the_next_command(case: Case) -> None:
 
 
 @pytest.mark.sampled(1)
-@SOME
 def test_a_power_cut_at_any_point_is_undone_by_the_next_command(case: Case) -> None:
     """What the comment in ``transaction._steps`` reasons: no content counts that was not synced."""
     for number in points(case, 8, "power cut"):
@@ -245,7 +244,6 @@ def test_another_file_system_is_synced_before_the_journal_goes(
 
 
 @pytest.mark.sampled(1)
-@SOME
 def test_a_kill_during_the_recovery_is_undone_as_well(case: Case) -> None:
     for number in points(case, 1, "kill before a recovery"):
 
@@ -268,7 +266,6 @@ def test_a_kill_during_the_recovery_is_undone_as_well(case: Case) -> None:
 
 
 @pytest.mark.sampled(1)
-@SOME
 def test_a_kill_while_an_error_is_undone_is_undone_by_the_next_command(case: Case) -> None:
     # where no attribute can be set, a kill may cost the root's mtime (journal.py says so)
     names = tuple(name for name in faults.CHANGING if name != "setxattr")
@@ -300,7 +297,6 @@ def test_a_kill_while_an_error_is_undone_is_undone_by_the_next_command(case: Cas
 
 
 @pytest.mark.sampled(1)
-@SOME
 def test_the_next_apply_recovers_by_itself_and_then_does_its_work(case: Case) -> None:
     for number in (1, 5, 15, 30, 45):
 
