@@ -1,6 +1,7 @@
 """What a test sees of the machine it runs on: neither an index, nor pip's settings, nor what the user's cache holds.
 
-Those that are marked as needing something far away see what is there.
+Those that are marked as needing something far away see what is there. A hundred thousand files come and go:
+in memory where there is room, with VLLM_MODS_TEST_ALL=1 on the disk.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
+from sampling import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -19,9 +21,20 @@ if TYPE_CHECKING:
 FAR = ("network", "packaging", "behaviour", "engines", "browser")
 _CACHES = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 _numbers = count()
+_MEMORY = "/dev/shm"  # noqa: S108  (pytest makes a folder of its own there)
+
+
+def _has_room(folder: str) -> bool:
+    """Tell whether tests can make their files there, and run them; in a container it has a few megabytes."""
+    if not os.access(folder, os.W_OK):
+        return False
+    about = os.statvfs(folder)
+    return about.f_bavail * about.f_frsize >= 2 << 30 and not about.f_flag & os.ST_NOEXEC
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not ALL and _has_room(_MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
     config.stash[_CACHES] = tempfile.TemporaryDirectory(prefix="vllm-mods-caches-")
 
 

@@ -51,6 +51,8 @@ def git(folder: Path, *words: str) -> str:
         "user.email=me@example.org",
         "-c",
         "protocol.file.allow=always",
+        "-c",
+        "maintenance.auto=false",  # a process more of each commit
     )
     command = ["git", "-C", str(folder), *who, *words]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -172,12 +172,14 @@ def test_patches_of_a_variant_have_one_limit_together(monkeypatch: pytest.Monkey
 # ---- git ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_commit_of_ten_thousand_million_files_is_refused(tmp_path: Path) -> None:
     tree_bomb.write(tmp_path, depth=10)
     with pytest.raises(TreeError, match="cannot list the commit: it prints more than 64 MiB"):
         open_tree(f"git:{tmp_path}@HEAD~1")
 
 
+@pytest.mark.slow
 def test_what_a_commit_takes_away_is_asked_for_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +225,7 @@ def test_toml_that_is_just_within_its_limits_is_read_in_seconds() -> None:
 # ---- names -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("end", ["a\tb", "a\nb", "\udcff", " ", "a" * 5000, "@{", "HEAD:vllm"])
 @pytest.mark.parametrize("tree", ["git:{}@", "git:{}@HEAD..", "image:registry:127.0.0.1:9/a:"])
 def test_a_revision_or_tag_that_is_none_is_said(tree: str, end: str, tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ def use(place: Path, *mods: str) -> None:
     project.write_text(f"{project.read_text()}\n[targets.default]\nmods = {list(mods)}\n")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("online", [True, False])
 def test_files_of_another_commit_are_not_those_of_the_locked_one(
     call: Call, place: Path, alice: Path, site: Path, *, online: bool
@@ -124,6 +125,7 @@ def relist(folder: Path) -> str:
     return hashlib.sha256((folder / "list").read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 def test_a_cache_and_a_lock_that_agree_with_each_other_are_not_the_commit(
     call: Call,
     place: Path,
@@ -368,6 +370,7 @@ def test_ten_to_the_tenth_paths_in_ten_objects(leaf: str) -> None:
         list(git_objects.library_files(head, "", objects.__getitem__, "it"))
 
 
+@pytest.mark.slow
 def test_what_is_kept_needs_no_network_and_no_git(
     call: Call, place: Path, alice: Path, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

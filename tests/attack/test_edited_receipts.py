@@ -80,6 +80,7 @@ EDITS: dict[str, Callable[[dict[str, Any]], None]] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("how", [["revert"], ["revert", "--discard-edits"], ["revert", "two"]])
 @pytest.mark.parametrize("kind", EDITS)
 def test_a_file_that_no_mod_made_is_not_deleted(

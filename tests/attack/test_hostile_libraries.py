@@ -192,6 +192,7 @@ def with_a_line_in_its_name(folder: Path) -> None:
     (folder / "patches/fast/a\nb").write_text("")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
@@ -233,6 +234,7 @@ def test_a_tree_that_leads_out_is_refused(
     assert not list(tmp_path.rglob("out.py"))
 
 
+@pytest.mark.slow
 def test_a_library_of_too_many_files(
     call: Call, alice: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +317,7 @@ def test_nobody_is_asked_where_nobody_is(call: Call, tmp_path: Path, alice: Path
     assert "terminal prompts disabled" in said
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("alice")
 def test_a_ref_with_a_tab_in_its_name_is_no_bug(
     call: Call, monkeypatch: pytest.MonkeyPatch
@@ -504,6 +507,7 @@ def test_a_revision_in_the_lock_is_not_repeated(call: Call, place: Path, alice: 
         assert SECRET not in said
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["x.py", "list"])
 @pytest.mark.parametrize("damage", [os.mkfifo, lambda path: path.symlink_to("/dev/null")])
 def test_what_is_kept_and_is_no_file_any_more_is_had_anew(
@@ -543,6 +547,7 @@ def test_removing_a_library_takes_no_mod_of_another_out(
     assert f"mods = [{others}]" in project.read_text()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["vllm-mods.toml", "pyproject.toml"])
 def test_a_project_that_is_no_file(place: Path, name: str) -> None:
     """A pipe would be waited for; a folder, or a link to nothing, was named by nobody."""
@@ -615,6 +620,7 @@ def test_no_room_for_what_git_fetches(
     assert not list(place.iterdir())
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_users_own_on_files_is_no_bug(place: Path, alice: Path) -> None:
     assert alice.exists()
 

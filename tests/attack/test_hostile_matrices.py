@@ -78,6 +78,7 @@ def test_no_mods_and_very_many_are_pages() -> None:
     assert len(page) < 8_000_000
 
 
+@pytest.mark.slow
 def test_a_release_that_has_nothing_to_read_is_a_cell(
     index: PackageServer, library: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -122,6 +122,7 @@ def test_waiting_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "more than 1 seconds" in _said("threading.Lock().acquire() and threading.Event().wait()")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "line",

@@ -85,6 +85,7 @@ def test_a_filter_on_a_mods_files_is_refused(library: Path) -> None:
         made(library)
 
 
+@pytest.mark.slow
 def test_line_ends_modes_and_other_entries_stay_as_the_commit_has_them(library: Path) -> None:
     (library / ".gitattributes").write_text("* text=auto eol=crlf\n")
     (library / "link").symlink_to("run.sh")
@@ -109,6 +110,7 @@ def test_a_link_out_of_the_library_is_not_written_through(library: Path, tmp_pat
     assert list(elsewhere.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_a_hook_of_another_repository_has_in_its_environment_is_not_used(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +126,7 @@ def test_what_a_hook_of_another_repository_has_in_its_environment_is_not_used(
     assert not (other / ".git/index").exists()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["vllm-mods", "vllm-mods/fast", f"{NAME}/more", NAME])
 def test_a_branch_in_the_way_is_named(library: Path, name: str) -> None:
     git(library, "branch", name)
@@ -150,6 +153,7 @@ def test_a_name_that_no_branch_has_is_known_before(library: Path, name: str) -> 
     assert branches.is_name(home, name) is (name == "vllm-mods/a./x")
 
 
+@pytest.mark.slow
 def test_worktrees_detached_heads_and_shallow_clones(library: Path, tmp_path: Path) -> None:
     git(library, "commit", "-q", "--allow-empty", "-m", "second")
     git(library, "worktree", "add", "-q", "--detach", str(tmp_path / "beside"))
@@ -161,6 +165,7 @@ def test_worktrees_detached_heads_and_shallow_clones(library: Path, tmp_path: Pa
         assert git(folder, "diff", "--name-only", "HEAD", NAME) == MOD
 
 
+@pytest.mark.slow
 def test_a_message_longer_than_an_argument_can_be(library: Path) -> None:
     made(library, message="first\n\n" + "x" * 300_000)
     assert len(git(library, "log", "-1", "--format=%B", NAME)) > 300_000

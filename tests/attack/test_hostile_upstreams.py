@@ -41,6 +41,7 @@ def commits(folder: Path) -> tuple[Commit, ...]:
     return repository.line(repository.commit("v0.19.1"), repository.commit("v0.20.0"))
 
 
+@pytest.mark.slow
 def test_no_program_that_the_repository_names_is_run(hostile: Path, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     program = tmp_path / "program"

@@ -150,6 +150,7 @@ def test_more_folders_than_the_usual_limit_of_open_files(
     assert snapshot(root) == before
 
 
+@pytest.mark.slow
 def test_an_interrupted_apply_of_many_folders_is_undone_under_the_usual_limit(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -177,6 +177,7 @@ def test_a_platform_that_is_not_there_is_refused_with_those_that_are(
     assert not (mods / f"pairings/{NAME}.lock").exists()
 
 
+@pytest.mark.slow
 def test_of_several_vllms_one_is_named_and_the_lock_keeps_it(
     call: Call, mods: Path, tmp_path: Path
 ) -> None:

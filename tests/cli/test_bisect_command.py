@@ -80,6 +80,7 @@ def test_json_agrees_with_check(call: Call, repo: Path) -> None:
     assert found["before"]["commit"] == git(repo, "rev-parse", f"{found['after']['commit']}^")
 
 
+@pytest.mark.slow
 def test_the_same_verdict_at_both_ends(call: Call, repo: Path) -> None:
     ends = ("--repo", repo, "--good", "v0.19.0", "--bad", "main")
     answer = call("bisect", "limit", *ends)

@@ -82,7 +82,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_it_is_taken_once_and_pinned(
     call: Call, site: Path, tmp_path: Path, server: PackageServer, form: str

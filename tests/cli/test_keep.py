@@ -196,6 +196,7 @@ def test_a_release_that_carries_the_change_ends_the_range(
         assert 'vllm = ">=0.19,<0.20.0"' in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stated", ["==0.20.0", ">=0.20.0,<0.21"])
 def test_a_variant_for_a_release_alone_that_carries_the_change_gets_no_empty_range(
     call: Call, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str

@@ -62,6 +62,7 @@ def test_a_clean_port_is_a_new_variant_that_goes_in(
     assert (target / "vllm/loader.py").read_text() == NEWER.replace('"weights"', '"fast"', 1)
 
 
+@pytest.mark.slow
 def test_a_variant_that_does_as_well_is_named(call: Call, base: Path, tmp_path: Path) -> None:
     target = write_tree(tmp_path / "target", "0.20.0", loader="# newer\n" + LOADER)
     done = call("port", "fast", "--from", base, "--to", target)
@@ -86,6 +87,7 @@ def test_the_file_that_a_module_became_is_followed(call: Call, base: Path, tmp_p
     assert done.json["followed"][0]["new"] == "vllm/loader/core.py"
 
 
+@pytest.mark.slow
 def test_an_import_of_what_another_module_has_by_now_is_followed_and_the_report_and_the_patch_say_so(
     call: Call, library: Path, tmp_path: Path
 ) -> None:
@@ -228,6 +230,7 @@ MORE = LOADER.replace(
 )
 
 
+@pytest.mark.slow
 def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finished(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -258,6 +261,7 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
     assert call("apply", "fast", "--target", target).code == 0
 
 
+@pytest.mark.slow
 def test_a_file_that_the_mod_removes_is_removed_by_what_a_person_finished(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -357,6 +361,7 @@ def test_a_folder_that_cannot_be_written_stays_as_it_is(
     assert not (library / "patches/fast/0.20").exists()
 
 
+@pytest.mark.slow
 def test_output_leaves_the_library_alone(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:

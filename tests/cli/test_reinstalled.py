@@ -112,6 +112,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 def test_what_was_kept_of_an_installation_that_is_gone_is_set_aside(call: Call, site: Path) -> None:
     assert call("apply", "fast", "limit", "--target", site).code == 0
     old = bytes_of(site / ".vllm-mods")
@@ -134,6 +135,7 @@ def test_what_was_kept_of_an_installation_that_is_gone_is_set_aside(call: Call, 
     assert (site / ".vllm-mods.old-2").is_dir()
 
 
+@pytest.mark.slow
 def test_what_pip_leaves_alone_is_taken_out_with_the_rest(call: Call, site: Path) -> None:
     assert call("apply", "beside", "fast", "--target", site).code == 0
     installing.install(site, LATER, "0.20.0")
@@ -205,6 +207,7 @@ def test_an_edit_of_a_new_installation_is_left_to_the_plan(call: Call, site: Pat
     assert (site / "vllm/other.py").read_bytes() == LATER["vllm/other.py"] + b"# mine\n"
 
 
+@pytest.mark.slow
 def test_an_edit_beside_what_was_undone_is_not_thrown_away(call: Call, site: Path) -> None:
     assert call("apply", "fast", "beside", "--target", site).code == 0
     installing.install(site, LATER, "0.20.0")
@@ -216,6 +219,7 @@ def test_an_edit_beside_what_was_undone_is_not_thrown_away(call: Call, site: Pat
     put_right(call, site)
 
 
+@pytest.mark.slow
 def test_a_file_put_back_by_hand_is_put_in_again(call: Call, site: Path) -> None:
     assert call("apply", "fast", "limit", "--target", site).code == 0
     (site / "vllm/loader.py").write_text(LOADER)
@@ -223,6 +227,7 @@ def test_a_file_put_back_by_hand_is_put_in_again(call: Call, site: Path) -> None
     put_right(call, site)
 
 
+@pytest.mark.slow
 def test_a_record_put_back_by_hand_undoes_nothing(call: Call, site: Path) -> None:
     rows = (site / RECORD).read_bytes()
     before = {path: (site / path).read_bytes() for path in FILES}
@@ -235,6 +240,7 @@ def test_a_record_put_back_by_hand_undoes_nothing(call: Call, site: Path) -> Non
     assert {path: (site / path).read_bytes() for path in FILES} == before
 
 
+@pytest.mark.slow
 def test_the_hint_needs_no_library(
     call: Call, site: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +254,7 @@ def test_the_hint_needs_no_library(
     sound(call, site, *ALL)
 
 
+@pytest.mark.slow
 def test_a_template_in_a_workspace_survives(
     call: Call, site: Path, library: Path, tmp_path: Path
 ) -> None:
@@ -356,6 +363,7 @@ def test_a_mod_that_stays_is_in_whatever_else_is_asked_for(
     }
 
 
+@pytest.mark.slow
 def test_what_a_mod_requires_may_be_in_the_release(call: Call, site: Path, library: Path) -> None:
     """It went in, so it can stay when another one goes, or is put in again."""
     more = OTHER.replace("LIMIT = 1", "LIMIT = 2")

@@ -240,6 +240,7 @@ def test_a_tree_without_flags_is_a_no(call: Call, site: Path) -> None:
     assert "its flags cannot be read" in answer.err
 
 
+@pytest.mark.slow
 def test_a_mod_that_adds_a_flag_is_part_of_what_is_checked(
     call: Call, library: Path, tree: Path
 ) -> None:

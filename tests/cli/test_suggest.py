@@ -134,6 +134,7 @@ def serve(caller: Caller, model: str) -> None:
     pairing.write_text(pairing.read_text().replace("org/small", model))
 
 
+@pytest.mark.slow
 def test_lock_writes_down_what_the_model_was(locking: Caller, tmp_path: Path) -> None:
     place = hybrid(tmp_path)
     serve(locking, place)
@@ -154,6 +155,7 @@ def test_lock_refuses_a_model_that_its_mods_are_not_for(locking: Caller, tmp_pat
     assert not locking.lock.exists()
 
 
+@pytest.mark.slow
 def test_lock_says_where_nobody_could_look_at_the_model(locking: Caller) -> None:
     said = locking("lock", NAME, "--base", locking.base)
     assert "nobody looked whether the mods are for org/small: " in said.err

@@ -163,6 +163,7 @@ def test_a_template_that_fails_is_named_with_its_line(call: Call, small: Path) -
     assert answer.err.startswith(f"error: {small}/template.jinja:2: no\n")
 
 
+@pytest.mark.slow
 def test_diff_shows_how_prompts_differ(call: Call, small: Path, tmp_path: Path) -> None:
     new = tmp_path / "new.jinja"
     new.write_text(TEXT)
@@ -221,6 +222,7 @@ def test_a_template_in_a_tree_is_checked(call: Call, site: Path) -> None:
     assert (answer.code, "none is named" in answer.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_template_in_an_image_is_checked_and_its_special_tokens_are_known(
     call: Call, site: Path, tmp_path: Path
 ) -> None:

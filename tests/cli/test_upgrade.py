@@ -78,6 +78,7 @@ def test_a_pairing_moves_to_another_release(call: Caller, tmp_path: Path) -> Non
     call("image", "verify", f"oci:{tmp_path}/made", "--lock", call.lock)
 
 
+@pytest.mark.slow
 def test_a_base_built_anew_gets_the_layer_anew(call: Caller, tmp_path: Path) -> None:
     before = files(call)
     anew = {**OTHER, "vllm/_version.py": b"__version__ = '0.19.1'\n"}

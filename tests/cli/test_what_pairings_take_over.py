@@ -43,6 +43,7 @@ def settings(call: Caller, tmp_path: Path, name: str) -> Any:
     return json.loads((blobs / manifest["config"]["digest"][7:]).read_bytes())["config"]
 
 
+@pytest.mark.slow
 def test_an_image_serves_with_what_its_mods_bring(call: Caller, tmp_path: Path) -> None:
     says(call, '[serve]\nargs = ["--quiet"]\n[env]\nVLLM_LEVEL = "low"\n')
     said = call("lock", NAME, "--base", call.base)

@@ -38,6 +38,7 @@ def _run(program: str, *arguments: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("programs")
 def test_the_bot_answers_for_a_mod_and_a_vllm() -> None:
     assert _run("bot.py", "fast", "site") == ["fast 1.0.0 on vLLM 0.19.1: applies"]

@@ -256,6 +256,7 @@ def test_an_allowance_makes_a_note_with_its_reason() -> None:
     assert "never called here" in found.message
 
 
+@pytest.mark.slow
 def test_a_shared_cache_changes_nothing() -> None:
     cache = SummaryCache()
     tree = tree_of(FILES)

@@ -399,6 +399,7 @@ def test_a_user_of_a_changed_file_is_asked_where_it_names_what_was_changed(
 # --- the checker itself
 
 
+@pytest.mark.started
 def test_no_package_of_this_environment_is_seen() -> None:
     lines = """        import click
         outside: click.Command = name

@@ -246,6 +246,7 @@ def test_a_branch_begins_where_the_last_one_that_was_made_ends(repository: Path)
     assert git(repository, "log", "-1", "--format=%s", first.branch) == "widened"
 
 
+@pytest.mark.slow
 def test_a_port_that_is_left_ends_the_row(repository: Path) -> None:
     lock(repository / "patches/mine")
     commit(repository, {"README": "locked\n"})

@@ -86,6 +86,7 @@ def keep(library: Path, *names: str, mod: str = "fast") -> list[KeptRelease]:
     return list(keeping.run(str(library), mod, names, NoReleases(), lambda kept: f"{kept.did}\n"))
 
 
+@pytest.mark.slow
 def test_a_release_that_cannot_be_read_holds_up_the_newer_ones(library: Path) -> None:
     name = f"{branches.PREFIX}fast/0.19.0"
     why = ("0.19.0 cannot be read",)
@@ -93,6 +94,7 @@ def test_a_release_that_cannot_be_read_holds_up_the_newer_ones(library: Path) ->
     assert keep(library, "0.20.0", "0.19.0") == [stuck]
 
 
+@pytest.mark.slow
 def test_a_branch_that_is_finished_is_gone_on_from(library: Path) -> None:
     made = save(branches.home(str(library)), NAME, "X = 2\n")
     first, second = keep(library, "0.20.0", "0.21.0")
@@ -100,6 +102,7 @@ def test_a_branch_that_is_finished_is_gone_on_from(library: Path) -> None:
     assert (second.release, second.did) == ("0.21.0", "stuck")
 
 
+@pytest.mark.slow
 def test_a_port_that_is_not_finished_holds_up_the_newer_ones(library: Path) -> None:
     home = branches.home(str(library))
     head = branches.tip(home, "HEAD")

@@ -84,6 +84,7 @@ def test_a_history_that_goes_back_and_forth_gives_one_proven_change() -> None:
     assert verdicts(found)[1] is Verdict.CONFLICT
 
 
+@pytest.mark.slow
 def test_a_file_that_only_the_newer_plan_rests_on_counts() -> None:
     base = "from vllm.y import g\n\n\ndef f():\n    return g(1)\n"
     patch = diff_of(PATH, base, base.replace("g(1)", "g(1, 2)"))
@@ -111,6 +112,7 @@ def test_ends_that_agree_are_said_to() -> None:
     assert found.planned == 2
 
 
+@pytest.mark.slow
 def test_the_way_in_which_the_ends_differ_is_what_is_searched_for() -> None:
     # it moves on the way, which is not what broke it
     assert verdicts(run([BASE, BASE, MOVED, MOVED, BROKEN])) == (Verdict.MOVED, Verdict.CONFLICT)

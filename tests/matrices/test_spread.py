@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from vllm_mods.base.model import Verdict
 from vllm_mods.matrices.answer import Answer
 from vllm_mods.matrices.spread import spread
@@ -38,6 +40,7 @@ def verdicts(tmp_path: Path, *tasks: Task) -> dict[tuple[str, str], Answer]:
     }
 
 
+@pytest.mark.slow
 def test_a_killed_process_loses_nothing_but_its_cell(tmp_path: Path) -> None:
     found = verdicts(
         tmp_path,

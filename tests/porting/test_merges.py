@@ -111,6 +111,7 @@ def test_of_twins_that_changed_places_none_is_changed_by_mistake() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_every_order_of_siblings_is_landed_right_or_refused() -> None:
     parts = [f"def f{n}(x):\n    y = x + 1\n    return y\n" for n in range(4)]
     base = "\n\n".join(parts).encode()

@@ -30,6 +30,7 @@ def tree(kind: str) -> MemoryTree:
     return MemoryTree({PATH: TEXTS[kind].encode()}, pristine=True)
 
 
+@pytest.mark.slow
 def test_the_texts_have_the_verdicts_they_are_called_by() -> None:
     assert all(plan([MOD], tree(kind)).mods[0].verdict == kind for kind in TEXTS)
 

@@ -290,6 +290,7 @@ def same_meaning(folder: Path, made: Made, data: bytes, *options: str) -> None:
         assert found == expected
 
 
+@pytest.mark.slow
 @QUICK
 @given(
     made=folders(),
@@ -328,6 +329,7 @@ def test_gnu_diffs_with_prose_between_mean_what_git_makes_of_them(
     same_meaning(tmp_path, made, data)
 
 
+@pytest.mark.slow
 @QUICK
 @given(
     made=folders(unique=True),

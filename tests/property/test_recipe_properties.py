@@ -123,6 +123,7 @@ def test_a_recipe_holds_a_pairing_and_renders_the_same(pairing: Pairing) -> None
     assert launched(text, solo=pairing.topology == "solo") == pairings.rendered(pairing)
 
 
+@pytest.mark.slow
 @QUICK
 @given(pairing=pairings_of_recipes())
 def test_the_words_of_a_command_are_those_of_bash(pairing: Pairing) -> None:

@@ -91,6 +91,7 @@ def test_calls_survive(calls: list[tuple[str, dict[str, Any]]]) -> None:
     _round_trip(calls, as_text=None)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(_NAME, _ARGUMENTS), min_size=1, max_size=3), st.booleans())
 def test_calls_survive_as_json_text(
     calls: list[tuple[str, dict[str, Any]]],
@@ -295,6 +296,7 @@ def test_prompt_and_answer_begin_every_later_prompt(
             seen.append(f"{prompt}{_written(message)}<|im_end|>\n")
 
 
+@pytest.mark.slow
 @given(_session(reasoning=True))
 def test_dropped_reasoning_costs_the_last_question_only(messages: list[Message]) -> None:
     """What stands before a question is the same from the moment that it is asked."""

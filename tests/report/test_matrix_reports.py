@@ -74,6 +74,7 @@ def test_text_says_why() -> None:
     assert text.endswith("2 of the 6 cells that are meant to work do not.\n")
 
 
+@pytest.mark.slow
 def test_text_fits_80_columns_however_many_mods_and_releases() -> None:
     text = matrix_forms.text(large(30, 200))
     assert max(map(len, text.splitlines())) <= 80

@@ -79,11 +79,18 @@ def memory() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """Make a folder that is not in memory, where ``tmp_path`` may be."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(params=["apply", "apply-across", "apply-more", "revert-one", "revert-all"])
-def case(request: pytest.FixtureRequest, tmp_path: Path, memory: Path) -> Case:
+def case(request: pytest.FixtureRequest, memory: Path, disk: Path) -> Case:
     """Make a tree and a transition of it; ``across`` has the workspace on another file system."""
     root = build(memory / "site")
-    workspace = (tmp_path if request.param == "apply-across" else memory) / "workspace"
+    workspace = (disk if request.param == "apply-across" else memory) / "workspace"
     workspace.mkdir()
     copy = memory / "copy"
     template = write(f"{workspace}/t.jinja", b"old", b"new")
@@ -177,7 +184,7 @@ def test_a_kill_at_any_point_is_undone_by_the_next_command(case: Case) -> None:
     assert case.now() == case.after
 
 
-@SOME
+@pytest.mark.sampled(1)
 def test_a_power_cut_at_any_point_is_undone_by_the_next_command(case: Case) -> None:
     """What the comment in ``transaction._steps`` reasons: no content counts that was not synced."""
     for number in points(case, 8, "power cut"):
@@ -236,7 +243,7 @@ def test_another_file_system_is_synced_before_the_journal_goes(
     assert name < min(events.index(event) for event in renames)
 
 
-@SOME
+@pytest.mark.sampled(1)
 def test_a_kill_during_the_recovery_is_undone_as_well(case: Case) -> None:
     for number in points(case, 1, "kill before a recovery"):
 
@@ -258,7 +265,7 @@ def test_a_kill_during_the_recovery_is_undone_as_well(case: Case) -> None:
         case.reset()
 
 
-@SOME
+@pytest.mark.sampled(1)
 def test_a_kill_while_an_error_is_undone_is_undone_by_the_next_command(case: Case) -> None:
     # where no attribute can be set, a kill may cost the root's mtime (journal.py says so)
     names = tuple(name for name in faults.CHANGING if name != "setxattr")
@@ -289,7 +296,7 @@ def test_a_kill_while_an_error_is_undone_is_undone_by_the_next_command(case: Cas
     assert case.now() == case.after
 
 
-@SOME
+@pytest.mark.sampled(1)
 def test_the_next_apply_recovers_by_itself_and_then_does_its_work(case: Case) -> None:
     for number in (1, 5, 15, 30, 45):
 

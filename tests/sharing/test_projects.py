@@ -142,6 +142,7 @@ def test_an_edit_in_the_tree_is_not_thrown_away(call: Call, site: Path) -> None:
     assert (site / "vllm/fast.py").read_text() == "X = 3\n"
 
 
+@pytest.mark.slow
 def test_what_pip_undid_is_put_in_again(call: Call, site: Path) -> None:
     call("add", "git+../alice@v1", "--mod", "fast", "--mod", "slow")
     call("sync", "--target", site)
@@ -151,6 +152,7 @@ def test_what_pip_undid_is_put_in_again(call: Call, site: Path) -> None:
     assert vm.verify(site).ok
 
 
+@pytest.mark.slow
 def test_another_order_of_the_mods_is_said(call: Call, place: Path, site: Path) -> None:
     """The receipt is a part of the tree, and that is the same wherever the project is."""
     call("add", "git+../alice@v1", "--mod", "fast", "--mod", "slow")
@@ -385,6 +387,7 @@ def test_a_server_that_has_files_alone(call: Call, alice: Path, site: Path, tmp_
         thread.join()
 
 
+@pytest.mark.slow
 def test_names_that_two_libraries_have(call: Call, tmp_path: Path, site: Path) -> None:
     commit(tmp_path / "bob", mod("fast", "7.0.0") | mod("other", more='requires = ["fast"]'), "v1")
     call("add", "git+../alice@v1")
@@ -418,6 +421,7 @@ def test_names_that_two_libraries_have(call: Call, tmp_path: Path, site: Path) -
     assert call("show", "vllm-mods/qwen3.6-35b").code == 0
 
 
+@pytest.mark.slow
 def test_a_pairing_takes_the_mods_beside_it(
     call: Call, tmp_path: Path, site: Path, place: Path
 ) -> None:

@@ -79,6 +79,7 @@ ASKING = {
 }
 
 
+@pytest.mark.slow
 def test_what_nobody_here_can_answer_is_no_answer_about_the_template() -> None:
     # is_mistral_tool_parser was stood in for, and was true: on 0.24.0 to 0.26.0 no parser read a call.
     found = _checked(pair=(None, None), files=ASKING)
@@ -113,12 +114,14 @@ def test_a_template_without_tools_is_not_asked_for_calls() -> None:
     assert found.back.pairs[0].asked == sum("tool_calls" not in one for one in ANSWERS.values())
 
 
+@pytest.mark.slow
 def test_a_template_that_writes_nothing_behind_an_answer_is_read_as_any_other() -> None:
     found = _checked(TEMPLATE.replace(b"<end>", b""), pair=(None, None))
     assert found.back is not None
     assert [one.read[0] for one in found.back.pairs] == [9, 2]
 
 
+@pytest.mark.slow
 def test_what_only_a_rare_delta_loses_is_a_note() -> None:
     reads = toy_release().files["vllm/tool_parsers/toy.py"].decode()
     lossy = reads.replace(

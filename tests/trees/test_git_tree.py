@@ -63,6 +63,7 @@ def test_links_and_ways_out_are_refused(repository: Path) -> None:
             tree.read(path)
 
 
+@pytest.mark.slow
 def test_the_version_comes_from_the_tags(repository: Path) -> None:
     assert open_tree(f"git:{repository}@HEAD").version is None
     git(repository, "tag", "v0.19.1")
@@ -189,6 +190,7 @@ ALWAYS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", FETCH)
 def test_no_setting_of_a_repository_runs_a_program(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
