@@ -68,6 +68,22 @@ _NEAREST = {
     ),
     "making": ("making", "cli/test_import_mods.py", "cli/test_recording.py"),
     "matrices": ("matrices", "cli/test_matrix.py", "cli/test_bisect_command.py"),
+    "placing": (
+        "placing/test_locate.py",
+        "placing/test_scopes.py",
+        "placing/test_evidence.py",
+        "placing/test_look_alikes.py",
+        "planning",
+        "porting/test_merges.py",
+        "placing/test_placing_families.py",
+        "property/test_placing_properties.py",
+    ),
+    "planning": (
+        "planning",
+        "placing/test_evidence.py",
+        "placing/test_placing_families.py",
+        "property/test_placing_properties.py",
+    ),
     "porting": ("porting", "cli/test_port.py"),
     "recipes": ("recipes", "cli/test_pairings.py"),
     "report": ("report", "cli"),
@@ -85,6 +101,20 @@ _NEAREST = {
         "attack/test_edited_locks_of_libraries.py",
         "attack/test_hostile_libraries.py",
     ),
+    "site": (
+        "site/test_site.py",
+        "site/test_integrity.py",
+        "site/test_undone.py",
+        "site/test_held.py",
+        "site/test_journal.py",
+        "site/test_steps.py",
+        "site/test_transaction.py",
+        "attack/test_planted_journals.py",
+        "attack/test_hard_links.py",
+        "attack/test_in_the_way.py",
+        "scenario/test_race.py",
+        "scenario/test_kill.py",
+    ),
     "templates": (
         "templates",
         "cli/test_template.py",
@@ -95,68 +125,11 @@ _NEAREST = {
 _FEWER = {"placing", "planning", "site", "sharing", "images"}
 _MOST, _FEWEST = 12, 8
 """How many percent of a room's mutants may survive, and of those that decide what is written."""
-_TABLE = {
-    "site": Room(
-        ("site/transaction", "site/journal", "site/open_folders", "site/site", "site/step_list"),
-        (
-            "site/test_site.py",
-            "site/test_integrity.py",
-            "site/test_undone.py",
-            "site/test_held.py",
-            "site/test_journal.py",
-            "site/test_steps.py",
-            "site/test_transaction.py",
-            "attack/test_planted_journals.py",
-            "attack/test_hard_links.py",
-            "attack/test_in_the_way.py",
-            "scenario/test_race.py",
-            "scenario/test_kill.py",
-        ),
-    ),
-    "placing": Room(
-        (
-            *("placing/locate", "placing/candidates", "placing/doubts", "placing/layers"),
-            *("placing/chains", "placing/enclosure", "placing/resemblance", "placing/headers"),
-            *("placing/target", "placing/nearest", "base/diff3"),
-        ),
-        (
-            "placing/test_locate.py",
-            "placing/test_evidence.py",
-            "placing/test_look_alikes.py",
-            "planning",
-            "base/test_diff3.py",
-            "porting/test_merges.py",
-            "placing/test_placing_families.py",
-            "property/test_placing_properties.py",
-        ),
-    ),
-    "planning": Room(
-        (
-            "planning/planner",
-            "planning/context",
-            "planning/written",
-            "planning/applied",
-            "planning/refusal",
-            "planning/patching",
-            "planning/known_trees",
-            "planning/origins",
-            "planning/carried_parts",
-        ),
-        (
-            "planning",
-            "placing/test_evidence.py",
-            "placing/test_placing_families.py",
-            "property/test_placing_properties.py",
-        ),
-    ),
-}
 ROOMS = sorted(path.parent.name for path in ROOT.glob("vllm_mods/*/__init__.py"))
 
 
 def room_of(name: str) -> Room:
-    """Return a room of the table, or all modules of one and its nearest tests."""
-    if name in _TABLE:
-        return _TABLE[name]
+    """Return all modules of a room, and its nearest tests."""
     package = ROOT / "vllm_mods"
     modules = sorted(
         str(path.relative_to(package).with_suffix("")) for path in package.glob(f"{name}/**/*.py")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from small_site import FILES, OLD, ONE, build, sha, snapshot
 from vllm_mods.base.errors import NotRestored
 from vllm_mods.site import journal, journal_text, putting_back
 from vllm_mods.site.journal import FILE, PREFIX, STAMP
-from vllm_mods.site.journal_text import Folder, Journal, JournalPlace
+from vllm_mods.site.journal_text import Folder, Foreign, Journal, JournalPlace, Step
 from vllm_mods.site.site import Site
 from vllm_mods.site.transaction import commit, recover
 
@@ -251,6 +252,79 @@ def test_a_journal_that_was_not_there_yet_leaves_nothing_to_put_back(root: Path)
     assert not (work / FILE).exists()
     assert recover(str(root))
     assert snapshot(root) == before
+
+
+# --- as text ----------------------------------------------------------------------------------------
+
+STEP = ("vllm/a.py", sha(b"a"), None, "0", "/elsewhere/.a.py.vllm-mods0")
+FOLDER = ("vllm", 0o755, 0, 0, OLD)
+HERE = JournalPlace(7, (8, 9))
+
+
+def text(**parts: object) -> bytes:
+    """Return the text of a journal that was written here, but for some parts."""
+    own = {"schema": 1, "folder": 7, "stamp": [8, 9], "steps": [STEP], "kept": [FOLDER]}
+    return json.dumps({**own, "made": ["vllm/new"], "gone": [FOLDER], **parts}).encode()
+
+
+def test_a_journal_is_read_as_it_was_written_with_staged_files_beside_theirs() -> None:
+    step = Step(*STEP)._replace(temp="/site/vllm/.a.py.vllm-mods0")
+    written = Journal((step,), (Folder(*FOLDER),), ("vllm/new",), (Folder(*FOLDER),))
+    assert journal_text.parse(text(), Site("/site"), HERE) == written
+    dumped = journal_text.dump(written, HERE)
+    assert journal_text.parse(dumped, Site("/site"), HERE) == written
+    assert written.paths() == ["vllm/a.py", "vllm", "vllm", "vllm/new"]
+
+
+@pytest.mark.parametrize(
+    ("at", "least", "most"),
+    [(1, 0, 0o7777), (2, 0, 2**32 - 2), (3, 0, 2**32 - 2), (4, 1 - 2**63, 2**63 - 1)],
+)
+def test_numbers_of_folders_are_those_that_the_system_takes(at: int, least: int, most: int) -> None:
+    def folder(number: int) -> bytes:
+        return text(kept=[(*FOLDER[:at], number, *FOLDER[at + 1 :])])
+
+    for number in (least, most):
+        assert journal_text.parse(folder(number), Site("/site"), HERE).kept[0][at] == number
+    for number in (least - 1, most + 1):
+        with pytest.raises(Foreign, match=f"{number} is out of bounds"):
+            journal_text.parse(folder(number), Site("/site"), HERE)
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"schema": 2}, r"cannot be read \(schema 2\)"),
+        ({"folder": 8}, "was not written in this folder"),
+        ({"steps": [(*STEP, "more")]}, "longer"),
+        ({"steps": [STEP[:4]]}, "shorter"),
+        ({"steps": [7]}, "cannot be read"),
+        ({"steps": [(*STEP[:3], "0x", STEP[4])]}, r"the step of 'vllm/a\.py' is none"),
+        ({"steps": [(*STEP[:3], "٣", STEP[4])]}, r"the step of 'vllm/a\.py' is none"),
+        ({"steps": [(*STEP[:4], ".a.py")]}, r"\.a\.py is no name of a staged file"),
+        ({"steps": [(*STEP[:4], "a.vllm-mods0")]}, r"a\.vllm-mods0 is no name of a staged file"),
+        ({"steps": [("../a.py", *STEP[1:])]}, r"'\.\./a\.py' is no plain path"),
+        ({"made": ["vllm/../../x"]}, "is no plain path"),
+        ({"gone": [("//x", *FOLDER[1:])]}, "is no plain path"),
+        ({"made": ["/space/x"], "stamp": [8, 10]}, "names /space/x, outside of the tree"),
+        ({"made": ["/space/x"], "stamp": None}, "names /space/x, outside of the tree"),
+    ],
+)
+def test_a_journal_that_this_tool_did_not_write_here_says_why(
+    parts: dict[str, object], why: str
+) -> None:
+    with pytest.raises(Foreign, match=why):
+        journal_text.parse(text(**parts), Site("/site"), HERE)
+
+
+def test_only_the_stamp_of_its_folder_lets_a_journal_lead_to_a_workspace() -> None:
+    outside = text(made=["/space/x"])
+    assert journal_text.parse(outside, Site("/site"), HERE).made == ("/space/x",)
+    unstamped = JournalPlace(7, None)
+    assert journal_text.parse(text(), Site("/site"), unstamped).made == ("vllm/new",)
+    for data in (outside, text(made=["/space/x"], stamp=None)):
+        with pytest.raises(Foreign, match="outside of the tree"):
+            journal_text.parse(data, Site("/site"), unstamped)
 
 
 # --- folders and times ------------------------------------------------------------------------------
