@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import py_compile
 import shutil
-from importlib.util import source_hash
+from importlib.util import MAGIC_NUMBER, source_hash
 from typing import TYPE_CHECKING
 
 import faults
@@ -177,9 +176,7 @@ def test_bytecode_of_other_source_matters_if_python_does_not_check(
 
 def unchecked(source: bytes) -> bytes:
     """Return bytecode that tells Python not to check whether it is of its source."""
-    return (
-        importlib.util._RAW_MAGIC_NUMBER.to_bytes(4, "little") + b"\1\0\0\0" + source_hash(source)
-    )  # type: ignore[attr-defined]
+    return MAGIC_NUMBER + b"\1\0\0\0" + source_hash(source)
 
 
 @pytest.mark.parametrize(
