@@ -196,12 +196,26 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
 
 
 def _returns_nothing(node: cst.CSTNode) -> bool:
-    """Tell whether a statement, the last one of a function, does what would be done without it."""
-    return (
-        isinstance(node, cst.SimpleStatementLine)
-        and isinstance(node.body[0], cst.Return)
-        and (node.body[0].value is None or node.body[0].value.deep_equals(cst.Name("None")))
-    )
+    """Tell whether a statement, the last one of a function, does what would be done without it: None is as false."""
+    if not isinstance(node, cst.SimpleStatementLine) or not isinstance(node.body[0], cst.Return):
+        return False
+    value = node.body[0].value
+    return value is None or any(value.deep_equals(cst.Name(name)) for name in ("None", "False"))
+
+
+def _last(block: cst.BaseSuite) -> Iterator[cst.CSTNode]:
+    """Yield the statements behind which a function ends whose last block this is."""
+    last: cst.CSTNode | None = block.body[-1]
+    while last is not None:
+        yield last
+        if isinstance(last, cst.Try):
+            for handler in last.handlers:
+                yield from _last(handler.body)
+        if isinstance(last, cst.If | cst.Else | cst.With) or (
+            isinstance(last, cst.Try) and last.orelse is None
+        ):
+            yield from _last(last.body)
+        last = last.orelse if isinstance(last, cst.If | cst.Try) else None
 
 
 class _Collector(cst.CSTVisitor):
@@ -226,15 +240,17 @@ class _Collector(cst.CSTVisitor):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self.functions.append(node.name.value)
-        self.needless |= {one for one in node.body.body[-1:] if _returns_nothing(one)}
+        self.needless |= {one for one in _last(node.body) if _returns_nothing(one)}
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:  # noqa: ARG002
         self.functions.pop()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        if self.functions and node not in self.needless:
+        if self.functions:
             line = self.get_metadata(PositionProvider, node).start.line
             for old, new in _changes(node):
+                if isinstance(new, cst.Pass) and node in self.needless:
+                    continue
                 one = Mutant(self.path, ".".join(self.functions), line, self.module, old, new)
                 self.found.append(one)
         return super().on_visit(node)
