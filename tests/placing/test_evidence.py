@@ -302,6 +302,18 @@ def test_what_a_mod_removes_is_not_gone_where_upstream_moved_it(
     assert not one(one_of, MemoryTree({path: gap.join(target).encode()})).verdict.ok
 
 
+@pytest.mark.parametrize("statement", ["import b", "from b import c", "b = 1"])
+def test_a_statement_of_the_module_is_not_gone_where_another_block_of_it_has_it(
+    statement: str,
+) -> None:
+    kept = "try:\n    import a\n    import d\nexcept E:\n    a = d = None\n"
+    text = kept.replace("    import d", f"    {statement}\n    import d")
+    patch = diff_of(PATH, text, kept)
+    assert one(mod(variant(patch)), tree(kept)).verdict is Verdict.APPLIED
+    moved = f"{kept}try:\n    {statement}\nexcept F:\n    pass\n"
+    assert not one(mod(variant(patch)), tree(moved)).verdict.ok
+
+
 def test_a_statement_is_not_gone_where_its_function_has_it_further_down() -> None:
     removed = diff_of(PATH, "def f():\n    a()\n    x()\n    b()\n    c()\n", WITHOUT)
     assert put(removed, WITHOUT).verdict is Verdict.APPLIED
