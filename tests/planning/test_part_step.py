@@ -8,7 +8,17 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, lock_of, mod, variant
 from small_plans import PATH, found, one, tree
 
-from vllm_mods.base.model import Mod, OverlayFile, PatchFile, TextReplacement, Verdict
+from vllm_mods.base.errors import DiffError
+from vllm_mods.base.model import (
+    BinaryFile,
+    Mod,
+    OverlayFile,
+    PatchFile,
+    TemplateFile,
+    TextReplacement,
+    Verdict,
+)
+from vllm_mods.planning.patching import parts_of
 from vllm_mods.planning.planner import plan_alone
 
 TEXT = "def f():\n    a = 1\n    return a\n\n\ndef g():\n    a = 1\n    return a\n"
@@ -92,6 +102,72 @@ CASES: dict[str, tuple[Mod, MemoryTree, tuple[str, str, int | None, int | None, 
         ("file-gone", PATH, None, None, "f"),
     ),
 }
+
+
+def test_the_parts_of_a_variant_are_in_the_order_in_which_they_go_in() -> None:
+    binary = [
+        BinaryFile(f"b{n}", path, "0" * 64, platform, b"b", ("r",))
+        for n, (path, platform) in enumerate([("x.so", "p"), ("x.so", "q"), ("y.so", "q")])
+    ]
+    made = mod(
+        variant(
+            F + NEW,
+            overlay=(OverlayFile("o", "o.py", b"o", ("r", "s")),),
+            replace=(TextReplacement("a.py", "a", "b"), TextReplacement("b.py", "a", "b")),
+            templates=(TemplateFile("t", "t.jinja", "templates/t", b"T"),),
+            binary=tuple(binary),
+        )
+    )
+    (this,) = made.variants
+    (patch,) = this.patches
+    this = this._replace(patches=(patch, PatchFile("low", GONE, root="sub", optional=True)))
+    parts = parts_of(made, this, "/w")
+    assert [(part.source, part.path, part.optional) for part in parts] == [
+        ("one/0.patch", PATH, False),
+        ("one/0.patch", "vllm/n.py", False),
+        ("low", "sub/vllm/d.py", True),
+        ("replace[0]", "a.py", False),
+        ("replace[1]", "b.py", False),
+        ("o", "o.py", False),
+        ("b2", "y.so", False),
+        ("b0", "x.so", False),
+        ("templates/t", "/w/t.jinja", False),
+    ]
+    assert [part.other for part in parts] == [
+        None,
+        None,
+        None,
+        *this.replace,
+        None,
+        None,
+        None,
+        None,
+    ]
+    assert [(part.whole, part.replaces) for part in parts[5:]] == [
+        (b"o", ("r", "s")),
+        (b"b", ("r",)),
+        (b"b", ("r",)),
+        (b"T", ()),
+    ]
+    built = [part.source for part in parts_of(made, this, "/w", platform="q")[6:-1]]
+    assert built == ["b2", "b1"]
+
+
+@pytest.mark.parametrize("vouched", [True, False])
+@pytest.mark.parametrize(("name", "least"), [("HUNKS", 2), ("PATCH", 2 * len(F))])
+def test_all_patches_of_a_variant_have_one_limit(
+    monkeypatch: pytest.MonkeyPatch, name: str, least: int, *, vouched: bool
+) -> None:
+    made = mod(variant(F, F))
+    lower(monkeypatch, name, least)
+    assert len(parts_of(made, made.variants[0], "", vouched=vouched)) == 2
+    lower(monkeypatch, name, least - 1)
+    with pytest.raises(
+        DiffError, match=f"with the patches before it, it has more than {least - 1} "
+    ) as caught:
+        parts_of(made, made.variants[0], "", vouched=vouched)
+    assert str(caught.value).startswith("/mods/mod/one/1.patch:1: ")
+    assert caught.value.hint == "make several mods of it"
 
 
 @pytest.mark.parametrize("case", CASES)
