@@ -46,7 +46,16 @@ class Room(NamedTuple):
 
 _NEAREST = {
     "api": ("api", "cli"),
-    "applying": ("scenario", "api", "cli"),
+    "applying": (
+        "applying",
+        "scenario/test_interrupted_apply.py",
+        "api",
+        "attack/test_edited_receipts.py",
+        "cli/test_reinstalled.py",
+        "cli/test_dry_run.py",
+        "cli/test_life_of_a_mod.py",
+        "cli/test_pairings.py",
+    ),
     "base": ("base", "formats", "trees", "attack/test_servers.py", "attack/test_limit_table.py"),
     "building": (
         "building",
