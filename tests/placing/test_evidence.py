@@ -407,3 +407,22 @@ def test_what_is_most_alike_is_that_of_the_longest_line_whatever_its_bytes() -> 
     text = MemoryTree({"vllm/t.txt": b"a\n\xff\nb\n"})
     other = one(mod(variant(diff_of("vllm/t.txt", "a\nc\nb\n", "a\nd\nb\n"))), text)
     assert "line 2 is `\ufffd`, and the patch has `c`" in error(other).message
+
+
+# --- what is against the only place, unless all hunks stand at their stated lines ---------------------
+
+
+def test_a_removal_that_slides_is_in_only_at_its_stated_line() -> None:
+    """What it kept would stand beside another text in place of the removed one, too."""
+    code = ["    first_step(1)", "    second_step(2)", "    third_step(3)", "    last_step(4)"]
+    lines = [
+        f" {code[0]}",
+        f" {code[1]}",
+        f"-{code[2]}",
+        *(f"-{one}" for one in code[:2]),
+        f" {code[3]}",
+    ]
+    patch = hunk(2, 6, 3, *lines, header="def f():")
+    done = "\n".join(["def f():", *code[:2], code[3], ""])
+    assert put(patch, done).verdict is Verdict.APPLIED
+    assert not put(patch, f"import os\n\n\n{done}").verdict.ok

@@ -244,6 +244,8 @@ def test_a_link_in_place_of_a_file_is_not_followed(site: Path, tmp_path: Path) -
     (site / A).unlink()
     (site / A).symlink_to(tmp_path / "a.py")
     assert found(site) == {("unreadable", A)}
+    said = f"{A}: {A} is a symbolic link to {tmp_path}/a.py, and links are not followed"
+    assert [one.message for one in verify(str(site))] == [said]
 
 
 def test_an_interrupted_transaction(tmp_path: Path) -> None:

@@ -876,6 +876,27 @@ def test_what_was_in_is_set_aside_as_it_was_and_only_what_is_needed_is_kept(
     assert receipt_of(site).mods == two.mods
 
 
+@pytest.mark.parametrize("names", [("replace",), ("rmdir", "utime")])
+def test_what_was_set_aside_half_is_gone_after_a_kill(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    site = build(tmp_path / "site")
+    commit(str(site), ONE)
+    (site / "vllm/a.py").write_bytes(A)
+    before = snapshot(site)
+    gone = undone_in(read_state(str(site))).paths
+    two = transition(write("vllm/b.py", B, b"B = 2\n"), name="two", before=ONE.mods)
+
+    def work() -> None:
+        faults.at(1 if "utime" in names else 8, faults.kill, names)
+        commit(str(site), two._replace(undone=gone, aside=".vllm-mods.old-1"))
+
+    assert faults.in_child(work) < 0
+    assert snapshot(site) != before
+    assert recover(str(site))
+    assert snapshot(site) == before
+
+
 # --- the tree as it was -------------------------------------------------------------
 
 
