@@ -78,13 +78,9 @@ _NEAREST = {
     "making": ("making", "cli/test_import_mods.py", "cli/test_recording.py"),
     "matrices": ("matrices", "cli/test_matrix.py", "cli/test_bisect_command.py"),
     "placing": (
-        "placing/test_locate.py",
-        "placing/test_scopes.py",
-        "placing/test_evidence.py",
-        "placing/test_look_alikes.py",
+        "placing",
         "planning",
         "porting/test_merges.py",
-        "placing/test_placing_families.py",
         "property/test_placing_properties.py",
     ),
     "planning": (

@@ -11,6 +11,7 @@ from vllm_mods.formats.diff import Hunk, parse
 from vllm_mods.placing import enclosure
 from vllm_mods.placing.chains import CodeBlock, read_blocks
 from vllm_mods.placing.enclosure import ChangedRun, Identity
+from vllm_mods.placing.resemblance import look_alikes
 from vllm_mods.placing.scopes import read_scopes
 from vllm_mods.placing.target import Target
 
@@ -215,3 +216,34 @@ def test_a_place_that_the_patch_names_otherwise_is_another_one() -> None:
     assert identity(()).admits(((),))
     assert not identity(()).admits((("A",),))
     assert not identity(home, 0, 1).admits((home, ("A", "g")))
+
+
+def test_what_encloses_a_place_that_only_resembles_a_hunk_is_read_at_its_own_indent() -> None:
+    body = [
+        "if x:",
+        "    alpha = one(1)",
+        "    beta = two(2)",
+        "    gamma = three(3)",
+        "delta = four(4)",
+    ]
+    deep = "\n".join(
+        [
+            "class B:",
+            "    def h(self):",
+            *(f"        {text}" for text in body[:2]),
+            "            # more",
+            *(f"        {text}" for text in body[2:]),
+        ]
+    )
+    flat = "\n".join(["def g():", *(f"    {text}" for text in body)])
+    there = Target(f"{flat}\n\n\n{deep}\n".encode(), read_scopes)
+    for changed_line, chain in ((2, ("B.h.<if x>",)), (4, ("B.h",)), (0, ("B.h",))):
+        lines = [f" {'    '}{text}" for text in body]
+        lines[changed_line : changed_line + 1] = [
+            f"-{lines[changed_line][1:]}",
+            f"+{lines[changed_line][1:]}0",
+        ]
+        made = hunk(*lines)
+        (match,) = look_alikes(made.old, there, range(2, 7))
+        assert enclosure.texts(enclosure.chains_like(made, there, match)) == chain
+        assert match.line == 11

@@ -553,6 +553,27 @@ def test_a_receipt_that_was_read_already_is_not_read_again(site: Path) -> None:
     assert again == state._replace(data=(state.data or b"") + b"\n")
 
 
+@pytest.mark.parametrize(("function", "named"), [("listdir", ""), ("lstat", "/receipt.json")])
+def test_a_state_that_cannot_be_read_is_refused_by_what_cannot(
+    site: Path, monkeypatch: pytest.MonkeyPatch, function: str, named: str
+) -> None:
+    commit(str(site), ONE)
+    real = getattr(os, function)
+
+    def fails(path: str) -> object:
+        if not named or path.endswith(named):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, function, fails)
+        with pytest.raises(Refused) as caught:
+            read_state(str(site))
+    place = f"{site}/.vllm-mods{named}" if named else str(site)
+    assert caught.value.message == f"{place}: cannot be read: Input/output error"
+    assert caught.value.hint == "the disk fails: dmesg | tail"
+
+
 def test_a_broken_receipt(site: Path) -> None:
     commit(str(site), ONE)
     (site / receipt.RECEIPT).write_bytes(b"{}")
