@@ -360,6 +360,17 @@ def test_new_and_removed_files_are_carried_where_they_are_as_they_would_be(kind:
     assert found_ == [(PATH, None, "carried"), ("vllm/w.py", None, "placed")]
 
 
+def test_in_the_origin_a_hunk_of_few_lines_stands_at_its_line() -> None:
+    """Anywhere else a twin of so few lines may have come there."""
+    path, text = "vllm/t.jinja", "x\n{\nb\n}\ny\n"
+    made = variant(diff_of(path, text, text.replace("b", "c"), context=1), vllm=">=0.18")
+    there = MemoryTree({path: text.encode()})
+    assert not one(mod(made), there).verdict.ok
+    parts = patching.parts_of(mod(made), made, WORKSPACE)
+    ((change,),) = carried_parts.changes_of(parts, there) or ()
+    assert change == FileChange(path, text.encode(), text.replace("b", "c").encode())
+
+
 # --- what the origin has against a placement ----------------------------------------------------------
 
 BEFORE = b"a\nb\nc\n"
