@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 from mod_making import diff_of
 
 from vllm_mods.base import limits
@@ -14,6 +15,7 @@ from vllm_mods.formats.diff import parse
 from vllm_mods.placing import candidates, doubts, headers, layers, locate, nearest
 from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.nearest import Near
+from vllm_mods.placing.resemblance import look_alikes
 from vllm_mods.placing.scopes import read_scopes
 from vllm_mods.placing.target import Target, matches, splice
 
@@ -135,6 +137,33 @@ def test_without_a_line_in_common_the_most_alike_is_told() -> None:
     )
     assert near == Near(2, said, 2)
     assert nearest.nearest(wanted, target("z\n"), None) is None
+
+
+def test_in_very_many_lines_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = hunk("something_long = compute(1)\n", "x = 2\n")
+    text = "one\ntwo\nsomething_long = compute(17)\n\n\n"
+    for most, is_found in ((3, True), (2, False)):
+        monkeypatch.setattr(nearest, "_MOST_COMPARED", most)
+        assert (nearest.nearest(wanted, target(text), None) is not None) is is_found
+    lower(monkeypatch, "EQUAL_PAIRS", 3)
+    for count, is_found in ((3, True), (4, False)):
+        near = nearest.nearest(hunk("a\nb\n", "a\nc\n"), Target(b"a\n" * count, None), None)
+        assert (near is not None) is is_found
+
+
+def test_a_line_that_stands_everywhere_tells_no_place() -> None:
+    code = [f"{word}({word})\n".encode() for word in ("alpha", "beta", "gamma", "delta")]
+    alike = b"".join(code[:3]) + b"other\n"
+    for count in (0, 60):
+        there = Target(alike + b"x\n" * 9 + code[0] * count, None)
+        assert look_alikes(code, there, range(900, 901))[0].line == 1
+    everywhere = Target((b"alpha(alpha)\n" + b"\n" * 20) * 49, None)
+    once = [b"alpha(alpha)\n"]
+    assert look_alikes(once, everywhere, range(900, 901)) == []
+    fewer = Target((b"alpha(alpha)\n" + b"\n" * 20) * 3, None)
+    places = [(match.score, match.line) for match in look_alikes(once, fewer, range(22, 23))]
+    assert places == [(1.0, 1), (1.0, 43)]
+    assert look_alikes([b"}\n", b"\n"], fewer, range(0)) == []
 
 
 @pytest.mark.parametrize("length", [1, nearest._WIDEST, nearest._WIDEST + 1])

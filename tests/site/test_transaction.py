@@ -324,10 +324,15 @@ def test_a_refusal_names_what_was_in_the_way_or_else_the_tree() -> None:
         assert refusal("/site", error).message == f"{named}: no; nothing was changed"
 
 
-def test_nothing_to_do_does_nothing(site: Path) -> None:
+def test_nothing_to_do_does_nothing(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(str(site), ONE)
     before = snapshot(site)
     same = ONE._replace(changes=(), before=ONE.mods)
+
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "mkdir", full)
     assert commit(str(site), same).changed == ()
     assert snapshot(site) == before
 
