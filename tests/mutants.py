@@ -46,7 +46,16 @@ class Room(NamedTuple):
 
 _NEAREST = {
     "api": ("api", "cli"),
-    "applying": ("scenario", "api", "cli"),
+    "applying": (
+        "applying",
+        "scenario/test_interrupted_apply.py",
+        "api",
+        "attack/test_edited_receipts.py",
+        "cli/test_reinstalled.py",
+        "cli/test_dry_run.py",
+        "cli/test_life_of_a_mod.py",
+        "cli/test_pairings.py",
+    ),
     "base": ("base", "formats", "trees", "attack/test_servers.py", "attack/test_limit_table.py"),
     "building": (
         "building",
@@ -68,6 +77,18 @@ _NEAREST = {
     ),
     "making": ("making", "cli/test_import_mods.py", "cli/test_recording.py"),
     "matrices": ("matrices", "cli/test_matrix.py", "cli/test_bisect_command.py"),
+    "placing": (
+        "placing",
+        "planning",
+        "porting/test_merges.py",
+        "property/test_placing_properties.py",
+    ),
+    "planning": (
+        "planning",
+        "placing/test_evidence.py",
+        "placing/test_placing_families.py",
+        "property/test_placing_properties.py",
+    ),
     "porting": ("porting", "cli/test_port.py"),
     "recipes": ("recipes", "cli/test_pairings.py"),
     "report": ("report", "cli"),
@@ -85,6 +106,14 @@ _NEAREST = {
         "attack/test_edited_locks_of_libraries.py",
         "attack/test_hostile_libraries.py",
     ),
+    "site": (
+        "site",
+        "attack/test_planted_journals.py",
+        "attack/test_hard_links.py",
+        "attack/test_in_the_way.py",
+        "scenario/test_race.py",
+        "scenario/test_kill.py",
+    ),
     "templates": (
         "templates",
         "cli/test_template.py",
@@ -95,68 +124,11 @@ _NEAREST = {
 _FEWER = {"placing", "planning", "site", "sharing", "images"}
 _MOST, _FEWEST = 12, 8
 """How many percent of a room's mutants may survive, and of those that decide what is written."""
-_TABLE = {
-    "site": Room(
-        ("site/transaction", "site/journal", "site/open_folders", "site/site", "site/step_list"),
-        (
-            "site/test_site.py",
-            "site/test_integrity.py",
-            "site/test_undone.py",
-            "site/test_held.py",
-            "site/test_journal.py",
-            "site/test_steps.py",
-            "site/test_transaction.py",
-            "attack/test_planted_journals.py",
-            "attack/test_hard_links.py",
-            "attack/test_in_the_way.py",
-            "scenario/test_race.py",
-            "scenario/test_kill.py",
-        ),
-    ),
-    "placing": Room(
-        (
-            *("placing/locate", "placing/candidates", "placing/doubts", "placing/layers"),
-            *("placing/chains", "placing/enclosure", "placing/resemblance", "placing/headers"),
-            *("placing/target", "placing/nearest", "base/diff3"),
-        ),
-        (
-            "placing/test_locate.py",
-            "placing/test_evidence.py",
-            "placing/test_look_alikes.py",
-            "planning",
-            "base/test_diff3.py",
-            "porting/test_merges.py",
-            "placing/test_placing_families.py",
-            "property/test_placing_properties.py",
-        ),
-    ),
-    "planning": Room(
-        (
-            "planning/planner",
-            "planning/context",
-            "planning/written",
-            "planning/applied",
-            "planning/refusal",
-            "planning/patching",
-            "planning/known_trees",
-            "planning/origins",
-            "planning/carried_parts",
-        ),
-        (
-            "planning",
-            "placing/test_evidence.py",
-            "placing/test_placing_families.py",
-            "property/test_placing_properties.py",
-        ),
-    ),
-}
 ROOMS = sorted(path.parent.name for path in ROOT.glob("vllm_mods/*/__init__.py"))
 
 
 def room_of(name: str) -> Room:
-    """Return a room of the table, or all modules of one and its nearest tests."""
-    if name in _TABLE:
-        return _TABLE[name]
+    """Return all modules of a room, and its nearest tests."""
     package = ROOT / "vllm_mods"
     modules = sorted(
         str(path.relative_to(package).with_suffix("")) for path in package.glob(f"{name}/**/*.py")
@@ -229,12 +201,26 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
 
 
 def _returns_nothing(node: cst.CSTNode) -> bool:
-    """Tell whether a statement, the last one of a function, does what would be done without it."""
-    return (
-        isinstance(node, cst.SimpleStatementLine)
-        and isinstance(node.body[0], cst.Return)
-        and (node.body[0].value is None or node.body[0].value.deep_equals(cst.Name("None")))
-    )
+    """Tell whether a statement, the last one of a function, does what would be done without it: None is as false."""
+    if not isinstance(node, cst.SimpleStatementLine) or not isinstance(node.body[0], cst.Return):
+        return False
+    value = node.body[0].value
+    return value is None or any(value.deep_equals(cst.Name(name)) for name in ("None", "False"))
+
+
+def _last(block: cst.BaseSuite) -> Iterator[cst.CSTNode]:
+    """Yield the statements behind which a function ends whose last block this is."""
+    last: cst.CSTNode | None = block.body[-1]
+    while last is not None:
+        yield last
+        if isinstance(last, cst.Try):
+            for handler in last.handlers:
+                yield from _last(handler.body)
+        if isinstance(last, cst.If | cst.Else | cst.With) or (
+            isinstance(last, cst.Try) and last.orelse is None
+        ):
+            yield from _last(last.body)
+        last = last.orelse if isinstance(last, cst.If | cst.Try) else None
 
 
 class _Collector(cst.CSTVisitor):
@@ -259,15 +245,17 @@ class _Collector(cst.CSTVisitor):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self.functions.append(node.name.value)
-        self.needless |= {one for one in node.body.body[-1:] if _returns_nothing(one)}
+        self.needless |= {one for one in _last(node.body) if _returns_nothing(one)}
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:  # noqa: ARG002
         self.functions.pop()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        if self.functions and node not in self.needless:
+        if self.functions:
             line = self.get_metadata(PositionProvider, node).start.line
             for old, new in _changes(node):
+                if isinstance(new, cst.Pass) and node in self.needless:
+                    continue
                 one = Mutant(self.path, ".".join(self.functions), line, self.module, old, new)
                 self.found.append(one)
         return super().on_visit(node)

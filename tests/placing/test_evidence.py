@@ -302,6 +302,18 @@ def test_what_a_mod_removes_is_not_gone_where_upstream_moved_it(
     assert not one(one_of, MemoryTree({path: gap.join(target).encode()})).verdict.ok
 
 
+@pytest.mark.parametrize("statement", ["import b", "from b import c", "b = 1"])
+def test_a_statement_of_the_module_is_not_gone_where_another_block_of_it_has_it(
+    statement: str,
+) -> None:
+    kept = "try:\n    import a\n    import d\nexcept E:\n    a = d = None\n"
+    text = kept.replace("    import d", f"    {statement}\n    import d")
+    patch = diff_of(PATH, text, kept)
+    assert one(mod(variant(patch)), tree(kept)).verdict is Verdict.APPLIED
+    moved = f"{kept}try:\n    {statement}\nexcept F:\n    pass\n"
+    assert not one(mod(variant(patch)), tree(moved)).verdict.ok
+
+
 def test_a_statement_is_not_gone_where_its_function_has_it_further_down() -> None:
     removed = diff_of(PATH, "def f():\n    a()\n    x()\n    b()\n    c()\n", WITHOUT)
     assert put(removed, WITHOUT).verdict is Verdict.APPLIED
@@ -395,3 +407,22 @@ def test_what_is_most_alike_is_that_of_the_longest_line_whatever_its_bytes() -> 
     text = MemoryTree({"vllm/t.txt": b"a\n\xff\nb\n"})
     other = one(mod(variant(diff_of("vllm/t.txt", "a\nc\nb\n", "a\nd\nb\n"))), text)
     assert "line 2 is `\ufffd`, and the patch has `c`" in error(other).message
+
+
+# --- what is against the only place, unless all hunks stand at their stated lines ---------------------
+
+
+def test_a_removal_that_slides_is_in_only_at_its_stated_line() -> None:
+    """What it kept would stand beside another text in place of the removed one, too."""
+    code = ["    first_step(1)", "    second_step(2)", "    third_step(3)", "    last_step(4)"]
+    lines = [
+        f" {code[0]}",
+        f" {code[1]}",
+        f"-{code[2]}",
+        *(f"-{one}" for one in code[:2]),
+        f" {code[3]}",
+    ]
+    patch = hunk(2, 6, 3, *lines, header="def f():")
+    done = "\n".join(["def f():", *code[:2], code[3], ""])
+    assert put(patch, done).verdict is Verdict.APPLIED
+    assert not put(patch, f"import os\n\n\n{done}").verdict.ok

@@ -6,13 +6,16 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 from mod_making import diff_of
 
 from vllm_mods.base import limits
+from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.formats.diff import parse
-from vllm_mods.placing import doubts, headers, locate, nearest
-from vllm_mods.placing.answers import Lost
+from vllm_mods.placing import candidates, doubts, headers, layers, locate, nearest
+from vllm_mods.placing.answers import Located, Lost
 from vllm_mods.placing.nearest import Near
+from vllm_mods.placing.resemblance import look_alikes
 from vllm_mods.placing.scopes import read_scopes
 from vllm_mods.placing.target import Target, matches, splice
 
@@ -136,6 +139,33 @@ def test_without_a_line_in_common_the_most_alike_is_told() -> None:
     assert nearest.nearest(wanted, target("z\n"), None) is None
 
 
+def test_in_very_many_lines_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = hunk("something_long = compute(1)\n", "x = 2\n")
+    text = "one\ntwo\nsomething_long = compute(17)\n\n\n"
+    for most, is_found in ((3, True), (2, False)):
+        monkeypatch.setattr(nearest, "_MOST_COMPARED", most)
+        assert (nearest.nearest(wanted, target(text), None) is not None) is is_found
+    lower(monkeypatch, "EQUAL_PAIRS", 3)
+    for count, is_found in ((3, True), (4, False)):
+        near = nearest.nearest(hunk("a\nb\n", "a\nc\n"), Target(b"a\n" * count, None), None)
+        assert (near is not None) is is_found
+
+
+def test_a_line_that_stands_everywhere_tells_no_place() -> None:
+    code = [f"{word}({word})\n".encode() for word in ("alpha", "beta", "gamma", "delta")]
+    alike = b"".join(code[:3]) + b"other\n"
+    for count in (0, 60):
+        there = Target(alike + b"x\n" * 9 + code[0] * count, None)
+        assert look_alikes(code, there, range(900, 901))[0].line == 1
+    everywhere = Target((b"alpha(alpha)\n" + b"\n" * 20) * 49, None)
+    once = [b"alpha(alpha)\n"]
+    assert look_alikes(once, everywhere, range(900, 901)) == []
+    fewer = Target((b"alpha(alpha)\n" + b"\n" * 20) * 3, None)
+    places = [(match.score, match.line) for match in look_alikes(once, fewer, range(22, 23))]
+    assert places == [(1.0, 1), (1.0, 43)]
+    assert look_alikes([b"}\n", b"\n"], fewer, range(0)) == []
+
+
 @pytest.mark.parametrize("length", [1, nearest._WIDEST, nearest._WIDEST + 1])
 def test_long_lines_are_cut(length: int) -> None:
     text = "x" * length
@@ -183,3 +213,132 @@ def test_what_has_no_place_says_whether_its_text_is_nowhere_or_in_too_many_place
     assert (nowhere.code, nowhere.message) == ("absent", "its text is not there")
     assert everywhere.code == "ambiguous"
     assert f"more than {limits.PLACES}" in everywhere.message
+
+
+# --- the file ---------------------------------------------------------------------------------------
+
+
+def test_a_file_is_asked_by_its_lines() -> None:
+    text = 'import os\n\nA = """\nx\n\ny"""\n\n\nb\nclass C:\n\n    # c\n    def f(self):\n        return 1\n    # d\n'
+    there = target(text)
+    assert there.lines == tuple(text.encode().splitlines(keepends=True))
+    assert there.stripped[13] == b"return 1"
+    assert there.places[b""] == [2, 5, 7, 8, 11]
+    assert there.tops == [1, 3, 4, 6, 9, 10]
+    assert {line: scope.name for line, scope in there.heads.items()} == {10: "C", 13: "C.f"}
+    assert [there.home(line) for line in (1, 3, 9, 10, 14)] == ["", "", "", "C", "C.f"]
+    names = [[block.name for block in there.around(line)] for line in (3, 9, 13, 14)]
+    assert names == [["A ="], [], ["C", "f"], ["C", "f"]]
+    spans = [(4, 4), (4, 5), (3, 4), (5, 6), (9, 9)]
+    assert [there.in_string(*span) for span in spans] == [True, True, False, False, False]
+    opened = {(15, 8): ["C", "f"], (15, 4): ["C"], (15, 0): [], (12, 8): ["C"], (0, 8): []}
+    assert {at: [one.name for one in there.open_blocks(*at)] for at in opened} == opened
+
+
+def test_a_file_without_scopes_has_lines_alone() -> None:
+    there = Target(b"def f():\n    x = '''\na\nb\nc'''\n", None)
+    assert (there.scopes, there.heads, there.home(2), there.around(2)) == (None, {}, "", ())
+    assert not there.in_string(3, 4)
+    assert there.tops == [1, 3, 4, 5]
+
+
+# --- the edges of a file, and the order of hunks ----------------------------------------------------
+
+
+def stated(at: int, *lines: str) -> Hunk:
+    """Return a hunk of these lines that was written for line ``at``."""
+    old, new = (sum(line[0] != kind for line in lines) for kind in "+-")
+    text = f"--- a/x.py\n+++ b/x.py\n@@ -{at},{old} +{at},{new} @@"
+    (file,) = parse("\n".join([text, *lines, ""]).encode(), "x.patch")
+    return file.hunks[0]
+
+
+@pytest.mark.parametrize(
+    ("at", "lines", "start", "end"),
+    [
+        (1, ("-a", "+b", " c"), True, False),
+        (1, ("+b", " c"), True, False),
+        (2, ("-a", "+b", " c"), False, False),
+        (1, (" c", "-a", "+b"), False, True),
+        (1, (" c", "-a"), False, True),
+        (9, (" c", "-a", " d"), False, False),
+        (9, (" c", "-a", " d", "\\ No newline at end of file"), False, True),
+    ],
+)
+def test_what_nothing_precedes_or_follows_belongs_at_an_edge(
+    at: int, lines: tuple[str, ...], *, start: bool, end: bool
+) -> None:
+    made = stated(at, *lines) if lines[-1][0] != "\\" else hunk("c\na\nd", "c\nd")
+    assert candidates.belongs_at_start(made) is start
+    assert candidates.belongs_at_end(made) is end
+    length = len(made.old)
+    file = "".join(f"{n}\n" for n in range(length + 2))
+    fits = [candidates.at_edges(made, target(file), line) for line in (1, 2, 3)]
+    assert fits == [not end, not start and not end, not start]
+
+
+@pytest.mark.parametrize(
+    ("lines", "scant"),
+    [
+        ((" a", " b", "-c", "+d", " }"), False),
+        ((" a", " }", "-c", "+d", " }"), True),
+        ((" a", " b", "+d", " }"), True),
+        ((" a", "-b", "-c", " d"), True),
+        ((" a", "-b", "-c"), False),
+    ],
+)
+def test_few_lines_of_code_on_either_side_are_scant(lines: tuple[str, ...], *, scant: bool) -> None:
+    assert candidates.is_scant(stated(5, *lines)) is scant
+
+
+def test_of_several_places_those_remain_that_leave_the_others_theirs() -> None:
+    hunks = [stated(1, " a", "-b", " c"), stated(9, " d", "-e", " f"), stated(12, " g", "-h", " i")]
+    lost: dict[int, Lost] = {}
+    options: list[tuple[int, ...]] = [(1, 5, 20), (2, 4, 9, 30), (6, 12, 14)]
+    assert candidates.in_order(options, hunks, lost) == [(1, 5), (4, 9), (12, 14)]
+    assert lost == {}
+    known = Lost(FindingCode.ABSENT, "known", None)
+    lost = {1: known}
+    assert candidates.in_order([(5,), (), (7, 8)], hunks, lost) == [(5,), (), (8,)]
+    assert lost == {1: known}
+    left = candidates.in_order([(5,), (6, 3, 2, 1, 4, 7), (20,)], hunks, lost := {})
+    assert left == [(5,), (), (20,)]
+    said = (
+        "its text stands at line 6, line 3, line 2, line 1, line 4, and the hunks before and behind "
+        "it in the patch do not leave it that place"
+    )
+    assert lost == {1: Lost(FindingCode.ORDER, said, None, (6, 3, 2, 1, 4, 7))}
+
+
+# --- through what other mods changed ----------------------------------------------------------------
+
+
+BENEATH = "def f():\n    a = 1\n    b = 2\n    c = 3\n"
+FILE = parse(diff_of("vllm/x.py", BENEATH, BENEATH.replace("b = 2", "b = 9"), context=1), "p")[0]
+ABOVE = f"# new\n{BENEATH}"
+HERE = Located(3, "f", "unique")
+
+
+def through(here: Located | Lost, below: Located | Lost, now: str = ABOVE) -> Located | Lost:
+    (answer,) = layers.place_through(FILE, (here,), (below,), BENEATH.encode(), target(now))
+    return answer
+
+
+def test_a_place_is_carried_along_what_other_mods_changed() -> None:
+    below = Located(2, "f", "stated")
+    absent = Lost(FindingCode.ABSENT, "x", None)
+    assert through(HERE, below) == Located(3, "f", "stated")
+    assert through(absent, below) == Located(3, "f", "stated")
+    for proof in ("file", "scope"):
+        assert through(absent, below._replace(proof=proof)) == Located(3, "f", proof)
+    for proof in ("order", "unique"):
+        assert through(absent, below._replace(proof=proof)) == absent
+    assert through(HERE, absent) == HERE
+    for old, new in (("a = 1", "a = 5"), ("b = 2", "b = 5"), ("c = 3", "x\n    c = 3")):
+        assert through(HERE, below, ABOVE.replace(old, new)) == HERE
+
+
+def test_two_places_that_are_not_the_same_are_none() -> None:
+    lost = through(Located(7, "g", "unique"), Located(2, "f", "unique"))
+    said = "its text stands at line 7, and what other mods have changed leads to line 3"
+    assert lost == Lost(FindingCode.ELSEWHERE, said, "f")

@@ -10,7 +10,18 @@ from mod_making import diff_of, mod, variant
 from small_plans import PATH, codes, found, one, tree
 
 from vllm_mods.base.errors import TreeError
-from vllm_mods.base.model import FileChange, Level, Mod, OverlayFile, Variant, Verdict
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import (
+    FileChange,
+    Finding,
+    Level,
+    Mod,
+    ModPlan,
+    OverlayFile,
+    PlacedHunk,
+    Variant,
+    Verdict,
+)
 from vllm_mods.base.tree import Tree
 from vllm_mods.planning import carried_parts, patching
 from vllm_mods.planning.carried_parts import is_carried, merge_change
@@ -347,3 +358,69 @@ def test_new_and_removed_files_are_carried_where_they_are_as_they_would_be(kind:
     assert found_ == [(PATH, None, "placed"), ("vllm/w.py", None, "carried")]
     found_ = states(mod(made), MemoryTree({PATH: HALF.encode()} | not_yet), origin=origin)
     assert found_ == [(PATH, None, "carried"), ("vllm/w.py", None, "placed")]
+
+
+def test_in_the_origin_a_hunk_of_few_lines_stands_at_its_line() -> None:
+    """Anywhere else a twin of so few lines may have come there."""
+    path, text = "vllm/t.jinja", "x\n{\nb\n}\ny\n"
+    made = variant(diff_of(path, text, text.replace("b", "c"), context=1), vllm=">=0.18")
+    there = MemoryTree({path: text.encode()})
+    assert not one(mod(made), there).verdict.ok
+    parts = patching.parts_of(mod(made), made, WORKSPACE)
+    ((change,),) = carried_parts.changes_of(parts, there) or ()
+    assert change == FileChange(path, text.encode(), text.replace("b", "c").encode())
+
+
+# --- what the origin has against a placement ----------------------------------------------------------
+
+BEFORE = b"a\nb\nc\n"
+
+
+def plan_with(after: bytes | None, *scopes: str, now: bytes = BEFORE, path: str = PATH) -> ModPlan:
+    made = mod(variant(FOR_B))
+    hunks = [PlacedHunk("p", path, n, 7, 0, scope, "scope") for n, scope in enumerate(scopes, 1)]
+    plan = ModPlan(made, made.variants[0], Verdict.APPLIES, in_range=True, hunks=tuple(hunks))
+    return plan._replace(changes=(FileChange(path, now, after),))
+
+
+MORE = b"new\n" + BEFORE
+CLASH = b"a\nother\nc\n"
+
+
+def test_where_the_merge_is_clean_its_bytes_count() -> None:
+    at_origin = plan_with(b"a\nB\nc\n", "f")
+    same, other_bytes = (
+        carried_parts.disagreement(plan_with(after, "g", now=MORE), at_origin, "0.18.0")
+        for after in (b"new\na\nB\nc\n", b"new\na\nb\nB\n")
+    )
+    assert same is None
+    assert other_bytes == Finding(
+        FindingCode.MERGE,
+        f"{PATH}: a merge from vLLM 0.18.0 gives other bytes than the places of the hunks",
+        PATH,
+    )
+    other = plan_with(b"x", "g", now=MORE, path="vllm/other.py")
+    assert carried_parts.disagreement(other, at_origin, "0.18.0") is None
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "words"),
+    [
+        (("f", "g"), ("f", "g"), None),
+        (("f", "g"), ("f", "h"), "(`g`), and in vLLM 0.18.0 in `h`"),
+        (("f", ""), ("f", "h"), "(`module level`), and in vLLM 0.18.0 in `h`"),
+        (("f", "g"), ("f", ""), "(`g`), and in vLLM 0.18.0 in `module level`"),
+        (("f", "g"), ("f",), None),
+    ],
+)
+def test_where_the_merge_clashes_each_hunk_is_in_the_scope_that_it_has_there(
+    here: tuple[str, ...], there: tuple[str, ...], words: str | None
+) -> None:
+    at_origin = plan_with(b"a\nB\nc\n", *there)
+    finding = carried_parts.disagreement(plan_with(b"x", *here, now=CLASH), at_origin, "0.18.0")
+    if words is None:
+        assert finding is None
+    else:
+        message = f"{PATH}: hunk 2 of p: its text stands at line 7 {words}"
+        place = {"path": PATH, "line": 7, "hunk": 2, "scope": there[1]}
+        assert finding == Finding(FindingCode.ELSEWHERE, message, **place)  # type: ignore[arg-type]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from memory_tree import MemoryTree
 from mod_making import mod, variant
 
+from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, ModPlan, Plan, Verdict
 from vllm_mods.planning import next_step
@@ -126,3 +129,87 @@ def test_of_several_mods_the_one_that_the_others_wait_for_is_told_of() -> None:
     second = second._replace(mod=second.mod._replace(name="needed"))
     made = Plan(spec="/a b", version="0.22.0", mods=(first, second), changes=())
     assert told(made) == "vllm-mods port needed --to '/a b' --from pypi:0.20 --library /"
+
+
+def test_without_a_refusal_there_is_nothing_to_do() -> None:
+    assert told(plan(Verdict.APPLIES, "offset")) is None
+    assert told(Plan(spec=TREE, version=None, mods=(), changes=())) is None
+
+
+def test_what_lies_outside_or_beside_is_put_right_by_what_names_it() -> None:
+    assert told(plan(Verdict.CONFLICT, "undeclared")) == (
+        f"{SHOW}  # read what it does; /mods/mod/mod.toml has to say it"
+    )
+    made = plan(Verdict.UNFIT, "python-conflict")
+    (one,) = made.mods
+    needs = PATCHED._replace(python=("flash>=1", "other"))
+    made = replace(made, mods=(one._replace(variant=needs),))
+    assert told(made) == "pip install 'flash>=1' other  # beside that vLLM, then again"
+    made = replace(made, mods=(one._replace(variant=None),))
+    assert told(made) == SHOW
+
+
+@pytest.mark.parametrize("spec", [TREE, "wheel:a b.whl", "sdist:x", "git:/x@y", "/site"])
+def test_a_mod_for_a_package_is_looked_at_where_that_is(spec: str) -> None:
+    for_package = PATCHED._replace(package="ext", package_version=">=1")
+    made = plan(Verdict.UNREADABLE, "not-in-tree", spec=spec)
+    (one,) = made.mods
+    mods = (one._replace(mod=one.mod._replace(variants=(PATCHED, for_package))),)
+    where = "SITE_PACKAGES  # an installation that has the package"
+    if not spec.startswith(("git", "/")):
+        where = f"{shlex.quote(spec)} --with ext==VERSION"
+    assert told(replace(made, mods=mods)) == (f"vllm-mods check mod --library / --target {where}")
+
+
+def test_a_file_that_cannot_be_read_or_is_far_away_is_not_held_to_record() -> None:
+    class Broken(MemoryTree):
+        def read(self, path: str) -> bytes | None:
+            raise TreeError(f"{path} is a link")
+
+    released = {"vllm/a.py": b"theirs\n"}
+    made = plan(Verdict.CONFLICT, "text")
+    assert hint(made, Broken({}, released=released)) == PORT
+    far = MemoryTree({"vllm/a.py": b"mine\n"}, remote=True, released=released)
+    assert hint(made, far) == PORT
+    for same in (MemoryTree({}, released=released), MemoryTree({"vllm/a.py": b"x"})):
+        assert hint(made, same) == PORT
+
+
+@pytest.mark.parametrize(
+    ("vllm", "start"),
+    [
+        (">=0.20", "0.20"),
+        ("<0.22,>=0.20.1", "0.20.1"),
+        ("== 0.20.*", "0.20"),
+        ("~=0.20,!=0.21", "0.20"),
+        ("<0.22", None),
+        (">0.20", None),
+    ],
+)
+def test_the_release_that_a_range_begins_with_is_the_base(vllm: str, start: str | None) -> None:
+    ranged = PATCHED._replace(vllm=vllm)
+    made = plan(Verdict.MISPLACED, "look-alike")
+    (one,) = made.mods
+    made = replace(made, mods=(one._replace(variant=ranged),))
+    target = "vllm-mods check mod --library / --target pypi:0.22.0"
+    if start is None:
+        assert told(made) == "vllm-mods port mod --to pypi:0.22.0 --library /"
+    else:
+        assert told(made) == (
+            f"{target} --base pypi:{start}  # the release that the patch was made for"
+        )
+    locked = made.mods[0]._replace(mod=made.mods[0].mod._replace(lock=b"x"))
+    assert told(replace(made, mods=(locked,))) == (
+        "vllm-mods port mod --to pypi:0.22.0 --library /"
+    )
+
+
+def test_what_no_patch_is_of_is_looked_at_and_not_ported() -> None:
+    bare = variant(vllm=">=0.20")
+    made = plan(Verdict.CONFLICT, "file-there")
+    (one,) = made.mods
+    assert told(replace(made, mods=(one._replace(variant=bare),))) == SHOW
+    nameless = one._replace(variant=None)
+    assert told(replace(made, mods=(nameless,))) == (
+        "vllm-mods port mod --to pypi:0.22.0 --library /"
+    )

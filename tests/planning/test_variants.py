@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, mod, variant
 from small_plans import PATH, after, codes, found, one, tree
 
 from vllm_mods.base.errors import DiffError, TreeError
-from vllm_mods.base.model import Level, PatchFile, Variant, Verdict
+from vllm_mods.base.model import ImageFile, Level, PatchFile, Variant, Verdict
 from vllm_mods.fit.world import SummaryCache
+from vllm_mods.planning.context import PlanContext
 
 TEXT = "def f():\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    return a\n"
 
@@ -283,6 +286,77 @@ def test_a_variant_for_a_package_is_in_range_by_the_version_of_the_package() -> 
     for asked, inside in ((">=5", True), ("<5", False)):
         made = variant(change, package="transformers", package_version=asked)
         assert one(mod(made), there).in_range is inside
+
+
+@pytest.mark.parametrize("known", ["5.4.0", None])
+def test_what_a_variant_is_for_and_what_lies_beside_it_is_noted(known: str | None) -> None:
+    class WithPackage(MemoryTree):
+        def package(self, name: str) -> str | None:
+            return known if name == "ext" else None
+
+    change = diff_of(PATH, "a = 1\n", "a = 2\n")
+    made = variant(change, package="ext", package_version="<5", vllm="<0.1")
+    files = (ImageFile("/opt/x", "x", b""), ImageFile("/opt/y", "y", b""))
+    planned = one(mod(made, files=files), WithPackage({PATH: b"a = 1\n"}))
+    messages = [(finding.code, finding.message) for finding in planned.findings]
+    apart = (
+        "version-range",
+        "variant `one` is for ext <5, and 5.4.0 has the source that it was written for",
+    )
+    assert messages[-4 - (known is not None) :] == [
+        ("image-only", "/opt/x is outside of Python's packages: only an image gets it"),
+        ("image-only", "/opt/y is outside of Python's packages: only an image gets it"),
+        ("package", f"beside this vLLM is ext {known or 'of unknown version'}"),
+        *([apart] if known else []),
+        (
+            "version-range",
+            (
+                "variant `one` (<0.1) is not meant for this version, "
+                "but its source is what the variant was written for"
+            ),
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("vllm", "begins"),
+    [
+        (">=0.19", True),
+        (">=0.19.1", True),
+        ("==0.19.1", True),
+        (" ~= 0.19 , <0.30", True),
+        (">=0.19.0", False),
+        (">=0.18", False),
+        ("", False),
+        ("==0.19.*", True),
+    ],
+)
+def test_a_range_begins_at_a_version_of_its_first_series(vllm: str, *, begins: bool) -> None:
+    made = mod(variant(diff_of(PATH, "a\n", "b\n"), vllm=vllm))
+    context = PlanContext(MemoryTree({PATH: b"a\n"}), None, "/w", None)
+    (part,) = context.located(made, made.variants[0])
+    assert part.at_base is begins
+
+
+@pytest.mark.parametrize(
+    ("vllm", "more", "is_base"),
+    [
+        ("==0.19.1", {"pristine": True}, True),
+        (" == 0.19.1 ", {"released": {PATH: b"a\n"}}, True),
+        ("==0.19.1", {"released": {PATH: b"b\n"}}, False),
+        ("==0.19.1", {}, False),
+        (">=0.19.1", {"pristine": True}, False),
+        ("==0.19.1,!=0.20", {"pristine": True}, False),
+        ("==0.19.0", {"pristine": True}, False),
+    ],
+)
+def test_the_file_of_the_one_version_of_a_range_is_what_it_was_written_for(
+    vllm: str, more: dict[str, Any], *, is_base: bool
+) -> None:
+    made = mod(variant(diff_of(PATH, "a\n", "b\n"), vllm=vllm))
+    context = PlanContext(MemoryTree({PATH: b"a\n"}, **more), None, "/w", None)
+    (part,) = context.located(made, made.variants[0])
+    assert part.base == (b"a\n" if is_base else None)
 
 
 def test_a_patch_of_what_this_tool_keeps_is_reserved() -> None:

@@ -10,7 +10,11 @@ from mod_making import diff_of, mod, variant
 from small_plans import PATH
 
 from vllm_mods.base.errors import DiffError, Unreachable
+from vllm_mods.formats import mod_lock
+from vllm_mods.planning import lock_entries, written
+from vllm_mods.planning.known_trees import WORKSPACE
 from vllm_mods.planning.origins import Origins
+from vllm_mods.planning.patching import parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,3 +108,59 @@ def test_a_variant_without_patches_comes_from_nowhere() -> None:
 def test_a_bad_patch_is_an_error_here_too() -> None:
     with pytest.raises(DiffError):
         found(Shelf({"0.19.0": ""}), mod(variant(b"garbage")))
+
+
+def test_what_the_lock_names_is_asked_first() -> None:
+    shelf = Shelf({"0.18.0": "a = 1\n", "0.19.0": "a = 1\n", "0.20.0": "a = 1\n"})
+    place = written.record(MADE, parts_of(mod(MADE), MADE, WORKSPACE), shelf.open("0.20.0"))
+    assert place is not None
+    shelf.opened.clear()
+    lock = mod_lock.dump(lock_entries.of(mod(MADE), (), written=[place]))
+    assert found(shelf, mod(MADE, lock=lock)) == "0.20.0"
+    other = mod_lock.dump(lock_entries.of(mod(MADE), (), written=[place._replace(base="9")]))
+    assert found(shelf, mod(MADE, lock=other)) == "0.18.0"
+    assert shelf.opened == ["0.20.0", "0.18.0"]
+    origins = Origins(shelf)
+    assert origins(mod(MADE, lock=b"{"), MADE) is None
+    assert origins.missed
+
+
+IN = "def f():\n    a = 1\n    b = 1\n"
+MOVED = f"import os\n\n\n{IN}"
+
+
+def test_where_no_release_has_every_line_at_its_place_the_first_that_takes_it_will_do() -> None:
+    patch = diff_of(PATH, IN, IN.replace("a = 1", "a = 2"), section="def f():")
+    made = mod(variant(patch, vllm=">=0.18"))
+    shelf = Shelf({"0.18.0": "c\n", "0.19.0": MOVED, "0.20.0": f"#\n{MOVED}", "0.21.0": None})
+    origins = Origins(shelf)
+    tree = origins(made, made.variants[0])
+    assert tree is not None
+    assert tree.version == "0.19.0"
+    assert origins.missed
+    assert origins.places(made) == ()
+
+
+def test_a_variant_for_a_package_comes_from_nowhere() -> None:
+    shelf = Shelf({"0.19.0": "a = 1\n"})
+    made = mod(MADE._replace(package="ext", package_version=">=1"))
+    assert found(shelf, made) is None
+    assert Origins(shelf).places(made) == ()
+    assert shelf.opened == []
+
+
+def test_places_are_of_each_variant_in_its_origin_or_part_by_part_in_several_releases() -> None:
+    patch, other = MADE.patches[0].data, diff_of("vllm/y.py", "b = 1\n", "b = 2\n")
+    both = variant(patch, other, name="both", vllm=">=0.30,<0.40")
+    none = variant(diff_of(PATH, "z\n", "zz\n"), name="none", vllm=">=0.18")
+    made = mod(both, MADE, none, variant(name="bare", vllm=">=0"))
+    shelf = Shelf({"0.18.0": "a = 0\n", "0.19.0": "a = 1\n", "0.30.0": "c\n", "0.31.0": None})
+    places = Origins(shelf).places(made)
+    assert [(place.variant, place.base) for place in places] == [
+        ("both", "0.19.0"),
+        ("one", "0.19.0"),
+    ]
+    assert [[hunk.patch for hunk in place.hunks] for place in places] == [
+        ["both/0.patch"],
+        ["one/0.patch"],
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import stat
@@ -120,6 +121,52 @@ def test_the_limit_of_open_files_is_as_it_was_after_the_last_of_two_closes(
     assert [one[1] for one in set_] == [1 << 20] * 2
     assert set_[0][0] > 100
     assert set_[1][0] == 10
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised"),
+    [
+        (10, 1 << 20, True),
+        (10, resource.RLIM_INFINITY, True),
+        (1 << 20, 1 << 20, False),
+        (1 << 20, resource.RLIM_INFINITY, False),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, False),
+    ],
+)
+def test_the_limit_of_open_files_is_raised_where_it_is_too_low(
+    folders: OpenFolders, monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, *, raised: bool
+) -> None:
+    limits: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, pair: limits.append(pair))
+    folders.allow(["vllm/x"])
+    folders.close()
+    assert [pair[1] for pair in limits] == [hard, hard] * raised
+
+
+def test_one_descriptor_is_needed_for_each_folder_with_those_above_it(
+    root: Path, folders: OpenFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hard = 10
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (10, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, _pair: None)
+
+    def needed(*paths: str) -> int:
+        with pytest.raises(OSError, match="descriptors are needed, one for each") as caught:
+            folders.allow(paths)
+        assert (caught.value.errno, caught.value.filename) == (errno.EMFILE, str(root))
+        assert caught.value.strerror is not None
+        return int(caught.value.strerror.split()[0])
+
+    least = needed()
+    # what an empty path leads to is the root, with all that it is in
+    assert needed("x") - least == len(root.parts)
+    assert needed("a/x", "a/y", "a/b/z", "a") - needed("x") == 3 + 1
+    hard = needed("x")
+    folders.allow(["x"])
+    hard -= 1
+    assert needed("x") == hard + 1
+    folders.close()
 
 
 def test_a_folder_made_has_exactly_its_mode_and_owner(root: Path, folders: OpenFolders) -> None:

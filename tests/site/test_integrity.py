@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import py_compile
+import shutil
+from importlib.util import MAGIC_NUMBER, source_hash
 from typing import TYPE_CHECKING
 
 import faults
+import installing
 import pytest
 from small_site import FILES, ONE, PYC, RECORD, build, row, snapshot, transition, verify, write
 
@@ -16,16 +19,22 @@ from vllm_mods.formats import receipt
 from vllm_mods.site.transaction import commit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 A = "vllm/a.py"
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
-    root = build(tmp_path / "site")
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = build(tmp_path_factory.mktemp("ready") / "site")
     commit(str(root), ONE)
     return root
+
+
+@pytest.fixture
+def site(ready: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(ready, tmp_path / "site")
 
 
 def found(site: Path) -> set[tuple[str, str | None]]:
@@ -67,6 +76,69 @@ def test_files_that_are_gone_or_there_again(site: Path) -> None:
     }
 
 
+def put_record_back(site: Path) -> None:
+    (site / RECORD).write_bytes((site / receipt.original(RECORD)).read_bytes())
+
+
+def install_later(site: Path) -> None:
+    installing.install(site, {**FILES, A: b"A = 9\n"}, "0.20.0")
+
+
+@pytest.mark.parametrize(
+    ("do", "path", "message"),
+    [
+        (lambda site: (site / A).write_bytes(b""), A, "was changed after the mods went in; by"),
+        (lambda site: (site / A).unlink(), A, "is gone"),
+        (put_record_back, RECORD, "is as it was before the mods went in, and what it belongs to"),
+        (
+            lambda site: (site / "vllm/sub/c.py").write_bytes(b"mine"),
+            "vllm/sub/c.py",
+            "was removed by a mod and is there again",
+        ),
+        (
+            lambda site: (site / A).write_bytes(FILES[A]),
+            A,
+            "is as it was before the mods went in: something put the untouched file back",
+        ),
+        (install_later, A, "is that of another installation, which came after the mods went in"),
+        (install_later, "vllm/new/deep/d.py", "is gone, as it was before the mods went in: an"),
+        (lambda site: (site / A).chmod(0o600), A, "its mode is 0600 and was 0644 after the mods"),
+        (
+            lambda site: (site / receipt.original(A)).unlink(),
+            A,
+            f"its original {receipt.original(A)} is gone: a revert would fail",
+        ),
+        (
+            lambda site: (site / receipt.original(A)).write_bytes(b""),
+            A,
+            f"its original {receipt.original(A)} is not what it was: a revert would fail",
+        ),
+        (
+            lambda site: (site / f"{A}.rej").touch(),
+            f"{A}.rej",
+            f"{A}.rej lies beside a patched file: left by `patch`, not by us",
+        ),
+    ],
+)
+def test_a_finding_says_what_became_of_the_file(
+    site: Path, do: Callable[[Path], object], path: str, message: str
+) -> None:
+    do(site)
+    first = next(one for one in verify(str(site)) if one.path == path)
+    assert first.message.startswith(message)
+
+
+def test_of_what_an_installer_undid_each_file_is_one_finding(site: Path) -> None:
+    """Neither originals nor bytecode of the installation that is gone say anything any more."""
+    install_later(site)
+    assert found(site) == {
+        ("changed-since", A),
+        ("changed-since", "vllm/sub/c.py"),
+        ("missing", "vllm/new/deep/d.py"),
+        ("missing", RECORD),
+    }
+
+
 def test_a_changed_mode(site: Path) -> None:
     (site / A).chmod(0o600)
     assert found(site) == {("mode-changed", A)}
@@ -102,11 +174,62 @@ def test_bytecode_of_other_source_matters_if_python_does_not_check(
     assert found(site) == set()
 
 
+def unchecked(source: bytes) -> bytes:
+    """Return bytecode that tells Python not to check whether it is of its source."""
+    return MAGIC_NUMBER + b"\1\0\0\0" + source_hash(source)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "stale"),
+    [
+        ("a.cpython-399.pyc", lambda: unchecked(b"A = 9\n"), True),
+        ("a.cpython-399.pyc", lambda: unchecked(b"A = 9\n") + b"code", True),
+        ("a.cpython-399.pyc", lambda: unchecked(b"A = 2\n"), False),
+        ("a.cpython-399.pyc", lambda: unchecked(b"A = 9\n")[:15], False),
+        ("a.txt", lambda: unchecked(b"A = 9\n"), False),
+        ("b.cpython-399.pyc", lambda: unchecked(b"A = 9\n"), False),
+        ("../sub/__pycache__/c.cpython-399.pyc", lambda: unchecked(b"C = 9\n"), False),
+    ],
+)
+def test_bytecode_is_looked_at_if_python_would_run_it_in_place_of_a_patched_file(
+    site: Path, name: str, data: Callable[[], bytes], *, stale: bool
+) -> None:
+    place = site / "vllm/__pycache__" / name
+    place.parent.resolve().mkdir(exist_ok=True)
+    place.resolve().write_bytes(data())
+    assert found(site) == ({("stale-bytecode", f"vllm/__pycache__/{name}")} if stale else set())
+
+
+@pytest.mark.parametrize("what", ["stale", "unchecked"])
+def test_stale_bytecode_is_named_with_the_reason(site: Path, what: str) -> None:
+    kept = (site / receipt.original(PYC)).read_bytes()
+    (site / PYC).write_bytes(kept if what == "stale" else unchecked(b"A = 9\n"))
+    (finding,) = verify(str(site))
+    reason = {
+        "stale": "is what was compiled from the untouched source, and was removed: ",
+        "unchecked": "was compiled from another source and tells Python not to check: ",
+    }
+    assert finding.message.startswith(f"a.cpython-311.pyc {reason[what]}")
+
+
 def test_a_record_that_does_not_know_of_the_change(site: Path) -> None:
     record = site / RECORD
     rows = record.read_bytes()
     record.write_bytes(rows.replace(row(A, b"A = 2\n"), row(A, FILES[A])))
     assert found(site) == {("changed-since", RECORD), ("record-disagrees", A)}
+
+
+def test_a_record_that_lists_what_a_mod_removed(site: Path) -> None:
+    with (site / RECORD).open("ab") as file:
+        file.write(row("vllm/sub/c.py", FILES["vllm/sub/c.py"]))
+    assert found(site) == {("changed-since", RECORD), ("record-disagrees", "vllm/sub/c.py")}
+
+
+def test_a_record_that_cannot_be_read_is_one_finding(site: Path) -> None:
+    (site / RECORD).rename(site / "elsewhere")
+    (site / RECORD).symlink_to(site / "elsewhere")
+    assert found(site) == {("unreadable", RECORD)}
+    assert not verify(str(site))[0].message.endswith("nothing was changed")
 
 
 def test_what_patch_left_is_a_note(site: Path) -> None:
@@ -121,6 +244,8 @@ def test_a_link_in_place_of_a_file_is_not_followed(site: Path, tmp_path: Path) -
     (site / A).unlink()
     (site / A).symlink_to(tmp_path / "a.py")
     assert found(site) == {("unreadable", A)}
+    said = f"{A}: {A} is a symbolic link to {tmp_path}/a.py, and links are not followed"
+    assert [one.message for one in verify(str(site))] == [said]
 
 
 def test_an_interrupted_transaction(tmp_path: Path) -> None:
@@ -131,7 +256,8 @@ def test_an_interrupted_transaction(tmp_path: Path) -> None:
         commit(str(site), ONE)
 
     faults.in_child(work)
-    assert "unfinished" in {code for code, _path in found(site)}
+    (left,) = site.glob(".vllm-mods.work-*")
+    assert ("unfinished", left.name) in found(site)
 
 
 def test_a_broken_receipt_is_no_finding(site: Path) -> None:

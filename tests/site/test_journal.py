@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from typing import TYPE_CHECKING
 
 import faults
+import installing
 import pytest
-from small_site import FILES, OLD, ONE, build, sha, snapshot
+from lowering import lower
+from small_site import FILES, OLD, ONE, PYC, build, sha, snapshot, transition, write
 
-from vllm_mods.base.errors import NotRestored
+from vllm_mods.base.errors import NotRestored, Refused
 from vllm_mods.site import journal, journal_text, putting_back
-from vllm_mods.site.journal import FILE, PREFIX, STAMP
-from vllm_mods.site.journal_text import Folder, Journal, JournalPlace
+from vllm_mods.site.journal import ASIDE, FILE, PREFIX, STAMP
+from vllm_mods.site.journal_text import Folder, Foreign, Journal, JournalPlace, Step
 from vllm_mods.site.site import Site
 from vllm_mods.site.transaction import commit, recover
 
@@ -251,6 +254,221 @@ def test_a_journal_that_was_not_there_yet_leaves_nothing_to_put_back(root: Path)
     assert not (work / FILE).exists()
     assert recover(str(root))
     assert snapshot(root) == before
+
+
+def test_of_many_files_that_cannot_be_put_back_twenty_are_named(root: Path) -> None:
+    paths = [f"vllm/many/{n:02}.py" for n in range(23)]
+
+    def work() -> None:
+        faults.at(1, faults.kill, ("utime", "rmdir"))
+        commit(str(root), transition(*(write(path, None, b"new") for path in paths)))
+
+    assert faults.in_child(work) < 0
+    for path in paths:
+        (root / path).write_bytes(b"mine")
+    lines = str(problem(root)).splitlines()
+    assert [line.split(":")[0].strip() for line in lines[1:21]] == paths[:20]
+    assert lines[21] == "  and 3 more"
+    (root / paths[0]).unlink()
+    (root / paths[1]).unlink()
+    (root / paths[2]).unlink()
+    assert " more\n" not in str(problem(root))
+
+
+@pytest.mark.parametrize("version", ["0.19.1", "0.20.0"])
+@pytest.mark.parametrize("first", [True, False], ids=["uninstalled", "over it"])
+def test_what_was_installed_over_an_interrupted_transaction_stays(
+    tmp_path: Path, version: str, *, first: bool
+) -> None:
+    root, later = tmp_path / "new", {**FILES, "vllm/a.py": b"A = 9\n"}
+    del later["vllm/sub/c.py"]
+    installing.install(root, FILES)
+    interrupt(root)
+    if first:
+        installing.uninstall(root)
+    installing.install(root, later, version)
+    assert recover(str(root))
+    there = {one: one.read_bytes() for one in root.rglob("*.py")}
+    assert there == {root / path: data for path, data in later.items()}
+    assert not (root / "vllm/new").exists()
+    assert (root / f"vllm-{version}.dist-info/RECORD").exists()
+    assert len(list(root.glob("*.dist-info"))) == 1
+
+
+def test_bytecode_that_was_made_of_a_half_done_tree_is_no_edit(root: Path) -> None:
+    before = snapshot(root)
+    interrupt(root)
+    (root / PYC).write_bytes(b"of what lay there")
+    assert recover(str(root))
+    assert snapshot(root) == before
+
+
+def test_where_no_permissions_are_kept_nothing_is_begun(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(root)
+    real = os.mkdir
+
+    def mkdir(path: str, mode: int = 0o777) -> None:
+        real(path, mode)
+        os.chmod(path, 0o740)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "mkdir", mkdir)
+        with pytest.raises(Refused, match=f"^{root}: this file system keeps no perm") as caught:
+            commit(str(root), ONE)
+    assert (caught.value.hint or "").startswith(f"findmnt -T {root} ")
+    assert snapshot(root) == before
+
+
+def test_a_work_folder_that_cannot_be_removed_is_left_to_the_next_command(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.unlink
+
+    def unlink(path: str) -> None:
+        if path.endswith(STAMP):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        real(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", unlink)
+        (note,) = commit(str(root), ONE).notes
+    (work,) = root.glob(f"{PREFIX}*")
+    assert note == (
+        f"[Errno 5] Input/output error: '{work}/{STAMP}': {work} could not be removed; "
+        "the next command will"
+    )
+    assert (root / "vllm/a.py").read_bytes() == b"A = 2\n"
+    mtime = int(work.name[len(PREFIX) :])
+    assert recover(str(root))
+    assert not list(root.glob(f"{PREFIX}*"))
+    assert root.stat().st_mtime_ns == mtime
+    assert (root / "vllm/a.py").read_bytes() == b"A = 2\n"
+
+
+# --- what only has the name of one ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [FILE, f"{FILE}.new", STAMP, "0"])
+def test_only_what_the_tool_keeps_there_is_in_a_work_folder(root: Path, name: str) -> None:
+    def told(name: str, size: int = 0) -> list[str]:
+        (root / f"{PREFIX}7").mkdir(mode=0o700)
+        (root / f"{PREFIX}7" / name).write_bytes(bytes(size))
+        notes: list[str] = []
+        recover(str(root), notes.append)
+        return notes
+
+    is_journal = name == FILE
+    assert len(told(name)) == is_journal  # an empty one is none
+    (note,) = told(f"{name}x")
+    aside = f"{root}/{ASIDE}{1 if is_journal else 0}"
+    assert note.startswith(
+        f"{root}/{PREFIX}7 had the name of what an interrupted transaction leaves, and was none: "
+        f"'{name}x' in it is nothing that this tool keeps there. Nothing in it was carried out; "
+        f"it is {aside} now."
+    )
+    assert os.listdir(aside) == [f"{name}x"]
+
+
+def test_a_journal_larger_than_any_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lower(monkeypatch, "RECEIPT", 5)
+    for n, (size, why) in enumerate([(5, "cannot be read"), (6, "has 6 bytes, and 5")]):
+        (root / f"{PREFIX}7").mkdir(mode=0o700)
+        (root / f"{PREFIX}7" / FILE).write_bytes(bytes(size))
+        notes: list[str] = []
+        assert not recover(str(root), notes.append)
+        assert f"its journal {why}" in notes[0]
+        assert (root / f"{ASIDE}{n}").exists()
+
+
+def test_what_cannot_be_set_aside_stops_the_command(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / f"{PREFIX}7").mkdir(mode=0o755)
+    before = snapshot(root)
+
+    def rename(_source: str, target: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(Refused, match="It could not be set aside: Input/output error;") as caught:
+        recover(str(root))
+    assert caught.value.hint == f"mv {root}/{PREFIX}7 {root}/{ASIDE}0"
+    assert snapshot(root).keys() == before.keys()
+
+
+# --- as text ----------------------------------------------------------------------------------------
+
+STEP = ("vllm/a.py", sha(b"a"), None, "0", "/elsewhere/.a.py.vllm-mods0")
+FOLDER = ("vllm", 0o755, 0, 0, OLD)
+HERE = JournalPlace(7, (8, 9))
+
+
+def text(**parts: object) -> bytes:
+    """Return the text of a journal that was written here, but for some parts."""
+    own = {"schema": 1, "folder": 7, "stamp": [8, 9], "steps": [STEP], "kept": [FOLDER]}
+    return json.dumps({**own, "made": ["vllm/new"], "gone": [FOLDER], **parts}).encode()
+
+
+def test_a_journal_is_read_as_it_was_written_with_staged_files_beside_theirs() -> None:
+    step = Step(*STEP)._replace(temp="/site/vllm/.a.py.vllm-mods0")
+    written = Journal((step,), (Folder(*FOLDER),), ("vllm/new",), (Folder(*FOLDER),))
+    assert journal_text.parse(text(), Site("/site"), HERE) == written
+    dumped = journal_text.dump(written, HERE)
+    assert journal_text.parse(dumped, Site("/site"), HERE) == written
+    assert written.paths() == ["vllm/a.py", "vllm", "vllm", "vllm/new"]
+
+
+@pytest.mark.parametrize(
+    ("at", "least", "most"),
+    [(1, 0, 0o7777), (2, 0, 2**32 - 2), (3, 0, 2**32 - 2), (4, 1 - 2**63, 2**63 - 1)],
+)
+def test_numbers_of_folders_are_those_that_the_system_takes(at: int, least: int, most: int) -> None:
+    def folder(number: int) -> bytes:
+        return text(kept=[(*FOLDER[:at], number, *FOLDER[at + 1 :])])
+
+    for number in (least, most):
+        assert journal_text.parse(folder(number), Site("/site"), HERE).kept[0][at] == number
+    for number in (least - 1, most + 1):
+        with pytest.raises(Foreign, match=f"{number} is out of bounds"):
+            journal_text.parse(folder(number), Site("/site"), HERE)
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"schema": 2}, r"cannot be read \(schema 2\)"),
+        ({"folder": 8}, "was not written in this folder"),
+        ({"steps": [(*STEP, "more")]}, "longer"),
+        ({"steps": [STEP[:4]]}, "shorter"),
+        ({"steps": [7]}, "cannot be read"),
+        ({"steps": [(*STEP[:3], "0x", STEP[4])]}, r"the step of 'vllm/a\.py' is none"),
+        ({"steps": [(*STEP[:3], "٣", STEP[4])]}, r"the step of 'vllm/a\.py' is none"),
+        ({"steps": [(*STEP[:4], ".a.py")]}, r"\.a\.py is no name of a staged file"),
+        ({"steps": [(*STEP[:4], "a.vllm-mods0")]}, r"a\.vllm-mods0 is no name of a staged file"),
+        ({"steps": [("../a.py", *STEP[1:])]}, r"'\.\./a\.py' is no plain path"),
+        ({"made": ["vllm/../../x"]}, "is no plain path"),
+        ({"gone": [("//x", *FOLDER[1:])]}, "is no plain path"),
+        ({"made": ["/space/x"], "stamp": [8, 10]}, "names /space/x, outside of the tree"),
+        ({"made": ["/space/x"], "stamp": None}, "names /space/x, outside of the tree"),
+    ],
+)
+def test_a_journal_that_this_tool_did_not_write_here_says_why(
+    parts: dict[str, object], why: str
+) -> None:
+    with pytest.raises(Foreign, match=why):
+        journal_text.parse(text(**parts), Site("/site"), HERE)
+
+
+def test_only_the_stamp_of_its_folder_lets_a_journal_lead_to_a_workspace() -> None:
+    outside = text(made=["/space/x"])
+    assert journal_text.parse(outside, Site("/site"), HERE).made == ("/space/x",)
+    unstamped = JournalPlace(7, None)
+    assert journal_text.parse(text(), Site("/site"), unstamped).made == ("vllm/new",)
+    for data in (outside, text(made=["/space/x"], stamp=None)):
+        with pytest.raises(Foreign, match="outside of the tree"):
+            journal_text.parse(data, Site("/site"), unstamped)
 
 
 # --- folders and times ------------------------------------------------------------------------------

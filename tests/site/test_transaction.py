@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import faults
+import installing
 import pytest
 from small_site import (
     FILES,
@@ -37,6 +39,7 @@ from vllm_mods.base.errors import NotRestored, Refused, TreeError
 from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt
 from vllm_mods.site import journal, transaction
+from vllm_mods.site.integrity import undone_in
 from vllm_mods.site.state_folder import State, read_state
 from vllm_mods.site.transaction import (
     Outcome,
@@ -269,6 +272,26 @@ def test_a_file_that_no_record_lists_gets_no_row(site: Path) -> None:
     assert b"local.py" not in (site / RECORD).read_bytes()
 
 
+def test_a_new_file_has_a_row_in_the_record_of_its_package(site: Path) -> None:
+    numpy = site / "numpy-2.0.dist-info/RECORD"
+    before, rows = numpy.read_bytes(), (site / RECORD).read_bytes()
+    commit(str(site), transition(write("numpy/x.py", None, b"x"), write("other/x.py", None, b"")))
+    assert numpy.read_bytes() == before + row("numpy/x.py", b"x")
+    assert (site / RECORD).read_bytes() == rows
+    revert(site)
+    assert numpy.read_bytes() == before
+
+
+def test_a_record_whose_original_is_lost_is_not_edited(site: Path) -> None:
+    commit(str(site), ONE)
+    (site / receipt.original(RECORD)).unlink()
+    before = snapshot(site)
+    with pytest.raises(Refused, match=f"^{RECORD}: its original is missing or dam") as caught:
+        commit(str(site), TWO)
+    assert caught.value.hint == f"vllm-mods verify --target {site}"
+    assert snapshot(site) == before
+
+
 def test_sources_are_kept_and_replaced_whole(site: Path) -> None:
     commit(str(site), ONE)
     kept = site / ".vllm-mods/mods"
@@ -301,10 +324,15 @@ def test_a_refusal_names_what_was_in_the_way_or_else_the_tree() -> None:
         assert refusal("/site", error).message == f"{named}: no; nothing was changed"
 
 
-def test_nothing_to_do_does_nothing(site: Path) -> None:
+def test_nothing_to_do_does_nothing(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(str(site), ONE)
     before = snapshot(site)
     same = ONE._replace(changes=(), before=ONE.mods)
+
+    def full(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "mkdir", full)
     assert commit(str(site), same).changed == ()
     assert snapshot(site) == before
 
@@ -331,7 +359,7 @@ def test_templates_go_to_the_workspace_or_into_our_own_folder(tmp_path: Path, si
     before = snapshot(tmp_path)
     mine, theirs = ".vllm-mods/templates/t.jinja", f"{workspace}/sub/t.jinja"
     both = transition(write(mine, None, b"T"), write(theirs, None, b"T"))
-    commit(str(site), both, workspace=str(workspace))
+    assert commit(str(site), both, workspace=str(workspace)).changed == (mine, theirs)
     assert (site / mine).read_bytes() == b"T"
     assert (workspace / "sub/t.jinja").read_bytes() == b"T"
     assert receipt_of(site).workspace == str(workspace)
@@ -350,7 +378,12 @@ def test_templates_go_to_the_workspace_or_into_our_own_folder(tmp_path: Path, si
 
 
 def test_a_file_that_is_not_as_expected(site: Path) -> None:
-    assert "was changed" in refused(site, write("vllm/a.py", b"other", b"x")).message
+    error = refused(site, write("vllm/a.py", b"other", b"x"))
+    assert error.hint == f"vllm-mods verify --target {site}"
+    assert error.message == (
+        f"vllm/a.py was changed: its sha256 is {sha(A)[:12]}…, and {sha(b'other')[:12]}… was "
+        "expected; nothing was changed"
+    )
     assert "is there already" in refused(site, write("vllm/a.py", None, b"x")).message
     assert "is gone" in refused(site, write("vllm/none.py", b"x", b"y")).message
 
@@ -423,12 +456,20 @@ def test_a_hard_linked_file_is_replaced_and_its_other_names_are_not(
     assert "--keep-links" in (refused(site, change, keep_links=True).hint or "")
 
     (note,) = commit(str(site), transition(change)).notes
-    assert note.startswith("vllm/a.py is hard-linked")
+    assert note.startswith("vllm/a.py is hard-linked, perhaps to a package cache (uv, conda)")
     assert (site / "vllm/a.py").read_bytes() == b"A = 2\n"
     assert other.read_bytes() == A
     other.write_bytes(b"changed through the other name")
     revert(site)
     assert (site / "vllm/a.py").read_bytes() == A
+
+
+def test_of_several_hard_linked_files_one_is_named(tmp_path: Path, site: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).hardlink_to(site / f"vllm/{name}.py")
+    both = transition(write("vllm/a.py", A, b"x"), write("vllm/b.py", B, b"x"))
+    (note,) = commit(str(site), both).notes
+    assert note.startswith("vllm/a.py and 1 more are hard-linked, ")
 
 
 @pytest.mark.parametrize("path", ["vllm/a.py", "vllm", RECORD, ".", "vllm/__pycache__"])
@@ -503,6 +544,39 @@ def test_while_another_one_works_on_the_tree(site: Path) -> None:
 def test_a_root_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="No such file"):
         commit(str(tmp_path / "none"), ONE)
+
+
+def test_a_receipt_that_was_read_already_is_not_read_again(site: Path) -> None:
+    commit(str(site), ONE)
+    state = read_state(str(site))
+    assert state.receipt is not None
+    known = state._replace(receipt=state.receipt._replace(vllm="known"))
+    assert read_state(f"{site}/.", known) == known
+    assert read_state(str(site), known._replace(root="/elsewhere")) == state
+    (site / receipt.RECEIPT).write_bytes((state.data or b"") + b"\n")
+    again = read_state(str(site), known)
+    assert again == state._replace(data=(state.data or b"") + b"\n")
+
+
+@pytest.mark.parametrize(("function", "named"), [("listdir", ""), ("lstat", "/receipt.json")])
+def test_a_state_that_cannot_be_read_is_refused_by_what_cannot(
+    site: Path, monkeypatch: pytest.MonkeyPatch, function: str, named: str
+) -> None:
+    commit(str(site), ONE)
+    real = getattr(os, function)
+
+    def fails(path: str) -> object:
+        if not named or path.endswith(named):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, function, fails)
+        with pytest.raises(Refused) as caught:
+            read_state(str(site))
+    place = f"{site}/.vllm-mods{named}" if named else str(site)
+    assert caught.value.message == f"{place}: cannot be read: Input/output error"
+    assert caught.value.hint == "the disk fails: dmesg | tail"
 
 
 def test_a_broken_receipt(site: Path) -> None:
@@ -647,6 +721,23 @@ def test_revert_brings_back_everything_and_leaves_nothing(site: Path) -> None:
     assert snapshot(site) == before
 
 
+def test_originals_that_nothing_needs_any_more_go_on_revert(site: Path) -> None:
+    before = snapshot(site)
+    commit(str(site), ONE)
+    for path in (".vllm-mods/originals/vllm/old/x.py", ".vllm-mods/mods/deep/er/old.json"):
+        (site / path).parent.mkdir(parents=True)
+        (site / path).touch()
+    assert revert(site).notes == ()
+    assert snapshot(site) == before
+
+
+def test_a_transition_that_leaves_files_changed_without_a_mod_is_a_bug(site: Path) -> None:
+    before = snapshot(site)
+    with pytest.raises(ValueError, match=r"no mod would be in.*\['vllm/b\.py'"):
+        commit(str(site), Transition((write("vllm/b.py", B, b"B = 2\n"),), (), (), None))
+    assert snapshot(site) == before
+
+
 def test_bytecode_that_python_made_of_patched_files_goes_on_revert(site: Path) -> None:
     before = snapshot(site)
     commit(str(site), ONE)
@@ -777,6 +868,59 @@ def test_files_of_others_in_folders_of_ours_stay_and_are_named(site: Path) -> No
     assert (site / ".vllm-mods/notes").read_bytes() == b"mine"
     assert sorted(one.name for one in (site / ".vllm-mods").iterdir()) == ["notes"]
     assert read_state(str(site)) == State(root=str(site), receipt=None)
+
+
+# --- in a tree that was installed anew ----------------------------------------------
+
+
+@pytest.mark.parametrize("anew", [True, False], ids=["another release", "a file put back"])
+def test_what_was_in_is_set_aside_as_it_was_and_only_what_is_needed_is_kept(
+    tmp_path: Path, *, anew: bool
+) -> None:
+    site = tmp_path / "new"
+    installing.install(site, FILES)
+    commit(str(site), ONE)
+    if anew:
+        installing.install(site, {**FILES, "vllm/a.py": b"A = 9\n"}, "0.20.0")
+    else:
+        (site / "vllm/a.py").write_bytes(A)
+    old = {one: one.read_bytes() for one in (site / ".vllm-mods").rglob("*") if one.is_file()}
+    state = read_state(str(site))
+    two = transition(write("vllm/b.py", B, b"B = 2\n"), name="two")._replace(before=ONE.mods)
+    gone = undone_in(state).paths
+    commit(str(site), two._replace(undone=gone, aside=".vllm-mods.old-1"))
+    aside = site / ".vllm-mods.old-1"
+    for one, data in old.items():
+        copy = aside / one.relative_to(site / ".vllm-mods")
+        assert (copy.read_bytes(), copy.stat().st_nlink) == (data, 1)
+    assert len([one for one in aside.rglob("*") if one.is_file()]) == len(old)
+    originals = site / ".vllm-mods/originals"
+    kept = {str(one.relative_to(originals)) for one in originals.rglob("*") if one.is_file()}
+    stays = set() if anew else {"vllm/sub/c.py", cache_from_source("vllm/sub/c.py")}
+    record = "vllm-0.20.0.dist-info/RECORD" if anew else RECORD
+    assert kept == {"vllm/b.py", cache_from_source("vllm/b.py"), record, *stays}
+    assert receipt_of(site).mods == two.mods
+
+
+@pytest.mark.parametrize("names", [("replace",), ("rmdir", "utime")])
+def test_what_was_set_aside_half_is_gone_after_a_kill(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    site = build(tmp_path / "site")
+    commit(str(site), ONE)
+    (site / "vllm/a.py").write_bytes(A)
+    before = snapshot(site)
+    gone = undone_in(read_state(str(site))).paths
+    two = transition(write("vllm/b.py", B, b"B = 2\n"), name="two", before=ONE.mods)
+
+    def work() -> None:
+        faults.at(1 if "utime" in names else 8, faults.kill, names)
+        commit(str(site), two._replace(undone=gone, aside=".vllm-mods.old-1"))
+
+    assert faults.in_child(work) < 0
+    assert snapshot(site) != before
+    assert recover(str(site))
+    assert snapshot(site) == before
 
 
 # --- the tree as it was -------------------------------------------------------------

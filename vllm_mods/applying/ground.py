@@ -94,9 +94,9 @@ def plan_on_ground(
         origin=origin,
     )
     result = _plan(base, mods, make_plan)
-    supported = [one.mod for one in result.shown.mods if one.verdict is not Verdict.UNSUPPORTED]
-    if terms.only_supported and len(supported) < len(result.shown.mods):
-        return _plan(base, supported, make_plan)
+    out = {one.mod.name for one in result.shown.mods if one.verdict is Verdict.UNSUPPORTED}
+    if terms.only_supported and out:
+        return _plan(base, [mod for mod in mods if mod.name not in out], make_plan)
     return result
 
 

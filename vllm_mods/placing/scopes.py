@@ -28,9 +28,6 @@ _KEEPS_NOTHING = frozenset(
     )
 )
 
-ANCHORS = (" =", " import")
-"""How the name of a scope ends that is an assignment or import of the module, and no class or function."""
-
 
 class Scope(NamedTuple):
     """A class, a function, or a named statement of the module, from ``start`` to ``end`` (1-based).

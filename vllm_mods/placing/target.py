@@ -76,12 +76,8 @@ class Target:
 
     def home(self, line: int) -> str:
         """Return the chain of classes and functions around a line; ``""`` where there are none."""
-        if not self.scopes:
-            return ""
-        from vllm_mods.placing.scopes import ANCHORS  # noqa: PLC0415  (for trees that no lock knows)
-
-        chain = self.scopes.at(line)
-        return "" if chain.endswith(ANCHORS) else chain
+        chain = self.scopes.at(line) if self.scopes else ""
+        return "" if " " in chain else chain  # a statement of the module: ``import os``, ``x =``
 
     @cached_property
     def tops(self) -> list[int]:

@@ -129,8 +129,7 @@ def forward(
             wrong += step.findings
             placed += step.hunks
         if free and wrong:
-            required = tuple(part._replace(optional=False) for part in group)
-            is_in = backward(required, view) is not None
+            is_in = backward(group, view) is not None
             verdict = Verdict.APPLIED if is_in else worst(wrong)
             optional.append(OptionalPatch(free, verdict, wrong[0].message))
             left_out += wrong

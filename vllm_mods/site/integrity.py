@@ -187,8 +187,10 @@ def _of_records(applied: Receipt, place: ReceiptPlace) -> Iterator[Finding]:
         if owner.kind != receipt.RECORD:
             continue
         try:
-            rows = place.read(owner.path) or b""
+            rows = place.read(owner.path)
         except (VllmModsError, OSError):
+            continue
+        if rows is None:
             continue
         for file in applied.files:
             if file.kind != receipt.FILE or file.path.startswith("/"):

@@ -68,7 +68,7 @@ def put_back(
         lambda step: None if step.backup is None else site.read(opened.at(f"{work}/{step.backup}")),
     )
     # no uninstall removes a folder that something was staged in
-    emptied = sorted({os.path.dirname(path) for path in theirs}, key=len, reverse=True)
+    emptied = sorted({os.path.dirname(path) for path in theirs}, reverse=True)
     problems: list[tuple[str, str]] = []
 
     def do(place: str, part: Callable[..., tuple[str, str] | None], *given: object) -> None:

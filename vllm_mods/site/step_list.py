@@ -176,7 +176,7 @@ class Steps:
         notes: list[str] = []
         stays = {*self.made, *(path for path, op in self.ops.items() if not op.removes)}
         leaves = {path for path, op in self.ops.items() if op.removes}
-        for folder in sorted(ours, key=len, reverse=True):  # inner ones first
+        for folder in sorted(ours, reverse=True):  # inner ones first
             info = self.look.parent(f"{folder}/x")[0]
             if info is None:
                 self.net.pop(folder, None)
