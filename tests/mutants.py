@@ -47,7 +47,10 @@ class Room(NamedTuple):
 _NEAREST = {
     "api": ("api", "cli"),
     "applying": ("scenario", "api", "cli"),
-    "base": ("base", "formats", "trees", "attack/test_servers.py", "attack/test_limit_table.py"),
+    "base": (
+        *("base", "property/test_secret_properties.py", "formats", "trees"),
+        *("attack/test_servers.py", "attack/test_limit_table.py", "sharing/test_signatures.py"),
+    ),
     "building": (
         "building",
         "images",
