@@ -69,7 +69,10 @@ _NEAREST = {
         "attack/test_writing_libraries.py",
         "attack/test_files_of_a_library.py",
     ),
-    "making": ("making", "cli/test_import_mods.py", "cli/test_recording.py"),
+    "making": (
+        *("making", "cli/test_new.py", "cli/test_import_mods.py", "cli/test_recording.py"),
+        *("cli/test_fetching.py", "attack/test_hostile_recordings.py"),
+    ),
     "matrices": ("matrices", "cli/test_matrix.py", "cli/test_bisect_command.py"),
     "porting": ("porting", "cli/test_port.py"),
     "recipes": ("recipes", "cli/test_pairings.py"),
@@ -153,6 +156,7 @@ _TABLE = {
         ),
     ),
 }
+_INSIDE = "vllm_mods/making/inside/"
 ROOMS = sorted(path.parent.name for path in ROOT.glob("vllm_mods/*/__init__.py"))
 
 
@@ -392,12 +396,22 @@ class Forks:
 def take_place(mutant: Mutant) -> None:
     """Give the functions of a loaded module the code of those of its mutant."""
     name = mutant.path.removesuffix(".py").replace("/", ".")
+    if mutant.path.startswith(_INSIDE):
+        _run_inside(mutant)
     there = vars(importlib.import_module(name))
     made = {**there}
     exec(compile(mutant.source(), mutant.path, "exec"), made)  # noqa: S102
     for old, new in _functions(there, made, name):
         old.__code__, old.__defaults__ = new.__code__, new.__defaults__
         old.__kwdefaults__ = new.__kwdefaults__
+
+
+def _run_inside(mutant: Mutant) -> None:
+    """Have sandboxes, which get their programs as files, run a mutant of one."""
+    from vllm_mods.making import sandbox
+
+    program, own = sandbox.program, Path(mutant.path).name
+    sandbox.program = lambda name: mutant.source().encode() if name == own else program(name)
 
 
 def _functions(

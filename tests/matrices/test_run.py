@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PATCH = diff_of("vllm/a.py", "A = 1\n", "A = 2\n")
 GOOD, OTHER = (mod(variant(PATCH), name=name) for name in ("good", "other"))
+VERSION = "0.19.0+cu129"
+WHEEL = f"vllm-{VERSION}-1-cp38-abi3-manylinux_2_31_x86_64.whl"
 TORN = mod(variant(PATCH[:-7]), name="torn")
 
 
@@ -70,20 +72,26 @@ def test_a_tree_that_is_none_is_a_wrong_call_where_it_was_named(tmp_path: Path) 
     assert (one.version, one.answers["good"].verdict) == (None, Verdict.UNREADABLE)
 
 
+def test_a_tree_that_is_broken_is_a_cell_also_where_it_was_named(tmp_path: Path) -> None:
+    (tmp_path / WHEEL).write_bytes(b"no zip")
+    spec = f"wheel:{tmp_path / WHEEL}"
+    run = matrix(tmp_path, GOOD, named=frozenset({spec}))
+    (cell,) = cells([GOOD], run.compute([spec]))
+    assert (cell.verdict, cell.version, cell.computed) == (Verdict.UNREADABLE, VERSION, True)
+    assert [one.code for one in cell.findings] == ["unreadable"]
+
+
 def test_a_bad_patch_is_a_wrong_call_wherever_it_is_met(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"one/0\.patch:"):
         matrix(tmp_path, GOOD, TORN).compute([folder(tmp_path, "one")])
-
-
-WHEEL = "vllm-0.19.0+cu129-1-cp38-abi3-manylinux_2_31_x86_64.whl"
 
 
 @pytest.mark.parametrize(
     ("spec", "version"),
     [
         ("pypi:0.19.0", "0.19.0"),
-        (f"pypi:{WHEEL}", "0.19.0+cu129"),
-        (f"wheel:/a/{WHEEL}", "0.19.0+cu129"),
+        (f"pypi:{WHEEL}", VERSION),
+        (f"wheel:/a/{WHEEL}", VERSION),
         ("sdist:vllm-0.19.0.tar.gz", "0.19.0"),
         ("wheel:/a/0.19.0", "unknown"),
         (f"git:{WHEEL}", "unknown"),
