@@ -74,7 +74,7 @@ _NEAREST = {
         *("cli/test_fetching.py", "attack/test_hostile_recordings.py"),
     ),
     "matrices": ("matrices", "cli/test_matrix.py", "cli/test_bisect_command.py"),
-    "porting": ("porting", "cli/test_port.py"),
+    "porting": ("porting", "attack/test_merges_by_statement.py", "cli/test_port.py"),
     "recipes": ("recipes", "cli/test_pairings.py"),
     "report": ("report", "cli"),
     "running": (
