@@ -467,6 +467,7 @@ def main() -> int:
     options = parser.parse_args()
     print(f"--seed {options.seed} draws the same mutants", flush=True)
     os.environ["VLLM_MODS_TEST_SEED"] = options.seed
+    os.environ["CI"] = "true"  # tests of a sandbox that does not start fail, and are not skipped
     with tempfile.TemporaryDirectory() as folder:
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = folder
         rates = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import site
 import sys
+import sysconfig
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -210,3 +212,23 @@ def test_a_module_of_vllm_runs_as_far_as_its_imports_go(
             del sys.modules[name]
     assert sitecustomize.VllmFinder.find_spec("json") is None
     assert sitecustomize.VllmFinder.find_spec("vllm.none", [str(tmp_path / "vllm")]) is None
+
+
+def test_packages_lie_where_a_launcher_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks: list[Any] = []
+    stdlib = sysconfig.get_path("stdlib")
+    for module, name in (
+        (site, "getsitepackages"),
+        (sysconfig, "get_path"),
+        (sysconfig, "get_paths"),
+    ):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(sys, "addaudithook", hooks.append)
+    sitecustomize.install("/packages")
+    assert (site.getsitepackages(), site.getsitepackages([])) == (["/packages"], ["/packages"])
+    names = ("purelib", "platlib", "stdlib")
+    assert [sysconfig.get_path(name) for name in names] == ["/packages", "/packages", stdlib]
+    paths = sysconfig.get_paths(expand=False)
+    assert (paths["purelib"], paths["platlib"]) == ("/packages", "/packages")
+    assert (sys.meta_path[0], hooks) == (sitecustomize.VllmFinder, [sitecustomize.note_network])
