@@ -200,7 +200,8 @@ def _cut(text: str) -> str:
 def _says_nothing(node: cst.CSTNode) -> bool:
     """Tell whether what is said of a node's mutants would say nothing of the tests."""
     if isinstance(node, cst.Assign):
-        return node.value.deep_equals(cst.Name("False"))  # None is as false
+        # None is as false; and where a text is needed, any test fails with it
+        return any(map(node.value.deep_equals, (cst.Name("False"), cst.SimpleString('""'))))
     if not isinstance(node, cst.SimpleString) or " " in node.value:
         return isinstance(node, cst.SimpleString)  # a sentence
     try:

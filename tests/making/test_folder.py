@@ -174,6 +174,8 @@ def test_an_exported_folder_is_read_back_as_the_mod_that_it_puts_in(tmp_path: Pa
 def test_a_folder_of_a_bundled_mod_has_no_copy_of_it() -> None:
     script = folder.run_script("qwen3.5-enhanced", is_library=False)
     assert b"exec vllm-mods apply qwen3.5-enhanced ${target:+" in script
-    with pytest.raises(UsageError, match="puts in `qwen3.5-enhanced`, which comes with") as caught:
+    with pytest.raises(
+        UsageError, match=r"puts in `qwen3\.5-enhanced`, which comes with"
+    ) as caught:
         folder.exported_mod({"run.sh": script})
     assert caught.value.hint == "vllm-mods show qwen3.5-enhanced"
