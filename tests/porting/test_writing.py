@@ -130,7 +130,7 @@ def test_a_mod_without_an_unfinished_port_says_how_to_begin_one(tmp_path: Path) 
     assert one.value.hint == "vllm-mods port fast --to TREE"
     for name in ("a", "b"):
         (tmp_path / f"patches/fast/.port-{name}").mkdir()
-    with pytest.raises(UsageError, match="^2 ports of fast are unfinished in") as two:
+    with pytest.raises(UsageError, match=r"^2 ports of fast are unfinished in") as two:
         writing.unfinished(mod)
     assert two.value.hint == f"rm -r {mod.directory}/.port-a"
 
