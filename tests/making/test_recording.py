@@ -64,7 +64,7 @@ def test_what_it_changed_is_told_from_what_it_left_elsewhere() -> None:
     effect = recorded(
         'cd "$PYTHON_ROOT"; cp vllm/a.py vllm/a.py.orig; echo B=2 >> vllm/a.py; echo x > vllm/b.orig\n'
         "rm vllm/__init__.py; ls vllm b > /tmp/listed 2>&1; cat /workspace/mods/mine/q.jinja > /workspace/c.j2\n"
-        "mkdir /workspace/d; echo > /workspace/d/e.jinja; ln -s x ~/link; echo new > /workspace/mods/mine/q.jinja\n"
+        "sleep 0.3; mkdir /workspace/d; echo > /workspace/d/e.jinja; ln -s x ~/link; echo new > /workspace/mods/mine/q.jinja\n"
     )
     assert effect.changes == (
         FileChange("vllm/__init__.py", b"", None),

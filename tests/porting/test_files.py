@@ -18,7 +18,7 @@ NEW = OLD.replace("return 1", "return 2")
 CHANGE = FileChange(PATH, OLD.encode(), NEW.encode())
 
 
-def port(change: FileChange = CHANGE, base: Any = None, **target: Any) -> FilePort:
+def port(change: Any = CHANGE, base: Any = None, **target: Any) -> FilePort:
     """Carry a change over to a tree of modules of vLLM."""
     trees = [
         MemoryTree({f"vllm/{name}.py": text.encode() for name, text in modules.items()})
@@ -74,7 +74,7 @@ def test_a_part_of_what_is_changed_is_not_followed_alone() -> None:
         {"b": "def load(path):\n" + "    other()\n" * 30},
     ],
 )
-def test_a_file_without_one_home_is_gone(target: dict[str, str]) -> None:
+def test_a_file_without_one_home_is_gone(target: dict[str, Any]) -> None:
     done = port(**target)
     assert (done.new_path, done.before, done.ported.text) == (PATH, None, None)
     assert problems(done) == [
