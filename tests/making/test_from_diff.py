@@ -77,6 +77,12 @@ def test_a_new_file_goes_where_its_path_says_if_nothing_is_beside_it() -> None:
     assert changed(ADDED % b"a/b/vllm/sub/new.py")[0] == {"vllm/sub/new.py": (None, "N = 1\n")}
 
 
+def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
+    beside = diff("/lib//./sub/x.py", "/lib//./sub/x.py", OTHER, OTHER.replace("= 8", "= 9"))
+    changes, _ = changed(beside, ADDED % b"/lib/./sub//new.py")
+    assert list(changes) == ["vllm/sub/x.py", "vllm/sub/new.py"]
+
+
 @pytest.mark.parametrize(
     ("parts", "message", "hint"),
     [
