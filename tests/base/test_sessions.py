@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -108,3 +109,20 @@ def caused(error: BaseException, cause: BaseException) -> BaseException:
 )
 def test_the_innermost_reason_is_said_without_the_url(error: BaseException, why: str) -> None:
     assert sessions.reason(error) == why
+
+
+@pytest.mark.parametrize(
+    ("seconds", "silence", "why"),
+    [(5, 0.05, "timed out"), (0.05, 5, "the time for one answer is over")],
+)
+def test_a_server_that_says_nothing_is_waited_for_until_the_nearer_end(
+    seconds: float, silence: float, why: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, sessions.session(0) as asking:
+        asking.trust_env = False
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        started = time.monotonic()
+        with sessions.until(started + seconds), pytest.raises(sessions.BROKEN) as caught:
+            asking.get(url, timeout=silence)
+        assert time.monotonic() - started < 3
+    assert why in sessions.reason(caught.value)

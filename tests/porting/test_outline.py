@@ -105,7 +105,7 @@ LOAD = f"def load(a):\n{BODY}"
 
 def renamed(theirs: str, *, base: str = LOAD, ours: str | None = None) -> list[tuple[str, str]]:
     mine = base.replace("step_2()", "step_2(now)") if ours is None else ours
-    sides = (read(text) for text in (base, mine, theirs))
+    sides = read(base), read(mine), read(theirs)
     return [(".".join(chain), one.new) for chain, one in follow.renamed(*sides)]
 
 
