@@ -73,7 +73,10 @@ _NEAREST = {
         *("making", "cli/test_new.py", "cli/test_import_mods.py", "cli/test_recording.py"),
         *("cli/test_fetching.py", "attack/test_hostile_recordings.py"),
     ),
-    "matrices": ("matrices", "cli/test_matrix.py", "cli/test_bisect_command.py"),
+    "matrices": (
+        *("matrices", "attack/test_kept_answers.py", "cli/test_matrix.py"),
+        "cli/test_bisect_command.py",
+    ),
     "porting": ("porting", "attack/test_merges_by_statement.py", "cli/test_port.py"),
     "recipes": ("recipes", "cli/test_pairings.py"),
     "report": ("report", "cli"),
