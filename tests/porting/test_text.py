@@ -83,7 +83,11 @@ def test_what_has_no_scopes_is_merged_as_lines(
 # --- what lies beside
 
 
-PIECES = [(b"a\n", b"b\n"), Clash((b"x\n",), (), (b"y\n",)), (b"c\n",)]
+PIECES: list[tuple[bytes, ...] | Clash] = [
+    (b"a\n", b"b\n"),
+    Clash((b"x\n",), (), (b"y\n",)),
+    (b"c\n",),
+]
 
 
 @pytest.mark.parametrize(

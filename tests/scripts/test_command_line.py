@@ -120,6 +120,7 @@ def test_a_command_longer_than_people_write_is_refused() -> None:
         ("vllm $(a (b) c) ${a{b}c} d", ["$(a (b) c)", "${a{b}c}"]),
         ("vllm a~b {a} x[1] a? b", ["x[1]", "a?"]),
         ('vllm "$a$b"c', ["$a", "$b"]),
+        ("vllm $\"f\" $'g'", ["$", "$"]),
         ("A=$B vllm 'x'*y", ["$B", "'x'*y"]),
         ("vllm $? $! $- $% $", ["$?", "$!", "$-"]),
         ("vllm serve '$HOME' \"a*b\" \\$x", []),
