@@ -62,9 +62,9 @@ def test_a_mod_says_what_is_known_and_leaves_the_rest_to_a_person() -> None:
 
 def test_what_somebody_said_is_not_asked_for() -> None:
     wanted = Wanted("mine", "Faster", "MIT", ">=0.19", "own")
-    said = manifest(EDIT, wanted=wanted)
-    assert (said["summary"], said["license"]) == ("Faster", "MIT")
-    assert said["variant"] == [{"id": "own", "vllm": ">=0.19", "patches": ["own/mine.patch"]}]
+    stated = manifest(EDIT, wanted=wanted)
+    assert (stated["summary"], stated["license"]) == ("Faster", "MIT")
+    assert stated["variant"] == [{"id": "own", "vllm": ">=0.19", "patches": ["own/mine.patch"]}]
     assert [line.partition(":")[0] for line in unknown(wanted, "0.19.1")] == ["evidence"]
     assert next(unknown(wanted._replace(vllm=None), "0.19.1")).startswith(
         "vllm: where else than on 0.19.1 it goes in"
@@ -80,7 +80,7 @@ def test_a_variant_is_named_by_the_first_two_numbers(version: str, name: str) ->
 
 
 def test_text_becomes_a_patch_and_everything_else_a_file() -> None:
-    said = manifest(
+    stated = manifest(
         EDIT,
         FileChange("vllm/new.py", None, b"N = 1\n"),
         FileChange("vllm/k.bin", b"\0old", b"\0new"),
@@ -88,7 +88,7 @@ def test_text_becomes_a_patch_and_everything_else_a_file() -> None:
         FileChange("vllm/code.bin", None, CODE),
         FileChange("vllm/other.so", None, b"\x7fELF\x01\x01"),
     )
-    assert said["variant"][0] == {
+    assert stated["variant"][0] == {
         "id": "0.19",
         "vllm": "==0.19.1",
         "patches": ["0.19/mine.patch"],
@@ -121,15 +121,15 @@ def test_text_that_is_removed_is_a_patch_and_bytes_cannot_be() -> None:
 
 
 def test_what_else_an_effect_has_is_stated() -> None:
-    said = manifest(
+    stated = manifest(
         EDIT,
         templates={"Chat One.jinja": b"{{ messages }}", "chat_one.j2": b"{{ x }}", "--.j2": b""},
         python=("einops==1",),
         env=(("VLLM_A", "1"),),
         fetched=(DownloadedFile("https://h.example/x", b"data", "fetched/x"),),
     )
-    (own,) = said["variant"]
-    assert said["env"] == {"VLLM_A": "1"}
+    (own,) = stated["variant"]
+    assert stated["env"] == {"VLLM_A": "1"}
     assert own["python"] == ["einops==1"]
     assert own["templates"] == [
         {"name": "chat-one", "file": "Chat One.jinja"},
@@ -143,15 +143,18 @@ def test_what_else_an_effect_has_is_stated() -> None:
 
 def test_templates_of_one_name_are_numbered() -> None:
     files = {"x.jinja": b"1", "x.j2": b"2", "X.jinja2": b"3"}
-    said = manifest(templates=files)
-    assert [one["name"] for one in said["variant"][0]["templates"]] == ["x", "x-1", "x-2"]
+    stated = manifest(templates=files)
+    assert [one["name"] for one in stated["variant"][0]["templates"]] == ["x", "x-1", "x-2"]
 
 
 def test_a_package_beside_vllm_is_named_with_its_version() -> None:
     beside = FileChange("beside/x.py", OLD, NEW)
-    said = manifest(EDIT, beside, on=tree(beside=("Be_side", "2.0"), vllm=("vllm", "0.19.1")))
-    assert said["outside"] == ["beside/x.py"]
-    assert (said["variant"][0]["package"], said["variant"][0]["version"]) == ("be-side", "==2.0")
+    stated = manifest(EDIT, beside, on=tree(beside=("Be_side", "2.0"), vllm=("vllm", "0.19.1")))
+    assert stated["outside"] == ["beside/x.py"]
+    assert (stated["variant"][0]["package"], stated["variant"][0]["version"]) == (
+        "be-side",
+        "==2.0",
+    )
     assert "package" not in manifest(beside)["variant"][0]
 
 

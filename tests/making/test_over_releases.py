@@ -104,7 +104,7 @@ def test_each_release_has_its_variant_or_says_why_not() -> None:
         "0.21.0": BODIES[3],
         "0.22.0": "y = 1\n" * 9 + BODIES[0].replace("return a", "return a - 1"),
     }
-    told: list[str] = []
+    lines: list[str] = []
 
     def run(tree: Tree) -> ModEffect:
         new = FileChange("vllm/n.py", None, f"N = '{tree.version}'\n".encode())
@@ -113,46 +113,50 @@ def test_each_release_has_its_variant_or_says_why_not() -> None:
         return effect._replace(changes=(*effect.changes, new), env=(("VLLM_A", "1"),), notes=notes)
 
     trees = {version: release(version, text) for version, text in texts.items()}
-    made = over_releases.make(Wanted("mine", vllm=None), trees, run, told.append)
-    assert made.rows == (
+    outcome = over_releases.make(Wanted("mine", vllm=None), trees, run, lines.append)
+    assert outcome.rows == (
         ("0.20.0", "0.20.0", "applies", None),
         ("0.20.1", "0.20", "applies", None),
         ("0.21.0", None, "unsupported", "the anchor is gone"),
         ("0.22.0", "0.22", "applies", None),
     )
-    assert sorted(name for name in made.files if "/n.py" in name) == [
+    assert sorted(name for name in outcome.files if "/n.py" in name) == [
         f"{name}/overlay/vllm/n.py" for name in ("0.20.0", "0.20", "0.22")
     ]
-    assert made.files["0.22/overlay/vllm/n.py"] == b"N = '0.22.0'\n"
-    mod = mod_folder.load_files("mine", made.files)
+    assert outcome.files["0.22/overlay/vllm/n.py"] == b"N = '0.22.0'\n"
+    mod = mod_folder.load_files("mine", outcome.files)
     assert [(one.id, one.vllm) for one in mod.variants] == [
         ("0.20.0", "==0.20.0"),
         ("0.20", "==0.20.1"),
         ("0.22", "==0.22.0"),
     ]
     assert (mod.summary, mod.env) == ("Changes to vLLM ==0.22.0", (("VLLM_A", "1"),))
-    assert made.notes == ("it wrote /tmp/x", "on 0.20.0", "on 0.20.1", "on 0.22.0")
-    assert [line.partition(":")[0] for line in made.unknown] == ["summary", "license", "evidence"]
-    assert told[:5] == [
+    assert outcome.notes == ("it wrote /tmp/x", "on 0.20.0", "on 0.20.1", "on 0.22.0")
+    assert [line.partition(":")[0] for line in outcome.unknown] == [
+        "summary",
+        "license",
+        "evidence",
+    ]
+    assert lines[:5] == [
         *(f"running on {version}, {n} of 4" for n, version in enumerate(texts, 1)),
         "a variant for 0.22.0",
     ]
-    assert told[-1] == "proving on 0.22.0, 4 of 4"
+    assert lines[-1] == "proving on 0.22.0, 4 of 4"
 
 
 def test_releases_on_which_a_script_does_the_same_share_a_variant() -> None:
     trees = {f"0.2{n}.0": release(f"0.2{n}.0", BODIES[0]) for n in range(3)}
-    made = over_releases.make(
+    outcome = over_releases.make(
         Wanted("mine", vllm=">=0.20"),
         trees,
         lambda tree: effect_of(tree, asks_version=False),
         lambda _: None,
     )
-    assert [row.variant for row in made.rows] == ["0.22"] * 3
-    (own,) = mod_folder.load_files("mine", made.files).variants
+    assert [row.variant for row in outcome.rows] == ["0.22"] * 3
+    (own,) = mod_folder.load_files("mine", outcome.files).variants
     assert (own.id, own.vllm) == ("0.22", ">=0.20.0,<=0.22.0")
-    assert b"# Made on vLLM 0.22.0.\n" in made.files["mod.toml"]
-    assert sorted(made.files) == ["0.22/mine.patch", "mod.toml"]
+    assert b"# Made on vLLM 0.22.0.\n" in outcome.files["mod.toml"]
+    assert sorted(outcome.files) == ["0.22/mine.patch", "mod.toml"]
 
 
 def test_what_else_a_script_does_makes_a_variant_of_its_own() -> None:
@@ -166,9 +170,9 @@ def test_what_else_a_script_does_makes_a_variant_of_its_own() -> None:
             effect._replace(templates={"c.j2": b"{{ x }}"}) if tree.version == "0.21.0" else effect
         )
 
-    made = over_releases.make(Wanted("mine"), trees, run, lambda _: None)
-    assert [row.variant for row in made.rows] == ["0.20", "0.21", "0.22"]
-    mod = mod_folder.load_files("mine", made.files)
+    outcome = over_releases.make(Wanted("mine"), trees, run, lambda _: None)
+    assert [row.variant for row in outcome.rows] == ["0.20", "0.21", "0.22"]
+    mod = mod_folder.load_files("mine", outcome.files)
     assert [(one.python, len(one.templates)) for one in mod.variants] == [
         (("einops",), 0),
         ((), 1),

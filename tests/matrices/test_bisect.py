@@ -178,19 +178,19 @@ def over(texts: dict[str, str], *commits: Commit, good: str = "good") -> BisectO
 def test_between_two_revisions_the_commits_of_the_newer_one_are_searched() -> None:
     texts = {"good": BASE, "one": MOVED, "two": BROKEN, "bad": BROKEN}
     line = commit("one", "good"), commit("two", "one"), commit("bad", "two")
-    found = over(texts, *line)
-    assert found.before is not None
-    assert found.after is not None
-    assert (found.good.spec, found.bad.spec) == ("good", "bad")
-    assert (found.before.spec, found.after.spec, found.points) == ("one", "two", 3)
+    outcome = over(texts, *line)
+    assert outcome.before is not None
+    assert outcome.after is not None
+    assert (outcome.good.spec, outcome.bad.spec) == ("good", "bad")
+    assert (outcome.before.spec, outcome.after.spec, outcome.points) == ("one", "two", 3)
 
 
 def test_where_the_older_one_parted_from_the_newer_the_search_begins() -> None:
     line = commit("one", "fork"), commit("bad", "one")
     texts = {"good": BASE, "fork": MOVED, "one": BROKEN, "bad": BROKEN}
-    found = over(texts, *line)
-    assert found.after is not None
-    assert (found.after.spec, found.points) == ("one", 2)
+    outcome = over(texts, *line)
+    assert outcome.after is not None
+    assert (outcome.after.spec, outcome.points) == ("one", 2)
     with pytest.raises(UsageError) as caught:
         over({**texts, "fork": BROKEN}, *line)
     assert caught.value.message == (

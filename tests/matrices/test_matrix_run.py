@@ -41,8 +41,8 @@ def folder(tmp_path: Path, name: str, text: str = "A = 1\n", version: str = "0.1
 
 def test_each_mod_is_answered_for_on_each_tree_in_the_order_asked_for(tmp_path: Path) -> None:
     specs = [folder(tmp_path, "two"), folder(tmp_path, "one", "A = 3\n", "0.20.0")]
-    told: list[tuple[int, int]] = []
-    run = matrix(tmp_path, GOOD, OTHER, progress=lambda *counts: told.append(counts))
+    counts: list[tuple[int, int]] = []
+    run = matrix(tmp_path, GOOD, OTHER, progress=lambda *count: counts.append(count))
     assert [
         (one.spec, one.version, {name: said.verdict.value for name, said in one.answers.items()})
         for one in run.compute(specs)
@@ -50,7 +50,7 @@ def test_each_mod_is_answered_for_on_each_tree_in_the_order_asked_for(tmp_path: 
         (specs[0], "0.19.1", {"good": "applies", "other": "applies"}),
         (specs[1], "0.20.0", {"good": "conflict", "other": "conflict"}),
     ]
-    assert told == [(0, 4), (2, 4), (4, 4)]
+    assert counts == [(0, 4), (2, 4), (4, 4)]
 
 
 def test_hunks_are_shown_of_the_cells_that_are_asked_for(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_a_tree_that_is_none_is_a_wrong_call_where_it_was_named(tmp_path: Path) 
     with pytest.raises(UsageError, match="no such file or folder") as caught:
         matrix(tmp_path, GOOD, named=frozenset({spec})).compute([spec])
     assert caught.value.hint == "name the vllm folder or its site root"
-    (one,) = matrix(tmp_path, GOOD).compute([spec])
-    assert (one.version, one.answers["good"].verdict) == (None, Verdict.UNREADABLE)
+    (answered,) = matrix(tmp_path, GOOD).compute([spec])
+    assert (answered.version, answered.answers["good"].verdict) == (None, Verdict.UNREADABLE)
 
 
 def test_a_tree_that_is_broken_is_a_cell_also_where_it_was_named(tmp_path: Path) -> None:

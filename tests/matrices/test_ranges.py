@@ -27,7 +27,7 @@ def codes(of: Mod, *cells: Cell) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize(
-    ("of", "one", "code"),
+    ("of", "shown", "code"),
     [
         (NAMES, cell(version="0.20.0"), None),
         (NAMES, cell(version="0.20.0", verdict="upstream"), None),
@@ -48,9 +48,9 @@ def codes(of: Mod, *cells: Cell) -> list[tuple[str, str | None]]:
         (NAMES, cell(version="0.20.0", verdict="conflict", computed=False), None),
     ],
 )
-def test_a_range_is_held_against_what_a_tree_says(of: Mod, one: Cell, code: str | None) -> None:
-    problems = [(which, where) for which, where in codes(of, one) if which != "needless"]
-    assert problems == ([] if code is None else [(code, one.tree)])
+def test_a_range_is_held_against_what_a_tree_says(of: Mod, shown: Cell, code: str | None) -> None:
+    problems = [(which, where) for which, where in codes(of, shown) if which != "needless"]
+    assert problems == ([] if code is None else [(code, shown.tree)])
 
 
 def test_only_that_a_mod_fits_beyond_its_ranges_is_no_error() -> None:

@@ -82,10 +82,16 @@ def test_answers_that_nobody_has_written_for_months_are_dropped(tmp_path: Path) 
 
 
 def test_a_key_names_the_mods_in_their_order_and_their_locks() -> None:
-    one, two = (mod(variant(diff_of("vllm/a.py", "A\n", f"{n}\n")), name=f"m{n}") for n in range(2))
+    first, second = (
+        mod(variant(diff_of("vllm/a.py", "A\n", f"{n}\n")), name=f"m{n}") for n in range(2)
+    )
     every = [
-        *([one], [two], [one, two], [two, one]),
-        *([one._replace(lock=b"1")], [one._replace(lock=b"2")], [one._replace(digest="other")]),
+        *([first], [second], [first, second], [second, first]),
+        *(
+            [first._replace(lock=b"1")],
+            [first._replace(lock=b"2")],
+            [first._replace(digest="other")],
+        ),
     ]
     keys = [key_of(mods) for mods in every]
     assert len(set(keys)) == len(keys)

@@ -12,8 +12,8 @@ from vllm_mods.porting.suites import BothChangedError, KeyedStatement
 
 
 def statement(text: str) -> KeyedStatement:
-    (one,) = suites.read(ast.parse(text).body, line_diff.split(text.encode()), 1).values()
-    return one
+    (keyed,) = suites.read(ast.parse(text).body, line_diff.split(text.encode()), 1).values()
+    return keyed
 
 
 def added(base: str, ours: str, theirs: str, *, back: bool = False) -> str | None:

@@ -169,3 +169,7 @@ def test_of_an_import_of_the_target_a_line_of_the_mod_is_taken_out(
     after = moved(ours, theirs)
     name = row.strip().rstrip(",")
     assert after == (f"{theirs}from vllm.scales import {name}\n" if is_followed else ours)
+
+
+def test_a_file_with_a_mark_at_its_beginning_is_left_to_a_person() -> None:
+    assert moved(f"\ufeff{OURS}", f"\ufeff{PLAIN}") == f"\ufeff{OURS}"

@@ -151,8 +151,8 @@ def skipped(exit_: str, before: str, theirs: str, behind: str) -> list[Skipped]:
 def test_a_return_leaves_out_what_outlives_the_function(
     theirs: str, names: tuple[str, ...]
 ) -> None:
-    told = skipped(LEAVES, "    a = 1\n", theirs, "    return a\n")
-    assert told == ([Skipped("f", 3, names)] if names else [])
+    leaves = skipped(LEAVES, "    a = 1\n", theirs, "    return a\n")
+    assert leaves == ([Skipped("f", 3, names)] if names else [])
     # and nothing that stands before it
     assert skipped(LEAVES, "    return a\n", theirs, "    a = 1\n") == []
 

@@ -125,14 +125,14 @@ def test_a_mod_without_an_unfinished_port_says_how_to_begin_one(tmp_path: Path) 
     mod = own(tmp_path)
     with pytest.raises(
         UsageError, match=f"^no port of fast is unfinished in {mod.directory}"
-    ) as one:
+    ) as caught:
         writing.unfinished(mod)
-    assert one.value.hint == "vllm-mods port fast --to TREE"
+    assert caught.value.hint == "vllm-mods port fast --to TREE"
     for name in ("a", "b"):
         (tmp_path / f"patches/fast/.port-{name}").mkdir()
-    with pytest.raises(UsageError, match=r"^2 ports of fast are unfinished in") as two:
+    with pytest.raises(UsageError, match=r"^2 ports of fast are unfinished in") as caught:
         writing.unfinished(mod)
-    assert two.value.hint == f"rm -r {mod.directory}/.port-a"
+    assert caught.value.hint == f"rm -r {mod.directory}/.port-a"
 
 
 @pytest.mark.parametrize("changed", [{"schema": 2}, {"files": 1}, None])

@@ -208,7 +208,7 @@ def test_old_records_are_swept_again_the_next_day(tmp_path: Path) -> None:
     cache.sweep("answers", 90)
     past = time.time() - 91 * 86400
     (record,) = (one for one in (tmp_path / "answers").glob("*/*"))
-    for one in (record, tmp_path / "answers" / ".swept"):
-        os.utime(one, (past, past))
+    for path in (record, tmp_path / "answers" / ".swept"):
+        os.utime(path, (past, past))
     cache.sweep("answers", 90)
     assert cache.lookup("answers", "a") is None

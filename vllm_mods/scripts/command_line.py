@@ -71,12 +71,12 @@ def read(text: str) -> CommandScript:
 def exported(script: CommandScript) -> dict[str, str]:
     """Return the variables that a script exports."""
     variables: dict[str, str] = {}
-    for one in script.commands:
-        words = one.argv[1:] if one.argv[:1] == ("export",) else ()
+    for command in script.commands:
+        words = command.argv[1:] if command.argv[:1] == ("export",) else ()
         variables |= {
             name: value for name, _, value in (word.partition("=") for word in words if "=" in word)
         }
-        variables |= one.assignments if not one.argv else ()
+        variables |= command.assignments if not command.argv else ()
     return variables
 
 
