@@ -44,7 +44,20 @@ def added(base: str, ours: str, theirs: str, *, back: bool = False) -> str | Non
         ),
         ("f(g(a=1), k=2)", "f(g(a=1, m=3), k=2)", "f(g(a=4), k=2)", "f(g(a=4, m=3), k=2)"),
         ("f(é=1)", "f(é=1, ö=2)", "f(é=3)", "f(é=3, ö=2)"),
+        ("f(a=1)", "f(m=2, n=3, a=1)", "f(a=4)", "f(m=2, n=3, a=4)"),
         # in lines of their own
+        (
+            "f(\n    a=1,\n)",
+            "f(\n    a=1,\n    m=2,\n    n=3,\n)",
+            "f(\n    a=4,\n)",
+            "f(\n    a=4,\n    m=2,\n    n=3,\n)",
+        ),
+        (
+            "f(\n    a=1,\n)",
+            "f(\n    m=2,\n    n=3,\n    a=1,\n)",
+            "f(\n    a=4,\n)",
+            "f(\n    m=2,\n    n=3,\n    a=4,\n)",
+        ),
         (
             "f(\n    a=1,  # one\n)",
             "f(\n    a=1,  # one\n    m=2,\n)",
