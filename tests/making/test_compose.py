@@ -207,6 +207,17 @@ def test_what_becomes_no_mod_is_refused(
         compose(wanted, ModEffect(changes), tree(version))
 
 
+def test_every_reason_why_a_mod_would_not_go_in_is_said() -> None:
+    texts = {"vllm/a.py": OLD, "beside/x.py": OLD}
+    changes = (FileChange(path, text.replace(b"A0", b"B0"), NEW) for path, text in texts.items())
+    with pytest.raises(Refused) as caught:
+        manifest(*changes)
+    assert [line.partition(":")[0] for line in caught.value.message.splitlines()[1:]] == [
+        *("  beside/x.py", "  vllm/a.py"),
+    ]
+    assert caught.value.hint == "mend what is named, and make it again"
+
+
 def test_a_range_stands_for_a_version_that_nothing_tells() -> None:
     wanted = Wanted("mine", vllm=">=0.19")
     composed = compose(wanted, ModEffect((EDIT,)), tree(None))

@@ -181,14 +181,19 @@ def test_what_else_a_script_does_makes_a_variant_of_its_own() -> None:
 
 
 def test_what_is_refused_everywhere_is_said_with_each_reason() -> None:
-    tree = MemoryTree({"vllm/__init__.py": b""}, version="0.21.0")
-    with pytest.raises(Refused, match=r"on none of 1 releases.*\n  0.21.0: none of the files"):
+    trees = {
+        "0.20.0": release("0.20.0", BODIES[3]),
+        "0.21.0": MemoryTree({"vllm/__init__.py": b""}, version="0.21.0"),
+    }
+    with pytest.raises(Refused) as caught:
         over_releases.make(
-            Wanted("mine"),
-            {"0.21.0": tree},
-            lambda one: effect_of(one, asks_version=False),
-            lambda _: None,
+            Wanted("mine"), trees, lambda tree: effect_of(tree, asks_version=False), lambda _: None
         )
+    assert caught.value.message == (
+        "on none of 2 releases does the script make a mod:\n  0.21.0: none of the files is there\n"
+        "  0.20.0: the anchor is gone"
+    )
+    assert caught.value.hint == "--vllm SPEC, the releases that it was written for"
 
 
 @pytest.mark.parametrize(
