@@ -5,47 +5,27 @@ from __future__ import annotations
 import os
 import resource
 import sys
+from typing import Any
 
 import pytest
 
 from vllm_mods.base import own_process
 
-
-def limits_of_a_child(before: int | None, most: int) -> tuple[int, int]:
-    """Return the limits of files of a process that is held to ``most``, and was to what it was before."""
-    heard, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            if before is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (before, before))
-            own_process.limit(resource.RLIMIT_FSIZE, most)
-            os.write(tell, repr(resource.getrlimit(resource.RLIMIT_FSIZE)).encode())
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    os.close(tell)
-    with open(heard) as file:
-        soft, hard = map(int, file.read().strip("()").split(","))
-    return soft, hard
+NONE = resource.RLIM_INFINITY
 
 
 @pytest.mark.parametrize(
-    ("before", "most", "bound"), [(None, 9000, 9000), (9000, 64, 64), (9000, 1 << 40, 9000)]
+    ("hard", "most", "bound"), [(NONE, 9000, 9000), (9000, 64, 64), (9000, 1 << 40, 9000)]
 )
 def test_a_process_is_held_to_a_limit_and_never_to_more_than_before(
-    before: int | None, most: int, bound: int
+    hard: int, most: int, bound: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert limits_of_a_child(before, most) == (bound, bound)
-
-
-def test_a_process_that_has_ended_cannot_be_limited() -> None:
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
-    with pytest.raises(ProcessLookupError):
-        own_process.limit(resource.RLIMIT_FSIZE, 1 << 40, child)
+    limits: list[Any] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (what, hard))
+    monkeypatch.setattr(resource, "prlimit", lambda *given: limits.append(given))
+    own_process.limit(resource.RLIMIT_FSIZE, most)
+    own_process.limit(resource.RLIMIT_FSIZE, most, 7)
+    assert limits == [(pid, resource.RLIMIT_FSIZE, (bound, bound)) for pid in (0, 7)]
 
 
 def test_a_module_is_found_by_another_process_as_by_this_one(
