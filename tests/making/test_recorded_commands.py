@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from lowering import lower
 from memory_tree import MemoryTree
 
 from vllm_mods.base.errors import Refused, UsageError
@@ -83,6 +84,22 @@ def test_what_ends_a_script_is_said_with_the_last_lines_that_it_printed() -> Non
     lines = caught.value.message.splitlines()
     assert lines[0] == "the command failed with exit code 7; nothing was written"
     assert lines[-15:] == [f"  | line {n}" for n in range(6, 21)]
+
+
+@pytest.mark.usefixtures("sandboxed")
+@pytest.mark.parametrize(
+    ("name", "most", "script", "why"),
+    [
+        ("RECORDED_FILES", 50, "for n in $(seq 99); do echo > /tmp/$n; done", "made more than 50"),
+        ("RECORDED_OUTPUT", 1 << 10, "head -c 1M /dev/zero", "printed more than 1 KiB"),
+    ],
+)
+def test_a_command_that_is_past_a_limit_makes_no_mod(
+    name: str, most: int, script: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower(monkeypatch, name, most)
+    with pytest.raises(Refused, match=rf"^it {why}.*: nothing was written$"):
+        recorded(f"{script}\n")
 
 
 def test_variables_that_are_none_are_refused() -> None:
