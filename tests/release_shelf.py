@@ -35,9 +35,15 @@ class Shelf(Workshop):
     """A workshop whose releases lie in memory."""
 
     def __init__(
-        self, mods: Sequence[Mod], trees: Sequence[MemoryTree], cache: str, *, store: bool
+        self,
+        mods: Sequence[Mod],
+        trees: Sequence[MemoryTree],
+        cache: str,
+        *,
+        store: bool,
+        **more: Any,
     ) -> None:
-        super().__init__(Setting(tuple(mods), cache, offline=True, store=store))
+        super().__init__(Setting(tuple(mods), cache, offline=True, store=store, **more))
         by_version = {tree.version: tree for tree in trees}
         named = [SimpleNamespace(version=version, yanked=None) for version in by_version]
         none = SimpleNamespace(files=tuple)

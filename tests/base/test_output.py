@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
 import threading
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from vllm_mods.base.output import write_whole
+from vllm_mods.base.output import staged, write_below, write_folder, write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,3 +53,87 @@ def test_nothing_is_left_of_what_could_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_whole(str(tmp_path / "nowhere/x"), b"one")
     assert os.listdir(tmp_path) == ["folder"]
+
+
+def test_a_file_has_its_name_when_the_block_is_done(tmp_path: Path) -> None:
+    place = tmp_path / "x"
+    place.write_bytes(b"one")
+    with staged(str(place), b"two"):
+        assert place.read_bytes() == b"one"
+        assert (tmp_path / ".x.new").read_bytes() == b"two"
+    assert place.read_bytes() == b"two"
+    with pytest.raises(KeyError), staged(str(place), b"three"):
+        raise KeyError
+    assert place.read_bytes() == b"two"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_what_a_killed_run_left_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / ".x.new").write_bytes(b"longer than what comes")
+    write_whole(str(tmp_path / "x"), b"one")
+    assert (tmp_path / "x").read_bytes() == b"one"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_two_do_not_write_one_file_at_a_time(tmp_path: Path) -> None:
+    with open(tmp_path / ".x.new", "wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(BlockingIOError, match="another process writes it") as caught:
+            write_whole(str(tmp_path / "x"), b"one")
+    assert caught.value.errno == errno.EBUSY
+    assert os.listdir(tmp_path) == [".x.new"]
+
+
+def test_without_locks_a_file_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(code: int) -> None:
+        raise OSError(code, "no")
+
+    monkeypatch.setattr(fcntl, "flock", lambda *_: fail(errno.ENOLCK))
+    write_whole(str(tmp_path / "x"), b"one")
+    assert (tmp_path / "x").read_bytes() == b"one"
+    monkeypatch.setattr(fcntl, "flock", lambda *_: fail(errno.EIO))
+    with pytest.raises(OSError, match="no"):
+        write_whole(str(tmp_path / "x"), b"two")
+
+
+@pytest.mark.parametrize("kind", ["hard link", "link", "pipe"])
+def test_what_somebody_put_in_the_way_is_left_alone(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "precious").write_bytes(b"theirs")
+    way = tmp_path / ".x.new"
+    if kind == "hard link":
+        os.link(tmp_path / "precious", way)
+    elif kind == "link":
+        way.symlink_to("precious")
+    else:
+        os.mkfifo(way)
+    with pytest.raises(OSError, match=r"somebody else's|symbolic links|No such device") as caught:
+        write_whole(str(tmp_path / "x"), b"one")
+    assert caught.value.errno in {errno.EEXIST, errno.ELOOP, errno.ENXIO}
+    assert (tmp_path / "precious").read_bytes() == b"theirs"
+    assert sorted(os.listdir(tmp_path)) == [".x.new", "precious"]
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    place = tmp_path / "f"
+    place.mkdir()
+    write_folder(str(place), {"a/b/c": b"1", "a/d": b"2", "e": b"3"})
+    assert {
+        str(one.relative_to(place)): one.read_bytes() for one in place.rglob("*") if one.is_file()
+    } == {"a/b/c": b"1", "a/d": b"2", "e": b"3"}
+    assert stat.S_IMODE(place.stat().st_mode) == 0o755
+    with pytest.raises(OSError, match="not empty"):
+        write_folder(str(place), {"other": b""})
+    with pytest.raises(FileExistsError):
+        write_folder(str(tmp_path / "g"), {"a": b"", "a/b": b""})
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_file_is_not_written_over_one_or_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"theirs")
+    (tmp_path / "link").symlink_to("precious")
+    for name in ("precious", "link"):
+        with pytest.raises(FileExistsError):
+            write_below(str(tmp_path), name, b"ours")
+    assert (tmp_path / "precious").read_bytes() == b"theirs"

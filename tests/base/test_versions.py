@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from vllm_mods.base.versions import from_describe, in_range, joined, nearest, sort_key
+from vllm_mods.base.versions import (
+    from_describe,
+    has_end,
+    in_range,
+    is_final,
+    joined,
+    lowest,
+    nearest,
+    node,
+    public,
+    sort_key,
+)
 
 DEV = "0.19.1rc1.dev46+gc5e3454e5.d20260406"
 
@@ -99,6 +110,10 @@ def test_describe_becomes_a_version(described: str, version: str | None) -> None
         ((">=0.20", ">=0.15,<0.19"), (">=0.15,<0.19", ">=0.20")),
         ((">=0.15", ">=0.16,<0.17"), (">=0.15",)),
         ((">=0.15,<0.16", "==0.16.*", ">=0.15,<0.16"), (">=0.15,<0.16", "==0.16.*")),
+        ((">=0.15,<0.16", ">=0.16,<0.17", ">=0.18,<0.19"), (">=0.15,<0.17", ">=0.18,<0.19")),
+        ((">=0.15,<0.18", ">=0.16,<0.17"), (">=0.15,<0.18",)),
+        ((">=0.15,<0.18", ">=0.16"), (">=0.15",)),
+        ((">= 0.15 , < 0.16",), (">=0.15,<0.16",)),
         ((), ()),
     ],
 )
@@ -118,3 +133,59 @@ def test_joined_ranges_have_the_releases_that_they_had(
     specs = [f">={low}" + (f",<{high}" if high else "") for low, high in spans]
     there = [any(in_range(version, one) for one in some) for some in (specs, joined(specs))]
     assert there[0] == there[1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "ends"),
+    [
+        (">=0.19", False),
+        (">=0.19,<0.20", True),
+        (">=0.19, <=0.20", True),
+        ("==0.19.*", True),
+        ("~=0.19", True),
+        (">0.19,!=0.20", False),
+        ("", False),
+    ],
+)
+def test_a_range_has_an_end_where_it_leaves_out_all_newer_ones(spec: str, *, ends: bool) -> None:
+    assert has_end(spec) is ends
+
+
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        ([">=0.20", ">=0.9,<0.19"], "0.9"),
+        ([">=0.9,>0.19"], "0.19"),
+        (["==0.19.1", "~= v0.20", "===0.21"], "0.19.1"),
+        ([">=0.20", "<0.19"], None),
+        (["!=0.20"], None),
+        ([], None),
+    ],
+)
+def test_the_lowest_number_that_a_range_begins_with(specs: list[str], expected: str | None) -> None:
+    assert lowest(specs) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "final", "without_local", "commit"),
+    [
+        ("0.19.1", True, "0.19.1", None),
+        ("0.19.1.post1+cu129", True, "0.19.1.post1", None),
+        ("0.20.0rc1", False, "0.20.0rc1", None),
+        (DEV, False, "0.19.1rc1.dev46", "c5e3454e5"),
+        ("0.19.1+cu129.gc5e3454", True, "0.19.1", "c5e3454"),
+        ("0.19.1+gc5e345", True, "0.19.1", None),
+        ("nightly", False, "nightly", None),
+    ],
+)
+def test_what_a_build_says_of_itself(
+    version: str, *, final: bool, without_local: str, commit: str | None
+) -> None:
+    assert (is_final(version), public(version), node(version)) == (final, without_local, commit)
+
+
+def test_nearest_releases_come_by_distance_and_the_newer_of_two_first() -> None:
+    known = ["0.19.0", "0.21.0", "0.20.2", "weird", "0.20.0", "0.20.4"]
+    assert nearest("0.20.3", known, 3) == ("0.20.4", "0.20.2", "0.20.0")
+    assert nearest("0.20.3", known, 9)[3:] == ("0.21.0", "0.19.0", "weird")
+    assert nearest("weird", ["0.20.0", "0.19.0"], 1) == ("0.19.0",)

@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from lowering import lower
 from mod_folders import FAST, FIX, SITE, TOP
 from package_server import PackageServer, serving, settings_of_none
 
@@ -188,6 +189,37 @@ def test_a_redirect_to_plain_http_is_refused_and_nobodys_login_is_sent(
     server.moved = f"http://{HOST}/files/fix.diff"
     with pytest.raises(Exception, match="refused"):
         fetching.Fetcher(lambda _: None).take([f"{server.url}/files/fix.diff"])
+
+
+def test_each_url_is_taken_once_and_lies_in_a_file_of_its_own(server: PackageServer) -> None:
+    server.files |= {"a": b"1", "-b c": b"2"}
+    notes: list[str] = []
+    fetcher = fetching.Fetcher(notes.append)
+    paths = ("fix.diff", "fix.diff?again", "-b%20c", "a")
+    urls = [f"{server.url}/files/{path}" for path in paths]
+    assert fetcher.take([urls[0], urls[0]])
+    assert not fetcher.take(urls[:1])
+    assert fetcher.take(urls)
+    assert [(one.url, one.file) for one in fetcher.files()] == [
+        (urls[0], "fetched/fix.diff"),
+        (urls[1], "fetched/1-fix.diff"),
+        (urls[2], "fetched/b-20c"),
+        (urls[3], "fetched/a"),
+    ]
+    assert notes[:2] == [f"fetching {urls[0]}", f"{len(FIX):,} bytes, sha256 {PIN}"]
+    assert len(notes) == 8
+
+
+def test_no_more_is_fetched_than_a_mod_may_have(
+    server: PackageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{server.url}/files/fix.diff"
+    lower(monkeypatch, "MOD_BYTES", len(FIX))
+    assert fetching.Fetcher(lambda _: None).take([url])
+    lower(monkeypatch, "MOD_BYTES", len(FIX) - 1)
+    with pytest.raises(UsageError, match=f"^{url}: more than {len(FIX) - 1} bytes$") as caught:
+        fetching.Fetcher(lambda _: None).take([f"{url}?token=x"])
+    assert caught.value.hint == "a copy in the mod's folder"
 
 
 @pytest.mark.parametrize(

@@ -92,15 +92,108 @@ def test_each_variant_does_what_the_script_does(
             assert does[version] is None, (row, given_files)
 
 
-def test_what_is_refused_everywhere_is_said_with_each_reason() -> None:
-    tree = MemoryTree({"vllm/__init__.py": b""}, version="0.21.0")
-    with pytest.raises(Refused, match=r"on none of 1 releases.*\n  0.21.0: none of the files"):
-        over_releases.make(
-            Wanted("mine"),
-            {"0.21.0": tree},
-            lambda one: effect_of(one, asks_version=False),
-            lambda _: None,
+def release(version: str, text: str) -> MemoryTree:
+    files = {"vllm/__init__.py": b"", "vllm/old.py": text.encode()}
+    return MemoryTree(files, version=version)
+
+
+def test_each_release_has_its_variant_or_says_why_not() -> None:
+    texts = {
+        "0.20.0": BODIES[0],
+        "0.20.1": "x = 1\n" * 9 + BODIES[0].replace("return a", "return a + 1"),
+        "0.21.0": BODIES[3],
+        "0.22.0": "y = 1\n" * 9 + BODIES[0].replace("return a", "return a - 1"),
+    }
+    lines: list[str] = []
+
+    def run(tree: Tree) -> ModEffect:
+        new = FileChange("vllm/n.py", None, f"N = '{tree.version}'\n".encode())
+        effect = effect_of(tree, asks_version=False)
+        notes = ("it wrote /tmp/x", f"on {tree.version}")
+        return effect._replace(changes=(*effect.changes, new), env=(("VLLM_A", "1"),), notes=notes)
+
+    trees = {version: release(version, text) for version, text in texts.items()}
+    outcome = over_releases.make(Wanted("mine", vllm=None), trees, run, lines.append)
+    assert outcome.rows == (
+        ("0.20.0", "0.20.0", "applies", None),
+        ("0.20.1", "0.20", "applies", None),
+        ("0.21.0", None, "unsupported", "the anchor is gone"),
+        ("0.22.0", "0.22", "applies", None),
+    )
+    assert sorted(name for name in outcome.files if "/n.py" in name) == [
+        f"{name}/overlay/vllm/n.py" for name in ("0.20.0", "0.20", "0.22")
+    ]
+    assert outcome.files["0.22/overlay/vllm/n.py"] == b"N = '0.22.0'\n"
+    mod = mod_folder.load_files("mine", outcome.files)
+    assert [(one.id, one.vllm) for one in mod.variants] == [
+        ("0.20.0", "==0.20.0"),
+        ("0.20", "==0.20.1"),
+        ("0.22", "==0.22.0"),
+    ]
+    assert (mod.summary, mod.env) == ("Changes to vLLM ==0.22.0", (("VLLM_A", "1"),))
+    assert outcome.notes == ("it wrote /tmp/x", "on 0.20.0", "on 0.20.1", "on 0.22.0")
+    assert [line.partition(":")[0] for line in outcome.unknown] == [
+        "summary",
+        "license",
+        "evidence",
+    ]
+    assert lines[:5] == [
+        *(f"running on {version}, {n} of 4" for n, version in enumerate(texts, 1)),
+        "a variant for 0.22.0",
+    ]
+    assert lines[-1] == "proving on 0.22.0, 4 of 4"
+
+
+def test_releases_on_which_a_script_does_the_same_share_a_variant() -> None:
+    trees = {f"0.2{n}.0": release(f"0.2{n}.0", BODIES[0]) for n in range(3)}
+    outcome = over_releases.make(
+        Wanted("mine", vllm=">=0.20"),
+        trees,
+        lambda tree: effect_of(tree, asks_version=False),
+        lambda _: None,
+    )
+    assert [row.variant for row in outcome.rows] == ["0.22"] * 3
+    (own,) = mod_folder.load_files("mine", outcome.files).variants
+    assert (own.id, own.vllm) == ("0.22", ">=0.20.0,<=0.22.0")
+    assert b"# Made on vLLM 0.22.0.\n" in outcome.files["mod.toml"]
+    assert sorted(outcome.files) == ["0.22/mine.patch", "mod.toml"]
+
+
+def test_what_else_a_script_does_makes_a_variant_of_its_own() -> None:
+    trees = {f"0.2{n}.0": release(f"0.2{n}.0", BODIES[0]) for n in range(3)}
+
+    def run(tree: Tree) -> ModEffect:
+        effect = effect_of(tree, asks_version=False)
+        if tree.version == "0.20.0":
+            return effect._replace(python=("einops",))
+        return (
+            effect._replace(templates={"c.j2": b"{{ x }}"}) if tree.version == "0.21.0" else effect
         )
+
+    outcome = over_releases.make(Wanted("mine"), trees, run, lambda _: None)
+    assert [row.variant for row in outcome.rows] == ["0.20", "0.21", "0.22"]
+    mod = mod_folder.load_files("mine", outcome.files)
+    assert [(one.python, len(one.templates)) for one in mod.variants] == [
+        (("einops",), 0),
+        ((), 1),
+        ((), 0),
+    ]
+
+
+def test_what_is_refused_everywhere_is_said_with_each_reason() -> None:
+    trees = {
+        "0.20.0": release("0.20.0", BODIES[3]),
+        "0.21.0": MemoryTree({"vllm/__init__.py": b""}, version="0.21.0"),
+    }
+    with pytest.raises(Refused) as caught:
+        over_releases.make(
+            Wanted("mine"), trees, lambda tree: effect_of(tree, asks_version=False), lambda _: None
+        )
+    assert caught.value.message == (
+        "on none of 2 releases does the script make a mod:\n  0.21.0: none of the files is there\n"
+        "  0.20.0: the anchor is gone"
+    )
+    assert caught.value.hint == "--vllm SPEC, the releases that it was written for"
 
 
 @pytest.mark.parametrize(

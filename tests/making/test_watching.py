@@ -31,6 +31,29 @@ def read(*steps: str, exported: str = "", **files: str) -> Watched:
         ("0 pip install ./none.whl", True, False),
         ("0 pip uninstall x", True, False),
         ("0 pip install x==1", False, False),
+        ("0 pip install -c c.txt --target t -U x", False, False),
+        ("0 pip install --upgrade", False, False),
+        ("0 pip install vllm==0.20", True, False),
+        ("0 pip install vllm-flash==1", False, False),
+        ("0 pip install x.whl", True, False),
+        ("0 pip install git+https://x.test/a", True, False),
+        ("0 pip install -e .", True, False),
+        ("0 pip install -i https://x.test x[a,b]>=1", False, False),
+        ("0 curl -s https://x.test/a", False, False),
+        ("22 wget https://x.test/a", True, False),
+        ("100 apt-get install x", True, False),
+        ("0 git clone https://x.test/a", False, False),
+        ("1 git -C x pull", True, False),
+        ("1 git checkout x", False, True),
+        ("1 git stash list --stat", False, False),
+        ("1 perl -pi -e x y", False, True),
+        ("1 perl -e x", False, False),
+        ("1 sed --in-place s/a/b/ x", False, True),
+        ("1 tar --version", False, False),
+        ("1 tar -xf x", False, True),
+        ("1 grep x y", False, False),
+        ("1 python3", False, True),
+        ("1 python3 -m x", False, True),
         ("1 patch -p1", False, True),
         ("1 patch --dry-run -p1", False, False),
         ("1 git apply x.patch", False, True),
@@ -61,6 +84,12 @@ def test_what_was_lacked_and_what_failed(step: str, lacked: bool, failed: bool) 
         ("print(open('x', 'w'))", False),
         ("x()", False),
         ("import os; os.remove('x')", False),
+        ("import os; print(os.popen)", False),
+        ("import os\nexit(1)", True),
+        ("raise SystemExit(1); sys.exit(2)", True),
+        ("", True),
+        ("print(1) ; from edit import x", False),
+        ("importlib.reload(x)", False),
     ],
 )
 def test_python_that_only_looks(code: str, looks: bool) -> None:  # noqa: FBT001
@@ -72,6 +101,69 @@ def test_python_that_only_looks(code: str, looks: bool) -> None:  # noqa: FBT001
 def test_what_is_installed_is_each_requirement_once() -> None:
     seen = read("0 pip install -q --index-url https://x.test/ a==1 b[c]>=2", "0 pip install a==1")
     assert seen.installed == ("a==1", "b[c]>=2")
+
+
+def test_a_command_is_shown_with_its_line_and_as_far_as_it_fits() -> None:
+    log = b""
+    for place, words in (
+        (b"/x/y/run.sh:3", b"patch -p1"),
+        (b":7", b"patch x"),
+        (b"", b"patch y"),
+        (b"run.sh:9", b"cp " + b"a" * 67),
+        (b"run.sh:9", b"cp " + b"a" * 68),
+    ):
+        log += b"\0".join((b"1", place, *words.split(b" "))) + b"\0\n"
+    seen = watching.read({f"{LAUNCHER}/asked": log}, {}, {})
+    assert [str(one) for one in seen.failed] == [
+        "run.sh:3: `patch -p1`",
+        "line:7: `patch x`",
+        "`patch y`",
+        f"run.sh:9: `cp {'a' * 67}`",
+        f"run.sh:9: `cp {'a' * 64}...`",
+    ]
+
+
+def test_every_command_that_is_watched_has_its_stand_in() -> None:
+    programs = watching.programs()
+    stand_in = programs[f"{watching.BIN}/curl"]
+    assert stand_in.startswith(b"#!/")
+    names = {path.rpartition("/")[2] for path, data in programs.items() if data == stand_in}
+    assert names >= {"wget", "apt-get", "nvidia-smi", "pip", "uv", "python3", "patch", "git", "sed"}
+    others = {path for path, data in programs.items() if data != stand_in}
+    assert others == {
+        f"{LAUNCHER}/{name}"
+        for name in ("sitecustomize.py", "pip_stand_in.py", "served.py", "lines.sh")
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "is_left"),
+    [
+        ("VLLM_A=", True),
+        ("VLLM_A=a=b", True),
+        ("VLLM_A", False),
+        ("VLLM-A=1", False),
+        ("GIVEN=1", False),
+        ("GIVEN=2", True),
+        ("X=/launcher/bin", False),
+        ("X=/workspace/mods", False),
+        ("API_KEY=1", False),
+        (f"X=hf_{'a' * 20}", False),
+        ("https_proxy=x", False),
+        ("HTTPS_PROXY=x", False),
+        ("PIP_INDEX_URL=x", False),
+        ("LD_LIBRARY_PATH=x", False),
+        ("OLDPWD=x", False),
+        ("NAMED=1", False),
+        ("QUOTED=1", False),
+        ("NAME=1", True),
+    ],
+)
+def test_a_variable_is_left_to_vllm_if_nothing_else_needs_it(row: str, *, is_left: bool) -> None:
+    files = {"a.sh": b"echo $NAMED", "b.py": b"os.environ['QUOTED']", "c.txt": b"$VLLM_A $NAME"}
+    written = {f"{LAUNCHER}/exported": row.encode()}
+    (*exported,) = watching.read(written, files, {"GIVEN": "1"}).exported
+    assert exported == ([tuple(row.split("=", 1))] if is_left else [])
 
 
 def test_the_step_that_ended_a_script() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from memory_tree import MemoryTree
@@ -11,7 +11,7 @@ from mod_making import diff_of, lock_of, mod, variant
 from vllm_mods.api.libraries import find_variant
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Verdict
-from vllm_mods.matrices.bisect import BisectOutcome, Point, search
+from vllm_mods.matrices.bisect import BisectOutcome, Point, over_commits, search
 from vllm_mods.planning.lock_entries import with_variants
 from vllm_mods.planning.planner import plan
 from vllm_mods.trees.git import Commit
@@ -148,6 +148,71 @@ def test_a_tree_that_cannot_be_read_is_no_verdict() -> None:
 
     with pytest.raises(TreeError, match=r"lost: no vllm/x\.py here"):
         search([MOD], line(texts, lambda _: True), opened)
+
+
+class History:
+    """A repository in memory: a line of commits, and the texts of all revisions."""
+
+    spec, folder = "git:repo", "/repo"
+
+    def __init__(self, texts: dict[str, str], line: Sequence[Commit]) -> None:
+        self.texts, self.commits = texts, line
+
+    def commit(self, revision: str) -> str:
+        return revision.removesuffix("^{}")
+
+    def line(self, _since: str, _until: str) -> Sequence[Commit]:
+        return self.commits
+
+    def tree(self, name: str) -> MemoryTree:
+        return MemoryTree({PATH: self.texts[name].encode()}, spec=name, pristine=True)
+
+
+def commit(name: str, *parents: str) -> Commit:
+    return Commit(name, parents, "2026", "s", frozenset({PATH}))
+
+
+def over(texts: dict[str, str], *commits: Commit, good: str = "good") -> BisectOutcome:
+    repository: Any = History(texts, commits)
+    return over_commits([MOD], repository, good, "bad")
+
+
+def test_between_two_revisions_the_commits_of_the_newer_one_are_searched() -> None:
+    texts = {"good": BASE, "one": MOVED, "two": BROKEN, "bad": BROKEN}
+    line = commit("one", "good"), commit("two", "one"), commit("bad", "two")
+    outcome = over(texts, *line)
+    assert outcome.before is not None
+    assert outcome.after is not None
+    assert (outcome.good.spec, outcome.bad.spec) == ("good", "bad")
+    assert (outcome.before.spec, outcome.after.spec, outcome.points) == ("one", "two", 3)
+
+
+def test_where_the_older_one_parted_from_the_newer_the_search_begins() -> None:
+    line = commit("one", "fork"), commit("bad", "one")
+    texts = {"good": BASE, "fork": MOVED, "one": BROKEN, "bad": BROKEN}
+    outcome = over(texts, *line)
+    assert outcome.after is not None
+    assert (outcome.after.spec, outcome.points) == ("one", 2)
+    with pytest.raises(UsageError) as caught:
+        over({**texts, "fork": BROKEN}, *line)
+    assert caught.value.message == (
+        "git:repo: the verdict is `applies` at good and `conflict` at fork, where bad parted from it: it "
+        "changed on good's side"
+    )
+    assert caught.value.hint == "--good fork --bad good"
+
+
+def test_revisions_without_a_line_between_them_are_a_wrong_call() -> None:
+    older = "--good is the older one: --good bad --bad good"
+    for good, hint in (("good", older), ("bad", "name two revisions")):
+        with pytest.raises(UsageError) as caught:
+            over({}, good=good)
+        assert caught.value.message == f"git:repo: bad has no commit that {good} has not"
+        assert caught.value.hint == hint
+    with pytest.raises(UsageError) as caught:
+        over({}, commit("bad"))
+    assert caught.value.message == "git:repo: good and bad have no history in common here"
+    assert caught.value.hint == "git -C /repo fetch --unshallow"
 
 
 def test_one_variant_alone_keeps_what_the_lock_says_of_it() -> None:

@@ -41,5 +41,36 @@ def test_a_release_without_wheels_is_asked_for_by_its_version() -> None:
 
 
 def test_a_bad_specifier_is_a_wrong_call() -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="'nonsense' is not a version specifier") as caught:
         choose_releases([MOD], FILES, "nonsense")
+    assert caught.value.hint == "such as --vllm '>=0.19,<0.22'"
+
+
+def test_a_specifier_names_releases_and_pre_releases_alike() -> None:
+    assert choose_releases([MOD], FILES, ">=0.20,<0.22") == ("pypi:0.20.0", "pypi:0.21.0")
+    assert choose_releases([MOD], FILES, "==0.20.0rc1") == ("pypi:0.20.0rc1",)
+    assert choose_releases([MOD], FILES, ">=1") == ()
+
+
+def test_the_newest_three_stand_for_a_mod_that_no_release_is_meant_for() -> None:
+    newest = ("pypi:0.21.0", "pypi:0.22.0", "pypi:0.23.0")
+    assert choose_releases([mod(variant(vllm=">=1"))], FILES, None) == newest
+
+
+def test_what_was_taken_back_and_what_is_for_other_machines_is_no_tree() -> None:
+    gone = [file._replace(yanked="broken") for file in files("0.18.0")]
+    other = [
+        file._replace(platforms=("manylinux_2_31_aarch64",), filename="other.whl")
+        for file in files("0.19.0")
+    ]
+    chosen = choose_releases([MOD], [*gone, *other, *files("0.19.0")], "<1")
+    assert chosen == ("pypi:0.19.0",)
+
+
+def test_of_several_builds_the_newest_is_the_release_itself() -> None:
+    builds = [*files("0.19.0", build="2-"), *files("0.19.0"), *files("0.19.0", build="1-")]
+    names = [builds[n].filename for n in (1, 2)]
+    assert choose_releases([MOD], builds, None) == (
+        *(f"pypi:{one}" for one in names),
+        "pypi:0.19.0",
+    )

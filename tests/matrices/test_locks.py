@@ -10,7 +10,7 @@ from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import LockedTree
 from vllm_mods.formats.receipt import FileHash
 from vllm_mods.matrices.answer import Answer, failed
-from vllm_mods.matrices.locks import Updated, against_committed, lock_from, update
+from vllm_mods.matrices.locks import Updated, against_committed, lock_from, news, update
 from vllm_mods.matrices.run import Computed
 
 MOD = mod(variant(vllm=">=0.19"), manifest=b"schema = 1\n")
@@ -206,3 +206,50 @@ def test_a_release_that_is_proved_with_types_now_leaves_the_others_as_they_were(
         (("0.19.1",), "static"),
     ]
     assert (done.kept, done.lost) == (("0.19.1",), ())
+
+
+# --- news ---------------------------------------------------------------------------
+
+LESS = GOOD._replace(locked=STATE._replace(files=()))
+MORE = GOOD._replace(
+    locked=STATE._replace(files=(FILE, FileHash(path="vllm/b.py", before=None, after="4" * 64)))
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_news"),
+    [
+        (GOOD, False),
+        (GOOD._replace(witness="other"), False),
+        (LESS, False),
+        (MORE, True),
+        (OTHER_STATE, True),
+        (UPSTREAM, True),
+        (BAD, False),
+        (failed("no network", computed=False), False),
+    ],
+)
+def test_a_lock_has_news_of_a_release_of_which_it_knows_no_such_files(
+    answer: Answer,
+    is_news: bool,  # noqa: FBT001
+) -> None:
+    of = committed(v0_19_0=GOOD, v0_20_0=UPSTREAM)
+    assert news([of], computed(v0_19_0=answer)) == ("pypi:0.19.0",) * is_news
+
+
+def test_a_release_that_a_lock_does_not_have_is_news_if_a_lock_would_have_it() -> None:
+    of = committed(v0_19_0=GOOD, v0_20_0=UPSTREAM)
+    answers = computed(v0_20_0=UPSTREAM, v0_21_0=UPSTREAM, v0_22_0=GOOD, v0_23_0=BAD)
+    assert news([of], answers) == ("pypi:0.21.0", "pypi:0.22.0")
+
+
+@pytest.mark.parametrize("data", [None, b"no lock"])
+def test_without_a_lock_all_that_can_be_read_is_news(data: bytes | None) -> None:
+    answers = computed(v0_19_0=BAD, v0_20_0=failed("no network", computed=False))
+    assert news([MOD._replace(lock=data)], answers) == ("pypi:0.19.0",)
+
+
+def test_it_is_enough_that_one_mod_has_news() -> None:
+    of = committed(v0_19_0=GOOD)
+    assert news([of, MOD], computed(v0_19_0=GOOD)) == ("pypi:0.19.0",)
+    assert news([of, of], computed(v0_19_0=GOOD)) == ()

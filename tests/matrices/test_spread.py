@@ -10,7 +10,7 @@ import pytest
 
 from vllm_mods.base.model import Verdict
 from vllm_mods.matrices.answer import Answer
-from vllm_mods.matrices.spread import spread
+from vllm_mods.matrices.spread import outcomes, spread
 from vllm_mods.matrices.work import Setting, Subject, Task, TaskOutcome, Workshop
 
 
@@ -59,3 +59,27 @@ def test_a_killed_process_loses_nothing_but_its_cell(tmp_path: Path) -> None:
 def test_a_task_is_done_once_by_whoever_is_free(tmp_path: Path) -> None:
     found = verdicts(tmp_path, *(task(str(number), "good") for number in range(7)))
     assert sorted(spec for spec, _ in found) == [str(number) for number in range(7)]
+
+
+class Here(Workshop):
+    """Answers with the process that it is in."""
+
+    def run(self, task: Task) -> TaskOutcome:
+        return TaskOutcome(task, str(os.getpid()), ())
+
+
+def test_a_few_tasks_or_one_job_take_no_process(tmp_path: Path) -> None:
+    setting = Setting((), str(tmp_path))
+    for jobs, tasks in ((1, "abcd"), (4, "ab"), (4, "")):
+        done = [*outcomes([task(one) for one in tasks], setting, jobs, Here(setting))]
+        assert [(one.task.spec, one.version) for one in done] == [
+            (one, str(os.getpid())) for one in tasks
+        ]
+
+
+def test_more_tasks_are_spread_over_processes(tmp_path: Path) -> None:
+    setting = Setting((), str(tmp_path))
+    tasks = [task(f"wheel:/nonexistent/{n}.whl", "mod") for n in range(3)]
+    done = [*outcomes(tasks, setting, 2, Here(setting))]
+    assert {one.task for one in done} == set(tasks)
+    assert str(os.getpid()) not in {one.version for one in done}

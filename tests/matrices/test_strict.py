@@ -40,7 +40,12 @@ def test_readers_that_differ_make_a_cell_unreadable_where_strict_is_asked_for(
     assert answer(tmp_path, strict=False).verdict is Verdict.APPLIES
     said = answer(tmp_path, strict=True)
     assert said.verdict is Verdict.UNREADABLE
-    assert [found.code for found in said.findings][:2] == ["scopes-differ", "scopes-differ"]
+    words = "vllm/a.py: the two readers of Python find other classes and functions in what"
+    assert [(found.code, found.path, found.message) for found in said.findings[:2]] == [
+        ("scopes-differ", "vllm/a.py", f"{words} is there"),
+        ("scopes-differ", "vllm/a.py", f"{words} the mod makes of it"),
+    ]
+    assert (said.locked, said.offsets) == (None, ())
 
 
 def test_the_second_reader_need_not_know_what_a_name_is_bound_to_in_the_end() -> None:

@@ -57,10 +57,10 @@ def beside() -> Beside:
 
 
 def said(
-    cache: Path, tree: ReleaseInMemory, *subjects: Subject, mods: tuple[Mod, ...]
+    cache: Path, tree: ReleaseInMemory, *subjects: Subject, mods: tuple[Mod, ...], **more: Any
 ) -> list[Answer]:
     origin = ReleaseInMemory(FILES, version="0.19.0", spec="memory:0.19.0")
-    shelf = Shelf(mods, [origin, tree], str(cache), store=True)
+    shelf = Shelf(mods, [origin, tree], str(cache), store=True, **more)
     return [*shelf.run(Task(tree.spec, subjects)).answers]
 
 
@@ -131,6 +131,44 @@ def test_nothing_is_kept_to_show_of_an_answer_that_is_not(tmp_path: Path, error:
     whole.reads.clear()
     assert said(tmp_path, whole, subject, mods=(PLAIN,)) == [shown]
     assert not whole.reads
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_kept"),
+    [
+        ({}, True),
+        ({"strict": True}, False),
+        ({"others": {"other": "1.0"}}, True),
+        ({"others": {"other": "1.0", NAME: "1.0"}}, False),
+    ],
+)
+def test_what_was_asked_otherwise_is_asked_again(
+    tmp_path: Path,
+    setting: dict[str, Any],
+    is_kept: bool,  # noqa: FBT001
+) -> None:
+    tree = Beside(FILES, packages={NAME: "1.0"}, spec="memory:0.19.1", identity="1" * 64)
+    tree.apart = lambda: tree  # type: ignore[method-assign]
+    subject = Subject(FOR_IT.name)
+
+    def reads(**more: Any) -> bool:
+        tree.reads.clear()
+        (answer,) = said(tmp_path, tree, subject, mods=(FOR_IT,), **more)
+        assert answer.verdict is Verdict.APPLIES
+        return bool(tree.reads)
+
+    assert reads()
+    assert reads(**setting) is not is_kept
+    assert not reads(**setting)
+    assert not reads()
+
+
+def test_another_version_of_a_package_is_asked_for_anew(tmp_path: Path) -> None:
+    for number in ("1.0", "2.0"):
+        tree = Beside(FILES, packages={NAME: number}, spec="memory:0.19.1", identity="1" * 64)
+        named = {"others": {NAME: number}}
+        (answer,) = said(tmp_path, tree, Subject(FOR_IT.name), mods=(FOR_IT,), **named)
+        assert answer.packages == ((NAME, number),)
 
 
 def test_a_tree_that_nothing_names_is_asked_each_time(tmp_path: Path) -> None:

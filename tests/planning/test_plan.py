@@ -161,9 +161,11 @@ def test_a_missing_final_newline_stays_missing() -> None:
     assert one(mod(variant(patch)), tree(base + "\n")).verdict is Verdict.CONFLICT
 
 
-def test_python_that_does_not_parse_is_unreadable() -> None:
-    planned = one(mod(variant(A_PATCH)), tree(TWINS + "def (:\n"))
-    assert planned.verdict is Verdict.UNREADABLE
+@pytest.mark.parametrize("end", [b"def (:\n", b"# no UTF-8: \xff\n"])
+@pytest.mark.parametrize("patch", [A_PATCH, diff_of(PATH, TWINS, TWINS.replace("B:", "C:"))])
+def test_python_that_does_not_parse_is_unreadable(patch: bytes, end: bytes) -> None:
+    planned = one(mod(variant(patch)), MemoryTree({PATH: TWINS.encode() + end}))
+    assert (planned.verdict, codes(planned)) == (Verdict.UNREADABLE, {"unparsable"})
 
 
 def test_a_form_feed_ends_no_line() -> None:

@@ -106,3 +106,70 @@ def test_what_upstream_wrote_is_left_to_upstream() -> None:
         {"vllm/helpers.py": HELP}, {"vllm/helpers.py": "", "vllm/scales.py": HELP}, ours, theirs
     )
     assert (after, told) == (ours, ())
+
+
+KEPT = "def kept(p):\n    return p\n"
+MOVED = {"vllm/helpers.py": KEPT, "vllm/scales.py": HELP}
+
+
+def moved(ours: str, theirs: str = PLAIN) -> str:
+    """Return the mod's file where ``weigh`` went from helpers to scales, and ``kept`` stayed."""
+    return repaired({"vllm/helpers.py": HELP + KEPT}, MOVED, ours, theirs)[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("from vllm.helpers import weigh\n", "from vllm.scales import weigh\n"),
+        ("from .helpers import weigh\n", "from vllm.scales import weigh\n"),
+        ("from vllm.helpers import weigh  # why\n", None),
+        ("from vllm.helpers import weigh; x = 1\n", None),
+        ("x = 1; from vllm.helpers import weigh\n", None),
+        ("if VALUE: from vllm.helpers import weigh\n", None),
+        (
+            "if VALUE:\n    from vllm.helpers import weigh\n",
+            "if VALUE:\n    from vllm.scales import weigh\n",
+        ),
+        (
+            "from vllm.helpers import kept as k, weigh\n",
+            "from vllm.helpers import kept as k\nfrom vllm.scales import weigh\n",
+        ),
+        (
+            "from vllm.helpers import (\n    weigh,\n    weigh as w,\n)\n",
+            "from vllm.scales import weigh\nfrom vllm.scales import weigh as w\n",
+        ),
+    ],
+)
+def test_an_import_of_the_mod_that_has_its_lines_alone_is_written_anew(
+    old: str, new: str | None
+) -> None:
+    rest = "\n\ndef mine(p):\n    return weigh(p)\n"
+    assert moved(PLAIN + old + rest) == PLAIN + (old if new is None else new) + rest
+
+
+def test_line_ends_stay_as_they_are() -> None:
+    theirs, ours = PLAIN.replace("\n", "\r\n"), OURS.replace("\n", "\r\n")
+    assert moved(ours, theirs) == ours.replace("vllm.helpers", "vllm.scales")
+
+
+@pytest.mark.parametrize(
+    ("row", "is_followed"),
+    [
+        ("    weigh,\n", True),
+        ("    weigh as w,\n", True),
+        ("    weigh,  # why\n", False),
+        ("    weigh, kept as again,\n", False),
+    ],
+)
+def test_of_an_import_of_the_target_a_line_of_the_mod_is_taken_out(
+    row: str, *, is_followed: bool
+) -> None:
+    theirs = f"{PLAIN}from vllm.helpers import (\n    kept,\n)\n"
+    ours = theirs.replace("    kept,\n", f"    kept,\n{row}")
+    after = moved(ours, theirs)
+    name = row.strip().rstrip(",")
+    assert after == (f"{theirs}from vllm.scales import {name}\n" if is_followed else ours)
+
+
+def test_a_file_with_a_mark_at_its_beginning_is_left_to_a_person() -> None:
+    assert moved(f"\ufeff{OURS}", f"\ufeff{PLAIN}") == f"\ufeff{OURS}"

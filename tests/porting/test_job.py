@@ -83,3 +83,57 @@ def test_steps_that_solve_nothing_more_leave_the_jump_as_it_is(tmp_path: Path) -
     outcome = ported(tmp_path, base, changed, f"{base}\n\nA = 1\n", clashing)
     assert outcome.steps == ("0.21.0",)
     assert outcome.changes[0].before == base.encode()
+
+
+SPACED = f"import os\n\n\n{BASE}"
+
+
+def test_a_port_that_goes_in_is_a_variant_more_in_the_manifest(tmp_path: Path) -> None:
+    outcome = ported(tmp_path, BASE, MOD, SPACED)
+    assert (outcome.clean, outcome.fits, outcome.left, outcome.carried) == (
+        True,
+        True,
+        False,
+        False,
+    )
+    assert (outcome.steps, outcome.origin, dict(outcome.homes)) == ((), "0.20.0", {PATH: PATH})
+    assert outcome.new is not None
+    assert outcome.left_places == (0, 0, 0)
+    assert sorted(outcome.new.files) == ["mod.toml", "new/x.patch"]
+    manifest = outcome.new.files["mod.toml"].decode()
+    assert manifest.endswith(
+        "\n\n# Ported from `a` (vLLM 0.20.0) to vLLM 0.21.0.\n[[variant]]\n"
+        'id = "new"\nvllm = ">=0.21"\npatches = ["new/x.patch"]\n'
+    )
+    (cut,) = outcome.cuts
+    assert (cut.path, cut.before, cut.after) == (
+        *(PATH, SPACED.encode()),
+        SPACED.replace("open(path)", "open(path).read()").encode(),
+    )
+    assert outcome.repaired == ()
+
+
+def test_what_the_target_has_already_needs_no_variant(tmp_path: Path) -> None:
+    outcome = ported(tmp_path, BASE, MOD, MOD)
+    assert (outcome.carried, outcome.clean, outcome.new, outcome.cuts) == (True, True, None, ())
+    assert not outcome.left
+
+
+def test_what_is_left_is_counted_by_whether_a_marker_shows_it(tmp_path: Path) -> None:
+    clashes = ported(tmp_path / "a", BASE, MOD, AGAIN)
+    assert (clashes.left_places, clashes.fits, clashes.removed) == ((0, 1, 0), False, ())
+    gone = ported(tmp_path / "b", f"{BASE}\n\nA = 1\n", f"{MOD}\n\nA = 1\n", "A = 1\n")
+    assert gone.left_places == (1, 0, 0)
+
+
+def test_what_was_merged_and_would_not_work_is_left_with_its_errors(tmp_path: Path) -> None:
+    base = f"def assist(path):\n    return path\n\n\n{BASE}"
+    outcome = ported(tmp_path, base, base.replace("open(path)", "assist(path)"), BASE)
+    assert outcome.new is not None
+    assert outcome.new.planned.verdict == "unfit"
+    assert (outcome.clean, outcome.fits, outcome.left) == (True, False, True)
+    assert outcome.left_places == (0, 0, 1)
+
+
+def test_steps_between_are_asked_only_where_something_is_left(tmp_path: Path) -> None:
+    assert ported(tmp_path / "a", BASE, MOD, AGAIN, SPACED).steps == ()

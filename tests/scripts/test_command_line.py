@@ -30,7 +30,18 @@ READ = {
     "assignments in front": "A=1 B='x y' vllm a C=2",
     "a redirection": "vllm a >/dev/null b 2>&1 c",
     "another redirection": "vllm a &>/dev/null b",
+    "a redirection behind a digit that ends a word": "vllm a2>/dev/null 3 >/dev/null",
+    "a redirection in front": "</dev/null vllm a",
+    "a redirection onto a quoted name": "vllm a > '/dev/null' b",
     "a separator": "vllm a; true",
+    "a command in the background": "vllm a & true",
+    "a pipe without blanks": "vllm a|true",
+    "two commands in a row": "vllm a || vllm b",
+    "something behind an empty word": "vllm ''a b''",
+    "quotes of both kinds in one word": """vllm a'b "c'"d 'e"f""",
+    "a backslash before a letter": r'''vllm \a '\b' "\\c"''',
+    "a tilde within a word": "vllm a~b",
+    "an equals sign alone": "vllm =1 A=",
     "carriage return in a word": "vllm a\rb",
 }
 
@@ -73,6 +84,11 @@ def test_what_is_exported_is_what_stands_alone_or_behind_export() -> None:
     }  # fmt: skip
 
 
+def test_what_is_exported_is_what_the_last_of_its_lines_says() -> None:
+    text = "A=1\nexport A=2 B=3=4\nC=5\nexport C\nvllm D=6\n"
+    assert command_line.exported(command_line.read(text)) == {"A": "2", "B": "3=4", "C": "5"}
+
+
 def test_every_part_has_the_line_that_it_stands_in() -> None:
     script = command_line.read("# one\na \"b\n$C\" `d`\n\n  # two\ne $'f' $1 $@ ${h} 5$\n")
     assert [(one.line, one.argv) for one in script.commands] == [
@@ -100,6 +116,13 @@ def test_a_command_longer_than_people_write_is_refused() -> None:
         ("vllm serve *.json ~/m", ["*.json", "~/m"]),
         ("vllm serve {a,b} {1..3}", ["{a,b}", "{1..3}"]),
         ("vllm serve m > log", ["> log"]),
+        ("vllm 2> log 1>&2 <in", ["2> log", "1>&2", "<in"]),
+        ("vllm $(a (b) c) ${a{b}c} d", ["$(a (b) c)", "${a{b}c}"]),
+        ("vllm a~b {a} x[1] a? b", ["x[1]", "a?"]),
+        ('vllm "$a$b"c', ["$a", "$b"]),
+        ("vllm $\"f\" $'g'", ["$", "$"]),
+        ("A=$B vllm 'x'*y", ["$B", "'x'*y"]),
+        ("vllm $? $! $- $% $", ["$?", "$!", "$-"]),
         ("vllm serve '$HOME' \"a*b\" \\$x", []),
     ],
 )

@@ -26,6 +26,8 @@ def blobs(folder: Path) -> list[Path]:
         ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/vllm-mods"),
         ({"XDG_CACHE_HOME": "relative", "HOME": "/h"}, "/h/.cache/vllm-mods"),
         ({"HOME": "/h"}, "/h/.cache/vllm-mods"),
+        ({"VLLM_MODS_CACHE": "c"}, os.path.abspath("c")),
+        ({}, os.path.expanduser("~/.cache/vllm-mods")),
     ],
 )
 def test_where_it_lies(environ: dict[str, str], folder: str) -> None:
@@ -152,3 +154,61 @@ def test_old_records_are_swept_once_a_day(tmp_path: Path) -> None:
     cache.sweep("answers", 90)  # today it has been done
     assert cache.lookup("answers", "old") == b"x"
     cache.sweep("nothing", 90)
+
+
+def test_what_is_kept_is_for_its_owner_alone(tmp_path: Path) -> None:
+    cache = Cache(str(tmp_path / "cache"))
+    cache.put(b"data")
+    cache.record("pages", "a", data=b"1")
+    with cache.scratch() as scratch:
+        assert os.stat(scratch.name).st_mode & 0o077 == 0
+        scratch.write(b"kept")
+        cache.keep_file(scratch, "0" * 64)
+    scratch.close()
+    folders = [one for one in (tmp_path / "cache").rglob("*") if one.is_dir()]
+    assert {one.name for one in folders} >= {"blobs", "pages", "tmp", "00"}
+    assert {
+        one.stat().st_mode & 0o077 for one in (tmp_path / "cache").rglob("*") if not one.is_dir()
+    } == {0}
+    inner = {one for one in folders if one.name in {"tmp", "00"}}
+    assert {one.stat().st_mode & 0o777 for one in inner} == {0o700}
+
+
+def test_a_blob_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    cache = Cache(str(tmp_path))
+    cache.put(b"data")
+    (blob,) = blobs(tmp_path)
+    before = blob.stat().st_ino
+    cache.put(b"data")
+    assert blob.stat().st_ino == before
+
+
+def test_nothing_is_left_of_what_could_not_be_moved_to_its_place(tmp_path: Path) -> None:
+    notes: list[str] = []
+    cache = Cache(str(tmp_path), note=notes.append)
+    digest = hashlib.sha256(b"data").hexdigest()
+    (tmp_path / "blobs" / digest[:2] / digest).mkdir(parents=True)
+    assert cache.put(b"data") == digest
+    assert notes == [f"working without a cache: {tmp_path}: Is a directory"]
+    assert os.listdir(tmp_path / "blobs" / digest[:2]) == [digest]
+
+
+def test_a_file_from_elsewhere_is_not_moved_into_the_cache(tmp_path: Path) -> None:
+    cache = Cache(str(tmp_path / "cache"))
+    with open(tmp_path / "mine", "w+b") as file:
+        file.write(b"data")
+        cache.keep_file(file, hashlib.sha256(b"data").hexdigest())
+    assert (tmp_path / "mine").read_bytes() == b"data"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_old_records_are_swept_again_the_next_day(tmp_path: Path) -> None:
+    cache = Cache(str(tmp_path))
+    cache.record("answers", "a", data=b"x")
+    cache.sweep("answers", 90)
+    past = time.time() - 91 * 86400
+    (record,) = (one for one in (tmp_path / "answers").glob("*/*"))
+    for path in (record, tmp_path / "answers" / ".swept"):
+        os.utime(path, (past, past))
+    cache.sweep("answers", 90)
+    assert cache.lookup("answers", "a") is None

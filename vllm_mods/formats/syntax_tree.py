@@ -39,7 +39,7 @@ def module(data: bytes) -> ast.Module | None:
     Whoever asks for the same bytes gets the same tree: nobody may change it.
     """
     try:
-        parsed: ast.Module = parse(data)
+        parsed: ast.Module = parse(decoded(data))  # of bytes, it takes any in a comment
     except (SyntaxError, ValueError):
         return None
     return parsed

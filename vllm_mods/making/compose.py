@@ -273,7 +273,7 @@ def _names(files: Iterable[str]) -> dict[str, str]:
     """Name templates by their files, each of them otherwise."""
     names: dict[str, str] = {}
     for file in files:
-        stem = posixpath.splitext(posixpath.basename(file))[0].lower()
+        stem = posixpath.splitext(file)[0].lower()
         name = re.sub(r"[^a-z0-9._-]", "-", stem).strip("-._") or "template"
         names[file] = f"{name}-{len(names)}" if name in names.values() else name
     return names

@@ -29,7 +29,7 @@ _GIT_STEPS = {"apply", "am", "cherry-pick", "revert", "checkout", "restore", "re
 _GIT_FETCHES = {"clone", "fetch", "pull", "submodule", "ls-remote"}
 _IN_PLACE = re.compile(r"-\w*i|--in-place|inplace")
 _INSTALLED = re.compile(
-    r"(?!vllm\b|.*\.whl\Z)[A-Za-z0-9][\w.-]*(?:\[[\w, .-]*\])?\s*(?:[=<>!~].*)?\Z"
+    r"(?!vllm(?![\w.-])|.*\.whl\Z)[A-Za-z0-9][\w.-]*(?:\[[\w, .-]*\])?\s*(?:[=<>!~].*)?\Z"
 )
 _PIP_VALUES = {
     *("-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-t", "--target", "-c"),

@@ -39,29 +39,37 @@ def explain(mod: Mod, answer: Answer, tree: Tree) -> Iterator[HunkView]:
         if part.diff is None:
             continue
         file = part.diff.reversed() if taken_out else part.diff
-        data = view.read(file.old_path) if file.old_path is not None else None
+        data = view.read(file.old_path or file.path)
         target = part_step.target_of(file.path, data or b"")
         spots = []
-        for hunk, shown, spot in zip(
-            file.hunks, part.diff.hunks, _spots(file, target, back=taken_out), strict=True
-        ):
+        answers = _new(file, data) or _spots(file, target, back=taken_out)
+        for hunk, shown, spot in zip(file.hunks, part.diff.hunks, answers, strict=True):
             if isinstance(spot, Located):
                 spots.append((spot.line, hunk))
-            line, first, proof = _place(file, hunk, target, spot)
+            proof = spot.proof if isinstance(spot, Located) else None
+            line, first = _place(hunk, target, spot)
             yield HunkView(
                 patch=part.source,
                 path=file.path,
                 number=hunk.number,
                 scope=spot.scope,
                 line=line,
-                offset=None if line is None or proof is None else line - hunk.stated,
+                offset=spot.line - hunk.stated if isinstance(spot, Located) else None,
                 proof=proof,
                 lines=tuple(kind + _text(text) for kind, text in shown.lines),
                 target=_around(target, first, len(hunk.old)),
             )
-        if data is not None and len(spots) == len(file.hunks):
+        if len(spots) == len(file.hunks):
             after = splice(target.lines, spots)
             view.lay([FileChange(path=file.path, before=data, after=after)])
+
+
+def _new(file: FileDiff, data: bytes | None) -> tuple[Located | Lost, ...]:
+    """Answer for the hunks of a new file; without any if it is none."""
+    if file.old_path is not None:
+        return ()
+    lost = Lost(FindingCode.FILE_THERE, "", None, lines=(1,))
+    return (Located(1, "", "new file") if data is None else lost,) * len(file.hunks)
 
 
 def _spots(file: FileDiff, target: Target, *, back: bool) -> tuple[Located | Lost, ...]:
@@ -72,18 +80,17 @@ def _spots(file: FileDiff, target: Target, *, back: bool) -> tuple[Located | Los
         return (lost,) * len(file.hunks)
 
 
-def _place(
-    file: FileDiff, hunk: Hunk, target: Target, spot: Located | Lost
-) -> tuple[int | None, int | None, str | None]:
-    """Return the first line of the target that differs, the line where the hunk would begin, and what proves it."""
+def _place(hunk: Hunk, target: Target, spot: Located | Lost) -> tuple[int | None, int | None]:
+    """Return the first line of the target that differs, and the line where the hunk would begin."""
     if isinstance(spot, Located):
-        return spot.line, spot.line, spot.proof
-    proof = "new file" if file.old_path is None and not target.data else None
-    line = spot.lines[0] if spot.lines else None
-    if line is None and spot.code == FindingCode.ABSENT:
+        return spot.line, spot.line
+    if spot.lines:
+        return spot.lines[0], spot.lines[0]
+    try:
         near = nearest(hunk, target, spot.scope)
-        return (near.line, near.start, proof) if near is not None else (None, None, proof)
-    return line, line, proof
+    except UnparsableError:
+        near = None
+    return (near.line, near.start) if near is not None else (None, None)
 
 
 def _around(target: Target, line: int | None, extent: int) -> tuple[tuple[int, str], ...]:

@@ -70,10 +70,14 @@ def read(text: str) -> CommandScript:
 
 def exported(script: CommandScript) -> dict[str, str]:
     """Return the variables that a script exports."""
-    words_of = (one.argv[1:] for one in script.commands if one.argv[:1] == ("export",))
-    pairs = (word.partition("=") for argv in words_of for word in argv if "=" in word)
-    alone = (pair for one in script.commands if not one.argv for pair in one.assignments)
-    return {**{name: value for name, _, value in pairs}, **dict(alone)}
+    variables: dict[str, str] = {}
+    for command in script.commands:
+        words = command.argv[1:] if command.argv[:1] == ("export",) else ()
+        variables |= {
+            name: value for name, _, value in (word.partition("=") for word in words if "=" in word)
+        }
+        variables |= command.assignments if not command.argv else ()
+    return variables
 
 
 class _CommandLineReader:

@@ -1,0 +1,189 @@
+"""Which file each part of somebody's diff means, and what of a diff is refused."""
+
+from __future__ import annotations
+
+import pytest
+from lowering import lower
+from memory_tree import MemoryTree
+from mod_making import diff_of
+
+from vllm_mods.base.errors import DiffError, Refused
+from vllm_mods.making import from_diff
+
+OLD = "".join(f"A{n} = {n}\n" for n in range(9))
+NEW = OLD.replace("A4 = 4", "A4 = 5")
+OTHER = OLD.replace("A", "B")
+FILES = {
+    "vllm/__init__.py": b"",
+    "vllm/x.py": OLD.encode(),
+    "vllm/sub/x.py": OTHER.encode(),
+    "vllm/sub/y.py": OTHER.encode(),
+}
+TREE = MemoryTree(FILES)
+ADDED = b"--- /dev/null\n+++ %b\n@@ -0,0 +1 @@\n+N = 1\n"
+
+
+def diff(old: str, new: str, before: str = OLD, after: str = NEW) -> bytes:
+    body = diff_of("x", before, after).partition(b"+++ b/x\n")[2]
+    return f"--- {old}\n+++ {new}\n".encode() + body
+
+
+def changed(*parts: bytes) -> tuple[dict[str, tuple[str | None, str | None]], tuple[str, ...]]:
+    effect = from_diff.changes(b"".join(parts), "x.diff", TREE)
+    changes = {
+        one.path: (
+            None if one.before is None else one.before.decode(),
+            None if one.after is None else one.after.decode(),
+        )
+        for one in effect.changes
+    }
+    return changes, effect.notes
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a/vllm/x.py", "b/vllm/x.py"),
+        ("x.py.orig", "x.py"),
+        ("/usr/lib/python3/site-packages/vllm/x.py\t2026-01-01", "/tmp/vllm/x.py"),  # noqa: S108
+        ("..\\vllm\\x.py", "..\\vllm\\x.py"),
+        ("./vllm/../x.py", "x.py"),
+    ],
+)
+def test_a_file_is_the_one_whose_path_ends_so_and_that_takes_the_hunks(old: str, new: str) -> None:
+    changes, notes = changed(diff(old, new))
+    assert changes == {"vllm/x.py": (OLD, NEW)}
+    assert all(note.endswith(" is vllm/x.py") for note in notes)
+
+
+def test_what_a_part_means_is_noted_where_it_is_not_what_it_says() -> None:
+    parts = (
+        diff("lib/x.py", "lib/x.py", OTHER, OTHER.replace("= 8", "= 9")),
+        ADDED % b"lib/new.py",
+    )
+    changes, notes = changed(*parts)
+    assert list(changes) == ["vllm/sub/x.py", "vllm/sub/new.py"]
+    assert changes["vllm/sub/new.py"] == (None, "N = 1\n")
+    assert notes == ("lib/x.py is vllm/sub/x.py", "lib/new.py is vllm/sub/new.py")
+
+
+def test_a_file_that_is_removed_has_no_text_left() -> None:
+    assert changed(diff("vllm/x.py", "/dev/null", OLD, ""))[0] == {"vllm/x.py": (OLD, None)}
+    epoch = "vllm/x.py\t1970-01-01 00:00:00.000000000 +0000"
+    assert changed(diff("vllm/x.py", epoch, OLD, ""))[0] == {"vllm/x.py": (OLD, None)}
+
+
+def test_a_new_file_goes_where_its_path_says_if_nothing_is_beside_it() -> None:
+    assert changed(ADDED % b"a/b/vllm/sub/new.py")[0] == {"vllm/sub/new.py": (None, "N = 1\n")}
+
+
+def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
+    beside = diff("/lib//./sub/x.py", "/lib//./sub/x.py", OTHER, OTHER.replace("= 8", "= 9"))
+    changes, _ = changed(beside, ADDED % b"/lib/./sub//new.py")
+    assert list(changes) == ["vllm/sub/x.py", "vllm/sub/new.py"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message", "hint"),
+    [
+        (
+            [ADDED % b"vllm/x.py"],
+            "x.diff:1: vllm/x.py is new, and memory has vllm/x.py already",
+            "--tree TREE, one without it",
+        ),
+        (
+            [ADDED % b"new.py"],
+            "x.diff:1: new.py is new, and nothing in the diff says where",
+            "write its whole path: vllm/…",
+        ),
+        (
+            [
+                diff("p/x.py", "p/x.py"),
+                diff("p/y.py", "p/y.py", OTHER, OTHER.replace("= 8", "= 9")),
+                ADDED % b"p/new.py",
+            ],
+            "x.diff:20: p/new.py is new, and it may go to vllm/new.py, vllm/sub/new.py",
+            "write its whole path: vllm/…",
+        ),
+        (
+            [diff("vllm/z.py", "vllm/z.py")],
+            "x.diff:1: vllm/z.py: memory has no such file",
+            "--tree TREE, the one it was made on",
+        ),
+        (
+            [diff("x.py", "x.py", "C = 1\nD = 2\n", "C = 1\nD = 3\n")],
+            "x.diff:1: x.py: its text is not in vllm/sub/x.py, vllm/x.py",
+            "--tree TREE, the one it was made on",
+        ),
+        (
+            [diff("vllm/x.py", "vllm/x.py", NEW, OLD)],
+            "x.diff:1: vllm/x.py: its text is not in vllm/x.py (or it is in already)",
+            "--tree TREE, the one it was made on",
+        ),
+        (
+            [diff("sub/y.py", "z.py", OTHER.replace("B4 = 4", "B4 = 5"), OTHER)],
+            "x.diff:1: sub/y.py: its text is not in vllm/sub/y.py (or it is in already)",
+            "--tree TREE, the one it was made on",
+        ),
+        (
+            [b"--- vllm/x.py\n+++ vllm/x.py\n@@ -5,1 +5,1 @@\n-A4 = 4\n+A4 = 5\n"],
+            "x.diff:1: vllm/x.py: no line of context stands around its changes, so nothing proves where they belong",
+            "make it again with three lines of it: git diff -U3, or diff -u",
+        ),
+    ],
+)
+def test_what_has_no_one_place_is_refused(parts: list[bytes], message: str, hint: str) -> None:
+    with pytest.raises(Refused) as caught:
+        changed(*parts)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_what_may_mean_several_files_is_refused() -> None:
+    part = diff("x.py", "x.py")
+    twin = MemoryTree({**FILES, "vllm/sub/x.py": OLD.encode()})
+    with pytest.raises(
+        Refused, match=r"x\.py may mean any of 2 files: vllm/sub/x\.py, vllm/x\.py$"
+    ):
+        from_diff.changes(part, "x.diff", twin)
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "why", "hint"),
+    [
+        (
+            b"x\nrename from a\nrename to b\n",
+            2,
+            "a file is renamed or copied here",
+            "make the diff with `git diff --no-renames`",
+        ),
+        (b"copy from a\n", 1, "a file is renamed or copied here", None),
+        (b"x\nGIT binary patch\n", 1, "a binary change has no text", "--from-trees OLD NEW"),
+        (
+            b"Binary files a and b differ\n",
+            1,
+            "a binary change has no text",
+            "--from-trees OLD NEW",
+        ),
+        (
+            b"words\n\n" + diff("vllm/x.py", "vllm/x.py").replace(b"+A4 = 5\n", b""),
+            5,
+            None,
+            None,
+        ),
+    ],
+)
+def test_what_is_no_such_diff_says_where(
+    data: bytes, line: int, why: str | None, hint: str | None
+) -> None:
+    with pytest.raises(DiffError) as caught:
+        changed(data)
+    assert (caught.value.where, caught.value.line) == ("x.diff", line)
+    assert why in {None, caught.value.why}
+    assert hint in {None, caught.value.hint}
+
+
+def test_a_diff_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    lower(monkeypatch, "PATCH", 20)
+    with pytest.raises(DiffError, match="it has more than 20 bytes") as caught:
+        changed(diff("vllm/x.py", "vllm/x.py"))
+    assert caught.value.hint == "leave out what is not of vllm/, or make several mods"
