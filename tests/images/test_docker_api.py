@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gc
 import hashlib
 import json
 import posixpath
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+from lowering import lower
 from making_images import ARCHITECTURE, File, Folder, Image, Link, Thing, digest, layer
 
 from vllm_mods.base.errors import TreeError, UsageError
@@ -33,6 +36,7 @@ FILES: dict[str, Thing] = {
     "srv/site": Folder(),
     "srv/site/a.py": b"A = 1\n",
     "srv/site/big.py": bytes(2001),
+    "srv/site/largest.py": bytes(2000),
     "srv/site/data.bin": b"data",
     "srv/site/same.py": Link("srv/site/a.py", hard=True),
     "srv/siteless": Folder(0o1777, uid=7),
@@ -64,6 +68,7 @@ class Engine:
         }
         self.answers: dict[str, Answer] = {}
         self.requests: list[str] = []
+        self.connections = 0
         self.bodies: list[dict[str, Any]] = []
         engine = self
 
@@ -75,6 +80,18 @@ class Engine:
                 engine.answer(self)
 
             do_HEAD = do_POST = do_DELETE = do_GET  # noqa: N815  (the base's names)
+
+            def setup(self) -> None:
+                engine.connections += 1
+                super().setup()
+
+            def handle(self) -> None:
+                with contextlib.suppress(ConnectionError):  # what was sent is not all read
+                    super().handle()
+
+            def finish(self) -> None:
+                super().finish()
+                engine.connections -= 1
 
             def log_message(self, *_arguments: object) -> None:
                 pass
@@ -195,9 +212,10 @@ def test_the_root_is_a_folder_with_everything(base: Base) -> None:
 
 
 def test_what_was_listed_costs_no_further_request(base: Base, engine: Engine) -> None:
-    assert len(list(base.paths("srv"))) == 8
+    assert len(list(base.paths("srv"))) == 9
     engine.requests.clear()
     assert base.read("srv/site/a.py") == b"A = 1\n"
+    assert base.read("srv/site/largest.py") == bytes(2000)
     assert base.entry("srv/site/none.py") is None
     assert [entry.path for entry in base.paths("srv/siteless")] == ["srv/siteless/b.py"]
     assert engine.requests == []
@@ -207,14 +225,21 @@ def test_what_was_listed_costs_no_further_request(base: Base, engine: Engine) ->
 
 
 def test_what_was_read_costs_no_further_request(base: Base, engine: Engine) -> None:
-    first = [base.read("srv/site/a.py"), base.read("srv/site/big.py"), base.entry("srv/none")]
+    paths = ("srv/site/a.py", "srv/site/largest.py", "srv/site/big.py", "srv/none")
+    first = [base.read(path) for path in paths]
     engine.requests.clear()
-    assert [
-        base.read("srv/site/a.py"),
-        base.read("srv/site/big.py"),
-        base.entry("srv/none"),
-    ] == first
+    assert [base.read(path) for path in paths] == first
     assert engine.requests == []
+
+
+def test_a_file_that_is_not_large_comes_with_its_entry(base: Base, engine: Engine) -> None:
+    base.entry("srv/site/largest.py")
+    base.entry("srv/site/big.py")
+    engine.requests.clear()
+    assert base.read("srv/site/largest.py") == bytes(2000)
+    assert engine.requests == []
+    assert base.read("srv/site/big.py") == bytes(2001)
+    assert len(engine.requests) == 2
 
 
 def test_the_kind_of_a_folder_is_all_that_is_asked_of_it(base: Base, engine: Engine) -> None:
@@ -299,6 +324,15 @@ def test_the_container_that_is_read_from_is_never_run_and_is_removed(
     assert engine.requests[-1].endswith(" force=True link=False v=True")
 
 
+def test_no_connection_to_an_engine_stays_open(base: Base, engine: Engine) -> None:
+    assert engine.connections == 1
+    base.close()
+    until = time.monotonic() + 5
+    while engine.connections and time.monotonic() < until:
+        time.sleep(0.002)
+    assert engine.connections == 0
+
+
 def test_an_image_of_which_no_file_is_read_needs_no_container(base: Base, engine: Engine) -> None:
     base.close()
     assert engine.requests == []
@@ -356,6 +390,7 @@ AGAIN = "try again; `docker version` tells whether the engine is well"
     [
         ("GET", (500, b'{"message": "no disk"}'), "/void: the engine answered 500: no disk"),
         ("GET", (500, b"[]"), "/void: the engine answered 500: Internal Server Error"),
+        ("GET", (500, b"{}"), "/void: the engine answered 500: Internal Server Error"),
         ("GET", (500, b"{"), "/void: the engine answered 500: Internal Server Error"),
         ("GET", (200, layer({})), "the engine sent nothing for /void"),
         (
@@ -433,6 +468,26 @@ def test_an_engine_that_stops(base: Base, engine: Engine, monkeypatch: pytest.Mo
     monkeypatch.undo()
     del caught
     gc.collect()
+
+
+@pytest.mark.parametrize("command", ["HEAD", "GET"])
+def test_an_engine_that_says_nothing_is_not_waited_for(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    lower(monkeypatch, "ENGINE_SECONDS", 0.1)
+    base = open_base(NAME)
+    base.entry("srv")
+    answer = engine.answer
+    silent = threading.Event()
+    monkeypatch.setattr(
+        engine, "answer", lambda to: silent.wait(5) if to.command == command else answer(to)
+    )
+    with pytest.raises(TreeError, match=r"the engine stopped in the middle: .*timed out"):
+        base.read("void")
+    silent.set()
+    monkeypatch.undo()
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    base.close()
 
 
 def test_the_engine_is_that_of_the_context_if_no_variable_names_one(

@@ -256,9 +256,7 @@ class EngineImage(Opened):
         They stay unknown if the engine is on another machine, or its files may not be read.
         """
         stated = self._inspected.get("Descriptor") or {}
-        top = Descriptor(
-            str(stated.get("mediaType", "")), stated.get("digest") or self._inspected["Id"], -1
-        )
+        top = Descriptor("", stated.get("digest") or self._inspected["Id"], -1)
         self.manifest_digest = top.digest
         for place in (f"{root}/containerd/daemon", "/var/lib/containerd"):
             store = LayoutFolder(f"{place}/io.containerd.content.v1.content")
@@ -325,8 +323,8 @@ def _remove(client: APIClient, identity: str) -> None:
 
 def _said(response: requests.Response) -> str:
     try:
-        return str(response.json().get("message", ""))
-    except (ValueError, AttributeError):
+        return str(response.json()["message"])
+    except (ValueError, LookupError, TypeError):
         return response.reason or ""
 
 
