@@ -50,9 +50,11 @@ _NEAREST = {
     "base": ("base", "formats", "trees", "attack/test_servers.py", "attack/test_limit_table.py"),
     "building": (
         "building",
-        "images",
-        "cli/test_lock_and_build.py",
+        "cli/test_image.py",
+        "attack/test_files_for_images.py",
         "attack/test_tampered_images.py",
+        "cli/test_lock_and_build.py",
+        "cli/test_upgrade.py",
     ),
     "checkpoints": ("checkpoints", "cli/test_suggest.py", "attack/test_hostile_checkpoints.py"),
     "diagnosis": ("diagnosis", "cli/test_doctor.py"),

@@ -87,13 +87,13 @@ def test_a_digest_of_another_kind_is_refused() -> None:
 
 
 class Trickle:
-    """A source that gives a byte at a time."""
+    """A source that gives three bytes at a time."""
 
     def __init__(self, data: bytes) -> None:
         self.file = io.BytesIO(data)
 
     def read(self, size: int) -> bytes:
-        return self.file.read(min(size, 1))
+        return self.file.read(min(size, 3))
 
 
 ZSTD: bytes = importlib.import_module("backports.zstd").compress(DATA * 9)
