@@ -70,7 +70,7 @@ class _Every(dict[str, "Callable[[Site], None]"]):
         super().__init__()
         self.answer = answer
 
-    def get(self, _path: str, _default: object = None) -> Callable[[Site], None]:  # type: ignore[override]
+    def get(self, _path: str, _default: object = None) -> Callable[[Site], None]:
         return self.answer
 
 
