@@ -24,7 +24,7 @@ echo "$@" >> calls
 case "$1 $2" in
 "image inspect") cat image 2>/dev/null;;
 "container inspect") cat container 2>/dev/null;;
-logs*) cat log; echo error >&2;;
+logs*) printf "$(cat log)\\n"; echo error >&2;;
 "run --detach")
   while [ $# -gt 0 ]; do [ "$1" = --cidfile ] && file=$2; shift; done
   [ -e identity ] && cat identity > $file
@@ -217,10 +217,10 @@ def planned(port: int) -> Service:
 
 @pytest.mark.parametrize("state", [{"State": {**STATE, "Running": False}}, {"RestartCount": 1}])
 def test_a_container_that_ends_is_not_waited_for(docker: Program, state: dict[str, object]) -> None:
-    docker.has(container=[{**RAW, "RestartCount": 0, **state}], log=f"first{'y' * 2000}\n")
+    docker.has(container=[{**RAW, "RestartCount": 0, **state}], log=f"first{'y' * 1999}\\377\n")
     with pytest.raises(TreeError) as caught:
         engine.wait(planned(1), "docker")
-    end = f"{'y' * 1993}\nerror"
+    end = f"{'y' * 1992}�\nerror"
     why = f"x ended before it served. The end of its log:\n{end}"
     assert (caught.value.message, caught.value.hint) == (why, "docker logs --follow x")
 
