@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from lowering import lower
-from web_site import site
+from web_site import Site, site
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.running import engine
@@ -164,7 +166,9 @@ def test_a_log_that_does_not_end_is_not_waited_for(
     assert docker.folder.exists()
     (folder / "bin/docker").write_text("#!/bin/sh\necho first\nexec /bin/sleep 60\n")
     lower(monkeypatch, "TOOL_SECONDS", 0.1)
+    start = time.monotonic()
     assert engine.log(ONE) == b"first\n"
+    assert time.monotonic() - start < 20
 
 
 LINE = ("docker", "run", "--detach", "--name", "x", "image")
@@ -235,6 +239,24 @@ def test_who_waits_asks_again_until_it_serves(
         engine.wait(planned(int(url.rpartition(":")[2])), "docker")
     assert answers == []
     assert docker.calls == ["container inspect x"] * 2
+
+
+def test_a_server_that_does_not_answer_does_not_serve_yet(
+    docker: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker.has(container=[{**RAW, "RestartCount": 1}], log="hangs")
+    monkeypatch.setattr(engine, "_HEALTH_SECONDS", 0.05)
+    silent = threading.Event()
+    start = time.monotonic()
+
+    def hang(_site: Site) -> None:
+        silent.wait(30)
+
+    with site({"/health": hang}) as (url, _):
+        with pytest.raises(TreeError, match="ended before it served"):
+            engine.wait(planned(int(url.rpartition(":")[2])), "docker")
+        silent.set()
+    assert time.monotonic() - start < 20
 
 
 def test_who_waits_gives_up_in_the_end(docker: Program, monkeypatch: pytest.MonkeyPatch) -> None:
