@@ -39,7 +39,7 @@ def entry(digest: str, platform: str) -> IndexEntry:
 
 
 @pytest.mark.parametrize(
-    ("entries", "said"),
+    ("entries", "messages"),
     [
         ([entry(A, "linux/amd64"), entry(B, "linux/arm64")], []),
         ([entry(A, "")], [f"entry 1 of the index, {A}, says no platform: no lock makes it"]),
@@ -58,9 +58,9 @@ def entry(digest: str, platform: str) -> IndexEntry:
     ],
 )
 def test_an_index_lists_one_image_for_each_platform(
-    entries: list[IndexEntry], said: list[str]
+    entries: list[IndexEntry], messages: list[str]
 ) -> None:
-    assert words(inspection.entry_findings(entries)) == said
+    assert words(inspection.entry_findings(entries)) == messages
 
 
 def index_of(*entries: dict[str, Any], **more: object) -> dict[str, Any]:
@@ -87,7 +87,7 @@ TWO = (listed(A, "amd64"), listed(B, "arm64"))
 
 
 @pytest.mark.parametrize(
-    ("indexes", "said"),
+    ("indexes", "messages"),
     [
         ([index_of(*TWO)], []),
         ([index_of(*TWO, annotations={"x": "1"})], []),
@@ -137,27 +137,27 @@ TWO = (listed(A, "amd64"), listed(B, "arm64"))
     ],
 )
 def test_an_index_says_what_its_images_make_of_it(
-    tmp_path: Path, indexes: list[dict[str, Any]], said: list[str]
+    tmp_path: Path, indexes: list[dict[str, Any]], messages: list[str]
 ) -> None:
     images = [
         image(tmp_path, A, "amd64", x="1", only="a"),
         image(tmp_path, B, "arm64", x="1", only="b"),
     ]
-    assert words(identity.of_indexes(indexes, images)) == said
+    assert words(identity.of_indexes(indexes, images)) == messages
 
 
 def test_of_an_index_only_the_images_that_are_asked_for_are_held(tmp_path: Path) -> None:
     index = index_of(*TWO, annotations={"x": "2"})
     assert words(identity.of_indexes([index], [image(tmp_path, A, "amd64", x="1")])) == []
     wrong = index_of(listed(A, "s390x"), TWO[1])
-    (said,) = words(identity.of_indexes([wrong], [image(tmp_path, A, "amd64")]))
-    assert said.startswith("entry 1 of the index: its platform is ")
+    (messages,) = words(identity.of_indexes([wrong], [image(tmp_path, A, "amd64")]))
+    assert messages.startswith("entry 1 of the index: its platform is ")
 
 
 def lock_of(*platforms: str) -> PairingLock:
     first, *others = platforms or ("linux/amd64",)
     own = (LockedBase("b", "c", (), first), LockedVllm("1", "site", None), LockedImage({}, ()))
-    base, vllm, made = own
+    base, vllm, nothing = own
     return PairingLock(
         pairing="p",
         pairing_digest="0",
@@ -169,9 +169,9 @@ def lock_of(*platforms: str) -> PairingLock:
         templates=(),
         wheels=(),
         command="vllm serve m",
-        image=made,
+        image=nothing,
         platforms=tuple(
-            LockedPlatform(base._replace(platform=name), vllm, (), (), (), "vllm serve m", made)
+            LockedPlatform(base._replace(platform=name), vllm, (), (), (), "vllm serve m", nothing)
             for name in others
         ),
     )
@@ -195,7 +195,7 @@ AMD, ARM = "linux/amd64", "linux/arm64"
 
 
 @pytest.mark.parametrize(
-    ("locks", "entries", "said"),
+    ("locks", "entries", "messages"),
     [
         ([(AMD, ARM), (AMD, ARM)], [AMD, ARM], []),
         ([(), ()], [ARM, AMD], []),
@@ -220,14 +220,14 @@ AMD, ARM = "linux/amd64", "linux/arm64"
     ],
 )
 def test_the_images_of_an_index_are_those_of_one_lock(
-    tmp_path: Path, locks: list[tuple[str, ...] | None], entries: list[str], said: list[str]
+    tmp_path: Path, locks: list[tuple[str, ...] | None], entries: list[str], messages: list[str]
 ) -> None:
     images = [
         inspected(tmp_path, name, None if of is None else lock_of(*of))
         for name, of in zip(("amd64", "arm64"), locks, strict=True)
     ]
     listed_there = [entry(A, name) for name in entries]
-    assert words(inspection.index_findings(images, listed_there)) == said
+    assert words(inspection.index_findings(images, listed_there)) == messages
 
 
 def test_images_of_different_locks_are_no_index(tmp_path: Path) -> None:
@@ -235,8 +235,8 @@ def test_images_of_different_locks_are_no_index(tmp_path: Path) -> None:
         inspected(tmp_path, "amd64", lock_of(AMD, ARM), "0"),
         inspected(tmp_path, "arm64", lock_of(AMD, ARM), "1"),
     ]
-    said = words(inspection.index_findings(images, [entry(A, AMD), entry(B, ARM)]))
-    assert said == ["the images of the index are of different locks"]
+    messages = words(inspection.index_findings(images, [entry(A, AMD), entry(B, ARM)]))
+    assert messages == ["the images of the index are of different locks"]
 
 
 LABELS = {"vllm-mods.model": "m"}
@@ -250,7 +250,7 @@ def manifest_of(**more: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "said"),
+    ("manifest", "messages"),
     [
         (manifest_of(), []),
         (manifest_of(annotations=None), []),
@@ -281,5 +281,5 @@ def manifest_of(**more: object) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_manifest_says_what_the_lock_makes(manifest: dict[str, Any], said: list[str]) -> None:
-    assert words(identity._manifest(manifest, LABELS)) == said
+def test_a_manifest_says_what_the_lock_makes(manifest: dict[str, Any], messages: list[str]) -> None:
+    assert words(identity._manifest(manifest, LABELS)) == messages

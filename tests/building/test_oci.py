@@ -162,8 +162,8 @@ def test_a_configuration_is_written_byte_for_byte() -> None:
 
 
 def test_what_is_packed_already_is_not_packed_again() -> None:
-    made = image()._replace(packed=b"packed")
-    again = oci.with_layers(made, (BELOW, BELOW))
+    ours = image()._replace(packed=b"packed")
+    again = oci.with_layers(ours, (BELOW, BELOW))
     assert again.packed == b"packed"
     assert again.layers is not None
     gzip_of = f"{oci.LAYER}+gzip"
@@ -172,17 +172,17 @@ def test_what_is_packed_already_is_not_packed_again() -> None:
         (gzip_of, digest_of(b"packed"), 6),
     )
     assert again.layer_blob == (digest_of(b"packed"), b"packed")
-    assert made._replace(layers=None).layer_blob == (digest_of(LAYER), LAYER)
+    assert ours._replace(layers=None).layer_blob == (digest_of(LAYER), LAYER)
 
 
 def test_an_unknown_kind_of_layer_keeps_its_name() -> None:
-    made = oci.with_layers(image(), (BELOW._replace(media_type="other"),))
-    assert made.layers is not None
-    assert made.layers[0].media_type == "other"
+    ours = oci.with_layers(image(), (BELOW._replace(media_type="other"),))
+    assert ours.layers is not None
+    assert ours.layers[0].media_type == "other"
     zstd = BELOW._replace(media_type="application/vnd.docker.image.rootfs.diff.tar.zstd")
-    made = oci.with_layers(image(), (zstd,))
-    assert made.layers is not None
-    assert made.layers[0].media_type == f"{oci.LAYER}+zstd"
+    ours = oci.with_layers(image(), (zstd,))
+    assert ours.layers is not None
+    assert ours.layers[0].media_type == f"{oci.LAYER}+zstd"
 
 
 def test_the_index_of_several_has_what_their_annotations_share() -> None:

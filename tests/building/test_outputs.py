@@ -365,18 +365,18 @@ def test_what_was_done_is_said(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     base = from_registry(host, tmp_path)
-    made = built(base)
-    written = outputs.write(outputs.Output("oci", "out"), [(made, base)], TAG)
+    ours = built(base)
+    written = outputs.write(outputs.Output("oci", "out"), [(ours, base)], TAG)
     assert written == (f"wrote {TAG} to out", None)
     assert (tmp_path / "out/index.json").exists()
-    pushed = outputs.write(outputs.Output("registry", f"{host}/me/it"), [(made, base)], TAG)
+    pushed = outputs.write(outputs.Output("registry", f"{host}/me/it"), [(ours, base)], TAG)
     sent = sum(size for _, _, size in Fake.sent)
-    assert pushed.message == f"pushed {host}/me/it:1-2@{made.manifest_digest}: {sent:,} bytes sent"
-    assert pushed.pushed == made.manifest_digest
-    (docker / "next").write_text(made.config_digest)
+    assert pushed.message == f"pushed {host}/me/it:1-2@{ours.manifest_digest}: {sent:,} bytes sent"
+    assert pushed.pushed == ours.manifest_digest
+    (docker / "next").write_text(ours.config_digest)
     base.where = "docker"
-    loaded = outputs.write(outputs.Output("docker"), [(made, base)], TAG)
-    size = f"{len(made.layer):,}"
+    loaded = outputs.write(outputs.Output("docker"), [(ours, base)], TAG)
+    size = f"{len(ours.layer):,}"
     assert loaded == (f"loaded {TAG} into docker: {size} bytes on top of the base", None)
 
 
@@ -384,19 +384,19 @@ def test_what_was_done_is_said(
 def test_podman_gets_a_file_under_the_name_that_it_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str
 ) -> None:
-    made = built(based(tmp_path))
+    ours = built(based(tmp_path))
     name = tag if tag != TAG else f"localhost/{TAG}"
     program = tmp_path / "bin/podman"
     program.parent.mkdir()
     program.write_text(
         f'#!/bin/sh\ncd {program.parent}\necho "$@" >> calls\n'
         "[ $1 = image ] && { echo no such image >&2; exit 1; }\n"
-        f"cp ${{3#oci-archive:}} loaded\necho Loaded; echo {made.config_digest[7:]}\n"
+        f"cp ${{3#oci-archive:}} loaded\necho Loaded; echo {ours.config_digest[7:]}\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    engine.write(made, "podman", tag)
-    assert (program.parent / "loaded").read_bytes() == engine.thin(made, name)
+    engine.write(ours, "podman", tag)
+    assert (program.parent / "loaded").read_bytes() == engine.thin(ours, name)
     inspect, pull = (program.parent / "calls").read_text().splitlines()
     assert inspect == f"image inspect --format {{{{.Id}}}} {name}"
     assert pull.startswith("pull --quiet oci-archive:")
@@ -404,16 +404,16 @@ def test_podman_gets_a_file_under_the_name_that_it_gives(
 
 
 def test_an_engine_that_names_an_id_without_its_kind(docker: Path, tmp_path: Path) -> None:
-    made = built(based(tmp_path))
-    (docker / "id").write_text(made.config_digest.removeprefix("sha256:"))
-    into_engine(made, "docker")
+    ours = built(based(tmp_path))
+    (docker / "id").write_text(ours.config_digest.removeprefix("sha256:"))
+    into_engine(ours, "docker")
     assert not (docker / "loaded").exists()
 
 
 def test_the_manifest_is_the_id_in_dockers_other_store(docker: Path, tmp_path: Path) -> None:
-    made = built(based(tmp_path))
-    (docker / "next").write_text(str(made.manifest_digest))
-    into_engine(made, "containerd")
+    ours = built(based(tmp_path))
+    (docker / "next").write_text(str(ours.manifest_digest))
+    into_engine(ours, "containerd")
     assert (docker / "loaded").exists()
 
 
@@ -426,20 +426,20 @@ def test_an_engine_that_cannot_be_asked_for_a_tag(docker: Path, tmp_path: Path) 
 
 
 def test_what_goes_wrong_with_an_engine_has_a_next_step(docker: Path, tmp_path: Path) -> None:
-    made = built(based(tmp_path))
+    ours = built(based(tmp_path))
     hints = []
     (docker / "next").write_text("sha256:0")
     with pytest.raises(TreeError) as failed:
-        into_engine(made, "docker")
+        into_engine(ours, "docker")
     hints.append(failed.value.hint)
     with pytest.raises(Refused) as refused:
-        into_engine(made, "docker")  # the tag is another's by now
+        into_engine(ours, "docker")  # the tag is another's by now
     hints.append(refused.value.hint)
     (docker / "id").unlink()
     for mood in ("layer.tar does not exist", "no such file"):
         (docker / "mood").write_text(mood)
         with pytest.raises(Refused) as refused:
-            into_engine(made, "docker")
+            into_engine(ours, "docker")
         assert refused.value.message == (
             f"{TAG}: docker no longer has every layer of the base ({mood}); no tag was moved"
         )
@@ -462,10 +462,10 @@ def test_what_goes_wrong_with_an_engine_has_a_next_step(docker: Path, tmp_path: 
 def test_an_image_without_a_manifest_goes_into_docker(docker: Path, tmp_path: Path) -> None:
     base = based(tmp_path)
     base.layers = None
-    made = built(base)
-    (docker / "next").write_text(made.config_digest)
-    into_engine(made, "docker")
-    assert (docker / "loaded").read_bytes() == engine.thin(made, TAG)
+    ours = built(base)
+    (docker / "next").write_text(ours.config_digest)
+    into_engine(ours, "docker")
+    assert (docker / "loaded").read_bytes() == engine.thin(ours, TAG)
 
 
 @pytest.mark.parametrize(
@@ -513,10 +513,10 @@ def test_a_file_that_somebody_else_writes_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = based(tmp_path)
-    made = built(base)
+    ours = built(base)
     place = tmp_path / "layout"
     link = os.link
-    other = place / oci.blob_path(made.config_digest)
+    other = place / oci.blob_path(ours.config_digest)
 
     def late(source: str, target: str) -> None:
         if target == str(other):
@@ -526,16 +526,16 @@ def test_a_file_that_somebody_else_writes_meanwhile(
     monkeypatch.setattr(os, "link", late)
     content = b"another"
     with pytest.raises(Refused) as caught:
-        files.layout([(made, base)], str(place), TAG)
+        files.layout([(ours, base)], str(place), TAG)
     assert (
         caught.value.message == f"{other} is there already and is another file; nothing was changed"
     )
     assert caught.value.hint == f"rm {other}, or name another file"
     other.unlink()
-    content = made.config
+    content = ours.config
     for folder in (place / "blobs/sha256", place / "blobs", place):
         folder.rmdir()
-    files.layout([(made, base)], str(place), TAG)
+    files.layout([(ours, base)], str(place), TAG)
     assert json.loads((place / "index.json").read_bytes())["manifests"]
 
 

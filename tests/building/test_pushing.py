@@ -103,19 +103,19 @@ def built(base: FolderBase) -> oci.BuiltImage:
 
 def test_what_is_there_is_not_sent_again(server: Registry, tmp_path: Path) -> None:
     base = base_of(tmp_path, f"registry:{server.host}/me/it:base")
-    made = built(base)
-    server.blobs = {("me/it", digest(BELOW)), ("me/it", made.layer_blob[0])}
-    name, pushed, sent = registry.push([(made, base)], f"{server.host}/me/it:x", "p:1-2")
-    assert (name, pushed) == (f"{server.host}/me/it:x", made.manifest_digest)
-    assert sent == len(made.config) + len(made.manifest or b"")
+    ours = built(base)
+    server.blobs = {("me/it", digest(BELOW)), ("me/it", ours.layer_blob[0])}
+    name, pushed, sent = registry.push([(ours, base)], f"{server.host}/me/it:x", "p:1-2")
+    assert (name, pushed) == (f"{server.host}/me/it:x", ours.manifest_digest)
+    assert sent == len(ours.config) + len(ours.manifest or b"")
     assert server.written == [
         ("POST", "/v2/me/it/blobs/uploads/", ""),
-        ("PUT", f"/upload?state=1&digest={made.config_digest}", "application/octet-stream"),
+        ("PUT", f"/upload?state=1&digest={ours.config_digest}", "application/octet-stream"),
         ("PUT", "/v2/me/it/manifests/x", MANIFEST),
     ]
-    server.manifests["me/it/manifests/x"] = (MANIFEST, made.manifest or b"")
+    server.manifests["me/it/manifests/x"] = (MANIFEST, ours.manifest or b"")
     server.written.clear()
-    again = registry.push([(made, base)], f"{server.host}/me/it:x", "p:1-2")
+    again = registry.push([(ours, base)], f"{server.host}/me/it:x", "p:1-2")
     assert again == (name, pushed, 0)
     assert server.written == []
 
@@ -123,14 +123,14 @@ def test_what_is_there_is_not_sent_again(server: Registry, tmp_path: Path) -> No
 def test_an_upload_goes_where_the_registry_says(server: Registry, tmp_path: Path) -> None:
     server.place = "/plain"
     base = base_of(tmp_path, f"registry:{server.host}/lib/base:1")
-    made = built(base)
-    registry.push([(made, base)], f"{server.host}/me/it", "p:1-2")
+    ours = built(base)
+    registry.push([(ours, base)], f"{server.host}/me/it", "p:1-2")
     mount = f"/v2/me/it/blobs/uploads/?mount={digest(BELOW)}&from=lib%2Fbase".replace(":", "%3A")
     assert server.written[0] == ("POST", mount, "")
     puts = [path for command, path, _ in server.written if command == "PUT"]
     assert puts == [
-        f"/plain?digest={made.layer_blob[0]}",
-        f"/plain?digest={made.config_digest}",
+        f"/plain?digest={ours.layer_blob[0]}",
+        f"/plain?digest={ours.config_digest}",
         "/v2/me/it/manifests/1-2",
     ]
 
@@ -161,9 +161,9 @@ def test_a_base_of_docker_has_the_layers_that_its_registry_names(
     server: Registry, tmp_path: Path
 ) -> None:
     base = base_of(tmp_path, f"docker:{server.host}/lib/base:1", "docker")
-    made = built(base)
+    ours = built(base)
     base.layers = None
-    bare = made._replace(manifest=None, layers=None, packed=None)
+    bare = ours._replace(manifest=None, layers=None, packed=None)
     config = {"mediaType": "c", "digest": base.config_digest, "size": len(base.config)}
     layer = {"mediaType": oci.LAYER, "digest": digest(BELOW), "size": len(BELOW)}
     manifest = json.dumps({"config": config, "layers": [layer]}).encode()
@@ -180,7 +180,7 @@ def test_a_base_of_docker_has_the_layers_that_its_registry_names(
         host = url.removeprefix("http://")
         base.reference = f"docker:{host}/lib/base:1"
         _, pushed, _ = registry.push([(bare, base)], f"{host}/me/it:x", "p:1-2")
-        assert pushed == made.manifest_digest
+        assert pushed == ours.manifest_digest
         base.config_digest = digest(b"another")
         with pytest.raises(Refused) as caught:
             registry.push([(bare, base)], f"{host}/me/it:x", "p:1-2")
@@ -243,14 +243,14 @@ def test_the_ids_of_all_images_of_an_index(server: Registry) -> None:
 
 def test_a_tag_of_which_no_digest_is_told_is_another_ones(server: Registry, tmp_path: Path) -> None:
     base = base_of(tmp_path, f"registry:{server.host}/me/it:base")
-    made = built(base)
+    ours = built(base)
     config = {"config": {"digest": "sha256:0"}}
     server.manifests["me/it/manifests/x"] = (MANIFEST, json.dumps(config).encode())
     with pytest.raises(Refused) as caught:
-        registry.push([(made, base)], f"{server.host}/me/it:x", "p:1-2")
+        registry.push([(ours, base)], f"{server.host}/me/it:x", "p:1-2")
     current = digest(json.dumps(config).encode())
     assert caught.value.message == (
-        f"{server.host}/me/it:x is {current} already, and what was built is {made.manifest_digest}: "
+        f"{server.host}/me/it:x is {current} already, and what was built is {ours.manifest_digest}: "
         "a tag is not moved; nothing was changed"
     )
     assert caught.value.hint == "--tag another-name:tag, or remove the old image first"

@@ -272,7 +272,7 @@ def test_a_registry_that_wants_user_and_password(
 
 @pytest.mark.parametrize("kind", ["token", "access_token"])
 @pytest.mark.parametrize(
-    ("more", "asked"),
+    ("more", "query"),
     [
         ("", "service=&scope=repository%3Asome%2Fimage%3Apull"),
         (',service="s"', "service=s&scope=repository%3Asome%2Fimage%3Apull"),
@@ -280,7 +280,7 @@ def test_a_registry_that_wants_user_and_password(
     ],
 )
 def test_a_token_is_for_what_the_registry_names_or_for_reading(
-    asking: Callable[..., Asked], kind: str, more: str, asked: str
+    asking: Callable[..., Asked], kind: str, more: str, query: str
 ) -> None:
     token = json.dumps({kind: "good"}).encode()
     challenge = 'bearer realm="{}/token"' + more
@@ -289,7 +289,7 @@ def test_a_token_is_for_what_the_registry_names_or_for_reading(
     assert ask.client.manifest("it").digest == digest(DATA)
     assert [(command, path) for command, path, _ in ask.seen] == [
         ("GET", TAG),
-        ("GET", f"/token?{asked}"),
+        ("GET", f"/token?{query}"),
         ("GET", TAG),
     ]
     assert "Authorization" not in ask.seen[1][2]

@@ -365,7 +365,7 @@ def test_what_is_in_several_layers_is_listed_once_and_of_the_highest(tmp_path: P
 
 def test_who_reads_layers_is_told_how_far(tmp_path: Path) -> None:
     seen: list[tuple[str, int, int | None]] = []
-    progress = lambda *told: seen.append(told)  # noqa: E731
+    progress = lambda *words: seen.append(words)  # noqa: E731
     base = image_of(tmp_path, {"a": b""}, {"b": b""}, progress=progress)
     size = len(tar_of({"a": b""}))
     assert base.entry("a") is not None

@@ -235,7 +235,7 @@ def test_who_waits_asks_again_until_it_serves(
     docker.has(container=[{**RAW, "RestartCount": 0}])
     monkeypatch.setattr(engine, "_POLL_SECONDS", 0.01)
     answers = [503, 500, 200]
-    with site({"/health": lambda one: one.say(answers.pop(0))}) as (url, _):
+    with site({"/health": lambda to: to.say(answers.pop(0))}) as (url, _):
         engine.wait(planned(int(url.rpartition(":")[2])), "docker")
     assert answers == []
     assert docker.calls == ["container inspect x"] * 2

@@ -143,7 +143,7 @@ AGAIN = "install the very build of {} again, from where it came: an index has an
 
 
 @pytest.mark.parametrize(
-    ("folder", "installer", "said"),
+    ("folder", "installer", "words"),
     [
         (VLLM, b"pip\n", "pip install --force-reinstall --no-deps vllm==0.21.0"),
         (VLLM, b"uv", "pip install --force-reinstall --no-deps vllm==0.21.0"),
@@ -155,9 +155,9 @@ AGAIN = "install the very build of {} again, from where it came: an index has an
         ("six-1.dist-info", b"pip", AGAIN.format("vLLM 0.21.0")),
     ],
 )
-def test_how_a_tree_is_installed_anew(folder: str, installer: bytes, said: str) -> None:
+def test_how_a_tree_is_installed_anew(folder: str, installer: bytes, words: str) -> None:
     tree = Listed({f"{folder}/INSTALLER": installer})
-    assert packages.reinstalling(tree, "0.21.0") == said
+    assert packages.reinstalling(tree, "0.21.0") == words
 
 
 def test_what_did_not_come_from_an_index_is_not_had_from_one(tmp_path: Path) -> None:

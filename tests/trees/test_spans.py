@@ -40,10 +40,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 def file_of(
-    server: Server | None, size: int | None = 100, told: list[object] | None = None
+    server: Server | None, size: int | None = 100, notes: list[object] | None = None
 ) -> Spans:
     file = ReleaseFile("x.whl", "u", "1", "wheel", size=size)
-    tell = None if told is None else (lambda *words: told.append(words))
+    tell = None if notes is None else (lambda *words: notes.append(words))
     return Spans(file, cast("Http | None", server), tell)
 
 
@@ -158,6 +158,6 @@ def test_a_server_that_names_no_state_is_believed(server: Server) -> None:
 
 
 def test_who_reads_is_told_what_comes(server: Server) -> None:
-    told: list[object] = []
-    file_of(server, told=told).open()
-    assert told == [("reading x.whl", 0, 30), ("reading x.whl", 30, 30)]
+    notes: list[object] = []
+    file_of(server, notes=notes).open()
+    assert notes == [("reading x.whl", 0, 30), ("reading x.whl", 30, 30)]
