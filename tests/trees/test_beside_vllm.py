@@ -52,7 +52,8 @@ LINK.external_attr = 0o120777 << 16
 
 def test_what_no_wheel_has_is_said() -> None:
     archive = ZipArchive(zipped((LINK, b"a.py"), ("a.py", b"1")), label="x.whl")
-    assert (archive.names, archive.read("none")) == ({"vllm/link.py", "a.py"}, None)
+    assert archive.names == {"vllm/link.py", "a.py"}
+    assert archive.read("none") is None
     with pytest.raises(TreeError) as caught:
         archive.read("vllm/link.py")
     message = "x.whl: vllm/link.py is a symbolic link"
@@ -266,8 +267,9 @@ def test_the_distributions_that_mods_change() -> None:
         ("a", "not one version"),
         ("a==1.*", "not one version"),
         ("a==1,==2", "not one version"),
-        ("a>1", "not one version"),
+        ("a>=5", "not one version"),
         ("==1", None),
+        ("a b==1", None),
     ],
 )
 def test_a_version_that_is_none_is_refused(text: str, why: str | None) -> None:
