@@ -172,7 +172,8 @@ class Client:
             else:
                 answer = asking.get(realm, params=asked, auth=login or _no_login, **how)
             try:
-                document = oci.parse(self._whole(answer, what), what)
+                with answer:
+                    document = oci.parse(self._whole(answer, what), what)
             except TreeError:
                 return None
         if answer.status_code != requests.codes.ok:
