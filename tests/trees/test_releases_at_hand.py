@@ -357,3 +357,24 @@ def test_whether_a_wheel_is_the_one_that_was_seen_is_asked_after_a_while(
     server.requests.clear()
     assert releases.identity("0.19.1") == (known if server.etags else None)
     assert [span for _, span in server.requests] == ["bytes=0-0"]
+
+
+def test_a_kept_record_that_is_not_the_wheels_is_noticed(
+    server: PackageServer, tmp_path: Path
+) -> None:
+    releases = Releases()
+    own = f"{releases.open('0.19.1').version}"
+    (file,) = releases.files()
+    cache = Cache(str(tmp_path / "cache"))
+    seen = remote.seen_of(file, cache, None)
+    assert seen is not None
+    other = seen._replace(record=cache.put(b"other"))
+    remote._keep(cache, other, "seen", file.url, file.sha256 or "")
+    tree = Releases().open("0.19.1")
+    record = f"vllm-{own}.dist-info/RECORD"
+    with pytest.raises(TreeError) as caught:
+        tree.read(record)
+    message = f"{WHEEL}: {record} is not what the wheel's RECORD says"
+    hint = "the index or a proxy changed the wheel: try another index"
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+    assert server.requests
