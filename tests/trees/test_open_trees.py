@@ -515,3 +515,19 @@ def test_a_git_that_is_not_there_or_never_done(
     silent = git_process.run(str(tmp_path), ("x",), {"PATH": str(tmp_path)}, given=b" in ")
     assert silent == (7, b" in ", "exit code 7")
     assert silent.text == "in"
+
+
+@pytest.mark.parametrize(
+    ("subject", "number"),
+    [
+        ("Fix it (#123)", 123),
+        ("Fix it (#12) again (#123) ", 123),
+        ("Merge pull request #77 from a/b", 77),
+        ("A Merge pull request #77", None),
+        ("Fix #123", None),
+        ("Fix it (#123) more", None),
+    ],
+)
+def test_the_pull_request_of_a_commit(subject: str, number: int | None) -> None:
+    commit = revisions.Commit("0", (), "2026-01-01", subject, frozenset())
+    assert commit.pull_request == number
