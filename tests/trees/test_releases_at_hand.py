@@ -378,3 +378,12 @@ def test_a_kept_record_that_is_not_the_wheels_is_noticed(
     hint = "the index or a proxy changed the wheel: try another index"
     assert (caught.value.message, caught.value.hint) == (message, hint)
     assert server.requests
+
+
+def test_what_is_kept_of_a_download_and_is_rubbish_counts_for_nothing(
+    server: PackageServer, tmp_path: Path
+) -> None:
+    server.no_hashes, server.ranges = True, False
+    (file,) = Releases().files()
+    Cache(str(tmp_path / "cache")).record("downloads", file.url, data=b"\xff\xfe")
+    assert Releases().open("0.19.1").version == "0.19.1"
