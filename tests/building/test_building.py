@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import stat
 import tarfile
 import zipfile
@@ -19,7 +20,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.base.model import TemplateFile, Variant
 from vllm_mods.building import building, resolving, wheels
-from vllm_mods.formats import pairing_lock, receipt
+from vllm_mods.formats import pairing, pairing_lock, receipt
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.pairing_lock import LockedWheel
 from vllm_mods.trees.folder import FolderTree
@@ -264,3 +265,82 @@ def test_a_wheel_is_chosen_for_the_image_and_fetched_by_its_hash(
         wheels.fetch(chosen._replace(sha256="0" * 64), target)
     with pytest.raises(Refused, match=r"jinja2.* needs MarkupSafe"):
         wheels.resolve(["jinja2==3.1.6"], target)
+
+
+def test_what_a_lock_has_chosen_is_not_chosen_again(image: FolderBase) -> None:
+    locked = resolve(image).lock._replace(tool="vllm-mods 0.1", wheels=(WHEEL, WHEEL))
+
+    def nobody(_requirements: Sequence[str], _platform: str) -> tuple[LockedWheel, ...]:
+        raise AssertionError
+
+    tree = ImageTree(str(image.root / SITE))
+    tree.top = image.root
+    again = resolving.resolve(
+        PAIRING, (PATCHING, WRITING), image, tree, SITE, epoch=9, wheels=nobody, locked=locked
+    ).lock
+    assert (again.tool, again.wheels, again.epoch) == ("vllm-mods 0.1", (WHEEL, WHEEL), 9)
+    assert again.mods == locked.mods
+
+
+def test_mods_that_need_no_package_ask_for_none(image: FolderBase) -> None:
+    lock = resolve(image, WRITING).lock
+    assert lock.wheels == ()
+    assert lock.tool == receipt.TOOL
+    assert lock.pairing_digest == pairing.digest(PAIRING)
+    assert (lock.pairing, lock.model, lock.revision) == ("small", "org/small", None)
+
+
+def test_mods_that_do_not_go_in_are_named_with_the_command_that_tells_why(
+    image: FolderBase,
+) -> None:
+    (image.root / SITE / "vllm/a.py").write_bytes(b"A = 3\n")
+    with pytest.raises(Refused) as caught:
+        resolve(image)
+    assert caught.value.hint == "vllm-mods check patching writing --target image:folder:base"
+    assert caught.value.plan is not None
+    assert not caught.value.plan.ok
+
+
+@pytest.mark.parametrize(
+    ("env", "place"),
+    [
+        ([], None),
+        (["WORKSPACE_DIR=/srv/space"], "/srv/space"),
+        (["WORKSPACE_DIR=link/x"], "/srv/x"),
+        (["WORKSPACE_DIR=/"], None),
+    ],
+)
+def test_the_workspace_of_an_image(image: FolderBase, env: list[str], place: str | None) -> None:
+    (image.root / "link").symlink_to("srv")
+    image.configure({"Env": env})
+    assert resolving.workspace(image) == place
+
+
+def test_labels_say_what_an_image_is_of(image: FolderBase) -> None:
+    lock = drafted(image, PATCHING, WRITING, epoch=7).lock._replace(revision="r")
+    data = b"lock"
+    stated = building.labels(lock, data, {"org.opencontainers.image.revision": "1", "x": "y"})
+    oci = "org.opencontainers.image"
+    assert stated == {
+        f"{oci}.revision": "1",
+        f"{oci}.title": "small",
+        f"{oci}.version": f"0.19.1-{sha256(data)[:12]}",
+        f"{oci}.created": "1970-01-01T00:00:07Z",
+        f"{oci}.base.name": "folder:base",
+        "vllm-mods.pairing": "small",
+        "vllm-mods.model": "org/small",
+        "vllm-mods.lock": f"sha256:{sha256(data)}",
+        "vllm-mods.mods": "patching@1.0.0 writing@1.0.0",
+        "vllm-mods.revision": "r",
+    }
+
+
+def test_a_lock_lists_every_entry_of_the_layer(image: FolderBase) -> None:
+    listed = {each.path: each for each in drafted(image, PATCHING, epoch=7).lock.image.layer}
+    place = f"{SITE}/{pairing_lock.PLACE}"
+    owner = (os.getuid(), os.getgid())
+    assert listed[place] == (place, "lock", 0o644, *owner, 7, None)
+    file = listed[f"{SITE}/vllm/a.py"]
+    assert file == (f"{SITE}/vllm/a.py", "file", 0o644, *owner, 7, small_site.sha(b"A = 2\n"))
+    folder = listed[f"{SITE}/vllm"]
+    assert (folder.kind, folder.sha256) == ("folder", None)

@@ -340,3 +340,71 @@ def test_the_same_twice_in_another_place(image: FolderBase, tmp_path: Path) -> N
         assert layer_of(FolderBase(copy), CHANGES) == first
     finally:
         os.umask(old)
+
+
+WHITEOUT = "is how a layer takes files away, and no file can have that name in an image"
+
+
+def test_what_a_layer_cannot_hold_is_refused_with_a_next_step(image: FolderBase) -> None:
+    (image.root / "srv").write_bytes(b"")
+    for path, message, hint in (
+        (
+            "a/.wh.b/c",
+            f"/a/.wh.b/c {WHITEOUT}; nothing was built",
+            "take the path out of the mod",
+        ),
+        (
+            "srv/a",
+            "folder:base: /srv is a file, and a folder is needed there; nothing was built",
+            "take the path out of the mod, or build on another base",
+        ),
+    ):
+        with pytest.raises(Refused) as caught:
+            layer.entries(image, [TarEntry(path, b"", 0o644)], [], epoch=0)
+        assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_entries_are_sorted_by_their_parts_each_with_an_owner(image: FolderBase) -> None:
+    image.owners |= {"tmp": (7, 8), "usr": (0, 9)}
+    nodes = [
+        TarEntry("tmp/new/b", b"1", 0o600, 3),
+        TarEntry("tmp/new", None, 0o700, 4, (5, 6)),
+        TarEntry("tmp/new-er", b"2", 0o600, 3),
+        TarEntry("top/x", b"", 0o644),
+    ]
+    entries = layer.entries(image, nodes, ["usr/gone"], epoch=9)
+    below = image.entry("tmp")
+    usr = image.entry("usr")
+    assert below is not None
+    assert usr is not None
+    assert entries == (
+        TarEntry("tmp", None, 0o1777, below.mtime, (7, 8)),
+        TarEntry("tmp/new", None, 0o700, 4, (5, 6)),
+        TarEntry("tmp/new/b", b"1", 0o600, 3, (5, 6)),
+        TarEntry("tmp/new-er", b"2", 0o600, 3, (7, 8)),
+        TarEntry("top", None, 0o755, 9, (0, 0)),
+        TarEntry("top/x", b"", 0o644, 0, (0, 0)),
+        TarEntry("usr", None, usr.mode, usr.mtime, (0, 9)),
+        TarEntry("usr/.wh.gone", b"", 0, 9),
+    )
+
+
+def test_a_disk_without_room_for_the_slice_is_said(
+    image: FolderBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    mkdir = os.mkdir
+
+    def full(place: str, *mode: int) -> None:
+        if place.endswith(SITE):
+            raise OSError(28, "No space left on device")
+        mkdir(place, *mode)
+
+    monkeypatch.setattr(os, "mkdir", full)
+    with pytest.raises(Refused) as caught:
+        layer_of(image, CHANGES)
+    assert caught.value.message.startswith(f"{tmp_path}/vllm-mods-")
+    assert caught.value.message.endswith(": No space left on device; nothing was built")
+    hint = "TMPDIR=/another/disk vllm-mods build …  # the folder for temporary files"
+    assert caught.value.hint == hint

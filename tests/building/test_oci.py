@@ -130,3 +130,104 @@ def test_without_the_bases_manifest_it_is_a_docker_archive_only() -> None:
 )
 def test_names_in_full(ref: str, full: str) -> None:
     assert oci.full_name(ref) == full
+
+
+def test_a_damaged_base_is_refused_with_what_its_documents_say() -> None:
+    for layers, of in ((None, "none"), ((), "0"), ((BELOW,), "1")):
+        with pytest.raises(TreeError) as caught:
+            oci.append({}, layers, LAYER, created_by="x", labels={}, epoch=0)
+        why = f"the base's configuration has 0 layers, its manifest {of}"
+        hint = "the base is damaged: pull or build it again"
+        assert (caught.value.message, caught.value.hint) == (why, hint)
+
+
+def test_a_configuration_is_written_byte_for_byte() -> None:
+    raw = {
+        "architecture": "arm64",
+        "os": "linux",
+        "os.version": "10",
+        "os.features": ["x"],
+        "variant": "",
+        "config": {"User": "0", "Cmd": [], "Labels": None, "Shell": ["sh"], "Image": "x"},
+    }
+    document = oci.configuration(raw, ("a", "b", "c"), created_by="x", labels=LABELS, epoch=1)
+    created = '"created":"1970-01-01T00:00:01Z"'
+    base = f'{{{created},"created_by":"base image"}}'
+    assert document.decode() == (
+        f'{{"architecture":"arm64","config":{{"Labels":{json.dumps(LABELS, separators=(",", ":"))},'
+        f'"Shell":["sh"],"User":"0"}},{created},"history":[{base},{base},{{{created},"created_by":"x"}}],'
+        '"os":"linux","os.features":["x"],"os.version":"10",'
+        '"rootfs":{"diff_ids":["a","b","c"],"type":"layers"}}'
+    )
+
+
+def test_what_is_packed_already_is_not_packed_again() -> None:
+    ours = image()._replace(packed=b"packed")
+    again = oci.with_layers(ours, (BELOW, BELOW))
+    assert again.packed == b"packed"
+    assert again.layers is not None
+    gzip_of = f"{oci.LAYER}+gzip"
+    assert again.layers == (
+        *(BELOW._replace(media_type=gzip_of),) * 2,
+        (gzip_of, digest_of(b"packed"), 6),
+    )
+    assert again.layer_blob == (digest_of(b"packed"), b"packed")
+    assert ours._replace(layers=None).layer_blob == (digest_of(LAYER), LAYER)
+
+
+def test_an_unknown_kind_of_layer_keeps_its_name() -> None:
+    ours = oci.with_layers(image(), (BELOW._replace(media_type="other"),))
+    assert ours.layers is not None
+    assert ours.layers[0].media_type == "other"
+    zstd = BELOW._replace(media_type="application/vnd.docker.image.rootfs.diff.tar.zstd")
+    ours = oci.with_layers(image(), (zstd,))
+    assert ours.layers is not None
+    assert ours.layers[0].media_type == f"{oci.LAYER}+zstd"
+
+
+def test_the_index_of_several_has_what_their_annotations_share() -> None:
+    first = image()
+    second = image({**BASE, "architecture": "amd64", "variant": None})
+    second = oci.with_layers(second._replace(annotations={**LABELS, "own": "2"}), (BELOW,))
+    assert oci.top([first]) == first.manifest
+    document = json.loads(oci.top([first, second]))
+    assert document["schemaVersion"] == 2
+    assert document["mediaType"] == "application/vnd.oci.image.index.v1+json"
+    assert document["annotations"] == LABELS
+    assert [entry["platform"] for entry in document["manifests"]] == [
+        {"architecture": "arm64", "os": "linux", "variant": "v8"},
+        {"architecture": "amd64", "os": "linux"},
+    ]
+    assert [entry["digest"] for entry in document["manifests"]] == [
+        first.manifest_digest,
+        second.manifest_digest,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "shared"),
+    [
+        ([], {}),
+        ([{"a": "1"}], {"a": "1"}),
+        ([{"a": "1", "b": "2"}, {"a": "1", "b": "3"}, {"a": "1"}], {"a": "1"}),
+        ([{"a": "1"}, {}], {}),
+    ],
+)
+def test_what_annotations_share(annotations: list[dict[str, str]], shared: dict[str, str]) -> None:
+    assert oci.shared_annotations(annotations) == shared
+
+
+def test_an_index_names_an_image_after_those_that_are_there() -> None:
+    manifest = image().manifest or b""
+    other = {"digest": "x"}
+    document = json.loads(oci.index(manifest, "me/p:1-2", [other]))
+    entry = {
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "digest": digest_of(manifest),
+        "size": len(manifest),
+        "annotations": {
+            "org.opencontainers.image.ref.name": "1-2",
+            "io.containerd.image.name": "docker.io/me/p:1-2",
+        },
+    }
+    assert document["manifests"] == [other, entry]

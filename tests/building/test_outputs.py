@@ -328,3 +328,231 @@ def test_the_readers_of_layers_can_be_linked(tmp_path: Path) -> None:
     files.layout([(built(base), base)], str(tmp_path / "layout"), TAG)
     place = tmp_path / "layout" / oci.blob_path(digest_of(BELOW))
     assert place.samefile(layer)
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("docker", (outputs.ENGINE, "")),
+        ("oci:a/b", (outputs.OCI, "a/b")),
+        ("registry:h.io/a:1", (outputs.REGISTRY, "h.io/a:1")),
+    ],
+)
+def test_a_place_is_named_by_its_kind(tmp_path: Path, text: str, output: tuple[str, str]) -> None:
+    assert outputs.parse(text, FolderBase(tmp_path, where="containerd")) == output
+
+
+def test_a_place_is_refused_with_the_forms_there_are(tmp_path: Path) -> None:
+    base = FolderBase(tmp_path, reference="oci:x")
+    forms = "one of docker, oci:DIR, registry:REF"
+    for text in ("tar:x", "oci"):
+        with pytest.raises(UsageError) as caught:
+            outputs.parse(text, base)
+        message = f"--output {text}: no such place"
+        assert (caught.value.message, caught.value.hint) == (message, forms)
+    for engine_of in (None, "docker"):
+        with pytest.raises(UsageError) as caught:
+            outputs.parse(engine_of, base)
+        why = "so there is none that would take one layer on top"
+        assert caught.value.message == f"oci:x lies in no local engine (oci-layout), {why}"
+        assert caught.value.hint == f"--output with {forms}"
+    with pytest.raises(UsageError, match="not the name of an image"):
+        outputs.parse("registry:A", base)
+
+
+def test_what_was_done_is_said(
+    docker: Path, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = from_registry(host, tmp_path)
+    ours = built(base)
+    written = outputs.write(outputs.Output("oci", "out"), [(ours, base)], TAG)
+    assert written == (f"wrote {TAG} to out", None)
+    assert (tmp_path / "out/index.json").exists()
+    pushed = outputs.write(outputs.Output("registry", f"{host}/me/it"), [(ours, base)], TAG)
+    sent = sum(size for _, _, size in Fake.sent)
+    assert pushed.message == f"pushed {host}/me/it:1-2@{ours.manifest_digest}: {sent:,} bytes sent"
+    assert pushed.pushed == ours.manifest_digest
+    (docker / "next").write_text(ours.config_digest)
+    base.where = "docker"
+    loaded = outputs.write(outputs.Output("docker"), [(ours, base)], TAG)
+    size = f"{len(ours.layer):,}"
+    assert loaded == (f"loaded {TAG} into docker: {size} bytes on top of the base", None)
+
+
+@pytest.mark.parametrize("tag", [TAG, "h.io/p:1-2"])
+def test_podman_gets_a_file_under_the_name_that_it_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str
+) -> None:
+    ours = built(based(tmp_path))
+    name = tag if tag != TAG else f"localhost/{TAG}"
+    program = tmp_path / "bin/podman"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\ncd {program.parent}\necho "$@" >> calls\n'
+        "[ $1 = image ] && { echo no such image >&2; exit 1; }\n"
+        f"cp ${{3#oci-archive:}} loaded\necho Loaded; echo {ours.config_digest[7:]}\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    engine.write(ours, "podman", tag)
+    assert (program.parent / "loaded").read_bytes() == engine.thin(ours, name)
+    inspect, pull = (program.parent / "calls").read_text().splitlines()
+    assert inspect == f"image inspect --format {{{{.Id}}}} {name}"
+    assert pull.startswith("pull --quiet oci-archive:")
+    assert not os.path.exists(pull.partition("oci-archive:")[2])
+
+
+def test_an_engine_that_names_an_id_without_its_kind(docker: Path, tmp_path: Path) -> None:
+    ours = built(based(tmp_path))
+    (docker / "id").write_text(ours.config_digest.removeprefix("sha256:"))
+    into_engine(ours, "docker")
+    assert not (docker / "loaded").exists()
+
+
+def test_the_manifest_is_the_id_in_dockers_other_store(docker: Path, tmp_path: Path) -> None:
+    ours = built(based(tmp_path))
+    (docker / "next").write_text(str(ours.manifest_digest))
+    into_engine(ours, "containerd")
+    assert (docker / "loaded").exists()
+
+
+def test_an_engine_that_cannot_be_asked_for_a_tag(docker: Path, tmp_path: Path) -> None:
+    (docker / "docker").write_text("#!/bin/sh\necho broken >&2; exit 1\n")
+    with pytest.raises(TreeError) as caught:
+        into_engine(built(based(tmp_path)), "docker")
+    message = "docker load: broken; no tag was moved"
+    assert (caught.value.message, caught.value.hint) == (message, "docker info")
+
+
+def test_what_goes_wrong_with_an_engine_has_a_next_step(docker: Path, tmp_path: Path) -> None:
+    ours = built(based(tmp_path))
+    hints = []
+    (docker / "next").write_text("sha256:0")
+    with pytest.raises(TreeError) as failed:
+        into_engine(ours, "docker")
+    hints.append(failed.value.hint)
+    with pytest.raises(Refused) as refused:
+        into_engine(ours, "docker")  # the tag is another's by now
+    hints.append(refused.value.hint)
+    (docker / "id").unlink()
+    for mood in ("layer.tar does not exist", "no such file"):
+        (docker / "mood").write_text(mood)
+        with pytest.raises(Refused) as refused:
+            into_engine(ours, "docker")
+        assert refused.value.message == (
+            f"{TAG}: docker no longer has every layer of the base ({mood}); no tag was moved"
+        )
+        hints.append(refused.value.hint)
+    base = based(tmp_path)
+    base.layers = None
+    with pytest.raises(Refused) as refused:
+        into_engine(built(base), "podman")
+    hints.append(refused.value.hint)
+    again = "pull or build the base again, then run the command again"
+    assert hints == [
+        f"docker rmi {TAG}  # then run the command again, or with `--output oci:DIR`",
+        "--tag another-name:tag, or remove the old image first",
+        again,
+        again,
+        "--base registry:REF --output oci:DIR, then `podman pull oci:DIR`",
+    ]
+
+
+def test_an_image_without_a_manifest_goes_into_docker(docker: Path, tmp_path: Path) -> None:
+    base = based(tmp_path)
+    base.layers = None
+    ours = built(base)
+    (docker / "next").write_text(ours.config_digest)
+    into_engine(ours, "docker")
+    assert (docker / "loaded").read_bytes() == engine.thin(ours, TAG)
+
+
+@pytest.mark.parametrize(
+    ("where", "store"), [("podman", "containers-storage"), ("docker", "docker-daemon")]
+)
+def test_how_the_layers_of_an_engine_are_had(tmp_path: Path, where: str, store: str) -> None:
+    bases = [based(tmp_path), based(tmp_path)]
+    bases[0].layers, bases[1].blobs = None, ()
+    for base in bases:
+        base.where, base.reference = where, f"{where}:small"
+        with pytest.raises(Refused) as caught:
+            files.layout([(built(based(tmp_path)), base)], str(tmp_path / "layout"), TAG)
+        hint = f"skopeo copy {store}:small oci:DIR, then --base oci:DIR; or save what is built in {where}"
+        assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("index", [b"{", b"[]", b"{}", None])
+def test_a_layout_whose_index_cannot_be_read_is_left_alone(
+    tmp_path: Path, index: bytes | None
+) -> None:
+    place = tmp_path / "layout"
+    place.mkdir()
+    if index is None:
+        (place / "index.json").mkdir()
+    else:
+        (place / "index.json").write_bytes(index)
+    base = based(tmp_path)
+    with pytest.raises(TreeError, match=f"^{place}/index.json cannot be read: ") as caught:
+        files.layout([(built(base), base)], str(place), TAG)
+    assert caught.value.hint == "--output oci:DIR with a new folder"
+    assert os.listdir(place) == ["index.json"]
+
+
+def test_an_empty_folder_becomes_a_layout(tmp_path: Path) -> None:
+    place = tmp_path / "layout"
+    place.mkdir()
+    base = based(tmp_path)
+    files.layout([(built(base), base)], str(place), TAG)
+    assert (place / "oci-layout").read_bytes() == oci.LAYOUT
+    assert (place / "index.json").stat().st_mode & 0o777 == 0o644
+    assert all(blob.stat().st_mode & 0o777 == 0o644 for blob in place.glob("blobs/*/*"))
+
+
+def test_a_file_that_somebody_else_writes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = based(tmp_path)
+    ours = built(base)
+    place = tmp_path / "layout"
+    link = os.link
+    other = place / oci.blob_path(ours.config_digest)
+
+    def late(source: str, target: str) -> None:
+        if target == str(other):
+            other.write_bytes(content)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", late)
+    content = b"another"
+    with pytest.raises(Refused) as caught:
+        files.layout([(ours, base)], str(place), TAG)
+    assert (
+        caught.value.message == f"{other} is there already and is another file; nothing was changed"
+    )
+    assert caught.value.hint == f"rm {other}, or name another file"
+    other.unlink()
+    content = ours.config
+    for folder in (place / "blobs/sha256", place / "blobs", place):
+        folder.rmdir()
+    files.layout([(ours, base)], str(place), TAG)
+    assert json.loads((place / "index.json").read_bytes())["manifests"]
+
+
+@pytest.mark.parametrize(("number", "hint"), [(28, "df -h "), (122, "df -h "), (13, "ls -la ")])
+def test_a_disk_that_takes_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
+) -> None:
+    base = based(tmp_path)
+    place = tmp_path / "layout"
+
+    def full(*_given: object, **_more: object) -> None:
+        raise OSError(number, "so it is")
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    with pytest.raises(Refused) as caught:
+        files.layout([(built(base), base)], str(place), TAG)
+    assert caught.value.message.startswith(f"{place}/blobs/sha256/")
+    assert caught.value.message.endswith(": so it is; nothing was written")
+    assert caught.value.hint == f"{hint}{place}/blobs/sha256"
+    assert not place.exists()

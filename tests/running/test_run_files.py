@@ -161,3 +161,131 @@ def test_the_scripts_of_a_cluster_start_ray_before_and_around_the_command(tmp_pa
 def test_what_no_engine_would_take_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         made(**given)
+
+
+CLOUD = "--model-cache DIR"
+FOLDER = "--model-folder DIR"
+
+
+@pytest.mark.parametrize(
+    ("given", "why", "hint"),
+    [
+        ({"gpus": "x"}, "--gpus x: neither all, none nor numbers", "--gpus 0,1"),
+        ({"shm_size": "lots"}, "--shm-size lots: no size", "--shm-size 16g"),
+        (
+            {"restart": "on-failure:x"},
+            "--restart on-failure:x: no policy of an engine",
+            "no, always, unless-stopped, on-failure or on-failure:N",
+        ),
+        (
+            {"model_folder": "/m"},
+            "--model-folder is for a pairing that names a path, and qwen3.5_x names org/m on the Hub",
+            CLOUD,
+        ),
+        (
+            {"gpus": "0,1"},
+            "--gpus 0,1: the command starts 8 ranks on a node, each on a GPU of its own",
+            "--gpus all, or name as many",
+        ),
+    ],
+)
+def test_what_is_refused_has_a_next_step(given: dict[str, Any], why: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        made(**given)
+    assert (caught.value.message, caught.value.hint) == (why, hint)
+
+
+@pytest.mark.parametrize("path", ["/a,b", "/a:b", '/a"b', "/a\\b", "/a\nb", "/a/../b", "/a/"])
+def test_a_path_that_cannot_be_mounted(path: str) -> None:
+    at_path = WANTED._replace(model="/models/m")
+    why = (
+        f'{path!r} cannot be mounted: a path from / on, without .. and without , : " \\ in it, can'
+    )
+    for wanted, given in ((at_path, {"model_folder": path}), (WANTED._replace(model=path), {})):
+        with pytest.raises(UsageError) as caught:
+            made(wanted, **given)
+        assert (caught.value.message, caught.value.hint) == (why, FOLDER)
+
+
+def test_a_secret_is_not_put_into_a_line() -> None:
+    with pytest.raises(UsageError) as caught:
+        made(arguments=("--api-key", "hf_" + "a1B2" * 9))
+    assert caught.value.message.startswith("qwen3.5_x: ")
+    assert caught.value.hint == "--env-file FILE"
+
+
+@pytest.mark.parametrize("size", ["16g", "1GiB", "100", "5b", "7Mb"])
+@pytest.mark.parametrize("restart", ["no", "always", "on-failure", "on-failure:3"])
+def test_what_engines_take(size: str, restart: str) -> None:
+    started = made(shm_size=size, restart=restart)
+    assert (started.shm, started.restart) == (size, restart)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "inside"),
+    [
+        ((), 9000),
+        (("--port=1",), 1),
+        (("--port", "1", "--port", "2"), 2),
+        (("--port",), 9000),
+        (("--port", "x"), 9000),
+        (("--port", "٣"), 9000),
+        (("--portal", "1"), 9000),
+    ],
+)
+def test_the_port_that_counts(arguments: tuple[str, ...], inside: int) -> None:
+    assert made(arguments=arguments).inside == inside
+
+
+def test_without_a_port_it_is_vllms_own_and_options_may_have_underscores() -> None:
+    wanted = WANTED._replace(command="vllm serve org/m --tensor_parallel_size 3")
+    assert made(wanted).inside == 8000
+    with pytest.raises(UsageError, match="starts 3 ranks"):
+        made(wanted, gpus="0")
+
+
+def test_what_is_asked_for_goes_before_what_the_pairing_says() -> None:
+    started = made(name="n", image="i:1", port=1)
+    assert (started.name, started.image, started.port) == ("n", "i:1", 1)
+    assert started.pairing == "qwen3.5_x"
+
+
+def test_all_gpus_are_one_device_of_podman() -> None:
+    words = line("podman", made(gpus="all"))
+    assert words[words.index("--device") + 1] == "nvidia.com/gpu=all"
+    assert words[words.index("--device") - 1] == "unless-stopped"
+
+
+def test_files_of_variables_are_named_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = line("docker", made(), env_files=["a", "/b"])
+    assert words[-5:-1] == ("--env-file", f"{tmp_path}/a", "--env-file", "/b")
+
+
+def test_a_file_for_compose_is_this_text() -> None:
+    assert files.compose(made(gpus="0,1,2,3,4,5,6,7", shm_size="8g")) == (
+        "services:\n  qwen3.5_x:\n    container_name: qwen3.5_x\n"
+        '    image: "small:1-abc"\n    labels:\n      vllm-mods.run: qwen3.5_x\n'
+        "    restart: unless-stopped\n    volumes:\n"
+        '    - "/cache:/root/.cache/huggingface"\n    deploy:\n      resources:\n'
+        "        reservations:\n          devices:\n          - driver: nvidia\n            device_ids:\n"
+        + "".join(f'            - "{n}"\n' for n in range(8))
+        + "            capabilities:\n            - gpu\n"
+        '    ports:\n    - "9000:9000"\n    shm_size: "8g"\n'
+    )
+
+
+def test_a_cluster_without_gpus_is_this_text() -> None:
+    text = files.compose(CLUSTER._replace(gpus="none", env={"A": "$x", "B": "on"}, command="c"))
+    assert text.partition("  qwen3.5_x-worker:\n")[0] == (
+        "services:\n  qwen3.5_x-head:\n    container_name: qwen3.5_x-head\n    profiles:\n    - head\n"
+        '    image: "small:1-abc"\n    labels:\n      vllm-mods.run: qwen3.5_x\n'
+        "    restart: unless-stopped\n    volumes:\n"
+        '    - "/cache:/root/.cache/huggingface"\n    network_mode: host\n    ipc: host\n'
+        '    init: true\n    environment:\n      A: "$$x"\n      B: "on"\n'
+        '      VLLM_HOST_IP: "${VLLM_HOST_IP:?the address of this node}"\n    entrypoint:\n'
+        '    - "/bin/bash"\n    - "-c"\n    - "ray start --head --port=6379 '
+        '--node-ip-address=\\"$$VLLM_HOST_IP\\" || exit 1\\nc"\n'
+    )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import io
 import shutil
 import socket
 import subprocess
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from lowering import lower
 from package_server import WHEEL, PackageServer, serving
+from web_site import Site, site
 
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.hops import redact
@@ -18,7 +22,7 @@ from vllm_mods.trees.http import Http
 from vllm_mods.trees.pip_config import PipSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 DATA = bytes(range(256)) * 4
@@ -248,3 +252,169 @@ def test_certificates(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_redact_leaves_what_may_be_shown() -> None:
     assert redact("https://u:p@h.example:8/a/b?t=1#sha256=2") == "https://h.example:8/a/b"
+
+
+SETTINGS_HINT = (
+    "pip config list  # index-url, proxy, cert, timeout and retries are taken from there"
+)
+LOGIN = "put the user and the password into the index URL or ~/.netrc, as for pip"
+
+
+def alone(**settings: Any) -> Http:
+    return Http(PipSettings(**{"retries": 0, **settings}), backoff=0)
+
+
+@pytest.mark.parametrize(
+    ("status", "why", "hint"),
+    [
+        (500, "cannot read {0}: the server answered 500 Internal Server Error (tried once)", SETTINGS_HINT),
+        (429, "cannot read {0}: the server answered 429 Too Many Requests (tried once)", SETTINGS_HINT),
+        (418, "{0}: the server answered 418 I'm a Teapot", SETTINGS_HINT),
+        (599, "{0}: the server answered 599", SETTINGS_HINT),
+        (401, "{0}: the server answered 401 Unauthorized", LOGIN),
+        (403, "{0}: the server answered 403 Forbidden", LOGIN),
+        (407, "{0}: the server answered 407 Proxy Authentication Required", LOGIN),
+    ],
+)  # fmt: skip
+def test_what_a_server_refuses_is_said(status: int, why: str, hint: str) -> None:
+    with site({"/x": lambda to: to.say(status)}) as (url, _):
+        ask = alone()
+        calls: list[Callable[[], object]] = [
+            lambda: ask.page(f"{url}/x", "text/html"),
+            lambda: ask.span(f"{url}/x", 0, 9),
+            lambda: ask.download(f"{url}/x", io.BytesIO()),
+        ]
+        for call in calls:
+            with pytest.raises(TreeError) as caught:
+                call()
+            assert caught.value.message == why.format(f"{url}/x")
+            assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_a_page_that_was_taken_away_is_none(status: int) -> None:
+    with site({"/x": lambda to: to.say(status)}) as (url, _):
+        assert alone().page(f"{url}/x", "text/html") is None
+
+
+@pytest.mark.parametrize("status", [416, 501])
+def test_a_server_that_does_not_take_a_range_has_none(status: int) -> None:
+    with site({"/x": lambda to: to.say(status)}) as (url, _):
+        assert alone().span(f"{url}/x", 0, 9) is None
+
+
+@pytest.mark.parametrize(
+    ("content_range", "total"),
+    [
+        ("bytes 2-4/9", 9),
+        ("bytes 2-4/*", None),
+        ("bytes 2-5/9", None),
+        ("bytes 1-4/9", None),
+        ("items 2-4/9", None),
+        ("", None),
+    ],
+)
+def test_a_range_has_to_be_the_one_that_was_asked_for(
+    content_range: str, total: int | None
+) -> None:
+    answer = {"Content_Range": content_range, "ETag": "e" * 300}
+    with site({"/x": lambda to: to.say(206, b"abc", **answer)}) as (url, _):
+        span = alone().span(f"{url}/x", 2, 5)
+    assert span == (None if total is None else (b"abc", total, "e" * 256))
+
+
+def test_what_is_asked_for_is_named_in_the_headers() -> None:
+    with site({"/x": lambda to: to.say(200, b"x", Content_Type="text/html")}) as (url, handler):
+        ask = alone()
+        page = ask.page(f"{url}/x?a=b", "text/html")
+        assert page == (f"{url}/x?a=b", "text/html", b"x")
+        assert ask.span(f"{url}/x", 5, 9) is None
+        ask.download(f"{url}/x", io.BytesIO())
+    headers = [
+        (seen.get("Accept"), seen.get("Range"), seen["Accept-Encoding"])
+        for _, _, seen in handler.seen
+    ]
+    assert headers == [
+        ("text/html", None, "gzip"),
+        ("*/*", "bytes=5-8", "identity"),
+        ("*/*", None, "identity"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "why"),
+    [
+        ("br", b"x", "it came as 'br', and gzip was asked for"),
+        ("gzip", b"x", None),
+        ("gzip", gzip.compress(b"page")[:-9], None),
+    ],
+)
+def test_a_page_that_is_packed_otherwise(encoding: str, body: bytes, why: str | None) -> None:
+    with site({"/x": lambda to: to.say(200, body, Content_Encoding=encoding)}) as (url, _):
+        with pytest.raises(TreeError) as caught:
+            alone().page(f"{url}/x", "text/html")
+        assert caught.value.message.startswith(f"{url}/x: {why}" if why else "")
+        assert f"{url}/x" in caught.value.message
+        assert caught.value.hint
+
+
+def test_a_download_tells_how_far_it_is_and_starts_anew() -> None:
+    seen: list[tuple[int, int | None]] = []
+    file = io.BytesIO(b"of an earlier try, which is longer")
+    with site({"/x": lambda to: to.say(200, b"data")}) as (url, _):
+        alone().download(f"{url}/x", file, lambda *words: seen.append(words))
+    assert file.getvalue() == b"data"
+    assert seen == [(4, 4)]
+
+
+def test_more_than_there_can_be_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    lower(monkeypatch, "PAGE", 3)
+    lower(monkeypatch, "DOWNLOAD", 3)
+    lower(monkeypatch, "SPAN", 3)
+    answers: dict[str, Callable[[Site], None]] = {
+        "/3": lambda to: to.say(200, b"abc"),
+        "/4": lambda to: to.say(200, b"abcd"),
+        "/s": lambda to: to.say(206, b"abcd", Content_Range="bytes 0-3/9"),
+    }
+    with site(answers) as (url, _):
+        ask = alone()
+        page = ask.page(f"{url}/3", "text/html")
+        assert page is not None
+        assert page.body == b"abc"
+        ask.download(f"{url}/3", io.BytesIO())
+        with pytest.raises(TreeError) as caught:
+            ask.page(f"{url}/4", "text/html")
+        message = f"{url}/4: more came than the 3 bytes that there can be"
+        assert caught.value.message == message
+        with pytest.raises(TreeError) as caught:
+            ask.download(f"{url}/4", io.BytesIO())
+        assert caught.value.message == f"{url}/4: more than 3 bytes, and no end"
+        with pytest.raises(TreeError) as caught:
+            ask.span(f"{url}/s", 0, 4)
+        assert caught.value.message == f"{url}/s: a part of 4 bytes, and 3 bytes is the most"
+        assert ask.received == 14
+
+
+def test_nobodys_login_is_given_by_one_that_is_anonymous(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password x\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with site({"/x": lambda to: to.say(200)}) as (url, handler):
+        host = url.removeprefix("http://")
+        settings = PipSettings(retries=0, find_links=(f"http://you:pw@{host}/links",))
+        for anonymous in (True, False):
+            Http(settings, anonymous=anonymous).page(f"{url}/x", "text/html")
+        alone().page(f"{url}/x", "text/html")
+    logins = [seen.get("Authorization") for _, _, seen in handler.seen]
+    basic = [base64.b64encode(login).decode() for login in (b"you:pw", b"me:x")]
+    assert logins == [None, f"Basic {basic[0]}", f"Basic {basic[1]}"]
+
+
+def test_plain_http_is_refused_with_the_way_to_allow_it() -> None:
+    with pytest.raises(TreeError) as caught:
+        alone().page("http://h.example/x", "text/html")
+    why = "refusing plain http, as pip does: anybody on the way can change what comes"
+    assert caught.value.message == f"http://h.example/x: {why}"
+    hint = "pip config set global.trusted-host h.example  # if you mean it"
+    assert caught.value.hint == hint

@@ -23,7 +23,6 @@ from vllm_mods.cli import run
 from vllm_mods.planning.planner import plan
 from vllm_mods.trees import sources
 from vllm_mods.trees.open import open_tree
-from vllm_mods.trees.other_packages import parse_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,14 +207,6 @@ def test_offline_nothing_is_read_that_is_not_kept(server: PackageServer) -> None
     other = open_tree("pypi:0.19.1", offline=True, others={"transformers": "5.6.0"})
     assert one(theirs(), other).verdict is Verdict.UNREADABLE
     assert len(server.requests) == before
-
-
-@pytest.mark.parametrize(
-    "text", ["transformers", "transformers>=5", "a==1,==2", "a==1.*", "==1", "a b==1"]
-)
-def test_what_is_no_version_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="--with"):
-        parse_versions((text,))
 
 
 def test_no_release_that_is_allowed_is_said(server: PackageServer) -> None:

@@ -96,7 +96,7 @@ def _split(name: bytes) -> tuple[bytes, bytes | None]:
 def _record(key: str, value: bytes) -> bytes:
     """Return ``<length> key=value``; the length counts its own digits."""
     rest = b" %b=%b\n" % (key.encode(), value)
-    length = len(rest) + 1
+    length = len(rest)
     while len(b"%d" % length) + len(rest) != length:
         length += 1
     return b"%d" % length + rest

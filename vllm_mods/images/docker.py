@@ -77,8 +77,8 @@ class Container:
         """Return what lies at a path. Links on the way are not followed, though the engine would."""
         if path not in self._entries:
             folder = posixpath.dirname(path)
-            above = not path or (self._is_folder(folder) and not self._is_listed(folder))
-            self._entries[path] = self._fetch(path) if above else None
+            may_be = self._is_folder(folder) and not self._is_listed(folder)
+            self._entries[path] = self._fetch(path) if may_be else None
         return self._entries[path]
 
     def read(self, path: str) -> bytes | None:
@@ -100,7 +100,7 @@ class Container:
             self._listed.add(under)
         top = f"{under}/" if under else ""
         for path, entry in self._entries.items():
-            if entry is not None and path.startswith(top) and path not in {under, ""}:
+            if entry is not None and path and path.startswith(top):
                 yield entry
 
     def _is_folder(self, path: str) -> bool:
@@ -140,8 +140,6 @@ class Container:
             for member in archive or ():
                 # Its first component is the folder itself.
                 path = posixpath.join(under, member.name.strip("/").partition("/")[2]).rstrip("/")
-                if path == under:
-                    continue
                 entries[path] = streams.entry(member, path)
                 if member.islnk():
                     first[path] = posixpath.join(under, member.linkname.partition("/")[2])
@@ -209,18 +207,18 @@ class EngineImage(Opened):
         self._client = client
         identity = ""
         image = name
-        try:
-            with asking(reference):
+        with asking(reference):
+            try:
                 if container:
                     state = client.inspect_container(name)
                     identity, image = state["Id"], state["Image"]
                 self._inspected: dict[str, Any] = client.inspect_image(image)
                 info = client.info()
-        except docker.errors.NotFound as error:
-            raise UsageError(
-                f"{reference}: the docker engine here has no {'container' if container else 'image'} {name}",
-                hint="docker ps -a" if container else f"docker pull {name}",
-            ) from error
+            except docker.errors.NotFound as error:
+                raise UsageError(
+                    f"{reference}: the docker engine here has no {'container' if container else 'image'} {name}",
+                    hint="docker ps -a" if container else f"docker pull {name}",
+                ) from error
         # of docker's two image stores: containerd's, or a graph driver
         stores = str(info.get("DriverStatus"))
         self.where = "containerd" if "io.containerd.snapshotter" in stores else "docker"
@@ -258,9 +256,7 @@ class EngineImage(Opened):
         They stay unknown if the engine is on another machine, or its files may not be read.
         """
         stated = self._inspected.get("Descriptor") or {}
-        top = Descriptor(
-            str(stated.get("mediaType", "")), stated.get("digest") or self._inspected["Id"], -1
-        )
+        top = Descriptor("", stated.get("digest") or self._inspected["Id"], -1)
         self.manifest_digest = top.digest
         for place in (f"{root}/containerd/daemon", "/var/lib/containerd"):
             store = LayoutFolder(f"{place}/io.containerd.content.v1.content")
@@ -302,8 +298,6 @@ def asking(what: str) -> Iterator[None]:
     """Raise ``TreeError`` where the engine does not answer, or breaks off."""
     try:
         yield
-    except docker.errors.NotFound:
-        raise
     except docker.errors.APIError as error:
         words = error.explanation or str(error)
         raise TreeError(f"{what}: the engine refused: {words}", hint=_AGAIN) from error
@@ -329,8 +323,8 @@ def _remove(client: APIClient, identity: str) -> None:
 
 def _said(response: requests.Response) -> str:
     try:
-        return str(response.json().get("message", ""))
-    except (ValueError, AttributeError):
+        return str(response.json()["message"])
+    except (ValueError, LookupError, TypeError):
         return response.reason or ""
 
 

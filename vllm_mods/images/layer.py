@@ -206,14 +206,14 @@ class LayeredImage(Base):
                     seen.add(path)
                     yield entry
             covered |= covered_here
-            if not covered.isdisjoint(with_ancestors(under)):
+            if not covered.isdisjoint(["", *with_ancestors(under)]):
                 return  # Nothing further down can show through.
 
     def close(self) -> None:
         """Do nothing: no layer stays open."""
 
     def _find(self, path: str) -> tuple[int, ImageEntry] | None:
-        parents = with_ancestors(path)[:-1]
+        parents = ["", *with_ancestors(path)[:-1]]  # the root may be opaque, too
         for number in reversed(range(len(self.blobs))):
             layer = self.layer(number)
             is_below = any(p in layer.entries and layer.entries[p].kind != DIR for p in parents)

@@ -115,9 +115,10 @@ class Client:
         given |= {"timeout": limits.SILENT_SECONDS, "stream": True}
         try:
             response = self._session.request(method, url, **given)
-            if response.status_code == requests.codes.unauthorized and self._log_in(response):
+            if response.status_code == requests.codes.unauthorized:
                 response.close()
-                response = self._session.request(method, url, **given)
+                if self._log_in(response):
+                    response = self._session.request(method, url, **given)
         except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
             raise self._unreachable(error) from error
         refused = wanted is not None and response.status_code not in wanted
@@ -159,23 +160,22 @@ class Client:
             "service": wanted.get("service", ""),
             "scope": wanted.get("scope") or f"repository:{self.name.repository}:pull",
         }
-        asking = session(_TRIES - 1, plain=self._is_plain)
-        asking.auth = _no_login
         how: dict[str, Any] = {"timeout": limits.SILENT_SECONDS, "stream": True}
-        if login is not None and login[0] == TOKEN_USER:
-            form = {**asked, "grant_type": "refresh_token", "refresh_token": login[1]}
-            form["client_id"] = "vllm-mods"
-            # the token is in the body, which a redirect would take along
-            answer = asking.post(realm, data=form, allow_redirects=False, **how)
-        else:
-            answer = asking.get(realm, params=asked, auth=login or _no_login, **how)
         what = f"{self.name}: its token"
-        try:
-            with answer:
-                data = self._whole(answer, what)
-            document = oci.parse(data, what)
-        except TreeError:
-            return None
+        with session(_TRIES - 1, plain=self._is_plain) as asking:
+            asking.auth = _no_login
+            if login is not None and login[0] == TOKEN_USER:
+                form = {**asked, "grant_type": "refresh_token", "refresh_token": login[1]}
+                form["client_id"] = "vllm-mods"
+                # the token is in the body, which a redirect would take along
+                answer = asking.post(realm, data=form, allow_redirects=False, **how)
+            else:
+                answer = asking.get(realm, params=asked, auth=login or _no_login, **how)
+            try:
+                with answer:
+                    document = oci.parse(self._whole(answer, what), what)
+            except TreeError:
+                return None
         if answer.status_code != requests.codes.ok:
             return None
         token = document.get("token") or document.get("access_token")

@@ -99,10 +99,10 @@ class Limited:
         self._head = head
         self._source = source
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int) -> bytes:
         """Return at most ``size`` bytes."""
         if self._head:
-            data, self._head = self._head[:size], self._head[size:] if size >= 0 else b""
+            data, self._head = self._head[:size], self._head[size:]
             return data
         return self._source.read(size)
 

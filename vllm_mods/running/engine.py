@@ -20,6 +20,7 @@ from vllm_mods.running.service import Service
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*\Z", re.ASCII)
 _POLL_SECONDS = 2.0
+_HEALTH_SECONDS = 5.0
 
 
 class EngineContainer(NamedTuple):
@@ -143,7 +144,7 @@ def wait(planned: Service, program: str) -> None:
 
 
 def _serves(port: int) -> bool:
-    connection = http.client.HTTPConnection("localhost", port, timeout=5)
+    connection = http.client.HTTPConnection("localhost", port, timeout=_HEALTH_SECONDS)
     try:
         connection.request("GET", "/health")
         return connection.getresponse().status == http.client.OK

@@ -177,12 +177,12 @@ def parse_versions(texts: tuple[str, ...]) -> dict[str, str]:
     versions = {}
     for text in texts:
         name, equals, version = (part.strip() for part in text.partition("=="))
+        if not equals or "*" in version or "," in version:
+            raise UsageError(f"--with {text}: not one version", hint="--with NAME==VERSION")
         try:
             Requirement(f"{name}=={version}")
         except InvalidRequirement as error:
             raise UsageError(f"--with {text}: {error}", hint="--with NAME==VERSION") from error
-        if not equals or "*" in version or "," in version:
-            raise UsageError(f"--with {text}: not one version", hint="--with NAME==VERSION")
         versions[name] = version
     return versions
 

@@ -51,7 +51,8 @@ def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> 
             write_whole(f"{folder}/index.json", index)
         except BaseException:
             for path in reversed(created):
-                os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+                with contextlib.suppress(OSError):  # somebody else has put something in there
+                    os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
             raise
 
 
