@@ -213,7 +213,7 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
             yield from ((node, new) for new in operator(node))
     if isinstance(node, cst.Call):
         for n, argument in enumerate(node.args):
-            if argument.keyword is not None:
+            if argument.keyword is not None and not _holds_nothing(argument):
                 yield node, node.with_changes(args=[*node.args[:n], *node.args[n + 1 :]])
     if isinstance(node, cst.If | cst.While):
         inner = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
@@ -237,6 +237,17 @@ def _returns_nothing(node: cst.CSTNode) -> bool:
     )
 
 
+def _holds_nothing(node: cst.Arg) -> bool:
+    """Tell whether an argument is for people alone: how the name of a scratch folder begins, or that ``zip`` is strict.
+
+    Strict it is where both are of one length whatever comes: it says so to the reader, as an assertion does.
+    """
+    keyword = node.keyword.value if node.keyword is not None else ""
+    if keyword == "prefix":
+        return isinstance(node.value, cst.SimpleString) and node.value.value.startswith('"')
+    return keyword == "strict" and node.value.deep_equals(cst.Name("True"))
+
+
 class _Collector(cst.CSTVisitor):
     """Collects the mutants of functions, their annotations and decorators aside."""
 
@@ -256,6 +267,9 @@ class _Collector(cst.CSTVisitor):
 
     def visit_ConcatenatedString(self, node: cst.ConcatenatedString) -> bool:  # noqa: ARG002
         return False
+
+    def visit_Arg(self, node: cst.Arg) -> bool:
+        return not _holds_nothing(node)
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self.functions.append(node.name.value)
