@@ -64,6 +64,7 @@ _NEAREST = {
         "formats",
         "cli/test_life_of_a_mod.py",
         "attack/test_writing_libraries.py",
+        "attack/test_trust.py",
         "attack/test_files_of_a_library.py",
     ),
     "making": ("making", "cli/test_import_mods.py", "cli/test_recording.py"),

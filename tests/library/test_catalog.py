@@ -6,9 +6,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
+from git_host import write
 from lowering import lower
 
 from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.library import catalog
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import data_root, load_mod
 
@@ -43,6 +45,11 @@ def test_the_digest_covers_every_file_the_manifest_names(tmp_path: Path) -> None
     (folder / "notes.txt").write_text("not part of the mod")
     (folder / "mod.lock").write_text("{}")
     assert load_mod(str(folder)).digest == before
+    listed = "".join(
+        f"{sha256((folder / name).read_bytes()).hexdigest()}  {name}\n"
+        for name in ("mod.toml", "x.patch")
+    )
+    assert before == sha256(listed.encode()).hexdigest()  # as `sha256sum` prints them
     (folder / "x.patch").write_bytes(b"other")
     assert load_mod(str(folder)).digest != before
 
@@ -125,6 +132,50 @@ def test_a_folder_that_is_no_library(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         Library(str(one))
     assert "this is one mod" in (caught.value.hint or "")
+
+
+def test_what_a_folder_lacks_to_be_a_library_is_told_exactly(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        Library(tmp_path / "nowhere")
+    assert caught.value.hint == "`--library DIR` takes a folder that holds patches/"
+    with pytest.raises(UsageError) as caught:
+        Library(tmp_path)
+    assert caught.value.message == f"the library {tmp_path} has no patches, templates, pairings"
+    assert caught.value.hint == "a library holds patches/<mod>/mod.toml"
+    for part in ("patches", "templates", "pairings"):
+        (tmp_path / part / part).mkdir(parents=True)
+        Library(tmp_path / part)
+
+
+def test_what_is_hidden_or_has_no_file_of_its_kind_is_not_listed(tmp_path: Path) -> None:
+    write_mod(tmp_path, "mine")
+    write_mod(tmp_path, ".vllm-mods.new")
+    (tmp_path / "patches/empty").mkdir()
+    (tmp_path / "pairings").mkdir()
+    for name in ("mine.toml", "mine.lock", "README"):
+        (tmp_path / "pairings" / name).touch()
+    template(tmp_path, "text")
+    (tmp_path / "templates/none").mkdir()
+    library, bundled = Library(tmp_path), Library()
+    assert library.own_names() == ("mine",)
+    assert set(library.pairing_names()) - set(bundled.pairing_names()) == {"mine"}
+    assert set(library.template_names()) - set(bundled.template_names()) == {"t"}
+    assert bundled.own_names() == ()
+
+
+def test_what_lies_in_a_library_that_was_named_is_written_and_what_lies_beside_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_mod(tmp_path / "library", "mine")
+    library = Library(tmp_path / "library")
+    assert library.is_writable(f"{tmp_path}/library/patches/mine/mod.toml")
+    assert not library.is_writable(f"{tmp_path}/library-2/mod.toml")
+    assert library.is_writable(f"{data_root()}/patches/x") is catalog.is_checkout()
+    write(tmp_path / "library", {"pyproject.toml": ""})
+    monkeypatch.setattr(catalog, "data_root", lambda: str(tmp_path / "library"))
+    assert Library().is_writable(f"{tmp_path}/library/patches/mine/mod.toml")
+    (tmp_path / "library/pyproject.toml").unlink()
+    assert not Library().is_writable(f"{tmp_path}/library/patches/mine/mod.toml")
 
 
 @pytest.mark.parametrize("kind", ["mod", "pairing", "template"])

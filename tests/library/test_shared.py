@@ -90,6 +90,24 @@ def test_a_pairing_names_the_mods_beside_it(alice: str, bob: str, tmp_path: Path
     assert caught.value.hint == "--pairing pair"
 
 
+def test_a_template_is_looked_for_in_the_mod_of_its_name_beside_the_pairing(
+    tmp_path: Path,
+) -> None:
+    brings = 'templates = [{ name = "chat", file = "chat.jinja" }]'
+    for owner in ("alice", "bob"):
+        files = mod("chat") | mod("a") | pairing("pair")
+        for path in ("patches/chat/mod.toml", "patches/a/mod.toml"):
+            files[path] += f"{brings}\n"
+        files["pairings/pair.toml"] = files["pairings/pair.toml"].replace(
+            "mods = []", 'mods = []\ntemplates = ["chat"]'
+        )
+        write(tmp_path / owner, {**files, "templates/chat/template.jinja": owner})
+    both = [Shared(owner, str(tmp_path / owner)) for owner in ("alice", "bob")]
+    for owner in ("alice", "bob"):
+        library = Library(shared=both)
+        assert library.mods_of(library.pairing(f"{owner}/pair")) == (f"{owner}/chat",)
+
+
 def test_a_pairing_has_the_name_of_its_file(tmp_path: Path) -> None:
     folder = write(tmp_path / "mine", mod("fast") | pairing("pair", "fast"))
     (folder / "pairings/pair.toml").rename(folder / "pairings/other.toml")

@@ -15,6 +15,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.library import checksums, writing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 OLD = mod("fast")
@@ -96,6 +97,79 @@ def test_another_run_that_writes_is_waited_for_by_nobody(library: Path) -> None:
     ):
         writing.replace(str(library), NEW)
     assert files(library) == OLD
+
+
+def plant_link(library: Path) -> Path:
+    (library / writing.READY / "patches").mkdir(parents=True)
+    (library / writing.READY / "patches/x").symlink_to("/etc/passwd")
+    return library / writing.READY / "patches/x"
+
+
+def plant_below_a_link(library: Path) -> Path:
+    (library / "patches/fast/deep").symlink_to(library)
+    return write(library / writing.READY, {"patches/fast/deep/x": ""}) / "patches/fast/deep/x"
+
+
+def plant_beside(library: Path) -> Path:
+    return write(library / writing.READY, {"scripts/x": ""}) / "scripts/x"
+
+
+@pytest.mark.parametrize("plant", [plant_link, plant_below_a_link, plant_beside])
+def test_what_somebody_planted_as_ready_is_not_moved(
+    library: Path, plant: Callable[[Path], Path]
+) -> None:
+    place = plant(library)
+    with pytest.raises(Refused) as caught:
+        writing.recover(str(library))
+    assert caught.value.message == f"{place} was not left by this tool: nothing was written"
+    assert caught.value.hint == f"ls -ld {place}  # whose is it?"
+    assert files(library) == OLD
+
+
+@pytest.mark.parametrize("name", [writing.LAID_OUT, writing.READY])
+def test_what_lies_in_the_way_and_is_no_folder_is_refused(library: Path, name: str) -> None:
+    (library / name).write_text("somebody's\n")
+    with pytest.raises(Refused, match=f"{name} was not left by this tool"):
+        writing.recover(str(library))
+    with pytest.raises(Refused, match=f"{name} was not left by this tool"):
+        writing.replace(str(library), NEW)
+    assert files(library) == {**OLD, name: "somebody's\n"}
+
+
+def test_what_a_killed_run_laid_out_is_removed_and_what_it_had_ready_is_moved(
+    library: Path,
+) -> None:
+    write(library / writing.LAID_OUT, {"patches/fast/x.py": "half"})
+    writing.recover(str(library))
+    assert files(library) == OLD
+    write(library / writing.READY, {"patches/fast/x.py": "X = 2\n", "pairings/p.toml": "p\n"})
+    writing.recover(str(library))
+    assert files(library) == {**OLD, "patches/fast/x.py": "X = 2\n", "pairings/p.toml": "p\n"}
+    assert sorted(os.listdir(library)) == ["pairings", "patches"]
+
+
+def test_a_new_folder_is_there_whole_and_never_over_another(tmp_path: Path) -> None:
+    place = tmp_path / "deep/made"
+    write(tmp_path / "deep/.made.new", {"half": ""})  # of a run that was killed
+    writing.folder(str(place), {"a/b": b"1", "c": b"2"})
+    assert files(tmp_path) == {"deep/made/a/b": "1", "deep/made/c": "2"}
+    with pytest.raises(Refused) as caught:
+        writing.folder(str(place), {"c": b"3"})
+    assert caught.value.message == f"{place} is there already: nothing was written"
+    assert caught.value.hint == f"rm -r {place}, or another name"
+    (tmp_path / "deep/.other.new").symlink_to(place)
+    with pytest.raises(Refused, match=r"\.other\.new was not left by this tool"):
+        writing.folder(str(tmp_path / "deep/other"), {"c": b"3"})
+    assert (place / "c").read_text() == "2"
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file/made"
+    with pytest.raises(Refused) as caught:
+        writing.folder(str(place), {"c": b""})
+    assert caught.value.message == (f"{place} cannot be written: File exists; nothing was changed")
+    assert caught.value.hint == f"ls -ld {place}"
 
 
 SUMS = f"{'0' * 64}  patches/fast/x.py\n".encode()
