@@ -56,7 +56,13 @@ _NEAREST = {
     ),
     "checkpoints": ("checkpoints", "cli/test_suggest.py", "attack/test_hostile_checkpoints.py"),
     "diagnosis": ("diagnosis", "cli/test_doctor.py"),
-    "formats": ("formats", "library", "cli/test_lock_and_build.py", "attack/test_limits.py"),
+    "formats": (
+        "formats",
+        "library",
+        "placing/test_scopes.py",
+        "cli/test_lock_and_build.py",
+        "attack/test_limits.py",
+    ),
     "images": ("images", "trees", "building", "attack/test_tampered_images.py"),
     "keeping": ("keeping", "cli/test_keep.py"),
     "library": (

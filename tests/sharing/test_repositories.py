@@ -13,6 +13,7 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing import repositories
 from vllm_mods.trees import git_process
+from vllm_mods.trees.git_process import GitOutcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,3 +135,18 @@ def test_a_server_is_asked_by_the_transport_of_its_address_alone(url: str, trans
     assert environ["GIT_ALLOW_PROTOCOL"] == transports
     assert (environ["GIT_DIR"], environ["GIT_TERMINAL_PROMPT"]) == ("/scratch", "0")
     assert environ["SSH_ASKPASS_REQUIRE"] == "never"
+
+
+def test_what_git_says_is_told_without_the_users_of_addresses_and_their_queries(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = "fatal: 'https://me:secret@h.org/x?token=secret' and ssh://me@h.org/y are not for you"
+    monkeypatch.setattr(git_process, "run", lambda *_, **__: GitOutcome(128, b"", says))
+    with pytest.raises(TreeError) as caught:
+        fetch(place)
+    assert caught.value.message == (
+        "git+./alice: git ls-remote failed: fatal: 'https://…@h.org/x?…' and ssh://…@h.org/y are not for you"
+    )
+    assert caught.value.hint == (
+        "git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?"
+    )
