@@ -182,15 +182,6 @@ def test_a_configuration_is_read_up_to_its_limit_with_ranges_and_without(
             open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
 
 
-def test_headers_are_not_read_of_a_server_without_ranges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings_of_none(tmp_path, monkeypatch)
-    answers = config_of(lambda asked: asked.say(200, CONFIG_BYTES), "model.safetensors")
-    with site(answers) as (url, _), pytest.raises(TreeError, match="no 8 bytes in it, or the"):
-        open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
-
-
 def test_a_folders_configuration_is_read_up_to_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,12 +197,44 @@ def test_what_the_hub_does_not_have_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings_of_none(tmp_path, monkeypatch)
-    with site({}) as (url, _), pytest.raises(TreeError, match="no such model, or not at v9"):
+    with site({}) as (url, _), pytest.raises(TreeError) as caught:
         open_checkpoint("org/model", "v9", environ={"HF_ENDPOINT": url})
-    with pytest.raises(Unreachable, match="HF_HUB_OFFLINE"):
-        open_checkpoint("org/model", environ={"HF_HUB_OFFLINE": "1"})
-    with pytest.raises(UsageError, match="no id on the Hub"):
+    assert caught.value.message == (
+        "org/model: the Hub has no such model, or not at v9, or only for those with a login"
+    )
+    assert caught.value.hint == "download it (`hf download`), and name the folder"
+    with pytest.raises(UsageError) as wrong:
         open_checkpoint("/nowhere/at/all")
+    assert wrong.value.message == (
+        "/nowhere/at/all: there is no such folder, and it is no id on the Hub (ORGANISATION/NAME)"
+    )
+    assert wrong.value.hint == "name the folder that holds its config.json"
+
+
+@pytest.mark.parametrize("ranges", [1, 0])
+def test_a_server_that_sends_ranges_no_more_is_told_by_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: int
+) -> None:
+    settings_of_none(tmp_path, monkeypatch)
+    answers = config_of(whole(CONFIG_BYTES), "model.safetensors")
+    left = [ranges]
+
+    def answer(one: Site) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            one.say(200, bytes(64))
+        else:
+            whole((40).to_bytes(8, "little") + bytes(56))(one)
+
+    path = f"/org/model/resolve/{COMMIT}/model.safetensors"
+    with site({**answers, path: answer}) as (url, _), pytest.raises(TreeError) as caught:
+        open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
+    if ranges:
+        why, hint = "the server sends no byte ranges any more", "try again"
+    else:
+        why = "no 8 bytes in it, or the server sends no byte ranges"
+        hint = "download it (`hf download`), and name the folder"
+    assert (caught.value.message, caught.value.hint) == (f"{url}{path}: {why}", hint)
 
 
 @pytest.mark.parametrize(
@@ -219,6 +242,8 @@ def test_what_the_hub_does_not_have_is_said(
     [
         (b"[]", "not what the Hub|not an object"),
         (b'{"sha": "../../x", "siblings": []}', "not what the Hub says"),
+        (b'{"sha": 1, "siblings": []}', "not what the Hub says"),
+        (b'{"sha": "' + COMMIT.encode() + b'", "siblings": {}}', "not what the Hub says"),
         (
             b'{"sha": "' + COMMIT.encode() + b'", "siblings": [1, {"rfilename": 2}]}',
             "no config.json",
@@ -238,8 +263,9 @@ def test_a_model_is_a_folder_whose_configuration_names_an_architecture(tmp_path:
     place = hybrid(tmp_path)
     (tmp_path / "link").symlink_to(place)
     assert sources.resolved_folder(str(tmp_path / "link")) == place
-    with pytest.raises(UsageError, match="there is no such folder"):
+    with pytest.raises(UsageError, match="none: there is no such folder") as caught:
         sources.resolved_folder(str(tmp_path / "none"))
+    assert caught.value.hint == "download it (`hf download`), and name the folder"
     config = tmp_path / "other/config.json"
     config.parent.mkdir()
     with pytest.raises(UsageError, match=r"is no model's folder: it has no config\.json"):
