@@ -286,7 +286,7 @@ def of(config: object = None, **tensors: tuple[str, list[int]]) -> Checkpoint:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "expected"),
     [
         ({}, (None, None, None, None, None)),
         (
@@ -315,15 +315,15 @@ def of(config: object = None, **tensors: tuple[str, list[int]]) -> Checkpoint:
     ],
 )
 def test_what_a_config_says_is_told_where_it_is_of_the_kind(
-    config: dict[str, Any], said: tuple[object, ...]
+    config: dict[str, Any], expected: tuple[object, ...]
 ) -> None:
-    told = facts(of(config))
-    asked_for = (told.architecture, told.model_type, told.quantization, told.bits, told.context)
-    assert asked_for == said
+    shown = facts(of(config))
+    values = (shown.architecture, shown.model_type, shown.quantization, shown.bits, shown.context)
+    assert values == expected
 
 
 def test_layers_are_counted_by_their_patterns() -> None:
-    told = facts(
+    shown = facts(
         of(
             {},
             **{
@@ -339,9 +339,9 @@ def test_layers_are_counted_by_their_patterns() -> None:
             },
         )
     )
-    assert told.packed == (3, (("a.*", 2), ("b1.up", 1)))
-    assert told.block_fp8 == (1, (("c.*.q", 1),))
-    assert told.gdn == (0, ())
+    assert shown.packed == (3, (("a.*", 2), ("b1.up", 1)))
+    assert shown.block_fp8 == (1, (("c.*.q", 1),))
+    assert shown.gdn == (0, ())
 
 
 @pytest.mark.parametrize(

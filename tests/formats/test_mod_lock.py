@@ -84,8 +84,8 @@ def test_what_is_no_lock_is_refused(data: str, problem: str, hint: str | None) -
     with pytest.raises(ManifestError) as caught:
         mod_lock.parse(data.encode(), "mod.lock")
     assert caught.value.problems[0].startswith(problem)
-    told = caught.value.hint
-    assert told is hint or told == f"it is generated: `vllm-mods matrix --update-lock` {hint}"
+    full = caught.value.hint
+    assert full is hint or full == f"it is generated: `vllm-mods matrix --update-lock` {hint}"
 
 
 @pytest.mark.parametrize(

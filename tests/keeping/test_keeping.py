@@ -125,10 +125,10 @@ def test_a_commit_that_lacks_the_library_is_refused(library: Path) -> None:
 
 def test_a_branch_that_is_there_by_now_is_not_moved(library: Path) -> None:
     home = branches.home(str(library))
-    made = save(home, NAME, "X = 2\n")
+    first = save(home, NAME, "X = 2\n")
     with pytest.raises(Refused, match=f"the branch {NAME} could not be made"):
         save(home, NAME, "X = 3\n")
-    assert branches.tip(home, NAME) == made
+    assert branches.tip(home, NAME) == first
 
 
 def test_names_that_lead_out_of_a_commit_are_refused(library: Path) -> None:
@@ -138,9 +138,9 @@ def test_names_that_lead_out_of_a_commit_are_refused(library: Path) -> None:
     done = subprocess.run(
         ["git", "-C", library, *words], input=row, capture_output=True, check=True
     )
-    made = git(library, "commit-tree", done.stdout.decode().strip(), "-m", "x")
+    head = git(library, "commit-tree", done.stdout.decode().strip(), "-m", "x")
     with pytest.raises(TreeError):
-        branches.files(branches.home(str(library)), made)
+        branches.files(branches.home(str(library)), head)
 
 
 def test_a_repository_that_git_does_not_read_is_refused(library: Path) -> None:
