@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import lone_project
@@ -150,3 +151,16 @@ def test_what_git_says_is_told_without_the_users_of_addresses_and_their_queries(
     assert caught.value.hint == (
         "git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?"
     )
+
+
+def test_what_is_fetched_needs_a_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    with pytest.raises(TreeError) as caught:
+        fetch(place)
+    assert caught.value.message == (
+        "what git fetches has no place: [Errno 28] No space left on device"
+    )
+    assert caught.value.hint == "df -h /tmp; TMPDIR names another"
