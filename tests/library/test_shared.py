@@ -55,8 +55,12 @@ def test_what_a_mod_requires_is_in_its_own_library_first(alice: str, bob: str) -
 
 def test_two_mods_of_one_name_are_not_taken_together(alice: str, bob: str) -> None:
     library = Library(shared=[Shared("bob", bob), Shared("alice", alice)])
-    with pytest.raises(UsageError, match="alice/fast and bob/fast are mods of one name"):
+    with pytest.raises(UsageError) as caught:
         library.select(["alice/fast", "bob/fast"])
+    assert caught.value.message == (
+        "alice/fast and bob/fast are mods of one name, and a tree holds one of them"
+    )
+    assert caught.value.hint == "name one of them, and none that requires the other"
 
 
 def test_one_folder_of_two_owners_is_read_once_and_has_both_names(alice: str) -> None:
@@ -159,6 +163,9 @@ def test_a_pairing_of_two_libraries_that_was_read_is_meant_by_its_own_name(tmp_p
     library.pairing("bob/pair")
     assert library.pairing_file("pair") == str(tmp_path / "bob/pairings/pair.toml")
     assert library.pairing_file("alice/pair") == str(tmp_path / "alice/pairings/pair.toml")
+    library.pairing("alice/pair")
+    with pytest.raises(UsageError, match="of several libraries: alice/pair, bob/pair"):
+        library.pairing_file("pair")  # both were read
 
 
 def test_who_names_no_mod_gets_the_call_that_does(alice: str) -> None:

@@ -173,22 +173,26 @@ def test_somebody_elses_above_does_not_count(here: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "stat", stat)
     with pytest.raises(UsageError, match="is somebody else's") as caught:
         project_file.find()
-    assert project_file.CONFIG in (caught.value.hint or "")
+    where = here.parents[1] / project_file.NAME
+    assert caught.value.message == f"{where}, above the current folder, is somebody else's"
+    assert caught.value.hint == f"VLLM_MODS_CONFIG={where} vllm-mods …  # if you trust it"
     monkeypatch.chdir(here.parents[1])
     assert project_file.find() is not None  # whoever goes there means it
 
 
 def test_a_project_that_is_a_pipe_is_not_waited_for(here: Path) -> None:
     os.mkfifo(here / project_file.NAME)
-    with pytest.raises(UsageError, match="is no regular file"):
+    with pytest.raises(UsageError, match="is no regular file") as caught:
         project_file.find()
+    assert caught.value.hint == f"ls -l {here / project_file.NAME}"
 
 
 def test_two_projects_in_one_folder_are_one_too_many(here: Path) -> None:
     (here / project_file.NAME).write_text(PROJECT)
     (here / project_file.PYPROJECT).write_text("[tool.vllm-mods]\nschema = 1\n")
-    with pytest.raises(UsageError, match="are two files of one project"):
+    with pytest.raises(UsageError, match="are two files of one project") as caught:
         project_file.find()
+    assert caught.value.hint == "keep one of them"
     (here / project_file.PYPROJECT).write_text("[tool.other]\nx = 1\n")
     project = project_file.find()
     assert project is not None
@@ -199,8 +203,9 @@ def test_a_project_that_is_named_has_to_be_there(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(project_file.CONFIG, str(here / "none.toml"))
-    with pytest.raises(UsageError, match="there is no such file"):
+    with pytest.raises(UsageError, match="there is no such file") as caught:
         project_file.find()
+    assert caught.value.hint == "unset VLLM_MODS_CONFIG, or name one"
     (here / "none.toml").write_text(PROJECT)
     project = project_file.find()
     assert project is not None

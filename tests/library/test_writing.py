@@ -93,9 +93,10 @@ def test_what_is_new_may_not_be_there_and_nothing_leads_out(library: Path) -> No
 def test_another_run_that_writes_is_waited_for_by_nobody(library: Path) -> None:
     with (
         writing._alone(str(library)),
-        pytest.raises(Refused, match="another vllm-mods writes into"),
+        pytest.raises(Refused, match="another vllm-mods writes into") as caught,
     ):
         writing.replace(str(library), NEW)
+    assert caught.value.hint == "wait until it is done"
     assert files(library) == OLD
 
 
@@ -179,8 +180,12 @@ def test_a_library_is_pinned_by_the_hash_of_its_list(library: Path, tmp_path: Pa
     (library / checksums.SUMS).write_bytes(SUMS)
     pin = f"sha256:{hashlib.sha256(SUMS).hexdigest()}"
     assert checksums.sums(str(library), [pin], None) == {"patches/fast/x.py": "0" * 64}
-    with pytest.raises(Refused, match="is not the list that is required"):
+    with pytest.raises(Refused) as caught:
         checksums.sums(str(library), [f"sha256:{'1' * 64}"], None)
+    assert caught.value.message == (
+        f"{library}/SHA256SUMS is not the list that is required: its hash is {pin}"
+    )
+    assert caught.value.hint == "take that hash only if you know why the library has changed"
     # with a list from elsewhere too, what both say is what counts
     elsewhere = tmp_path / "list"
     elsewhere.write_text(f"{'0' * 64}  patches/other\n")
@@ -209,8 +214,11 @@ def test_a_file_is_as_it_is_listed(
 
 @pytest.mark.parametrize("line", ["nonsense", f"{'0' * 63}  x", f"{'0' * 64} x"])
 def test_a_line_that_is_none(line: str) -> None:
-    with pytest.raises(UsageError, match=r"SUMS:2: .* is no line of a list of hashes"):
+    with pytest.raises(UsageError, match=r"SUMS:2: .* is no line of a list of hashes") as caught:
         checksums.parse(f"{'0' * 64}  a\n{line}\n".encode(), "SUMS")
+    assert caught.value.hint == (
+        "cd LIBRARY && find patches templates pairings -type f | sort | xargs sha256sum > SHA256SUMS"
+    )
 
 
 def test_a_path_with_two_hashes() -> None:
@@ -223,8 +231,11 @@ def test_a_list_that_nobody_of_the_signers_signed(
 ) -> None:
     place, signers = str(library / checksums.SUMS), tmp_path / "signers"
     (library / checksums.SUMS).write_bytes(SUMS)
-    with pytest.raises(UsageError, match=r"SUMS\.sig: No such file or directory"):
+    with pytest.raises(UsageError) as missing:
         checksums.sums(str(library), [], str(signers))
+    why = "No such file or directory, so nothing says what the library may hold"
+    assert missing.value.message == f"{place}.sig: {why}"
+    assert missing.value.hint == "docs/security.md says how a library is pinned and signed"
     (library / f"{checksums.SUMS}.sig").write_text("signature")
     with pytest.raises(UsageError, match="signers: No such file or directory"):
         checksums.sums(str(library), [], str(signers))
