@@ -284,6 +284,32 @@ def test_what_the_release_changed_too_is_left_to_a_person(folder: Path) -> None:
     assert "0.21" not in ranges(folder)
 
 
+class WithoutOther(InMemory):
+    """Releases of which the newer ones lack a module that the first one has."""
+
+    def open(self, name: str, **_: object) -> MemoryTree:
+        tree = super().open(name)
+        if name == "0.19.0":
+            return tree
+        files = {path: tree.read(path) or b"" for path in tree.paths()}
+        del files["vllm/other.py"]
+        return MemoryTree(files, version=name, spec=f"pypi:{name}", pristine=True)
+
+
+def test_what_was_merged_and_would_not_work_is_left_with_what_is_wrong(folder: Path) -> None:
+    uses = LANDED.replace("import os\n", "import os\n\nfrom vllm.other import limit\n").replace(
+        "return path", "return limit() and path", 1
+    )
+    (folder / "x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, uses))
+    lock(folder)
+    kept = keep(folder, WithoutOther({"0.19.0": LOADER, "0.21.0": PORTED}), "0.21.0")
+    assert (kept.did, kept.before) == ("left", "unsupported (variant a)")
+    assert kept.left == (
+        "vllm/loader.py:4: cannot import limit from vllm.other: the tree has no module vllm.other",
+        "edit patches/mine/.port-0.21, then `vllm-mods port mine --continue --library .`",
+    )
+
+
 def test_a_port_that_cannot_be_begun_is_stuck_with_the_reason(folder: Path) -> None:
     set_range(folder, "==0.18.0")  # of which nobody has the release
     kept = keep(folder, InMemory({"0.21.0": CLASHING}), "0.21.0")

@@ -143,6 +143,14 @@ def test_names_that_lead_out_of_a_commit_are_refused(library: Path) -> None:
         branches.files(branches.home(str(library)), head)
 
 
+def test_a_repository_of_somebody_else_is_kept_up_too(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    home = branches.home(str(library))
+    assert branches.tip(home, save(home, NAME, "X = 2\n")) == branches.tip(home, NAME)
+
+
 def test_a_repository_that_git_does_not_read_is_refused(library: Path) -> None:
     home = branches.home(str(library))
     (library / ".git/config").write_text("[")

@@ -195,16 +195,16 @@ def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways)
         files[mod_folder.MANIFEST] = manifest_editor.set_in_variant(
             mod.manifest, mod_folder.MANIFEST, planned.variant.id, "vllm", wide
         )
-    new = making.load_mod(mod, files, ways.roots)
-    again = planner.plan_alone(new, tree)
     locked = lock_entries.current(mod)
     if locked is not None and not any(kept.release in tree.vllm for tree in locked.trees):
+        new = making.load_mod(mod, files, ways.roots)
+        again = planner.plan_alone(new, tree)
         files[mod_folder.LOCK] = lock_entries.extend(locked, new, again, tree, kept.release)
     if planned.in_range and mod_folder.LOCK not in files:
         return kept
     port_writing.write_files(mod, files)
     did = "recorded" if planned.in_range else "widened"
-    return kept._replace(did=did, after=_row(again), told=by_rule)
+    return kept._replace(did=did, told=by_rule)
 
 
 def _widen_range(
