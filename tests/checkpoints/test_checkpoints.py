@@ -138,6 +138,9 @@ def test_a_model_on_the_hub_is_read_in_parts_at_one_commit(
         for _, path, headers in seen.seen
         if path.endswith("00001-of-00002.safetensors")
     ]
+    size = os.path.getsize(f"{place}/config.json")
+    ranges = [headers["Range"] for _, path, headers in seen.seen if path.endswith("/config.json")]
+    assert ranges == ["bytes=0-0", f"bytes=0-{size - 1}"]
     assert asked[0] == "bytes=0-7"
     assert len(asked) == 2
 
