@@ -70,7 +70,13 @@ _NEAREST = {
     ),
     "checkpoints": ("checkpoints", "cli/test_suggest.py", "attack/test_hostile_checkpoints.py"),
     "diagnosis": ("diagnosis", "cli/test_doctor.py"),
-    "formats": ("formats", "library", "cli/test_lock_and_build.py", "attack/test_limits.py"),
+    "formats": (
+        "formats",
+        "library",
+        "placing/test_scopes.py",
+        "cli/test_lock_and_build.py",
+        "attack/test_limits.py",
+    ),
     "images": ("images", "trees", "building", "attack/test_tampered_images.py"),
     "keeping": ("keeping", "cli/test_keep.py"),
     "library": (
@@ -78,6 +84,7 @@ _NEAREST = {
         "formats",
         "cli/test_life_of_a_mod.py",
         "attack/test_writing_libraries.py",
+        "attack/test_trust.py",
         "attack/test_files_of_a_library.py",
     ),
     "making": (
@@ -226,7 +233,7 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
             yield from ((node, new) for new in operator(node) if not _reads_the_same(node, new))
     if isinstance(node, cst.Call):
         for n, argument in enumerate(node.args):
-            if argument.keyword is not None:
+            if argument.keyword is not None and not _holds_nothing(argument):
                 yield node, node.with_changes(args=[*node.args[:n], *node.args[n + 1 :]])
     if isinstance(node, cst.If | cst.While):
         inner = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
@@ -264,6 +271,17 @@ def _last(block: cst.BaseSuite) -> Iterator[cst.CSTNode]:
         last = last.orelse if isinstance(last, cst.If | cst.Try) else None
 
 
+def _holds_nothing(node: cst.Arg) -> bool:
+    """Tell whether an argument is for people alone: how the name of a scratch folder begins, or that ``zip`` is strict.
+
+    Strict it is where both are of one length whatever comes: it says so to the reader, as an assertion does.
+    """
+    keyword = node.keyword.value if node.keyword is not None else ""
+    if keyword == "prefix":
+        return isinstance(node.value, cst.SimpleString) and node.value.value.startswith('"')
+    return keyword == "strict" and node.value.deep_equals(cst.Name("True"))
+
+
 class _Collector(cst.CSTVisitor):
     """Collects the mutants of functions, their annotations and decorators aside."""
 
@@ -284,6 +302,9 @@ class _Collector(cst.CSTVisitor):
     def visit_ConcatenatedString(self, node: cst.ConcatenatedString) -> bool:  # noqa: ARG002
         return False
 
+    def visit_Arg(self, node: cst.Arg) -> bool:
+        return not _holds_nothing(node)
+
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self.functions.append(node.name.value)
         self.needless |= {one for one in _last(node.body) if _returns_nothing(one)}
@@ -292,11 +313,17 @@ class _Collector(cst.CSTVisitor):
         self.functions.pop()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
+<<<<<<< HEAD
         if self.functions:
             line = self.get_metadata(PositionProvider, node).start.line
             for old, new in _changes(node):
                 if isinstance(new, cst.Pass) and node in self.needless:
                     continue
+=======
+        if self.functions and node not in self.needless:
+            for old, new in _changes(node):
+                line = self.get_metadata(PositionProvider, node).start.line
+>>>>>>> M3
                 one = Mutant(self.path, ".".join(self.functions), line, self.module, old, new)
                 self.found.append(one)
         return super().on_visit(node)

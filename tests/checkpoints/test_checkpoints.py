@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hybrid_checkpoints import Tensors, bf16, fp8, int4, write_checkpoint
 from lowering import lower
+from mod_making import mod, variant
 from package_server import settings_of_none
 from web_site import Site, site
 
 from vllm_mods.base.errors import Refused, TreeError, Unreachable, UsageError
+from vllm_mods.base.model import TemplateFile, When
 from vllm_mods.checkpoints import fitting, sources
+from vllm_mods.checkpoints.checkpoint import Checkpoint
 from vllm_mods.checkpoints.facts import facts
 from vllm_mods.checkpoints.sources import open_checkpoint
 from vllm_mods.formats.pairing import Pairing
+from vllm_mods.formats.safetensors import Tensor
 from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
@@ -134,6 +138,9 @@ def test_a_model_on_the_hub_is_read_in_parts_at_one_commit(
         for _, path, headers in seen.seen
         if path.endswith("00001-of-00002.safetensors")
     ]
+    size = os.path.getsize(f"{place}/config.json")
+    ranges = [headers["Range"] for _, path, headers in seen.seen if path.endswith("/config.json")]
+    assert ranges == ["bytes=0-0", f"bytes=0-{size - 1}"]
     assert asked[0] == "bytes=0-7"
     assert len(asked) == 2
 
@@ -178,15 +185,6 @@ def test_a_configuration_is_read_up_to_its_limit_with_ranges_and_without(
             open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
 
 
-def test_headers_are_not_read_of_a_server_without_ranges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings_of_none(tmp_path, monkeypatch)
-    answers = config_of(lambda asked: asked.say(200, CONFIG_BYTES), "model.safetensors")
-    with site(answers) as (url, _), pytest.raises(TreeError, match="no 8 bytes in it, or the"):
-        open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
-
-
 def test_a_folders_configuration_is_read_up_to_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,12 +200,44 @@ def test_what_the_hub_does_not_have_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings_of_none(tmp_path, monkeypatch)
-    with site({}) as (url, _), pytest.raises(TreeError, match="no such model, or not at v9"):
+    with site({}) as (url, _), pytest.raises(TreeError) as caught:
         open_checkpoint("org/model", "v9", environ={"HF_ENDPOINT": url})
-    with pytest.raises(Unreachable, match="HF_HUB_OFFLINE"):
-        open_checkpoint("org/model", environ={"HF_HUB_OFFLINE": "1"})
-    with pytest.raises(UsageError, match="no id on the Hub"):
+    assert caught.value.message == (
+        "org/model: the Hub has no such model, or not at v9, or only for those with a login"
+    )
+    assert caught.value.hint == "download it (`hf download`), and name the folder"
+    with pytest.raises(UsageError) as wrong:
         open_checkpoint("/nowhere/at/all")
+    assert wrong.value.message == (
+        "/nowhere/at/all: there is no such folder, and it is no id on the Hub (ORGANISATION/NAME)"
+    )
+    assert wrong.value.hint == "name the folder that holds its config.json"
+
+
+@pytest.mark.parametrize("ranges", [1, 0])
+def test_a_server_that_sends_ranges_no_more_is_told_by_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges: int
+) -> None:
+    settings_of_none(tmp_path, monkeypatch)
+    answers = config_of(whole(CONFIG_BYTES), "model.safetensors")
+    left = [ranges]
+
+    def answer(one: Site) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            one.say(200, bytes(64))
+        else:
+            whole((40).to_bytes(8, "little") + bytes(56))(one)
+
+    path = f"/org/model/resolve/{COMMIT}/model.safetensors"
+    with site({**answers, path: answer}) as (url, _), pytest.raises(TreeError) as caught:
+        open_checkpoint("org/model", environ={"HF_ENDPOINT": url})
+    if ranges:
+        why, hint = "the server sends no byte ranges any more", "try again"
+    else:
+        why = "no 8 bytes in it, or the server sends no byte ranges"
+        hint = "download it (`hf download`), and name the folder"
+    assert (caught.value.message, caught.value.hint) == (f"{url}{path}: {why}", hint)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +245,8 @@ def test_what_the_hub_does_not_have_is_said(
     [
         (b"[]", "not what the Hub|not an object"),
         (b'{"sha": "../../x", "siblings": []}', "not what the Hub says"),
+        (b'{"sha": 1, "siblings": []}', "not what the Hub says"),
+        (b'{"sha": "' + COMMIT.encode() + b'", "siblings": {}}', "not what the Hub says"),
         (
             b'{"sha": "' + COMMIT.encode() + b'", "siblings": [1, {"rfilename": 2}]}',
             "no config.json",
@@ -234,8 +266,9 @@ def test_a_model_is_a_folder_whose_configuration_names_an_architecture(tmp_path:
     place = hybrid(tmp_path)
     (tmp_path / "link").symlink_to(place)
     assert sources.resolved_folder(str(tmp_path / "link")) == place
-    with pytest.raises(UsageError, match="there is no such folder"):
+    with pytest.raises(UsageError, match="none: there is no such folder") as caught:
         sources.resolved_folder(str(tmp_path / "none"))
+    assert caught.value.hint == "download it (`hf download`), and name the folder"
     config = tmp_path / "other/config.json"
     config.parent.mkdir()
     with pytest.raises(UsageError, match=r"is no model's folder: it has no config\.json"):
@@ -247,6 +280,197 @@ def test_a_model_is_a_folder_whose_configuration_names_an_architecture(tmp_path:
     for text in ('{"model_type": "x"}', '{"architectures": ["X"]}'):
         config.write_text(text)
         assert sources.resolved_folder(str(config.parent)) == str(config.parent)
+
+
+def of(config: object = None, **tensors: tuple[str, list[int]]) -> Checkpoint:
+    table = config if isinstance(config, dict) else {"model_type": "x"}
+    read = {name: Tensor(dtype, tuple(shape)) for name, (dtype, shape) in tensors.items()}
+    return Checkpoint("org/x", None, table, read, "0" * 64, None)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, (None, None, None, None, None)),
+        (
+            {
+                "architectures": ["A", "B"],
+                "model_type": "x",
+                "quantization_config": {"quant_method": "gptq", "bits": 4},
+                "max_position_embeddings": 7,
+            },
+            ("A", "x", "gptq", 4, 7),
+        ),
+        (
+            {"text_config": {"model_type": "y", "max_position_embeddings": 8}},
+            (None, "y", None, None, 8),
+        ),
+        (
+            {
+                "architectures": [],
+                "model_type": 1,
+                "quantization_config": {"quant_method": ["gptq"], "bits": True},
+                "text_config": [],
+            },
+            (None, None, None, None, None),
+        ),
+        ({"architectures": "A", "quantization_config": "gptq"}, (None, None, None, None, None)),
+    ],
+)
+def test_what_a_config_says_is_told_where_it_is_of_the_kind(
+    config: dict[str, Any], expected: tuple[object, ...]
+) -> None:
+    shown = facts(of(config))
+    values = (shown.architecture, shown.model_type, shown.quantization, shown.bits, shown.context)
+    assert values == expected
+
+
+def test_layers_are_counted_by_their_patterns() -> None:
+    shown = facts(
+        of(
+            {},
+            **{
+                "a.0.qweight": ("I32", []),
+                "a.11.qweight": ("I32", []),
+                "b.7": ("I32", []),
+                "b1.up.weight_packed": ("I32", []),
+                "c.3.q.weight": ("F8_E5M2", []),
+                "c.3.q.weight_scale_inv": ("F32", []),
+                "d.weight": ("F8_E4M3", []),  # without a scale
+                "e.weight": ("BF16", []),
+                "e.weight_scale_inv": ("F32", []),
+            },
+        )
+    )
+    assert shown.packed == (3, (("a.*", 2), ("b1.up", 1)))
+    assert shown.block_fp8 == (1, (("c.*.q", 1),))
+    assert shown.gdn == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("when", "why"),
+    [
+        (When(config=(("model_type", ("x", "y")),)), ""),
+        (When(config=(("model_type", ()),)), ""),
+        (When(config=(("deep.key", (4,)),)), ""),
+        (When(config=(("list", ("b",)),)), ""),
+        (When(tensors=(("*.A_log", ()),)), ""),
+        (When(tensors=(("*.A_log", ("F16", "F32")),)), ""),
+        (
+            When(config=(("model_type", ("y", "z")),)),
+            "config.json has 'x' for model_type, and it is for 'y' or 'z'",
+        ),
+        (
+            When(config=(("none", ()),)),
+            "config.json has nothing for none, and it is for something",
+        ),
+        (
+            When(config=(("deep.key", (True,)), ("none", ()))),
+            "config.json has 4 for deep.key, and it is for True",
+        ),
+        (
+            When(config=(("long", ("x",)),)),
+            f"config.json has '{'l' * 79} for long, and it is for 'x'",
+        ),
+        (When(tensors=(("*.B", ()),)), "no tensor is called *.B"),
+        (
+            When(tensors=(("*.A_log", ("F16", "BF16")),)),
+            "no tensor is called *.A_log of F16 or BF16",
+        ),
+    ],
+)
+def test_what_of_a_mod_is_not_so_of_a_model(when: When, why: str) -> None:
+    config = {"model_type": "x", "deep": {"key": 4}, "list": ["a", "b"], "long": "l" * 200}
+    model = of(config, **{"a.A_log": ("F32", [1])})
+    fit = fitting.of_mod(mod(when=(when._replace(fails="it dies"),)), model)
+    assert fit == ("mod", not why, True, why, "" if why else "it dies")
+
+
+def test_a_mod_is_for_a_model_if_one_of_its_cases_is() -> None:
+    yes, no = When(config=(("model_type", ("x",)),)), When(config=(("a", ()),), fails="no")
+    other = When(tensors=(("b", ()),))
+    assert fitting.of_mod(mod(when=(no, yes)), of()) == ("mod", True, True, "", "")
+    assert fitting.of_mod(mod(), of()) == ("mod", True, False, "", "")
+    why = "config.json has nothing for a, and it is for something; or no tensor is called b"
+    assert fitting.of_mod(mod(when=(no, other)), of()) == ("mod", False, True, why, "")
+    assert fitting.of_pairing(
+        Pairing("pair", "s", "a/x", "image", "vllm serve"), [mod(when=(no,))], (), of()
+    ) == ("pair", False, True, f"mod is not for it: {why.partition(';')[0]}")
+    with pytest.raises(Refused) as caught:
+        fitting.demand([mod(when=(no,), name="one"), mod(when=(yes,))], of(), "pair")
+    assert caught.value.message == (
+        f"pairing pair: its model org/x is not what its mods are for\n  one: {why.partition(';')[0]}"
+    )
+    assert caught.value.hint == "vllm-mods suggest org/x"
+
+
+def test_a_template_that_is_called_as_the_model_stands_before_others() -> None:
+    yes = When(config=(("model_type", ("x",)),))
+    brings = variant(templates=(TemplateFile("t", "t.jinja", source="", data=b""),))
+    named = of()._replace(name="Org/Fast-7B")
+    mods = [mod(brings, name=name, when=(yes,)) for name in ("other", "fast-chat")]
+    needed = mod(name="needed", when=(yes._replace(fails="it dies"),))
+    more = mod(name="more", when=(yes,))
+    suggested = fitting.suggest(named, [*mods, more, needed, mod(name="silent")], ())
+    assert [one.name for one in suggested.templates] == ["fast-chat", "other"]
+    assert [one.name for one in suggested.mods] == ["needed", "more"]
+    assert suggested.pairings == ()
+
+
+def test_what_a_folder_lacks_is_told_with_what_helps(tmp_path: Path) -> None:
+    with pytest.raises(TreeError) as caught:
+        open_checkpoint(str(tmp_path))
+    assert caught.value.message == (
+        f"{tmp_path}: there is no config.json, so it is no model that vLLM serves"
+    )
+    hint = "name the folder that holds it, or an id on the Hub: ORGANISATION/NAME"
+    assert caught.value.hint == hint
+    (tmp_path / "config.json").write_bytes(CONFIG_BYTES)
+    index = {"weight_map": {"a": "a.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(TreeError) as caught:
+        open_checkpoint(str(tmp_path))
+    where = f"{tmp_path}: a.safetensors"
+    why = "is named in model.safetensors.index.json, and is not there"
+    assert caught.value.message == f"{where} {why}"
+    os.mkfifo(tmp_path / "a.safetensors")
+    with pytest.raises(TreeError) as caught:
+        open_checkpoint(str(tmp_path))
+    path = tmp_path / "a.safetensors"
+    assert caught.value.message == f"{path}: not a regular file"
+    assert caught.value.hint == f"ls -laL {path}"
+
+
+def test_all_tensors_of_a_model_have_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = hybrid(tmp_path)
+    count = len(open_checkpoint(place).tensors)
+    lower(monkeypatch, "TENSORS", count)
+    assert len(open_checkpoint(place).tensors) == count
+    lower(monkeypatch, "TENSORS", count - 1)
+    with pytest.raises(TreeError, match=f"with it there are more than {count - 1}"):
+        open_checkpoint(place)
+
+
+@pytest.mark.parametrize(
+    ("model", "is_one"),
+    [
+        *(("org/model", True), ("gpt2", True), ("a.b-c/_d.e", True)),
+        *(("/org/model", False), ("org/model/x", False), ("./x", False), ("-x/y", False)),
+        *(("org/", False), ("org/m\n", False), ("org/é", False), ("", False)),
+    ],
+)
+def test_an_id_on_the_hub(model: str, *, is_one: bool) -> None:
+    assert sources.is_hub_id(model) is is_one
+
+
+@pytest.mark.parametrize("word", ["1", "on", "Yes", "TRUE"])
+def test_a_hub_that_is_not_to_be_asked_is_not(word: str) -> None:
+    with pytest.raises(Unreachable) as caught:
+        open_checkpoint("org/model", environ={"HF_HUB_OFFLINE": word})
+    assert caught.value.message == "org/model: the Hub is not asked, as HF_HUB_OFFLINE says"
+    assert caught.value.hint == "download it (`hf download`), and name the folder"
 
 
 def test_what_fits_a_model_stands_first(tmp_path: Path) -> None:

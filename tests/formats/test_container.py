@@ -72,8 +72,10 @@ def test_bash_puts_further_arguments_behind_the_command(tmp_path: Path) -> None:
      "vllm serve {model} > log # why"],
 )  # fmt: skip
 def test_a_command_that_goes_on_after_the_server_is_refused(command: str) -> None:
-    with pytest.raises(UsageError, match="further arguments behind it"):
+    with pytest.raises(UsageError, match="further arguments behind it") as caught:
         container.served(pairing(command), {})
+    hint = "take out of the command what comes after `vllm serve …`"
+    assert caught.value.hint == hint
 
 
 def test_the_pairings_settings_are_laid_over_the_bases() -> None:
@@ -87,7 +89,10 @@ def test_the_pairings_settings_are_laid_over_the_bases() -> None:
         "User": "me",
     }
     found = container.served(made, {}).over(base)
-    assert found.pop("Healthcheck")["Test"][:3] == ["CMD", "python3", "-c"]
+    health = found.pop("Healthcheck")
+    assert health.pop("Test")[:3] == ["CMD", "python3", "-c"]
+    seconds = {"Interval": 30, "Timeout": 10, "StartPeriod": 1800}
+    assert health == {"Retries": 3} | {key: n * 10**9 for key, n in seconds.items()}
     assert found == {
         "Env": ["PATH=/x", "B=2", "A=1 $HOME", "C=3"],
         "Entrypoint": ["vllm", "serve", "org/m", "--port", "9001"],
@@ -105,6 +110,45 @@ def test_what_listens_on_no_port_that_is_known_has_no_health(command: str) -> No
     found = container.served(pairing(command), {})
     assert (found.port, found.health) == (None, None)
     assert "Healthcheck" not in found.over({"Healthcheck": {"Test": ["NONE"]}})
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ("", "HTTPConnection('127.0.0.1', 8000, timeout=5)"),
+        ("--host 0.0.0.0 --port 81", "HTTPConnection('127.0.0.1', 81, timeout=5)"),
+        ("--host ::", "HTTPConnection('::1', 8000, timeout=5)"),
+        ("--host 10.0.0.7 --host=10.0.0.8", "HTTPConnection('10.0.0.8', 8000, timeout=5)"),
+        (
+            "--ssl-certfile x",
+            "HTTPSConnection('127.0.0.1', 8000, timeout=5, context=ssl._create_unverified_context())",
+        ),
+    ],
+)
+def test_health_is_asked_where_the_server_listens(options: str, asked: str) -> None:
+    health = container.served(pairing(f"vllm serve {{model}} {options}"), {}).health
+    assert health is not None
+    imports = "http.client as h, ssl" if "ssl" in options else "http.client as h"
+    assert health[:2] == ("python3", "-c")
+    assert health[2] == (
+        f"import {imports}; c = h.{asked}; c.request('GET', '/health'); "
+        "raise SystemExit(c.getresponse().status != 200)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (
+            "serve --a 1 --b=2 --c_d --e --",
+            {"--a": "1", "--b": "2", "--c-d": "", "--e": "", "--": ""},
+        ),
+        ("--a 1 --a 2 --b", {"--a": "2", "--b": ""}),
+        ("--a=x=y -p 1", {"--a": "x=y"}),
+    ],
+)
+def test_the_options_of_a_command(words: str, options: dict[str, str]) -> None:
+    assert container.options_of(tuple(words.split())) == options
 
 
 class _Health(BaseHTTPRequestHandler):

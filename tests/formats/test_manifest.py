@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
+from vllm_mods.base import limits
 from vllm_mods.base.errors import EXIT_USAGE, ManifestError
+from vllm_mods.base.model import (
+    BinaryFile,
+    FetchedFile,
+    ImageFile,
+    Mod,
+    OverlayFile,
+    PatchFile,
+    TemplateFile,
+    TextReplacement,
+    Variant,
+    When,
+)
 from vllm_mods.formats import manifest
 
 GOOD = """\
@@ -157,3 +172,199 @@ def test_another_package_has_a_range_of_its_own(lines: str, said: str) -> None:
         f'{GOOD}package = "transformers"\nversion = ">=5"\n'.encode(), "mod.toml"
     )
     assert (read.variants[0].package, read.variants[0].package_version) == ("transformers", ">=5")
+
+
+HASH = "a" * 64
+FULL = f"""\
+schema = 1
+name = "my-mod"
+version = "1.0.0"
+summary = "s"
+license = "MIT"
+vllm = ">=0.20,<0.25"
+until = "it is in there"
+requires = ["other"]
+conflicts = ["third"]
+after = ["fourth"]
+outside = ["x.py"]
+
+[upstream]
+issues = ["vllm-project/vllm#1"]
+
+[evidence]
+behaviour = "("
+instead = "b"
+
+[serve]
+args = ["--x"]
+
+[env]
+A = "1"
+
+[hardware]
+compute_capability = ["9.0"]
+
+[[when]]
+fails = "it dies"
+config = {{ model_type = ["x", 1, true] }}
+tensors = {{ "*.A_log" = ["F32"] }}
+
+[[files]]
+source = "tool.sh"
+path = "/opt/tool.sh"
+mode = "0755"
+replaces = ["{HASH}"]
+
+[[files]]
+source = "x"
+path = "/opt/x"
+
+[[variant]]
+id = "a"
+vllm = ">=0.20"
+patches = ["a.patch", "b.patch"]
+optional = ["b.patch"]
+replace = [{{ path = "vllm/a.py", old = "a", new = "b", count = 2 }}, {{ path = "vllm/b.py", old = "a", new = "c" }}]
+fetch = [{{ url = "https://h.org/x?y", sha256 = "{HASH}", file = "f/x" }}]
+templates = [{{ name = "chat", file = "chat.jinja" }}]
+python = ["flash-qla>=0.1"]
+
+[[variant]]
+id = "b"
+vllm = ">=0.21"
+package = "vllm"
+overlay = [{{ source = "o.py", path = "vllm/o.py", replaces = ["{HASH}"] }}]
+binary = [{{ source = "x.so", path = "vllm/x.so.1", sha256 = "{HASH}", platform = "linux/arm64" }}]
+"""
+
+
+def test_each_key_of_a_manifest_has_its_field() -> None:
+    read = manifest.from_toml(FULL.encode(), "mod.toml")
+    first = Variant(
+        id="a",
+        vllm=">=0.20",
+        patches=(PatchFile("a.patch", b""), PatchFile("b.patch", b"", "", optional=True)),
+        replace=(
+            TextReplacement("vllm/a.py", "a", "b", 2),
+            TextReplacement("vllm/b.py", "a", "c", 1),
+        ),
+        fetch=(FetchedFile("https://h.org/x?y", HASH, "f/x", b""),),
+        templates=(TemplateFile("chat", "chat.jinja", source="", data=b""),),
+        python=("flash-qla>=0.1",),
+    )
+    second = Variant(
+        id="b",
+        vllm=">=0.21",
+        overlay=(OverlayFile("o.py", "vllm/o.py", b"", (HASH,)),),
+        binary=(
+            BinaryFile(
+                source="x.so",
+                path="vllm/x.so.1",
+                sha256=HASH,
+                platform="linux/arm64",
+                data=b"",
+                replaces=(),
+            ),
+        ),
+    )
+    assert read == Mod(
+        name="my-mod",
+        version="1.0.0",
+        summary="s",
+        license="MIT",
+        directory="",
+        digest="",
+        vllm=">=0.20,<0.25",
+        until="it is in there",
+        requires=("other",),
+        conflicts=("third",),
+        after=("fourth",),
+        outside=("x.py",),
+        upstream_issues=("vllm-project/vllm#1",),
+        upstream_status="none",
+        evidence=(("instead", "b"), ("behaviour", "(")),
+        serve_args=("--x",),
+        env=(("A", "1"),),
+        compute_capability=("9.0",),
+        when=(
+            When(
+                config=(("model_type", ("x", 1, True)),),
+                tensors=(("*.A_log", ("F32",)),),
+                fails="it dies",
+            ),
+        ),
+        files=(
+            ImageFile(
+                path="/opt/tool.sh", source="tool.sh", data=b"", mode=0o755, replaces=(HASH,)
+            ),
+            ImageFile(path="/opt/x", source="x", data=b"", mode=0o644, replaces=()),
+        ),
+        variants=(first, second),
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (', new = "c"', "", "variant[0].replace[1].new: is required"),
+        ('new = "c"', 'new = "a"', "variant[0].replace[1].old: expected text, and other text than `new`"),
+        ("count = 2", "count = 0", f"variant[0].replace[0].count: expected a number from 1 to {limits.HUNKS}"),
+        ("count = 2", f"count = {int(limits.HUNKS) + 1}",
+         f"variant[0].replace[0].count: expected a number from 1 to {limits.HUNKS}"),
+        ('until = "it is in there"', "", "vllm: it has an end: say why, until = '…'"),
+        (">=0.20,<0.25", ">=0.20", "until: it says why the releases of `vllm` end, and `vllm` has no end"),
+        ("/opt/x", "/opt/tool.sh", "files: two files are for /opt/tool.sh"),
+        ("/opt/x", "/x", "files[1].path: '/x' is no absolute path of a file in a folder"),
+        ('"0755"', '"755"', "files[0].mode: expected permission bits such as '0644', found '755'"),
+        (f'["{HASH}"]', '["x"]', "files[0].replaces[0]: expected a sha256 in hexadecimal, found 'x'"),
+        ('["other"]', '["my-mod"]', "requires: a mod cannot name itself"),
+        ('["third"]', '["my-mod"]', "conflicts: a mod cannot name itself"),
+        ('["fourth"]', '["my-mod"]', "after: a mod cannot name itself"),
+        ('["fourth"]', '["A"]', "after[0]: expected the name of a mod, found 'A'"),
+        ('["9.0"]', '["9"]', "hardware.compute_capability[0]: expected a capability such as '9.0', found '9'"),
+        ("[hardware]", "[hardware]\nx = 1", "hardware.x: unknown key"),
+        ('fails = "it dies"\nconfig = { model_type = ["x", 1, true] }\ntensors = { "*.A_log" = ["F32"] }', "",
+         "when[0]: names no key of config.json and no tensor: every checkpoint would be meant"),
+        ('["x", 1, true]', "[[]]",
+         "when[0].config.model_type[0]: expected text, a number, true or false, found an array"),
+        ('optional = ["b.patch"]', 'optional = ["c.patch"]',
+         "variant[0].optional: 'c.patch' is none of its patches"),
+        ("https://h.org/x?y", "https://me:x@h.org/x",
+         "variant[0].fetch[0].url: expected an https URL without a login, found 'https://me:x@h.org/x'"),
+        ("chat.jinja", "a/chat.jinja", "variant[0].templates[0].file: 'a/chat.jinja' is not a plain file name"),
+        ('["flash-qla>=0.1"]', '["-x"]', "variant[0].python[0]: expected a PEP 508 requirement, found '-x'"),
+        ("vllm/x.so.1", "vllm/x.py",
+         "variant[1].binary[0].path: expected the path of a library, NAME.so, found 'vllm/x.py'"),
+        ("vllm/x.so.1", "../x.so",
+         "variant[1].binary[0].path: expected the path of a library, NAME.so, found '../x.so'"),
+        ("linux/arm64", "linux/x",
+         "variant[1].binary[0].platform: expected one of linux/amd64, linux/arm64, found 'linux/x'"),
+        ("1.0.0", "1.x", "version: expected a version such as 1.0.0, found '1.x'"),
+        ('"o.py"', '"a\\\\o.py"', "variant[1].overlay[0].source: expected a relative path with '/', found 'a\\\\o.py'"),
+        ('"o.py"', '"a\\u0000"', "variant[1].overlay[0].source: 'a\\x00' is no path"),
+        ('id = "b"', 'id = "a"', "variant: two variants have the id 'a'"),
+        (">=0.21", ">=0.21,<x", "variant[1].vllm: '<x' is not a version specifier such as '>=0.20'"),
+    ],
+)  # fmt: skip
+def test_what_a_key_may_not_say(old: str, new: str, problem: str) -> None:
+    assert old in FULL
+    assert problem in problems(FULL.replace(old, new))
+
+
+def test_two_libraries_for_one_path_are_for_two_platforms() -> None:
+    row = FULL[FULL.index("binary = [") + 10 : FULL.rindex("]")]
+    other = row.replace("arm64", "amd64")
+    assert manifest.from_toml(FULL.replace(row, f"{row}, {other}").encode(), "mod.toml")
+    assert problems(FULL.replace(row, f"{row}, {row}")) == (
+        "variant[1].binary: two files are vllm/x.so.1 for linux/arm64",
+    )
+
+
+def test_a_manifest_out_of_a_lock_is_not_held_against_its_patterns_again() -> None:
+    raw = tomllib.loads(GOOD) | {
+        "version": "any",
+        "evidence": {"log": "("},
+        "env": {"A_TOKEN": "x"},
+    }
+    read = manifest.from_dict(raw, "mod.lock", checked=True)
+    assert (read.version, read.evidence, read.env) == ("any", (("log", "("),), (("A_TOKEN", "x"),))

@@ -38,3 +38,66 @@ def test_a_file_has_a_plain_path_and_hashes(key: str, value: str, problem: str) 
     with pytest.raises(ManifestError, match=problem) as caught:
         mod_lock.parse(json.dumps({**LOCK, "trees": [tree]}).encode(), "mod.lock")
     assert "--update-lock" in (caught.value.hint or "")
+
+
+def test_what_most_mods_have_none_of_is_written_where_it_says_something() -> None:
+    hunk = {"patch": "x.patch", "path": "vllm/a.py", "number": 1}
+    more = {
+        **LOCK,
+        "trees": [TREE, {**TREE, "proof": "types"}],
+        "others": [["0.30.0", "upstream"]],
+        "written": [
+            {
+                "variant": "a", "base": "0.20.0", "patches": "d",
+                "files": [{"patch": "x.patch", "path": "vllm/a.py", "before": "1", "after": "2"}],
+                "hunks": [{**hunk, "chains": ["A.f", ""]}],
+            }
+        ],
+    }  # fmt: skip
+    data = (json.dumps(more, indent=1) + "\n").encode()
+    lock = mod_lock.parse(data, "mod.lock")
+    assert [tree.proof for tree in lock.trees] == ["static", "types"]
+    assert lock.others == (("0.30.0", "upstream"),)
+    assert lock.written[0].hunks == (mod_lock.WrittenHunk("x.patch", "vllm/a.py", 1, ("A.f", "")),)
+    assert mod_lock.dump(lock) == data
+
+
+@pytest.mark.parametrize(
+    ("data", "problem", "hint"),
+    [
+        (
+            json.dumps({**LOCK, "schema": 2}),
+            "schema: this version of vllm-mods reads schema 1, not 2",
+            None,
+        ),
+        (json.dumps({"mod": "m"}), "not a lock file: KeyError('schema')", "writes it anew"),
+        ("[]", "not a lock file: TypeError(", "writes it anew"),
+        ("{", "not a lock file: ", "writes it anew"),
+        (
+            json.dumps({**LOCK, "trees": [{**TREE, "verdict": "fine"}]}),
+            "not a lock file: DecodeError('trees[0].verdict: is no verdict')",
+            "writes it anew",
+        ),
+    ],
+)
+def test_what_is_no_lock_is_refused(data: str, problem: str, hint: str | None) -> None:
+    with pytest.raises(ManifestError) as caught:
+        mod_lock.parse(data.encode(), "mod.lock")
+    assert caught.value.problems[0].startswith(problem)
+    full = caught.value.hint
+    assert full is hint or full == f"it is generated: `vllm-mods matrix --update-lock` {hint}"
+
+
+@pytest.mark.parametrize(
+    ("data", "manifest"),
+    [
+        ('{"manifest_sha256": "s", "manifest": {"a": 1}}', {"a": 1}),
+        ('{"manifest_sha256": "t", "manifest": {"a": 1}}', None),
+        ('{"manifest_sha256": "s", "manifest": []}', None),
+        ('{"manifest_sha256": "s"}', None),
+        ("[]", None),
+        ("{", None),
+    ],
+)
+def test_the_manifest_of_a_lock_is_that_of_the_hash(data: str, manifest: object) -> None:
+    assert mod_lock.manifest_of(data.encode(), "s") == manifest

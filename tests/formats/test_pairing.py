@@ -180,6 +180,87 @@ def test_a_template_of_another_name_stays() -> None:
     assert pairings.serve_script(pairing, {"t.jinja": "/t.jinja"}) == pairing.command
 
 
+@pytest.mark.parametrize(
+    ("vllm", "version", "note"),
+    [
+        (None, "0.20.0", None),
+        ("0.21.0", "0.21.0", None),
+        (">=0.21", "0.22.0", None),
+        ("0.21.0", "0.20.0", "pairing p is for vLLM 0.21.0; this tree is 0.20.0"),
+        (">=0.21", None, "pairing p is for vLLM >=0.21; this tree is of unknown version"),
+    ],
+)
+def test_another_vllm_than_the_pairings_is_noted(
+    vllm: str | None, version: str | None, note: str | None
+) -> None:
+    assert pairings.advice(made("vllm serve m", vllm=vllm), version) == note
+
+
+@pytest.mark.parametrize(
+    ("words", "is_one"),
+    [
+        ("vllm serve m", True),
+        ("/opt/bin/vllm serve", True),
+        ("vllm bench", False),
+        ("serve vllm", False),
+        ("python3 -m vllm.entrypoints.openai.api_server", True),
+        ("python3 -u -m vllm.entrypoints.openai.api_server", True),
+        ("python3 -X y -m vllm.entrypoints.openai.api_server", False),
+        ("vllm", False),
+    ],
+)
+def test_what_serves(words: str, *, is_one: bool) -> None:
+    assert pairings.serves(tuple(words.split())) is is_one
+
+
+def test_a_pairing_is_written_as_a_person_would() -> None:
+    pairing = made(
+        "vllm serve {model} \\\n  --x\n",
+        revision="abc",
+        vllm="0.21.0",
+        mods=("fast",),
+        templates=("t",),
+        defaults={"port": 1},
+        env={"A": "b"},
+        recipe=Recipe("1", "The P", {"fast": "mods/fast"}, {"build_args": ["--exp"]}),
+    )
+    assert (
+        pairings.dump(pairing).decode()
+        == """\
+schema = 1
+name = "p"
+summary = "s"
+model = "example/m"
+revision = "abc"
+base = "b"
+vllm = "0.21.0"
+mods = ["fast"]
+templates = ["t"]
+topology = "any"
+command = '''
+vllm serve {model} \\
+  --x
+'''
+
+[defaults]
+port = 1
+
+[env]
+A = "b"
+
+[recipe]
+version = "1"
+name = "The P"
+
+[recipe.mods]
+fast = "mods/fast"
+
+[recipe.keys]
+build_args = ["--exp"]
+"""
+    )
+
+
 # --- in a library -----------------------------------------------------------
 
 

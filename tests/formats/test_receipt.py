@@ -6,8 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from lowering import lower
 
+from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused
+from vllm_mods.base.model import FileChange
 from vllm_mods.formats import receipt
 from vllm_mods.formats.receipt import FileHash, Receipt, ReceiptFile, ReceiptMod
 
@@ -128,3 +131,38 @@ def test_a_newer_schema_names_the_tool_that_wrote_it() -> None:
 def test_originals_of_a_workspace_lie_apart() -> None:
     assert receipt.original("vllm/a.py") == ".vllm-mods/originals/vllm/a.py"
     assert receipt.original("/w/t.jinja") == ".vllm-mods/originals/@workspace/w/t.jinja"
+    assert receipt.kept("fast") == ".vllm-mods/mods/fast.json"
+
+
+def test_a_file_is_as_it_was_if_its_original_has_the_hash() -> None:
+    data = b"A = 1\n"
+    file = ReceiptFile(path="vllm/a.py", before=sha256(data), after=B)
+    place = receipt.original(file.path)
+    for kept, untouched in (({place: data}, data), ({place: b"x"}, None), ({}, None)):
+        assert receipt.untouched(file, kept.get) == untouched
+
+
+def test_entries_are_found_by_their_names() -> None:
+    assert RECEIPT.mod("one") == RECEIPT.mods[1]
+    assert RECEIPT.mod("none") is None
+    assert RECEIPT.file("vllm/new") == RECEIPT.files[2]
+    assert RECEIPT.file("vllm") is None
+    assert receipt.without(RECEIPT, {"vllm/new"}).files == RECEIPT.files[:2]
+    changes = (FileChange("a", None, b"x"), FileChange("b", b"x", None))
+    assert receipt.hashes(changes) == (
+        FileHash("a", None, sha256(b"x")),
+        FileHash("b", sha256(b"x"), None),
+    )
+
+
+def test_a_receipt_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = receipt.dump(RECEIPT)
+    lower(monkeypatch, "RECEIPT", len(data))
+    assert receipt.parse(data) == RECEIPT
+    lower(monkeypatch, "RECEIPT", len(data) - 1)
+    with pytest.raises(Refused, match=r"is damaged, 1 problem\n  it has more than") as caught:
+        receipt.parse(data)
+    assert caught.value.hint == (
+        "put the file back from a copy of this tree; or start over: remove the .vllm-mods folder and "
+        "reinstall vLLM with `pip install --force-reinstall --no-deps`"
+    )

@@ -13,6 +13,7 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, write_mod
 
 from vllm_mods.base.errors import Refused, TreeError, UsageError
+from vllm_mods.formats import mod_lock
 from vllm_mods.keeping import keeping
 from vllm_mods.keeping.keeping import KeptRelease, Ways
 from vllm_mods.library.catalog import Library
@@ -70,6 +71,14 @@ def set_range(place: Path, spec: str) -> None:
     manifest = place / "mod.toml"
     stated = tomllib.loads(manifest.read_text())["variant"][0]["vllm"]
     manifest.write_text(manifest.read_text().replace(f'"{stated}"', f'"{spec}"'))
+
+
+def add_variant(place: Path, name: str, spec: str, patch: bytes) -> None:
+    (place / f"{name}.patch").write_bytes(patch)
+    with (place / "mod.toml").open("a") as manifest:
+        manifest.write(
+            f'\n[[variant]]\nid = "{name}"\nvllm = "{spec}"\npatches = ["{name}.patch"]\n'
+        )
 
 
 def load(place: Path) -> Mod:
@@ -132,6 +141,9 @@ def test_what_is_recorded_already_needs_nothing(folder: Path) -> None:
         (">=0.19,<0.20", ">=0.19,<=0.22.0"),
         (">=0.18,<=0.19.0,!=0.18.1", ">=0.18,!=0.18.1,<=0.22.0"),
         ("~=0.19.0", ">=0.19.0,<=0.22.0"),
+        ("== 0.19.0", ">=0.19.0,<=0.22.0"),
+        ("===0.19.0", ">=0.19.0,<=0.22.0"),
+        ("~=0.19.0, !=0.19.5", "!=0.19.5,>=0.19.0,<=0.22.0"),
     ],
 )
 def test_a_range_ends_with_the_new_release(folder: Path, stated: str, wide: str) -> None:
@@ -155,20 +167,62 @@ def test_releases_between_are_looked_at_and_left_out_if_the_variant_does_not_go_
     assert releases.opened == ["0.22.0", "0.19.1", "0.20.0", "0.21.0"]
 
 
-def test_an_older_release_is_where_the_range_begins(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("stated", "wide"),
+    [
+        ("==0.19.0", ">=0.17.0,<=0.19.0,!=0.18.0"),
+        ("~=0.19.0", ">=0.17.0,<=0.19.0,!=0.18.0"),
+        (">0.18,!=0.20,<0.21", ">=0.17.0,!=0.20,<0.21,!=0.18.0"),
+    ],
+)
+def test_an_older_release_is_where_the_range_begins(folder: Path, stated: str, wide: str) -> None:
+    set_range(folder, stated)
     releases = InMemory({"0.17.0": LOADER, "0.18.0": CLASHING, "0.19.0": LOADER})
     keep(folder, releases, "0.17.0")
-    assert [*ranges(folder).values()] == [">=0.17.0,<=0.19.0,!=0.18.0"]
+    assert [*ranges(folder).values()] == [wide]
 
 
-def test_a_release_that_carries_the_change_ends_the_range(folder: Path) -> None:
-    set_range(folder, ">=0.19,<=0.25")
-    releases = InMemory({"0.19.0": LOADER, "0.20.0": LANDED})
-    kept = keep(folder, releases, "0.20.0")
-    assert (kept.did, kept.before, kept.after) == ("ended", kept.before, "upstream")
-    assert kept.told == ("vLLM 0.20.0 has every change itself: the range ends before it",)
-    assert kept.left == ()
-    assert [*ranges(folder).values()] == [">=0.19,<0.20.0"]
+def test_a_release_between_that_another_variant_is_for_is_left_out(folder: Path) -> None:
+    add_variant(folder, "b", "==0.20.0", diff_of("vllm/loader.py", CLASHING, LANDED))
+    releases = InMemory({"0.19.0": LOADER, "0.20.0": CLASHING, "0.21.0": LOADER})
+    keep(folder, releases, "0.21.0")
+    assert ranges(folder) == {"a": ">=0.19.0,<=0.21.0,!=0.20.0", "b": "==0.20.0"}
+
+
+@pytest.mark.parametrize(
+    ("version", "stated", "ended"),
+    [
+        ("0.20.0", ">=0.19,<=0.25", ">=0.19,<0.20.0"),
+        ("0.20.0", ">=0.19, !=0.19.5", ">=0.19,!=0.19.5,<0.20.0"),
+        ("0.20.0+cu129", ">=0.19", ">=0.19,<0.20.0"),
+    ],
+)
+def test_a_release_that_carries_the_change_ends_the_range(
+    folder: Path, version: str, stated: str, ended: str
+) -> None:
+    set_range(folder, stated)
+    releases = InMemory({"0.19.0": LOADER, version: LANDED})
+    assert keep(folder, releases, version) == KeptRelease(
+        "mine",
+        version,
+        "ended",
+        before="upstream (variant a)",
+        after="upstream",
+        told=(f"vLLM {version} has every change itself: the range ends before it",),
+    )
+    assert ranges(folder) == {"a": ended}
+
+
+def test_the_variants_that_are_for_the_release_end_before_it_and_no_other(folder: Path) -> None:
+    set_range(folder, ">=0.19")
+    patch = diff_of("vllm/loader.py", LOADER, LANDED)
+    add_variant(folder, "b", "==0.20.0", patch)
+    add_variant(folder, "c", "<0.19", patch)
+    kept = keep(folder, InMemory({"0.19.0": LOADER, "0.20.0": LANDED}), "0.20.0")
+    assert ranges(folder) == {"a": ">=0.19,<0.20.0", "b": "==0.20.0", "c": "<0.19"}
+    assert (kept.did, kept.after) == ("ended", "upstream")
+    why = "variant `b` (==0.20.0) is for no release that lacks the change: it can go"
+    assert kept.left == (why,)
 
 
 def test_a_range_that_would_name_no_release_stays_and_the_variant_can_go(folder: Path) -> None:
@@ -198,24 +252,72 @@ def test_a_release_that_takes_none_gets_a_variant(folder: Path) -> None:
     assert planned.variant.id == "0.21"
 
 
+def test_a_release_that_is_recorded_in_the_lock_is_so_once(folder: Path) -> None:
+    lock(folder)
+    releases = InMemory({"0.19.0": LOADER, "0.20.0": MOVED})
+    assert keep(folder, releases, "0.20.0").did == "widened"
+    (first, second) = mod_lock.parse((folder / "mod.lock").read_bytes(), "mod.lock").trees
+    assert (first.vllm, second.vllm) == (("0.19.0",), ("0.20.0",))
+    assert (second.variant, second.verdict, second.in_range) == ("a", "moved", True)
+    set_range(folder, "==0.19.0")
+    assert keep(folder, releases, "0.20.0").did == "widened"
+    assert len(mod_lock.parse((folder / "mod.lock").read_bytes(), "mod.lock").trees) == 2
+
+
+def test_what_a_port_followed_is_told(folder: Path) -> None:
+    lock(folder)
+    renamed = CLASHING.replace("def load(", "def fetch(")
+    kept = keep(folder, InMemory({"0.19.0": LOADER, "0.21.0": renamed}), "0.21.0")
+    assert kept.told == ("followed: Loader.load is now Loader.fetch (50% alike)",)
+
+
 def test_what_the_release_changed_too_is_left_to_a_person(folder: Path) -> None:
     lock(folder)
     releases = InMemory({"0.19.0": LOADER, "0.21.0": CLASHING})
     kept = keep(folder, releases, "0.21.0")
     assert kept.did == "left"
-    assert kept.left[0].startswith("`Loader.load` of vllm/loader.py: ")
-    assert kept.left[-1] == (
-        "edit patches/mine/.port-0.21, then `vllm-mods port mine --continue --library .`"
+    assert kept.left == (
+        "`Loader.load` of vllm/loader.py: the target changed the same lines",
+        "edit patches/mine/.port-0.21, then `vllm-mods port mine --continue --library .`",
     )
     assert "<<<<<<< " in (folder / ".port-0.21/files/vllm/loader.py").read_text()
     assert "0.21" not in ranges(folder)
+
+
+class WithoutOther(InMemory):
+    """Releases of which the newer ones lack a module that the first one has."""
+
+    def open(self, name: str, **_: object) -> MemoryTree:
+        tree = super().open(name)
+        if name == "0.19.0":
+            return tree
+        files = {path: tree.read(path) or b"" for path in tree.paths()}
+        del files["vllm/other.py"]
+        return MemoryTree(files, version=name, spec=f"pypi:{name}", pristine=True)
+
+
+def test_what_was_merged_and_would_not_work_is_left_with_what_is_wrong(folder: Path) -> None:
+    uses = LANDED.replace("import os\n", "import os\n\nfrom vllm.other import limit\n").replace(
+        "return path", "return limit() and path", 1
+    )
+    (folder / "x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, uses))
+    lock(folder)
+    kept = keep(folder, WithoutOther({"0.19.0": LOADER, "0.21.0": PORTED}), "0.21.0")
+    assert (kept.did, kept.before) == ("left", "unsupported (variant a)")
+    assert kept.left == (
+        "vllm/loader.py:4: cannot import limit from vllm.other: the tree has no module vllm.other",
+        "edit patches/mine/.port-0.21, then `vllm-mods port mine --continue --library .`",
+    )
 
 
 def test_a_port_that_cannot_be_begun_is_stuck_with_the_reason(folder: Path) -> None:
     set_range(folder, "==0.18.0")  # of which nobody has the release
     kept = keep(folder, InMemory({"0.21.0": CLASHING}), "0.21.0")
     assert kept.did == "stuck"
-    assert kept.left
+    why, hint = kept.left
+    assert why.startswith("nothing records what variant `a` of mine was written for")
+    assert hint.startswith("`vllm-mods port mine --from TREE")
+    assert hint.endswith("`")
     assert ranges(folder) == dict.fromkeys(ranges(folder), "==0.18.0")
 
 

@@ -6,9 +6,11 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
+from git_host import write
 from lowering import lower
 
 from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.library import catalog, mod_folder
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import data_root, load_mod
 
@@ -43,8 +45,26 @@ def test_the_digest_covers_every_file_the_manifest_names(tmp_path: Path) -> None
     (folder / "notes.txt").write_text("not part of the mod")
     (folder / "mod.lock").write_text("{}")
     assert load_mod(str(folder)).digest == before
+    listed = "".join(
+        f"{sha256((folder / name).read_bytes()).hexdigest()}  {name}\n"
+        for name in ("mod.toml", "x.patch")
+    )
+    assert before == sha256(listed.encode()).hexdigest()  # as `sha256sum` prints them
     (folder / "x.patch").write_bytes(b"other")
     assert load_mod(str(folder)).digest != before
+
+
+def test_a_mod_that_is_one_of_several_names_begins_with_what_was_typed(tmp_path: Path) -> None:
+    write_mod(tmp_path, "zzz-one")
+    with pytest.raises(UsageError) as caught:
+        Library(tmp_path).load("zzz")
+    roots = f"{data_root()}, {tmp_path}"
+    assert caught.value.message == f"there is no mod named `zzz` in {roots}"
+    assert caught.value.hint == "did you mean `zzz-one`? `vllm-mods list` shows them all"
+    for typed in ("", "qqqqqq"):
+        with pytest.raises(UsageError) as caught:
+            Library(tmp_path).load(typed)
+        assert caught.value.hint == "`vllm-mods list` shows them all"
 
 
 def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> None:
@@ -71,8 +91,10 @@ def test_requirements_come_along_first(tmp_path: Path) -> None:
 def test_a_circle_of_requirements_is_reported(tmp_path: Path) -> None:
     write_mod(tmp_path, "a", more='requires = ["b"]')
     write_mod(tmp_path, "b", more='requires = ["a"]')
-    with pytest.raises(UsageError, match="a → b → a"):
+    with pytest.raises(UsageError) as caught:
         Library(str(tmp_path)).select(["a"])
+    assert caught.value.message == "mods require each other in a circle: a → b → a"
+    assert caught.value.hint == "take one `requires` out"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +134,11 @@ def test_a_template_is_found_in_its_library(tmp_path: Path) -> None:
 def test_the_folder_and_the_name_must_agree(tmp_path: Path) -> None:
     folder = write_mod(tmp_path, "mine")
     folder.rename(folder.parent / "yours")
-    with pytest.raises(ManifestError, match="not the name of its folder"):
+    with pytest.raises(ManifestError) as caught:
+        load_mod(str(folder.parent / "yours"))
+    assert caught.value.problems == ("name: 'mine' is not the name of its folder, 'yours'",)
+    (folder.parent / "yours/mod.toml").unlink()
+    with pytest.raises(UsageError, match=f"^there is no mod.toml in {folder.parent}/yours$"):
         load_mod(str(folder.parent / "yours"))
 
 
@@ -124,7 +150,52 @@ def test_a_folder_that_is_no_library(tmp_path: Path) -> None:
     one = write_mod(tmp_path, "mine")
     with pytest.raises(UsageError) as caught:
         Library(str(one))
-    assert "this is one mod" in (caught.value.hint or "")
+    hint = "this is one mod; a library holds it as patches/mine/mod.toml"
+    assert caught.value.hint == hint
+
+
+def test_what_a_folder_lacks_to_be_a_library_is_told_exactly(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        Library(tmp_path / "nowhere")
+    assert caught.value.hint == "`--library DIR` takes a folder that holds patches/"
+    with pytest.raises(UsageError) as caught:
+        Library(tmp_path)
+    assert caught.value.message == f"the library {tmp_path} has no patches, templates, pairings"
+    assert caught.value.hint == "a library holds patches/<mod>/mod.toml"
+    for part in ("patches", "templates", "pairings"):
+        (tmp_path / part / part).mkdir(parents=True)
+        Library(tmp_path / part)
+
+
+def test_what_is_hidden_or_has_no_file_of_its_kind_is_not_listed(tmp_path: Path) -> None:
+    write_mod(tmp_path, "mine")
+    write_mod(tmp_path, ".vllm-mods.new")
+    (tmp_path / "patches/empty").mkdir()
+    (tmp_path / "pairings").mkdir()
+    for name in ("mine.toml", "mine.lock", "README"):
+        (tmp_path / "pairings" / name).touch()
+    template(tmp_path, "text")
+    (tmp_path / "templates/none").mkdir()
+    library, bundled = Library(tmp_path), Library()
+    assert library.own_names() == ("mine",)
+    assert set(library.pairing_names()) - set(bundled.pairing_names()) == {"mine"}
+    assert set(library.template_names()) - set(bundled.template_names()) == {"t"}
+    assert bundled.own_names() == ()
+
+
+def test_what_lies_in_a_library_that_was_named_is_written_and_what_lies_beside_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_mod(tmp_path / "library", "mine")
+    library = Library(tmp_path / "library")
+    assert library.is_writable(f"{tmp_path}/library/patches/mine/mod.toml")
+    assert not library.is_writable(f"{tmp_path}/library-2/mod.toml")
+    assert library.is_writable(f"{data_root()}/patches/x") is catalog.is_checkout()
+    write(tmp_path / "library", {"pyproject.toml": ""})
+    monkeypatch.setattr(catalog, "data_root", lambda: str(tmp_path / "library"))
+    assert Library().is_writable(f"{tmp_path}/library/patches/mine/mod.toml")
+    (tmp_path / "library/pyproject.toml").unlink()
+    assert not Library().is_writable(f"{tmp_path}/library/patches/mine/mod.toml")
 
 
 @pytest.mark.parametrize("kind", ["mod", "pairing", "template"])
@@ -161,8 +232,12 @@ def test_a_template_of_the_mod_comes_before_its_librarys_and_that_before_all_oth
     assert text() == b"mods"
     for folder in (mod, own):
         (folder / "templates/t/template.jinja").unlink()
-    with pytest.raises(ManifestError, match="two libraries have a template 't'"):
+    with pytest.raises(ManifestError) as caught:
         text()
+    first, second = (folder / "templates/t/template.jinja" for folder in others)
+    assert caught.value.problems == (
+        f"variant[0].templates[0].name: two libraries have a template 't': {first} and {second}",
+    )
     (others[0] / "templates/t/template.jinja").unlink()
     assert text() == b"third"
 
@@ -254,8 +329,30 @@ def test_all_that_lies_in_a_mods_folder(tmp_path: Path) -> None:
     assert files.keys() == {"mod.toml", "x.patch", "deep/notes.txt"}
     assert files["deep/notes.txt"] == b"n"
     (folder / "linked").symlink_to("deep")
+    mine = library.load("mine")
     with pytest.raises(ManifestError, match="is a symbolic link"):
-        library.files(library.load("mine"))
+        library.files(mine)
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(ManifestError) as caught:
+        library.files(mine)
+    assert caught.value.problems == ("cannot be read: No such file or directory",)
+
+
+def test_a_file_of_a_mod_that_is_a_link_is_named_with_its_key(tmp_path: Path) -> None:
+    folder = write_mod(tmp_path, "mine")
+    (folder / "x.patch").unlink()
+    (folder / "x.patch").symlink_to("mod.toml")
+    with pytest.raises(ManifestError) as caught:
+        load_mod(str(folder))
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"variant[0].patches[0]: {folder}/x.patch is a symbolic link: ")
+
+
+def test_a_mod_in_memory_is_read_as_one_in_a_folder(tmp_path: Path) -> None:
+    folder = write_mod(tmp_path, "mine")
+    files = {name: (folder / name).read_bytes() for name in ("mod.toml", "x.patch")}
+    in_memory = mod_folder.load_files("mine", files)
+    assert in_memory == load_mod(str(folder))._replace(directory="/mine")
 
 
 def test_a_pairing_is_suggested_where_a_mod_is_asked_for() -> None:
@@ -294,8 +391,10 @@ def test_the_mod_that_brings_a_template_is_looked_for_beside_the_pairing_first(
     assert True in needed
     (tmp_path / "patches/a/mod.toml").unlink()
     library = Library(tmp_path)
-    with pytest.raises(UsageError, match="no mod brings the template `t` that pairing `pair`"):
+    with pytest.raises(UsageError) as caught:
         library.mods_of(library.pairing("pair"))
+    why = "no mod brings the template `t` that pairing `pair` names"
+    assert (caught.value.message, caught.value.hint) == (why, "`vllm-mods list` shows the mods")
 
 
 def test_templates_are_listed_and_found_by_name(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
+from git_host import mod, write
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.library import packed_mod
@@ -19,19 +21,19 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("name", Library().names())
 def test_a_bundled_mod_comes_back_the_same(name: str) -> None:
-    mod = Library().load(name)
-    again = packed_mod.unpack(packed_mod.pack(mod), "there.json", name)
-    there = mod._replace(directory=again.directory, lock=None)
+    bundled = Library().load(name)
+    again = packed_mod.unpack(packed_mod.pack(bundled), "there.json", name)
+    there = bundled._replace(directory=again.directory, lock=None)
     assert _anywhere(again) == _anywhere(there)
 
 
-def _anywhere(mod: Mod) -> Mod:
+def _anywhere(whole: Mod) -> Mod:
     """Return a mod whose templates lie nowhere."""
     variants = (
-        one._replace(templates=tuple(file._replace(root="") for file in one.templates))
-        for one in mod.variants
+        each._replace(templates=tuple(file._replace(root="") for file in each.templates))
+        for each in whole.variants
     )
-    return mod._replace(variants=tuple(variants))
+    return whole._replace(variants=tuple(variants))
 
 
 def test_bytes_that_are_no_text_come_back_too(tmp_path: Path) -> None:
@@ -47,7 +49,17 @@ def test_bytes_that_are_no_text_come_back_too(tmp_path: Path) -> None:
     assert again.variants[0].overlay[0].data == bytes(range(256))
 
 
+def test_a_mod_is_packed_without_its_lock_as_sorted_lines(tmp_path: Path) -> None:
+    folder = write(tmp_path, mod("fast") | {"patches/fast/mod.lock": "{}"}) / "patches/fast"
+    packed = packed_mod.pack(load_mod(str(folder)))
+    files = {name: (folder / name).read_text() for name in ("mod.toml", "x.py")}
+    assert json.loads(packed) == {"schema": 1, "files": files}
+    keys = [line.partition(b":")[0] for line in packed.splitlines()]
+    assert keys == [b"{", b'"files"', b'"mod.toml"', b'"x.py"', b"},", b'"schema"', b"}"]
+
+
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"schema": 9, "files": {}}'])
 def test_anything_else_is_refused(data: bytes) -> None:
-    with pytest.raises(Refused, match=r"there\.json: not a mod"):
+    with pytest.raises(Refused, match=r"there\.json: not a mod") as caught:
         packed_mod.unpack(data, "there.json", "one")
+    assert caught.value.hint == "`vllm-mods revert` without a name needs no such file"

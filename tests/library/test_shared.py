@@ -55,8 +55,12 @@ def test_what_a_mod_requires_is_in_its_own_library_first(alice: str, bob: str) -
 
 def test_two_mods_of_one_name_are_not_taken_together(alice: str, bob: str) -> None:
     library = Library(shared=[Shared("bob", bob), Shared("alice", alice)])
-    with pytest.raises(UsageError, match="alice/fast and bob/fast are mods of one name"):
+    with pytest.raises(UsageError) as caught:
         library.select(["alice/fast", "bob/fast"])
+    assert caught.value.message == (
+        "alice/fast and bob/fast are mods of one name, and a tree holds one of them"
+    )
+    assert caught.value.hint == "name one of them, and none that requires the other"
 
 
 def test_one_folder_of_two_owners_is_read_once_and_has_both_names(alice: str) -> None:
@@ -88,6 +92,24 @@ def test_a_pairing_names_the_mods_beside_it(alice: str, bob: str, tmp_path: Path
     with pytest.raises(UsageError, match="pair is a pairing, not a mod") as caught:
         library.load("pair")
     assert caught.value.hint == "--pairing pair"
+
+
+def test_a_template_is_looked_for_in_the_mod_of_its_name_beside_the_pairing(
+    tmp_path: Path,
+) -> None:
+    brings = 'templates = [{ name = "chat", file = "chat.jinja" }]'
+    for owner in ("alice", "bob"):
+        files = mod("chat") | mod("a") | pairing("pair")
+        for path in ("patches/chat/mod.toml", "patches/a/mod.toml"):
+            files[path] += f"{brings}\n"
+        files["pairings/pair.toml"] = files["pairings/pair.toml"].replace(
+            "mods = []", 'mods = []\ntemplates = ["chat"]'
+        )
+        write(tmp_path / owner, {**files, "templates/chat/template.jinja": owner})
+    both = [Shared(owner, str(tmp_path / owner)) for owner in ("alice", "bob")]
+    for owner in ("alice", "bob"):
+        library = Library(shared=both)
+        assert library.mods_of(library.pairing(f"{owner}/pair")) == (f"{owner}/chat",)
 
 
 def test_a_pairing_has_the_name_of_its_file(tmp_path: Path) -> None:
@@ -141,6 +163,9 @@ def test_a_pairing_of_two_libraries_that_was_read_is_meant_by_its_own_name(tmp_p
     library.pairing("bob/pair")
     assert library.pairing_file("pair") == str(tmp_path / "bob/pairings/pair.toml")
     assert library.pairing_file("alice/pair") == str(tmp_path / "alice/pairings/pair.toml")
+    library.pairing("alice/pair")
+    with pytest.raises(UsageError, match="of several libraries: alice/pair, bob/pair"):
+        library.pairing_file("pair")  # both were read
 
 
 def test_who_names_no_mod_gets_the_call_that_does(alice: str) -> None:

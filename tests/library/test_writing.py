@@ -15,6 +15,7 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.library import checksums, writing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 OLD = mod("fast")
@@ -92,10 +93,84 @@ def test_what_is_new_may_not_be_there_and_nothing_leads_out(library: Path) -> No
 def test_another_run_that_writes_is_waited_for_by_nobody(library: Path) -> None:
     with (
         writing._alone(str(library)),
-        pytest.raises(Refused, match="another vllm-mods writes into"),
+        pytest.raises(Refused, match="another vllm-mods writes into") as caught,
     ):
         writing.replace(str(library), NEW)
+    assert caught.value.hint == "wait until it is done"
     assert files(library) == OLD
+
+
+def plant_link(library: Path) -> Path:
+    (library / writing.READY / "patches").mkdir(parents=True)
+    (library / writing.READY / "patches/x").symlink_to("/etc/passwd")
+    return library / writing.READY / "patches/x"
+
+
+def plant_below_a_link(library: Path) -> Path:
+    (library / "patches/fast/deep").symlink_to(library)
+    return write(library / writing.READY, {"patches/fast/deep/x": ""}) / "patches/fast/deep/x"
+
+
+def plant_beside(library: Path) -> Path:
+    return write(library / writing.READY, {"scripts/x": ""}) / "scripts/x"
+
+
+@pytest.mark.parametrize("plant", [plant_link, plant_below_a_link, plant_beside])
+def test_what_somebody_planted_as_ready_is_not_moved(
+    library: Path, plant: Callable[[Path], Path]
+) -> None:
+    place = plant(library)
+    with pytest.raises(Refused) as caught:
+        writing.recover(str(library))
+    assert caught.value.message == f"{place} was not left by this tool: nothing was written"
+    assert caught.value.hint == f"ls -ld {place}  # whose is it?"
+    assert files(library) == OLD
+
+
+@pytest.mark.parametrize("name", [writing.LAID_OUT, writing.READY])
+def test_what_lies_in_the_way_and_is_no_folder_is_refused(library: Path, name: str) -> None:
+    (library / name).write_text("somebody's\n")
+    with pytest.raises(Refused, match=f"{name} was not left by this tool"):
+        writing.recover(str(library))
+    with pytest.raises(Refused, match=f"{name} was not left by this tool"):
+        writing.replace(str(library), NEW)
+    assert files(library) == {**OLD, name: "somebody's\n"}
+
+
+def test_what_a_killed_run_laid_out_is_removed_and_what_it_had_ready_is_moved(
+    library: Path,
+) -> None:
+    write(library / writing.LAID_OUT, {"patches/fast/x.py": "half"})
+    writing.recover(str(library))
+    assert files(library) == OLD
+    write(library / writing.READY, {"patches/fast/x.py": "X = 2\n", "pairings/p.toml": "p\n"})
+    writing.recover(str(library))
+    assert files(library) == {**OLD, "patches/fast/x.py": "X = 2\n", "pairings/p.toml": "p\n"}
+    assert sorted(os.listdir(library)) == ["pairings", "patches"]
+
+
+def test_a_new_folder_is_there_whole_and_never_over_another(tmp_path: Path) -> None:
+    place = tmp_path / "deep/made"
+    write(tmp_path / "deep/.made.new", {"half": ""})  # of a run that was killed
+    writing.folder(str(place), {"a/b": b"1", "c": b"2"})
+    assert files(tmp_path) == {"deep/made/a/b": "1", "deep/made/c": "2"}
+    with pytest.raises(Refused) as caught:
+        writing.folder(str(place), {"c": b"3"})
+    assert caught.value.message == f"{place} is there already: nothing was written"
+    assert caught.value.hint == f"rm -r {place}, or another name"
+    (tmp_path / "deep/.other.new").symlink_to(place)
+    with pytest.raises(Refused, match=r"\.other\.new was not left by this tool"):
+        writing.folder(str(tmp_path / "deep/other"), {"c": b"3"})
+    assert (place / "c").read_text() == "2"
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    place = tmp_path / "file/made"
+    with pytest.raises(Refused) as caught:
+        writing.folder(str(place), {"c": b""})
+    assert caught.value.message == (f"{place} cannot be written: File exists; nothing was changed")
+    assert caught.value.hint == f"ls -ld {place}"
 
 
 SUMS = f"{'0' * 64}  patches/fast/x.py\n".encode()
@@ -105,8 +180,12 @@ def test_a_library_is_pinned_by_the_hash_of_its_list(library: Path, tmp_path: Pa
     (library / checksums.SUMS).write_bytes(SUMS)
     pin = f"sha256:{hashlib.sha256(SUMS).hexdigest()}"
     assert checksums.sums(str(library), [pin], None) == {"patches/fast/x.py": "0" * 64}
-    with pytest.raises(Refused, match="is not the list that is required"):
+    with pytest.raises(Refused) as caught:
         checksums.sums(str(library), [f"sha256:{'1' * 64}"], None)
+    assert caught.value.message == (
+        f"{library}/SHA256SUMS is not the list that is required: its hash is {pin}"
+    )
+    assert caught.value.hint == "take that hash only if you know why the library has changed"
     # with a list from elsewhere too, what both say is what counts
     elsewhere = tmp_path / "list"
     elsewhere.write_text(f"{'0' * 64}  patches/other\n")
@@ -135,8 +214,11 @@ def test_a_file_is_as_it_is_listed(
 
 @pytest.mark.parametrize("line", ["nonsense", f"{'0' * 63}  x", f"{'0' * 64} x"])
 def test_a_line_that_is_none(line: str) -> None:
-    with pytest.raises(UsageError, match=r"SUMS:2: .* is no line of a list of hashes"):
+    with pytest.raises(UsageError, match=r"SUMS:2: .* is no line of a list of hashes") as caught:
         checksums.parse(f"{'0' * 64}  a\n{line}\n".encode(), "SUMS")
+    assert caught.value.hint == (
+        "cd LIBRARY && find patches templates pairings -type f | sort | xargs sha256sum > SHA256SUMS"
+    )
 
 
 def test_a_path_with_two_hashes() -> None:
@@ -149,8 +231,11 @@ def test_a_list_that_nobody_of_the_signers_signed(
 ) -> None:
     place, signers = str(library / checksums.SUMS), tmp_path / "signers"
     (library / checksums.SUMS).write_bytes(SUMS)
-    with pytest.raises(UsageError, match=r"SUMS\.sig: No such file or directory"):
+    with pytest.raises(UsageError) as missing:
         checksums.sums(str(library), [], str(signers))
+    why = "No such file or directory, so nothing says what the library may hold"
+    assert missing.value.message == f"{place}.sig: {why}"
+    assert missing.value.hint == "docs/security.md says how a library is pinned and signed"
     (library / f"{checksums.SUMS}.sig").write_text("signature")
     with pytest.raises(UsageError, match="signers: No such file or directory"):
         checksums.sums(str(library), [], str(signers))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import yaml  # noqa: TID251  (what launchers read them with)
+from lowering import lower
 from recipe_texts import PASTED, SOUND, SOUND_ARGV, SUPERSET
 
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Level
 from vllm_mods.formats import pairing as pairings
-from vllm_mods.recipes import recipe_yaml
+from vllm_mods.recipes import recipe_yaml, yaml_source
 from vllm_mods.recipes.recipe_yaml import write
 
 KNOWN = ("fast", "tiny-template")
@@ -193,7 +194,6 @@ solo_only: yes please
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -212,7 +212,7 @@ solo_only: yes please
         (LEAST + "x: !!set [a]\n", "line 5: tag:yaml.org,2002:set is no plain value"),
         (LEAST + "x: !!str [a]\n", "line 5: tag:yaml.org,2002:str is no plain value"),
         (LEAST + "x: !!map a\n", "line 5: tag:yaml.org,2002:map is no plain value"),
-        (LEAST + "x: " + "[" * 3000, "line 1: not a recipe: nested too deeply"),
+        pytest.param(LEAST + "x: " + "[" * 3000, "line 1: not a recipe: nested too deeply", marks=pytest.mark.slow),
         (LEAST + "metadata:\n  a:\n  " + "- " * 400 + "x\n", "line 7: nested too deeply"),
         ("- a\n", "line 1: this is not a mapping of keys to values"),
         ("", "line 1: this is not a mapping of keys to values"),
@@ -342,3 +342,141 @@ def test_typographic_marks_in_a_command_are_an_error(before: str) -> None:
 
 def test_a_recipe_that_a_forum_mangled_is_refused_with_its_line() -> None:
     assert problems(PASTED) == ("line 20: not YAML: could not find expected ':'",)
+
+
+SAYING = """\
+recipe_version: "2"
+name: The Model
+container: image
+model: example/other
+model_revision: 7
+include: [a.yaml]
+runtime: vllm-ray
+build_args: [--exp, null]
+mods: [mods/none/, mods/fast.zip]
+defaults:
+  port: 8000
+  unused: 1
+  empty:
+env:
+  X: true
+  Y: `pwd`
+command: |
+  export A=1 B=2
+  vllm serve example/m --port {port} --note \u201cx \\
+    --to $HOME
+  --a-flag-that-nobody-ever-heard-of --another-one
+"""
+
+
+SAID = """\
+1 error recipe-version recipe_version: is '2', and it is read as version 1
+4 note model model: is example/other; the command serves example/m
+6 error not-done include: is kept, and a pairing does nothing of the kind: see to it yourself
+7 note kept runtime: is kept for launchers; it has no meaning here
+8 note kept build_args: is kept for launchers; it has no meaning here
+9 error unknown-mod mods[0]: mods/none/: there is no mod `none`; it is kept, and `--mod mods/none/=NAME` says which it is
+12 note unused-default defaults.unused: no {placeholder} uses it
+13 note empty defaults.empty: is empty and left out
+15 note env-bool env.X: is True, as launchers export it; quote it for another case
+16 error env-shell env.Y: '`pwd`' is changed by the shell of a launcher, and taken as it is here
+18 error not-done command: `export A=1 B=2` runs before the server; a pairing does nothing of the kind
+19 error dash command: \u201c is a typographic mark: write two hyphens, or a plain quote
+20 note shell command: `$HOME` is filled in by the shell that serves
+21 error cut-off command: `--a-flag-that-nobody-ever-heard-of --an…` is a command of its own, run when vLLM has ended: \
+no backslash ends the line before it
+"""
+
+
+def test_each_finding_is_told_in_full_with_its_place() -> None:
+    imported = read(SAYING.replace("`pwd`", "'`pwd`'"))
+    assert not imported.ok
+    lines = (f"{one.line} {one.level} {one.code} {one.message}\n" for one in imported.findings)
+    assert "".join(lines) == SAID
+    pairing = imported.pairing
+    assert (pairing.name, pairing.summary, pairing.revision) == ("the-model", "The Model", "7")
+    assert pairing.mods == ("none", "fast")
+    assert pairing.recipe is not None
+    assert pairing.recipe == ("2", "The Model", {"none": "mods/none/", "fast": "mods/fast.zip"}, {
+        "include": ["a.yaml"], "runtime": "vllm-ray", "build_args": ["--exp"]
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "model"),
+    [
+        ("vllm serve example/m --model example/n", "example/m"),
+        ("vllm serve --model example/n --port 1", "example/n"),
+        ("python -m vllm.entrypoints.openai.api_server --model example/n", "example/n"),
+    ],
+)
+def test_a_model_is_taken_from_the_command_that_names_it(command: str, model: str) -> None:
+    imported = read(LEAST.replace("vllm serve example/m", command))
+    assert imported.pairing.model == model
+    (note,) = imported.findings
+    assert (note.code, note.message) == ("model", f"model: is {model}, as the command has it")
+
+
+def test_a_pairing_is_written_with_its_keys_in_order_and_nothing_empty() -> None:
+    pairing = pairings.Pairing(
+        name="ours",
+        summary="sümmary",
+        model="example/m",
+        base="image",
+        command="vllm serve {model}\n  --x\n",
+        mods=("fast",),
+        vllm="==0.21.0",
+        topology="solo",
+        recipe=pairings.Recipe("1", "Our Model", {"fast": "x/fast.zip"}, {"build_args": ["--exp"]}),
+    )
+    assert (
+        write(pairing)
+        == """\
+recipe_version: '1'
+name: Our Model
+description: sümmary
+model: example/m
+solo_only: true
+container: image
+build_args:
+- --exp
+vllm_mods:
+  name: ours
+  vllm: ==0.21.0
+mods:
+- x/fast.zip
+defaults:
+  model: example/m
+command: |
+  vllm serve {model}
+    --x
+"""
+    )
+
+
+def test_a_document_has_the_line_of_each_key_and_item() -> None:
+    document = yaml_source.load("a: 1\n\nb:\n  c: [x, {d: 2}]\ne: |\n  text\nf: >\n  text\n")
+    assert document.lines == {
+        "a": 1, "b": 3, "b.c": 4, "b.c[0]": 4, "b.c[1]": 4, "b.c[1].d": 4, "e": 5, "f": 7
+    }  # fmt: skip
+    assert document.blocks == {"e"}
+    assert document.value["b"] == {"c": ["x", {"d": 2}]}
+
+
+def test_a_file_has_as_many_values_and_levels_as_the_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lower(monkeypatch, "RECIPE_VALUES", 4)
+    assert yaml_source.load("a: [1, 2]\n").value == {"a": [1, 2]}
+    with pytest.raises(yaml_source.YamlError, match="line 1: not a recipe: it has more than 4"):
+        yaml_source.load("a: [1, 2, 3]\n")
+    lower(monkeypatch, "NESTING", 2)
+    assert yaml_source.load("a:\n  - 1\n").value == {"a": [1]}
+    with pytest.raises(yaml_source.YamlError, match="line 2: nested too deeply"):
+        yaml_source.load("a:\n  - [1]\n")
+
+
+def test_half_a_character_is_no_text() -> None:
+    with pytest.raises(yaml_source.YamlError) as caught:
+        yaml_source.load('a: 1\nb: "\\uD800"\n')
+    assert str(caught.value) == "line 2: half of a character, which no text can hold"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from git_host import commit, mod
 
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import Refused, TreeError
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.sharing import kept, repositories
@@ -83,11 +83,31 @@ def test_a_file_that_is_gone_is_had_anew_and_one_that_was_changed_is_damaged() -
     assert kept.is_whole(locked)
 
 
+def test_what_is_kept_is_for_its_user_alone(cache: Path) -> None:
+    keep()
+    assert (cache / "libraries").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_cannot_be_kept_is_said_with_its_place(cache: Path) -> None:
+    cache.write_text("")
+    with pytest.raises(Refused) as caught:
+        keep()
+    place, _, why = caught.value.message.partition(": ")
+    assert Path(place).parent == cache / "libraries"
+    assert why == "Not a directory: package:acme cannot be kept"
+    assert caught.value.hint == f"ls -ld {place}; df -h"
+
+
 @pytest.mark.parametrize("files", [{}, {"SHA256SUMS": b""}, {"SHA256SUMS.sig": b"x"}])
 def test_what_holds_no_part_of_a_library_is_none(files: dict[str, bytes]) -> None:
     with pytest.raises(TreeError, match="package:acme is no library") as caught:
         kept.lock(ACME, FetchedLibrary("1.0", files))
-    assert "patches/<mod>/mod.toml" in (caught.value.hint or "")
+    assert caught.value.message == (
+        "package:acme is no library: it has no patches, templates, pairings"
+    )
+    assert caught.value.hint == (
+        "a library holds patches/<mod>/mod.toml; #subdirectory=… says where in a repository"
+    )
 
 
 def test_a_path_that_no_library_has_is_not_listed() -> None:

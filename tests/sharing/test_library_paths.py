@@ -90,9 +90,27 @@ def test_a_folder_holds_at_most_its_limits(
     lower(monkeypatch, name, most)
     assert contents.read_files(str(folder)).keys() == SHARED
     lower(monkeypatch, name, most - 1)
-    with pytest.raises(UsageError, match="holds more than") as caught:
+    with pytest.raises(UsageError, match=f"^{folder} holds more than .* is the most of") as caught:
         contents.read_files(str(folder))
-    assert str(folder) in (caught.value.hint or "")
+    assert caught.value.hint == f"du -a {folder} | sort -n | tail"
+
+
+def test_a_folder_that_cannot_be_listed_is_told_by_its_place(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.scandir
+
+    def scandir(path: str) -> object:
+        if path.endswith("/fast"):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(UsageError) as caught:
+        contents.read_files(str(folder))
+    place = f"{folder}/patches/fast"
+    assert caught.value.message == f"{place} cannot be read: Permission denied"
+    assert caught.value.hint == f"ls -ld {place}"
 
 
 @pytest.mark.parametrize("target", ["fast", "nowhere", "/etc"])
@@ -106,7 +124,9 @@ def test_a_name_that_does_not_travel_is_refused_with_its_place(folder: Path) -> 
     (folder / "patches/fast/a\\b").touch()
     with pytest.raises(UsageError, match="does not travel") as caught:
         contents.read_files(str(folder))
-    assert os.path.join(folder, "patches/fast/a\\b") in caught.value.message
+    place = os.path.join(folder, "patches/fast/a\\b")
+    why = "has a character in its name that does not travel, so it cannot be shared"
+    assert (caught.value.message, caught.value.hint) == (f"{place} {why}", f"ls -l {folder}")
 
 
 def test_the_mods_of_a_list_of_paths() -> None:

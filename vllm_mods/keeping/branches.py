@@ -177,9 +177,10 @@ def commit(home: LibraryHome, name: str, parent: str, folder: str, message: str)
         ids = run("hash-object", "-w", "--no-filters", "--stdin-paths", given=places).split()
         blobs = dict(zip(paths, ids, strict=True))
         rows = [
-            f"{before.get(path, (b'100644', ''))[0].decode()} {blob}\t{home.prefix}{path}\0"
+            f"{mode.decode()} {blob}\t{home.prefix}{path}\0"
             for path, blob in blobs.items()
-            if before.get(path, (b"", ""))[1] != blob
+            for mode, was in [before.get(path, (b"100644", None))]
+            if was != blob
         ]
         rows += [
             f"0 {'0' * len(blob)}\t{home.prefix}{path}\0"

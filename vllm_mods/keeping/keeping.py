@@ -167,7 +167,7 @@ def _end(mod: Mod, kept: KeptRelease, ways: Ways) -> KeptRelease:
     gone = []
     for variant in (one for one in mod.variants if versions.in_range(version, one.vllm)):
         parts = [part.strip() for part in variant.vllm.split(",")]
-        kept_parts = [part for part in parts if part and not part.startswith("<")]
+        kept_parts = [part for part in parts if not part.startswith("<")]
         ended = ",".join([*kept_parts, f"<{versions.public(version)}"])
         if any(versions.in_range(release, ended) for release in known):
             manifest = manifest_editor.set_in_variant(
@@ -195,16 +195,16 @@ def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways)
         files[mod_folder.MANIFEST] = manifest_editor.set_in_variant(
             mod.manifest, mod_folder.MANIFEST, planned.variant.id, "vllm", wide
         )
-    new = making.load_mod(mod, files, ways.roots)
-    again = planner.plan_alone(new, tree)
     locked = lock_entries.current(mod)
     if locked is not None and not any(kept.release in tree.vllm for tree in locked.trees):
+        new = making.load_mod(mod, files, ways.roots)
+        again = planner.plan_alone(new, tree)
         files[mod_folder.LOCK] = lock_entries.extend(locked, new, again, tree, kept.release)
     if planned.in_range and mod_folder.LOCK not in files:
         return kept
     port_writing.write_files(mod, files)
     did = "recorded" if planned.in_range else "widened"
-    return kept._replace(did=did, after=_row(again), told=by_rule)
+    return kept._replace(did=did, told=by_rule)
 
 
 def _widen_range(
@@ -215,7 +215,7 @@ def _widen_range(
     A release that comes into the range with it is planned on as well. Raises ``TreeError`` for one that cannot be read.
     """
     number = versions.public(release)
-    parts = [part.strip() for part in variant.vllm.split(",") if part.strip()]
+    parts = [part.strip() for part in variant.vllm.split(",")]
     exact = [part.lstrip("=~ ") for part in parts if part.startswith(("==", "~="))]
     lower = [part for part in parts if not _UPPER.match(part)]
     lower += [f">={versions.public(version)}" for version in exact]
@@ -276,10 +276,10 @@ def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:
         return kept._replace(
             did="ported", after=_row(outcome.new.planned), told=tuple(by_rule), left=repaired
         )
-    if not outcome.left:
-        return kept._replace(did="fits", after="upstream", told=tuple(by_rule))
     work = port_writing.lay_out(outcome)
-    place = os.path.relpath(work.folder, catalog.root_of(mod)) if work is not None else ""
+    if work is None:
+        return kept._replace(did="fits", after="upstream", told=tuple(by_rule))
+    place = os.path.relpath(work.folder, catalog.root_of(mod))
     problems = [
         f"`{problem.scope or 'module level'}` of {one.new_path}: {problem.message}"
         for one in outcome.files

@@ -158,11 +158,11 @@ def _installed(name: str) -> tuple[str, str]:
             f"package:{name}: {distribution.version} has {len(packages)} entry points in {_GROUP}, and not one",
             hint="it brings no library; does another distribution?",
         )
-    places: list[str] | None = None
-    for end in range(1, len(parts := packages[0].split(".")) + 1):
-        spec = PathFinder.find_spec(".".join(parts[:end]), places)  # runs no code of it
-        places = list(spec.submodule_search_locations or ()) if spec else []
-    folder = next((place for place in places or () if os.path.isdir(place)), None)
+    top, *below = parts = packages[0].split(".")
+    spec = PathFinder.find_spec(top)  # runs no code of it
+    places = spec.submodule_search_locations or () if spec else ()
+    folders = (os.path.join(place, *below) for place in places if all(map(str.isidentifier, parts)))
+    folder = next(filter(os.path.isdir, folders), None)
     if folder is None:
         raise UsageError(
             f"package:{name}: {distribution.version} names the package {packages[0]}, which is not there",
