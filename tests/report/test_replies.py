@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from mod_making import diff_of, mod, variant
+from mod_making import diff_of, variant
+from small_replies import FAST, NOTE, PATCH, TEXT, entry, lines, paint, plan, planned
 
 from vllm_mods.api.new import NewMod
 from vllm_mods.api.serve_check import ServeCell, ServeChecked
@@ -15,14 +16,14 @@ from vllm_mods.api.sync import Synced
 from vllm_mods.applying.carry_out import Exactly
 from vllm_mods.applying.outcomes import Reverted, Status, Verified
 from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, ImageFile, Level, ModPlan, Plan, Verdict
+from vllm_mods.base.model import Finding, ImageFile, Level
 from vllm_mods.checkpoints.checkpoint import Checkpoint, ModelFit, ModFit
 from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
 from vllm_mods.checkpoints.fitting import PairingFit, Suggestion
 from vllm_mods.formats import receipt
 from vllm_mods.formats.project import LibrarySource, SyncTarget
 from vllm_mods.formats.project_lock import LockedLibrary
-from vllm_mods.formats.receipt import FileHash, Receipt, ReceiptMod
+from vllm_mods.formats.receipt import Receipt
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.making.over_releases import ReleaseRow
 from vllm_mods.report import checkpoint, data, imported, installed, keep, project, serve
@@ -32,20 +33,6 @@ from vllm_mods.serving.check import ServeAnswer
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.sharing.changing import LibraryAdded, LibraryUpdate
 
-if TYPE_CHECKING:
-    from vllm_mods.report.reply import Reply
-
-PATCH = diff_of("vllm/x.py", "A = 1\n", "A = 2\n")
-TEXT = Finding(FindingCode.TEXT, "hunk 1: not there", "vllm/x.py", 3)
-NOTE = Finding(FindingCode.OFFSET, "hunk 1 lands at line 4, +2", "vllm/x.py", 4, level=Level.NOTE)
-FAST = mod(
-    variant(PATCH, python=("numpy>=2",)),
-    name="fast",
-    summary="faster",
-    license="MIT",
-    digest="ab" * 32,
-    directory="/lib/patches/fast",
-)
 TOUCHING = FAST._replace(
     outside=("flashinfer",),
     env=(("A", "1 2"),),
@@ -56,28 +43,6 @@ TOUCHING = FAST._replace(
         variant(PATCH, name="two", python=("numpy>=2",)),
     ),
 )
-
-
-def planned(verdict: str = "applies", **more: Any) -> ModPlan:
-    return ModPlan(FAST, FAST.variants[0], Verdict(verdict), in_range=True, **more)
-
-
-def plan(*mods: ModPlan) -> Plan:
-    return Plan("site", "0.19.1", mods, ())
-
-
-def entry(name: str, *paths: str) -> ReceiptMod:
-    files = tuple(FileHash(path, "0" * 64, "1" * 64) for path in paths)
-    return ReceiptMod(name, "1.0.0", "ab" * 32, "v", "applies", files)
-
-
-def lines(reply: Reply) -> list[str]:
-    assert reply.words is not None
-    return reply.words.split("\n")
-
-
-def paint(verdict: Verdict, words: str | None = None) -> str:
-    return f"<{verdict.value if words is None else words}>"
 
 
 # --- keep ---------------------------------------------------------------------------------------
