@@ -412,9 +412,11 @@ def _functions(
 
 
 def _bare(function: object) -> object:
-    """Return what a decorator was given."""
-    for name in ("fget", "func", "__func__", "__wrapped__"):
+    """Return what decorators were given: of a property, of a command, and of any number that wrap."""
+    for name in ("fget", "func", "__func__", "callback"):
         function = getattr(function, name, function)
+    while isinstance(inner := getattr(function, "__wrapped__", None), FunctionType):
+        function = inner
     return function
 
 
