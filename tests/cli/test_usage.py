@@ -262,35 +262,6 @@ def on_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 
 @pytest.mark.parametrize(
-    ("done", "total", "shown"),
-    [
-        (1_250_000, None, "\r\033[Kx: 1.2 MB"),
-        (1_250_000, 2_000_000, "\r\033[Kx: 1.2 of 2.0 MB"),
-        (2_000_000, 2_000_000, "\r\033[Kx: 2.0 of 2.0 MB\r\033[K"),
-    ],
-)
-def test_a_transfer_is_shown_in_one_line_that_goes_when_it_is_done(
-    monkeypatch: pytest.MonkeyPatch, done: int, total: int | None, shown: str
-) -> None:
-    screen = on_screen(monkeypatch)
-    answers.show_transfer("x", done, total)
-    assert screen.getvalue() == shown
-
-
-def test_no_progress_is_shown_on_what_is_no_terminal_or_cannot_take_a_line_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    screen = on_screen(monkeypatch)
-    monkeypatch.setenv("TERM", "dumb")
-    answers.show_line("x", last=False)
-    assert screen.getvalue() == ""
-    monkeypatch.delenv("TERM")
-    monkeypatch.setattr(sys, "stderr", plain := io.StringIO())
-    answers.show_line("x", last=False)
-    assert plain.getvalue() == ""
-
-
-@pytest.mark.parametrize(
     ("environ", "is_terminal", "colored"),
     [
         ({}, True, True),
