@@ -262,3 +262,40 @@ def test_a_process_with_the_old_code_is_named_and_what_to_do(
     )
     trouble = Trouble(FindingCode.OLD_CODE_RUNS, message, "start it again")
     assert look(FolderTree(str(site)))[1] == (trouble,)
+
+
+@pytest.mark.parametrize(
+    ("active", "beside", "words"),
+    [
+        ((), (), ("no vLLM", "TREE")),
+        ((), ("home/.local",), ("no vLLM; one is in {0}", "{0}")),
+        (("a", "b"), (), ("several vLLMs; one is in {0} and in {1}", "{0}")),
+    ],
+)
+def test_where_no_tree_is_named_those_that_could_be_meant_are_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    active: tuple[str, ...],
+    beside: tuple[str, ...],
+    words: tuple[str, str],
+) -> None:
+    for name in ("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.chdir(tmp_path)
+    roots = []
+    for prefix in (*active, *beside):
+        roots.append(str(tmp_path / prefix / "lib/python3.12/site-packages"))
+        os.makedirs(f"{roots[-1]}/vllm")
+        (tmp_path / roots[-1] / "vllm/__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [*roots[:1]] if active else [])
+    if active[1:]:
+        monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / active[1]))
+    diagnosis = examine(None, FolderTree)
+    what, place = (text.format(*roots) for text in words)
+    message = f"the active environment has {what}"
+    hint = f"vllm-mods doctor --target {place}"
+    trouble = Trouble(FindingCode.NO_TARGET, message, hint, Level.NOTE)
+    assert diagnosis[1:] == (None, tuple(roots), (trouble,))
+    assert diagnosis.ok
