@@ -218,7 +218,6 @@ def test_what_fails_in_printing_is_the_answer_even_if_nothing_is_left_to_print(
         def write(self, _text: str) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-
     with (tmp_path / "out").open("w") as file, monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", Full())
         failed = caught(lambda: answers.note("x"))
