@@ -213,7 +213,7 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
             yield from ((node, new) for new in operator(node))
     if isinstance(node, cst.Call):
         for n, argument in enumerate(node.args):
-            if argument.keyword is not None:
+            if argument.keyword is not None and argument.value not in _asserted(node):
                 yield node, node.with_changes(args=[*node.args[:n], *node.args[n + 1 :]])
     if isinstance(node, cst.If | cst.While):
         inner = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
@@ -226,6 +226,13 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
         )
         if not is_text:
             yield node.body[0], cst.Pass()
+
+
+def _asserted(node: cst.CSTNode) -> set[cst.CSTNode]:
+    """Return what of a call says what cannot be otherwise: that ``zip`` is given as much of each."""
+    if not isinstance(node, cst.Call) or not node.func.deep_equals(cst.Name("zip")):
+        return set()
+    return {one.value for one in node.args if one.value.deep_equals(cst.Name("True"))}
 
 
 def _returns_nothing(node: cst.CSTNode) -> bool:
@@ -265,6 +272,7 @@ class _Collector(cst.CSTVisitor):
         self.functions.pop()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
+        self.needless |= _asserted(node)
         if self.functions and node not in self.needless:
             line = self.get_metadata(PositionProvider, node).start.line
             for old, new in _changes(node):

@@ -181,7 +181,7 @@ def test_no_command_loads_what_is_slow() -> None:
 
 def offered(*words: str) -> list[tuple[str, str, str | None]]:
     """Return what a shell is offered for the last word: each with its kind, and what it does."""
-    kind = helping.get_completion_class("bash")
+    kind = helping.get_completion_class("bash")  # type: ignore[attr-defined]
     assert kind is not None
     items = kind(main, {}, "vllm-mods", "X").get_completions([*words[:-1]], words[-1])
     return [(item.value, item.type, item.help) for item in items]

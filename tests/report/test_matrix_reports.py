@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -88,6 +89,32 @@ def test_colour_does_not_move_the_columns() -> None:
         matrix_forms.text(example(), paint=paint).replace("\033[1m", "").replace("\033[0m", "")
         == plain
     )
+
+
+# --- JSON ----
+
+
+def test_json_has_every_field_of_a_cell_and_the_problems() -> None:
+    whole = example()
+    last = whole.cells[5]._replace(packages=(("transformers", "5"),))
+    said = json.loads(FORMS["json"](whole._replace(cells=(last,))))
+    assert said == {
+        "schema": 1,
+        "cells": [
+            {
+                "mod": "bad",
+                "version": "0.21.0",
+                "tree": "pypi:0.21.0",
+                "variant": "one",
+                "verdict": "conflict",
+                "in_range": True,
+                "computed": True,
+                "packages": {"transformers": "5"},
+                "findings": [one._asdict() for one in last.findings],
+            }
+        ],
+        "problems": [one._asdict() for one in whole.problems],
+    }
 
 
 # --- Markdown -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from memory_tree import MemoryTree
 from mod_making import diff_of, variant
 from small_replies import FAST, NOTE, PATCH, TEXT, entry, lines, paint, plan, planned
 
@@ -20,13 +21,28 @@ from vllm_mods.base.model import Finding, ImageFile, Level
 from vllm_mods.checkpoints.checkpoint import Checkpoint, ModelFit, ModFit
 from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
 from vllm_mods.checkpoints.fitting import PairingFit, Suggestion
+from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Tool, Trouble
+from vllm_mods.diagnosis.listing import Listed
+from vllm_mods.formats import pairing as pairings
 from vllm_mods.formats import receipt
+from vllm_mods.formats.pairing import Pairing
 from vllm_mods.formats.project import LibrarySource, SyncTarget
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.making.over_releases import ReleaseRow
-from vllm_mods.report import checkpoint, data, imported, installed, keep, project, serve
+from vllm_mods.recipes.recipe_yaml import ImportedRecipe
+from vllm_mods.report import (
+    checkpoint,
+    data,
+    doctor,
+    imported,
+    installed,
+    keep,
+    project,
+    serve,
+    words,
+)
 from vllm_mods.report.library import mod_data
 from vllm_mods.running.evidence import Evidence, ServerEvidence
 from vllm_mods.serving.check import ServeAnswer
@@ -652,3 +668,149 @@ def test_sync_says_that_nothing_but_the_order_is_another_or_nothing_at_all() -> 
         Synced("/p", TARGET, settled._replace(plan=plan())), check=False, again=()
     )
     assert lines(none)[1:] == ["it holds exactly what it should: no mods"]
+
+
+PAIRING = Pairing("pair", "s", "org/m", "base:1", "vllm serve org/m")
+
+
+def test_a_pairing_of_a_recipe_is_printed_unless_it_is_written_with_remarks_by_line() -> None:
+    of_line = Finding(FindingCode.TEXT, "it is odd", line=3)
+    result = ImportedRecipe(PAIRING, (of_line, NOTE._replace(line=None)))
+    text = pairings.dump(PAIRING).decode()
+    reply = imported.recipe(result, "it.yaml", None)
+    assert reply.data == {
+        "kind": "recipe",
+        "path": "it.yaml",
+        "ok": False,
+        "name": "pair",
+        "file": None,
+        "pairing": text,
+        "findings": result.findings,
+    }
+    remarks = (
+        "it.yaml:3: error: it is odd [text]",
+        "it.yaml: note: hunk 1 lands at line 4, +2 [offset]",
+    )
+    assert (reply.words, *reply[2:]) == (text, False, None, remarks, True, None)
+    written = imported.recipe(ImportedRecipe(PAIRING, ()), "it.yaml", "x.toml")
+    assert (written.words, written.ok, written.data["file"]) == (None, True, "x.toml")
+
+
+# --- doctor -------------------------------------------------------------------------------------
+
+TOOL = Tool("1.2", "wheel", "/place", "CPython 3.12", "/bin/python3", None, "/cache")
+ERROR = Trouble(FindingCode.LOST, "it is lost", "find it")
+REMARK = Trouble(FindingCode.NO_LIST, "it has no list", level=Level.NOTE)
+
+
+def test_the_doctor_says_what_is_wrong_before_what_is_good_to_know() -> None:
+    listed = Listed("RECORD", {"vllm/a.py": ("", "")})
+    tree = MemoryTree({}, spec="site")
+    target = Examined(tree, "installed", "0.19.1", Receipt("0.19.1", (A,), ()), listed)
+    found = Diagnosis(TOOL, target, (), (REMARK, ERROR))
+    reply = doctor.examined(found)
+    assert lines(reply) == [
+        "vllm-mods 1.2 (wheel: /place)",
+        "  CPython 3.12 (/bin/python3)",
+        "",
+        "vLLM 0.19.1 (site)",
+        "  1 files, held against RECORD",
+        "  a 1.0.0 (variant v) is in",
+        "",
+        "what is wrong",
+        "  it is lost [lost]",
+        "    hint: find it",
+        "",
+        "good to know",
+        "  it has no list [no-list]",
+    ]
+    assert (reply.ok, reply.data) == (
+        False,
+        {
+            "ok": False,
+            "tool": TOOL,
+            "target": {
+                "spec": "site",
+                "kind": "installed",
+                "version": "0.19.1",
+                "mods": [A_DATA],
+                "listed": {"by": "RECORD", "files": 1},
+            },
+            "elsewhere": (),
+            "troubles": (REMARK, ERROR),
+        },
+    )
+    fine = doctor.examined(found._replace(troubles=(REMARK,)))
+    assert (fine.ok, lines(fine)[-1]) == (True, "nothing is wrong")
+
+
+def test_the_doctor_says_how_far_it_can_tell() -> None:
+    bare = Examined(MemoryTree({}, spec="site"), "installed", None, None, None)
+    reply = doctor.examined(Diagnosis(TOOL, bare, (), ()))
+    assert lines(reply)[3:] == [
+        "vLLM of unknown version (site)",
+        "  no mods are in",
+        "",
+        "nothing wrong was found, as far as it can be told",
+    ]
+    assert reply.data["target"]["listed"] is None
+    none = doctor.examined(Diagnosis(TOOL, None, ("/x",), ()))
+    assert lines(none)[2:] == ["", "nothing is wrong"]
+    assert (none.data["target"], none.data["elsewhere"]) == (None, ("/x",))
+
+
+# --- explain ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        words.Explained(
+            "moved",
+            "verdict",
+            "every hunk fits, at another line",
+            "`apply` changes the files; `check` exits with 0",
+            "vllm-mods apply MOD --target DIR",
+        ),
+        words.Explained(
+            "applied",
+            "verdict",
+            "is in already",
+            "`apply` changes nothing, exit code 0; `check` exits with 0",
+            "vllm-mods verify MOD --target DIR",
+        ),
+        words.Explained(
+            "missing",
+            "verdict",
+            "what it changes is gone",
+            "`apply` refuses, exit code 3; `check` exits with 1",
+            "vllm-mods port MOD --to TREE --library DIR",
+        ),
+        words.Explained(
+            "1", "exit code", "the answer is no", "errors: tree, unreachable, not-rendered"
+        ),
+        words.Explained("70", "exit code", "a bug", ""),
+        words.Explained(
+            "usage",
+            "error",
+            "The call itself is wrong: an unknown mod, a target that is not vLLM.",
+            "exit code 2",
+        ),
+    ],
+    ids=lambda entry: entry.word,
+)
+def test_how_a_command_ends_is_explained(entry: words.Explained) -> None:
+    assert [one for one in words.endings() if one.word == entry.word] == [entry]
+
+
+def test_a_finding_is_explained_with_its_own_next_step_or_that_of_its_kind() -> None:
+    entries = {entry.word: entry for entry in words.findings()}
+    groups = words.code_groups().values()
+    assert sorted(entries) == sorted(code for group in groups for code in group.codes)
+    steps = {code: entries[code].next for code in ("mode", "stale-lock", "text")}
+    assert steps == {
+        "mode": None,
+        "stale-lock": "vllm-mods matrix MOD --update-lock",
+        "text": "vllm-mods port MOD --to TREE",
+    }
+    assert entries["stale-lock"].kind == "finding of matrix"
