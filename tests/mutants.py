@@ -45,7 +45,7 @@ class Room(NamedTuple):
 
 
 _NEAREST = {
-    "api": ("api", "cli"),
+    "api": ("api", "cli", "sharing/test_projects.py"),
     "applying": ("scenario", "api", "cli"),
     "base": ("base", "formats", "trees", "attack/test_servers.py", "attack/test_limit_table.py"),
     "building": (
@@ -55,6 +55,7 @@ _NEAREST = {
         "attack/test_tampered_images.py",
     ),
     "checkpoints": ("checkpoints", "cli/test_suggest.py", "attack/test_hostile_checkpoints.py"),
+    "cli": ("cli", "sharing/test_projects.py"),
     "diagnosis": ("diagnosis", "cli/test_doctor.py"),
     "formats": ("formats", "library", "cli/test_lock_and_build.py", "attack/test_limits.py"),
     "images": ("images", "trees", "building", "attack/test_tampered_images.py"),
