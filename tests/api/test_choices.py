@@ -28,6 +28,7 @@ from vllm_mods.formats.pairing_lock import (
     PairingLock,
 )
 from vllm_mods.library.catalog import Library
+from vllm_mods.running.service import StartOptions
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.source import open_template
 
@@ -196,6 +197,43 @@ def test_a_lock_has_a_part_for_each_platform_or_for_the_one_that_is_named() -> N
     assert arm.base.platform == "linux/arm64/v8"
     (only,) = on_base.parts_of(LOCK, "docker:base:1", None)
     assert only == LOCK
+
+
+# --- models -------------------------------------------------------------------------------------
+
+
+def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place: Path) -> None:
+    for name in ("model", "chosen"):
+        (place / name).mkdir()
+        (place / name / "config.json").write_text('{"model_type": "llama"}')
+    (place / "own/pairings/local.toml").write_text(
+        f'schema = 1\nname = "local"\nsummary = "s"\nmodel = "{place}/model"\nbase = "base:1"\n'
+        f'command = "vllm serve {place}/model"\n'
+    )
+    lock = LOCK._replace(pairing="local", model=f"{place}/model")
+    (place / "own/pairings/local.lock").write_bytes(pairing_lock.dump(lock))
+    notes: list[str] = []
+
+    def folder(chosen: str | None = None, *, elsewhere: bool = False) -> str:
+        options = StartOptions(model_folder=chosen)
+        notes.clear()
+        served = run.plan_service(
+            Library("own"), "local", options, note=notes.append, elsewhere=elsewhere
+        )
+        (source,) = (one for one, target, _ in served.service.mounts if target == lock.model)
+        return source
+
+    assert (folder(), notes) == (
+        f"{place}/model",
+        [f"local reads {place}/model of this machine, as {place}/model"],
+    )
+    assert (folder("chosen"), notes) == (f"{place}/chosen", [])
+    assert (folder("none", elsewhere=True), notes) == (
+        f"{place}/none",
+        [f"{place}/none is not here: nobody looked whether it is a model"],
+    )
+    with pytest.raises(vm.UsageError, match="none: there is no such folder"):
+        folder("none")
 
 
 # --- logs ---------------------------------------------------------------------------------------

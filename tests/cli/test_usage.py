@@ -212,6 +212,35 @@ def test_a_file_that_is_too_much_is_not_read(
     assert named_files.read(str(tmp_path / "x.diff")) == b"abc"
 
 
+# --- answers that are made here -----------------------------------------------------------------
+
+
+def test_an_exported_mod_is_told_with_its_files(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = call("export", "fast", "--output", "out", "--json")
+    files = sorted(
+        str(path.relative_to(tmp_path / "out"))
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file()
+    )
+    assert answer.json == {"schema": 1, "mod": "fast", "folder": "out", "files": files}
+    words = call("export", "fast", "--output", "more").out
+    assert words == f"wrote more: {len(files)} files; a recipe names it as more\n"
+
+
+def test_libraries_that_were_fetched_are_named(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "vllm-mods.toml").write_text("schema = 1\n")
+    answer = call("sync", "--fetch", "--json")
+    project = {"project": f"{tmp_path}/vllm-mods.toml", "libraries": []}
+    assert (answer.code, answer.json) == (0, {"schema": 1, **project})
+    assert call("sync", "--fetch").out == "here, as they are locked: no library is named\n"
+
+
 # --- what a lock that was written, says ---------------------------------------------------------
 
 
@@ -311,6 +340,17 @@ def test_a_verdict_has_its_colour_and_words_about_it_are_not_bold(
     assert screen.getvalue() == f"{codes}\\x1b[0m\\x0d"
 
 
+def test_an_error_and_its_hint_have_colours_of_their_own(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert call("zzzz").err == (
+        "\033[31m\033[1merror:\033[0m there is no command `zzzz`; `vllm-mods --help` lists them\n"
+        "\n\033[36mhint:\033[0m vllm-mods --help\n"
+    )
+
+
 # --- help ---------------------------------------------------------------------------------------
 
 
@@ -320,6 +360,11 @@ def test_a_command_has_the_examples_of_its_own_name() -> None:
     ]
     assert examples.epilog("explain") == "\b\nExamples:\nvllm-mods explain conflict"
     assert [line.split()[1] for line in examples.examples("")][:2] == ["doctor", "check"]
+
+
+def test_the_help_says_which_form_is_the_one_without_an_option(call: Call) -> None:
+    for name, form in (("check", "text"), ("matrix", "text"), ("export", "recipe")):
+        assert f"[default: {form}]" in " ".join(call(name, "--help").out.split())
 
 
 def test_a_reply_is_printed_with_what_happened_before_it_and_the_next_step_behind(

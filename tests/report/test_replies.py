@@ -814,3 +814,10 @@ def test_a_finding_is_explained_with_its_own_next_step_or_that_of_its_kind() -> 
         "text": "vllm-mods port MOD --to TREE",
     }
     assert entries["stale-lock"].kind == "finding of matrix"
+
+
+def test_an_error_in_place_of_an_answer() -> None:
+    assert data.error("usage", "it is wrong", None, 2) == {
+        "schema": 1,
+        "error": {"code": "usage", "message": "it is wrong", "hint": None, "exit_code": 2},
+    }
