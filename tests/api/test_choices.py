@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from lone_project import project
 from lowering import lower
+from memory_tree import MemoryTree
 from mod_making import diff_of, write_mod
 from small_site import FILES, build
 
@@ -104,6 +105,22 @@ def test_a_range_has_every_build_and_plainly_each_final_release_once() -> None:
     )
     assert releases_in(access, ">=0.19.0rc1", plain=True) == ("pypi:0.19.0", "pypi:0.19.1")
     assert releases_in(access, ">=0.20.0rc1", plain=True) == ("pypi:0.20.0rc1",)
+
+
+def test_what_an_access_opened_is_closed_with_it() -> None:
+    class Held(MemoryTree):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    trees = Held({}), Held({})
+    with vm.Access() as access:
+        assert [access.keep(tree) for tree in trees] == [*trees]
+        assert [tree.closed for tree in trees] == [0, 0]
+    assert [tree.closed for tree in trees] == [1, 1]
+    access.close()
+    assert [tree.closed for tree in trees] == [1, 1]
 
 
 # --- import -------------------------------------------------------------------------------------
@@ -246,13 +263,13 @@ def test_of_a_log_that_is_too_long_the_beginning_is_looked_at(
     notes: list[str] = []
     access = vm.Access(note=notes.append)
     lower(monkeypatch, "LOG", 10)
-    for log, said in (
+    for log, expected in (
         (b"x" * 10, []),
         (b"x" * 11, [f"it: only the first {limits.LOG} were looked at"]),
     ):
         notes.clear()
         seen = run.of_log(Library("own"), ("fast",), log, "it", access)
-        assert ([one.name for one in seen.mods], notes) == (["fast"], said)
+        assert ([one.name for one in seen.mods], notes) == (["fast"], expected)
 
 
 # --- libraries ----------------------------------------------------------------------------------
@@ -293,16 +310,18 @@ BEGIN = "{{ 'go ' if add_generation_prompt }}{{ one }}"
 def test_a_prompt_is_made_with_what_is_added_to_a_conversation(place: Path) -> None:
     (place / "t.jinja").write_text(TURNS + BEGIN)
     template = open_template(Library("own"), "t.jinja")
-    asked = Conversation("x", ({"role": "user", "content": ""},), kwargs={"one": 1, "two": 2})
-    assert render_template(template, asked, {"one": 3, "three": 3}) == (
+    conversation = Conversation(
+        "x", ({"role": "user", "content": ""},), kwargs={"one": 1, "two": 2}
+    )
+    assert render_template(template, conversation, {"one": 3, "three": 3}) == (
         "user go 3",
         ["three", "two"],
     )
-    without = render_template(template, asked, {}, add_generation_prompt=False)
+    without = render_template(template, conversation, {}, add_generation_prompt=False)
     assert without == ("user 1", ["two"])
-    answered = asked._replace(add_generation_prompt=False)
+    answered = conversation._replace(add_generation_prompt=False)
     assert render_template(template, answered, {})[0] == "user 1"
     (place / "bad.jinja").write_text("\n{{ raise_exception('no') }}")
     with pytest.raises(vm.NotRendered) as caught:
-        render_template(open_template(Library("own"), "bad.jinja"), asked, {})
+        render_template(open_template(Library("own"), "bad.jinja"), conversation, {})
     assert str(caught.value).startswith("bad.jinja:2: ")

@@ -414,8 +414,8 @@ def test_sync_takes_the_one_target_or_the_default_one_and_the_vllm_that_is_named
     place: Path,
 ) -> None:
     targets("[targets.a]", 'path = "site"', "mods = []", "[targets.default]", "mods = []")
-    asked_for = vm.sync("a", write=False)
-    assert (asked_for.target.name, asked_for.done.target) == ("a", str(place / "site"))
+    by_name = vm.sync("a", write=False)
+    assert (by_name.target.name, by_name.done.target) == ("a", str(place / "site"))
     by_default = vm.sync(write=False, default_target=lambda: "site")
     assert (by_default.target.name, by_default.done.target) == ("default", str(place / "site"))
     build(place / "more", FILES)

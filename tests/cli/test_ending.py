@@ -159,8 +159,8 @@ def test_a_shared_library_that_is_missing_is_of_the_package_that_wants_it(
     error = caught(lambda: broken(tmp_path, "import ctypes\nctypes.CDLL('libnone_of_them.so')\n"))
     assert isinstance(error, OSError)
     assert ending.end(error, as_json=False) == 2
-    said = "error: broken_one, which vllm-mods needs, does not load: libnone_of_them.so: "
-    assert capsys.readouterr().err.startswith(said)
+    expected = "error: broken_one, which vllm-mods needs, does not load: libnone_of_them.so: "
+    assert capsys.readouterr().err.startswith(expected)
     other = caught(lambda: broken(tmp_path, "open('/none')\n"))
     assert ending.end(other, as_json=False) == 70
 
@@ -172,8 +172,8 @@ def test_the_current_folder_may_be_gone(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert ending.end(caught(os.getcwd), as_json=False) == 2
-    said = "error: the current folder is not there any more\n\nhint: cd /\n"
-    assert capsys.readouterr().err == said
+    expected = "error: the current folder is not there any more\n\nhint: cd /\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_an_interruption_is_told_in_a_word(capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,8 +207,8 @@ def test_an_answer_that_cannot_be_written_is_an_error(
         failed = caught(full.flush)
         assert ending.end(failed, as_json=True) == 1
         monkeypatch.undo()
-    said = "error: the answer could not be written: No space left on device\n\nhint: df -h\n"
-    assert capsys.readouterr().err == said
+    expected = "error: the answer could not be written: No space left on device\n\nhint: df -h\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_what_fails_in_printing_is_the_answer_even_if_nothing_is_left_to_print(

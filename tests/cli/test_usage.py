@@ -248,7 +248,7 @@ WAS_OF = "note: the mod.lock that was there was of another mod:"
 
 
 @pytest.mark.parametrize(
-    ("updated", "said"),
+    ("updated", "expected"),
     [
         ({}, ""),
         ({"kept": ("1",)}, "note: kept as before: 1 release\n"),
@@ -263,12 +263,12 @@ WAS_OF = "note: the mod.lock that was there was of another mod:"
     ],
 )
 def test_a_lock_that_was_written_is_told_with_what_was_lost(
-    capsys: pytest.CaptureFixture[str], updated: dict[str, Any], said: str
+    capsys: pytest.CaptureFixture[str], updated: dict[str, Any], expected: str
 ) -> None:
     mod = Mod("m", "1", "s", "MIT", "/lib/patches/m", "d")
     lock: Any = None
     matrix._tell_lock(mod, Updated(lock, **{"kept": (), "lost": (), "why": None, **updated}))
-    assert capsys.readouterr().err == f"wrote /lib/patches/m/mod.lock\n{said}"
+    assert capsys.readouterr().err == f"wrote /lib/patches/m/mod.lock\n{expected}"
 
 
 # --- terminals ----------------------------------------------------------------------------------

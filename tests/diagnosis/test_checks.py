@@ -61,8 +61,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_three_files_are_named_and_the_others_counted(few: tuple[str, ...], message: str) -> None:
     rows = b"".join(row(f"vllm/{name}.py", b"") for name in few) + row("vllm/__init__.py", b"")
     _, troubles = look(Distributed(CODE | {RECORD: rows}))
-    said = f"{message}listed in vllm-0.19.1.dist-info and not there"
-    assert troubles == (Trouble(FindingCode.LOST, said, AGAIN),)
+    expected = f"{message}listed in vllm-0.19.1.dist-info and not there"
+    assert troubles == (Trouble(FindingCode.LOST, expected, AGAIN),)
 
 
 def test_what_is_not_as_listed_is_told_by_kind_and_notes_come_last(

@@ -122,8 +122,8 @@ def test_colour_does_not_move_the_columns() -> None:
 def test_json_has_every_field_of_a_cell_and_the_problems() -> None:
     whole = example()
     last = whole.cells[5]._replace(packages=(("transformers", "5"),))
-    said = json.loads(FORMS["json"](whole._replace(cells=(last,))))
-    assert said == {
+    expected = json.loads(FORMS["json"](whole._replace(cells=(last,))))
+    assert expected == {
         "schema": 1,
         "cells": [
             {

@@ -132,8 +132,8 @@ def test_a_port_that_was_written_says_how_each_file_was_merged_and_what_to_run()
 def test_a_port_of_what_the_target_has_already() -> None:
     file = FilePort("vllm/e.py", "vllm/e.py", b"x", Ported(b"x", []))
     reply = port.ported(PortResult(NO_VARIANT._replace(files=(file,))))
-    said = ["  vllm/e.py: is so already", "  vLLM 0.21.0 has every change already"]
-    assert (reply.ok, lines(reply)) == (True, [HEAD, *said])
+    expected = ["  vllm/e.py: is so already", "  vLLM 0.21.0 has every change already"]
+    assert (reply.ok, lines(reply)) == (True, [HEAD, *expected])
     assert (reply.data["carried"], reply.data["variant"], reply.data["verdict"]) == (
         True,
         None,

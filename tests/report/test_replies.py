@@ -118,8 +118,8 @@ def test_the_title_of_a_branch_says_what_was_done(did: str, title: str) -> None:
 def test_what_became_of_a_release_is_a_line_and_what_is_left_stands_below_it(
     did: str, outcome: str
 ) -> None:
-    said = [f"m 0.21.0: {outcome}", "  left to you: look", "  left to you: there"]
-    assert keep.line(PORTED._replace(did=did)).split("\n") == said
+    expected = [f"m 0.21.0: {outcome}", "  left to you: look", "  left to you: there"]
+    assert keep.line(PORTED._replace(did=did)).split("\n") == expected
 
 
 # --- libraries of others ------------------------------------------------------------------------
@@ -276,8 +276,8 @@ def test_of_a_serve_command_what_is_wrong_stands_before_the_notes() -> None:
 def test_a_serve_command_of_no_pairing_on_a_tree_of_no_version() -> None:
     cell = ServeCell("", "wheel:x", ServeAnswer((), 2))
     reply = serve.checked(ServeChecked(("m",), None, (cell,), over_releases=False))
-    said = ["vllm serve on vLLM of unknown version (wheel:x)", "  2 flags: nothing is wrong"]
-    assert (reply.ok, lines(reply)) == (True, said)
+    expected = ["vllm serve on vLLM of unknown version (wheel:x)", "  2 flags: nothing is wrong"]
+    assert (reply.ok, lines(reply)) == (True, expected)
     assert reply.data["tree"] == {"spec": "wheel:x", "version": None}
 
 
@@ -334,8 +334,8 @@ def test_what_a_log_tells_of_mods() -> None:
     ]
     assert reply.data == {"ok": False, "mods": mods, "ready": False, "restarts": 1}
     again = serve.evidence(ServerEvidence((), ready=True, restarts=2))
-    said = "the server was started again, 2 times: this is of its last start"
-    assert (again.words, again.ok) == (said, True)
+    expected = "the server was started again, 2 times: this is of its last start"
+    assert (again.words, again.ok) == (expected, True)
     assert serve.evidence(ServerEvidence((), ready=True, restarts=0)).words == ""
 
 
@@ -435,16 +435,16 @@ def test_all_kinds_of_layers_are_told_where_they_are_few() -> None:
     facts = NOTHING_SAID._replace(gdn=LayerKinds(8, tuple((f"l{n}", 1) for n in range(8))))
     only = ModFit("t1", True, True, "", "")
     reply = checkpoint.suggested(Suggested(PLAIN, Suggestion(facts, (), (only,), ()), None), paint)
-    said = lines(reply)
-    assert said[4:13] == ["  GDN          8 layers", *(f"         1 l{n}" for n in range(8))]
-    assert said[-3:] == ["chat template", "  t1", "pairings     there are none"]
+    expected = lines(reply)
+    assert expected[4:13] == ["  GDN          8 layers", *(f"         1 l{n}" for n in range(8))]
+    assert expected[-3:] == ["chat template", "  t1", "pairings     there are none"]
 
 
 def test_which_mods_are_not_for_a_model() -> None:
     wrong = ModFit("fast", False, True, "its model_type is other", "")
     fit = ModelFit("org/m", "c0", (wrong, ModFit("b", True, True, "", "")))
-    said = "model org/m at c0\n  fast is not for it: its model_type is other"
-    assert checkpoint.fit_text(fit) == said
+    expected = "model org/m at c0\n  fast is not for it: its model_type is other"
+    assert checkpoint.fit_text(fit) == expected
     assert checkpoint.fit_data(fit) == {
         "name": "org/m",
         "commit": "c0",
@@ -574,8 +574,8 @@ def test_status_of_a_tree_without_mods(emptied: Receipt | None) -> None:
 
 def test_verify_says_what_is_not_as_it_was_left() -> None:
     reply = installed.verify(Verified("/s", "0.19.1", (B,), (CHANGED,)), "site", None)
-    said = ["vLLM 0.19.1 (site)", "  vllm/b.py: is not as it was left [changed-since]"]
-    assert (lines(reply), reply.ok) == (said, False)
+    expected = ["vLLM 0.19.1 (site)", "  vllm/b.py: is not as it was left [changed-since]"]
+    assert (lines(reply), reply.ok) == (expected, False)
     assert reply.data == {
         "tree": {"spec": "site", "version": "0.19.1"},
         "ok": False,
@@ -616,8 +616,8 @@ MOVED = Exactly("/s", plan(planned()), (A,), (B,), (), ("x",), ("n",), False, "/
 
 def test_sync_says_what_went_out_and_in() -> None:
     reply = installed.sync(Synced("/p", TARGET, MOVED), check=False, again=())
-    said = ["vLLM 0.19.1 (/s)", "  a 1.0.0 is out", "  b 1.0.0 is in", "1 file changed"]
-    assert lines(reply) == said
+    expected = ["vLLM 0.19.1 (/s)", "  a 1.0.0 is out", "  b 1.0.0 is in", "1 file changed"]
+    assert lines(reply) == expected
     assert reply.data == {
         **data.plan(MOVED.plan),
         "ok": True,
@@ -654,8 +654,8 @@ def test_sync_with_check_says_what_would_be_done_and_how_to_do_it() -> None:
 def test_sync_says_that_nothing_but_the_order_is_another_or_nothing_at_all() -> None:
     same = MOVED._replace(out=(), into=(), changed=())
     order = installed.sync(Synced("/p", TARGET, same), check=True, again=())
-    said = ["  the receipt has its mods in another order", "no file changes"]
-    assert (order.ok, lines(order)[1:]) == (False, said)
+    expected = ["  the receipt has its mods in another order", "no file changes"]
+    assert (order.ok, lines(order)[1:]) == (False, expected)
     no_file = installed.sync(
         Synced("/p", TARGET, MOVED._replace(changed=())), check=False, again=()
     )
@@ -707,8 +707,8 @@ def test_the_doctor_says_what_is_wrong_before_what_is_good_to_know() -> None:
     listed = Listed("RECORD", {"vllm/a.py": ("", "")})
     tree = MemoryTree({}, spec="site")
     target = Examined(tree, "installed", "0.19.1", Receipt("0.19.1", (A,), ()), listed)
-    found = Diagnosis(TOOL, target, (), (REMARK, ERROR))
-    reply = doctor.examined(found)
+    diagnosis = Diagnosis(TOOL, target, (), (REMARK, ERROR))
+    reply = doctor.examined(diagnosis)
     assert lines(reply) == [
         "vllm-mods 1.2 (wheel: /place)",
         "  CPython 3.12 (/bin/python3)",
@@ -740,7 +740,7 @@ def test_the_doctor_says_what_is_wrong_before_what_is_good_to_know() -> None:
             "troubles": (REMARK, ERROR),
         },
     )
-    fine = doctor.examined(found._replace(troubles=(REMARK,)))
+    fine = doctor.examined(diagnosis._replace(troubles=(REMARK,)))
     assert (fine.ok, lines(fine)[-1]) == (True, "nothing is wrong")
 
 

@@ -73,8 +73,8 @@ def test_a_plan_says_of_each_mod_its_verdict_what_it_changes_and_why() -> None:
         "    <hunk 1: not there [text]>",
     ]
     explained = text.plan(plan_of(GOES_IN, planned()), paint, explain=True).split("\n")
-    said = ["    proof: types", "    not examined: cycles: no reason"]
-    assert explained[:-1] == [HEAD, *GOES_IN_WORDS, *said]
+    expected = ["    proof: types", "    not examined: cycles: no reason"]
+    assert explained[:-1] == [HEAD, *GOES_IN_WORDS, *expected]
 
 
 def test_a_mod_that_brings_only_new_files_or_undeclared_ones_is_told_so() -> None:
@@ -89,8 +89,8 @@ def test_a_mod_that_brings_only_new_files_or_undeclared_ones_is_told_so() -> Non
 
 def test_a_refusal_names_each_mod_that_does_not_go_in() -> None:
     refused = text.refusal(plan_of(GOES_IN, CONFLICT), "first\nsecond", paint)
-    said = ["first", "  fast 1.0.0: <conflict>", "    <hunk 1: not there [text]>"]
-    assert refused.split("\n") == said
+    expected = ["first", "  fast 1.0.0: <conflict>", "    <hunk 1: not there [text]>"]
+    assert refused.split("\n") == expected
 
 
 def test_a_long_finding_is_broken_between_words_and_never_in_a_command() -> None:

@@ -286,7 +286,7 @@ OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
 
 
 @pytest.mark.parametrize(
-    ("pairs", "said"),
+    ("pairs", "expected"),
     [
         (
             (HERMES, BOTH),
@@ -320,12 +320,12 @@ OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
     ],
 )
 def test_of_all_parsers_of_a_release_those_that_read_all_are_named(
-    pairs: tuple[PairRead, ...], said: list[str]
+    pairs: tuple[PairRead, ...], expected: list[str]
 ) -> None:
     back = ReadBack(RELEASE, named=False, pairs=pairs, findings=(STYLE,))
     reply = template.checked([NONE_READ._replace(back=back)])
     end = ["    note: odd [text]", "  nothing is refused or lost"]
-    assert lines(reply)[1:] == [OF_RELEASE, *said, *end]
+    assert lines(reply)[1:] == [OF_RELEASE, *expected, *end]
 
 
 def test_of_parsers_that_were_named_each_is_told() -> None:
