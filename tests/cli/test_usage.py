@@ -11,7 +11,7 @@ from lowering import lower
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod, Verdict
-from vllm_mods.cli import answers, examples, matrix, named_files, options, terminal
+from vllm_mods.cli import answers, examples, main, matrix, named_files, options, terminal
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.report.reply import Reply
 
@@ -362,9 +362,85 @@ def test_a_command_has_the_examples_of_its_own_name() -> None:
     assert [line.split()[1] for line in examples.examples("")][:2] == ["doctor", "check"]
 
 
-def test_the_help_says_which_form_is_the_one_without_an_option(call: Call) -> None:
-    for name, form in (("check", "text"), ("matrix", "text"), ("export", "recipe")):
-        assert f"[default: {form}]" in " ".join(call(name, "--help").out.split())
+# --- how options are declared --------------------------------------------------------------------
+
+
+def declared(*declarations: options.Declared) -> dict[str, Any]:
+    """Return what options become, by the names that a command has for them, the last one first."""
+
+    def command(**values: Any) -> Any:
+        return values
+
+    for declare in declarations:
+        command = declare(command)
+    return {one.name: one for one in reversed(command.__click_params__)}  # type: ignore[attr-defined]
+
+
+def test_an_option_is_declared_as_its_help_has_it() -> None:
+    known = declared(
+        options.option("--lock FILE", "A lock."),
+        options.option("--check", "Look."),
+        options.option("--tree TREE", "Trees.", "trees", multiple=True),
+        options.option("--jobs", "How many.", type=int),
+    )
+    assert [*known] == ["jobs", "trees", "check", "lock"]
+    facts = {
+        name: (one.opts, one.metavar, one.is_flag, one.multiple, one.help)
+        for name, one in known.items()
+    }
+    assert facts == {
+        "lock": (["--lock"], "FILE", False, False, "A lock."),
+        "check": (["--check"], None, True, False, "Look."),
+        "trees": (["--tree"], "TREE", False, True, "Trees."),
+        "jobs": (["--jobs"], None, False, False, "How many."),
+    }
+
+
+@pytest.mark.parametrize(
+    ("spelled", "kind"),
+    [
+        ("--a DIR", "dir"),
+        ("--a FILE", "file"),
+        ("--a TREE", "dir"),
+        ("--a PATH...", "file"),
+        ("--a REV", None),
+    ],
+)
+def test_an_option_for_a_place_completes_as_one(spelled: str, kind: str | None) -> None:
+    context = main.make_context("vllm-mods", ["list"], resilient_parsing=True)
+    items = declared(options.option(spelled, "x"))["a"].shell_complete(context, "typed")
+    assert [(one.value, one.type) for one in items] == ([("typed", kind)] if kind else [])
+
+
+def test_the_first_of_several_forms_is_the_one_without_an_option() -> None:
+    form = declared(options.form("How.", ("text", "json")))["form"]
+    assert (form.opts, form.default, form.show_default) == (["--format"], "text", True)
+    assert (form.help, [*form.type.choices]) == ("How.", ["text", "json"])
+
+
+def test_options_that_are_grouped_reach_a_command_as_one_value() -> None:
+    def make(*, first: str, second: str = "b") -> str:
+        return first + second
+
+    first, other = options.option("--first X", "x"), options.option("--other Y", "y")
+    declare = options.grouped("both", make, first, other)
+    assert [*declared(declare)] == ["other", "first"]
+
+    def command(**values: Any) -> Any:
+        return values
+
+    assert declare(command)(first="a", other="o") == {"other": "o", "both": "ab"}
+    assert options.all_of(first, other)(command) is command
+
+
+def test_a_command_with_json_prints_its_reply_in_the_form_that_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = options.json_output(lambda name: Reply({}, f"it is {name}", ok=False))
+    (flag,) = command.__click_params__  # type: ignore[attr-defined]
+    assert (flag.name, flag.opts, flag.is_flag) == ("as_json", ["--json"], True)
+    assert command(as_json=False, name="x") == 1
+    assert capsys.readouterr().out == "it is x\n"
 
 
 def test_a_reply_is_printed_with_what_happened_before_it_and_the_next_step_behind(
