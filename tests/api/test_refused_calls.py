@@ -292,15 +292,19 @@ def test_mods_of_one_name_in_several_libraries_are_no_matrix(place: Path) -> Non
 @pytest.mark.parametrize(
     ("names", "pairing", "chosen"),
     [
-        ((), None, ["fast"]),
-        (("fast",), None, ["fast"]),
-        (("fast",), "pair", ["fast"]),
+        ((), None, ["fast", "slow"]),
+        (("slow",), None, ["slow"]),
+        ((), "both", ["fast"]),
+        (("slow",), "both", ["fast", "slow"]),
     ],
 )
-def test_a_matrix_without_names_is_of_the_callers_own_mods(
+def test_a_matrix_is_of_a_pairing_and_the_named_mods_or_of_all_that_are_the_callers_own(
     place: Path, names: tuple[str, ...], pairing: str | None, chosen: list[str]
 ) -> None:
-    assert place.is_dir()
+    write_mod(place / "own", "slow", PATCH)
+    text = (place / "own/pairings/pair.toml").read_text()
+    more = text.replace('name = "pair"', 'name = "both"\nmods = ["fast"]')
+    (place / "own/pairings/both.toml").write_text(more)
     assert [mod.name for mod in matrix.choose_mods(library(), names, pairing)] == chosen
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -239,6 +240,21 @@ def test_libraries_that_were_fetched_are_named(
     project = {"project": f"{tmp_path}/vllm-mods.toml", "libraries": []}
     assert (answer.code, answer.json) == (0, {"schema": 1, **project})
     assert call("sync", "--fetch").out == "here, as they are locked: no library is named\n"
+
+
+def test_json_is_laid_out_for_people_too(call: Call) -> None:
+    answer = call("explain", "70", "--json")
+    assert answer.out == json.dumps(answer.json, indent=2) + "\n"
+    assert call("explain", "70").out == "70 (exit code): a bug\n"
+    assert call("explain", "usage").out.splitlines()[1:] == ["  exit code 2"]
+
+
+def test_a_library_is_put_in_order_for_who_writes_to_it_alone(library: Path) -> None:
+    (library / ".vllm-mods.new").mkdir()  # of a write that was killed
+    options.open_libraries((str(library),))
+    assert (library / ".vllm-mods.new").exists()
+    options.open_libraries((str(library),), own=True)
+    assert not (library / ".vllm-mods.new").exists()
 
 
 # --- what a lock that was written, says ---------------------------------------------------------
