@@ -45,6 +45,7 @@ class Room(NamedTuple):
 
 
 _NEAREST = {
+<<<<<<< HEAD
     "api": ("api", "cli"),
     "applying": (
         "applying",
@@ -60,6 +61,11 @@ _NEAREST = {
         *("base", "property/test_secret_properties.py", "formats", "trees"),
         *("attack/test_servers.py", "attack/test_limit_table.py", "sharing/test_signatures.py"),
     ),
+=======
+    "api": ("api", "cli", "sharing/test_projects.py"),
+    "applying": ("scenario", "api", "cli"),
+    "base": ("base", "formats", "trees", "attack/test_servers.py", "attack/test_limit_table.py"),
+>>>>>>> M1
     "building": (
         "building",
         "cli/test_image.py",
@@ -69,6 +75,7 @@ _NEAREST = {
         "cli/test_upgrade.py",
     ),
     "checkpoints": ("checkpoints", "cli/test_suggest.py", "attack/test_hostile_checkpoints.py"),
+    "cli": ("cli", "sharing/test_projects.py"),
     "diagnosis": ("diagnosis", "cli/test_doctor.py"),
     "formats": (
         "formats",
@@ -233,7 +240,11 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
             yield from ((node, new) for new in operator(node) if not _reads_the_same(node, new))
     if isinstance(node, cst.Call):
         for n, argument in enumerate(node.args):
+<<<<<<< HEAD
             if argument.keyword is not None and not _holds_nothing(argument):
+=======
+            if argument.keyword is not None and argument.value not in _asserted(node):
+>>>>>>> M1
                 yield node, node.with_changes(args=[*node.args[:n], *node.args[n + 1 :]])
     if isinstance(node, cst.If | cst.While):
         inner = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
@@ -246,6 +257,13 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
         )
         if not is_text:
             yield node.body[0], cst.Pass()
+
+
+def _asserted(node: cst.CSTNode) -> set[cst.CSTNode]:
+    """Return what of a call says what cannot be otherwise: that ``zip`` is given as much of each."""
+    if not isinstance(node, cst.Call) or not node.func.deep_equals(cst.Name("zip")):
+        return set()
+    return {one.value for one in node.args if one.value.deep_equals(cst.Name("True"))}
 
 
 def _returns_nothing(node: cst.CSTNode) -> bool:
@@ -314,7 +332,12 @@ class _Collector(cst.CSTVisitor):
 
     def on_visit(self, node: cst.CSTNode) -> bool:
 <<<<<<< HEAD
+<<<<<<< HEAD
         if self.functions:
+=======
+        self.needless |= _asserted(node)
+        if self.functions and node not in self.needless:
+>>>>>>> M1
             line = self.get_metadata(PositionProvider, node).start.line
             for old, new in _changes(node):
                 if isinstance(new, cst.Pass) and node in self.needless:
@@ -478,9 +501,11 @@ def _functions(
 
 
 def _bare(function: object) -> object:
-    """Return what a decorator was given."""
-    for name in ("fget", "func", "__func__", "__wrapped__"):
+    """Return what decorators were given: of a property, of a command, and of any number that wrap."""
+    for name in ("fget", "func", "__func__", "callback"):
         function = getattr(function, name, function)
+    while isinstance(inner := getattr(function, "__wrapped__", None), FunctionType):
+        function = inner
     return function
 
 

@@ -1,4 +1,4 @@
-"""TAB in real shells: bash and zsh in a terminal, fish by its own completion engine."""
+"""TAB in real shells: bash and zsh in a terminal, fish by its own completion engine; and what each is offered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sampling import few
 
-from vllm_mods.cli import COMMANDS
+from vllm_mods.cli import COMMANDS, helping, main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,3 +177,60 @@ def test_no_command_loads_what_is_slow() -> None:
         check=True,
     )
     assert done.stderr == "set()\n"
+
+
+def offered(*words: str) -> list[tuple[str, str, str | None]]:
+    """Return what a shell is offered for the last word: each with its kind, and what it does."""
+    kind = helping.get_completion_class("bash")  # type: ignore[attr-defined]
+    assert kind is not None
+    items = kind(main, {}, "vllm-mods", "X").get_completions([*words[:-1]], words[-1])
+    return [(item.value, item.type, item.help) for item in items]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("matrix", "--library", "x"), "dir"),
+        (("matrix", "--output", "x"), "file"),
+        (("matrix", "--tree", "x"), "dir"),
+        (("export", "--output", "x"), "file"),
+        (("matrix", "--vllm", "x"), None),
+    ],
+)
+def test_a_shell_is_told_where_a_file_or_a_folder_is_meant(
+    words: tuple[str, ...], kind: str | None
+) -> None:
+    assert offered(*words) == ([] if kind is None else [("x", kind, None)])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_shell_is_offered_commands_with_what_they_do_and_the_options_of_one() -> None:
+    assert offered("") == [(name, "plain", words) for name, words in COMMANDS.items()]
+    assert [name for name, _, _ in offered("st")] == ["status"]
+    assert [name for name, _, _ in offered("--ver")] == ["--version"]
+    assert ("--update-lock", "plain") in [one[:2] for one in offered("matrix", "--up")]
+    assert offered("none", "x") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("apply", "a-mod"), ["a-mod-of-mine"]),
+        (("show", "a-mod"), ["a-mod-of-mine"]),
+        (("show", "qwen3.5-122b-hy"), ["qwen3.5-122b-hybrid"]),
+        (("lock", "qwen3.5-122b-hy"), ["qwen3.5-122b-hybrid"]),
+        (("lock", "a-mod"), []),
+        (("apply", "--pairing", "qwen3.5-122b-hy"), ["qwen3.5-122b-hybrid"]),
+        (("template", "check", "qwen3.5-enh"), ["qwen3.5-enhanced"]),
+        (("apply", "--library", "{}", "b-mod"), ["b-mod-of-mine"]),
+        (("apply", "--library", "none", "a-mod"), []),
+    ],
+)
+def test_a_shell_is_offered_names_of_the_libraries_that_the_line_names(
+    folder: Path, words: tuple[str, ...], names: list[str]
+) -> None:
+    more = folder.parent / "more"
+    (more / "patches/b-mod-of-mine").mkdir(parents=True)
+    (more / "patches/b-mod-of-mine/mod.toml").touch()
+    assert [name for name, _, _ in offered(*(one.format(more) for one in words))] == names

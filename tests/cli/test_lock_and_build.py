@@ -100,7 +100,7 @@ def test_a_lock_outlives_the_tool_and_the_words_of_its_mods(
     call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is built is the same, byte for byte: the receipt names who locked, the mod lies there as it was."""
-    call("lock", NAME, "--base", call.base)
+    assert f"note: wrote {call.lock}\n" in call("lock", NAME, "--base", call.base).err
     call("build", NAME, "--base", call.base, "--output", f"oci:{tmp_path}/one")
     for module in (receipt, on_base, resolving):
         monkeypatch.setattr(module, "TOOL", "vllm-mods 99", raising=False)

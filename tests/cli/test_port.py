@@ -169,8 +169,12 @@ def test_abort_leaves_what_was_there(call: Call, library: Path, base: Path, tmp_
     target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
     before = files_of(library)
     assert call("port", "fast", "--from", base, "--to", target).code == 1
-    assert call("port", "fast", "--abort").code == 0
+    aborted = call("port", "fast", "--abort", "--json")
+    assert (aborted.code, aborted.json) == (0, {"schema": 1, "mod": "fast", "aborted": "0.20"})
     assert files_of(library) == before
+    assert call("port", "fast", "--from", base, "--to", target).code == 1
+    removed = call("port", "fast", "--abort")
+    assert removed.out == f"removed {library}/patches/fast/.port-0.20\n"
     nothing = call("port", "fast", "--abort")
     assert nothing.code == 2
     assert "no port of fast is unfinished" in nothing.err

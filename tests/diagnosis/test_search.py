@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
+import mmap
 import os
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from lowering import lower
 
 from vllm_mods.diagnosis import search
+from vllm_mods.formats.receipt import RECEIPT
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 
 def tree(folder: Path) -> str:
@@ -62,6 +69,106 @@ def test_no_process_is_stale_where_nothing_was_applied(root: str) -> None:
     assert list(search.stale_processes(root)) == []
 
 
+@pytest.fixture
+def mapped(root: str) -> Iterator[str]:
+    """Have this process map a file of the tree, under a name with what ends a name in /proc."""
+    place = f"{root}/vllm/_C 1.so"
+    Path(place).write_bytes(b"x")
+    Path(root, RECEIPT).parent.mkdir()
+    Path(root, RECEIPT).touch()
+    called = Path("/proc/self/comm").read_text()
+    Path("/proc/self/comm").write_text("a (b) 1 2")
+    with open(place, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+        yield place
+    Path("/proc/self/comm").write_text(called)
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_process_is_stale_that_mapped_a_file_and_is_older_than_the_receipt(
+    root: str, mapped: str, *, deleted: bool
+) -> None:
+    if deleted:
+        Path(mapped).unlink()
+    assert list(search.stale_processes(root)) == [search.Process(os.getpid(), "a (b) 1 2", mapped)]
+
+
+def test_a_process_that_came_after_the_receipt_is_not_stale(
+    root: str, mapped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = time.time() + 86_400
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert os.path.exists(mapped)
+    assert list(search.stale_processes(root)) == []
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_taken"),
+    [
+        ('{"url": "file://%s", "dir_info": {"editable": true}}', True),
+        ('{"url": "file://%s", "dir_info": {"editable": false}}', False),
+        ('{"url": "file://%s", "dir_info": {}}', False),
+        ('{"url": "file://%s/none", "dir_info": {"editable": true}}', False),
+        ('{"url": "file://%s", "archive_info": {}}', False),
+        ("{", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_the_source_of_an_editable_install_is_where_python_finds_vllm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str | None, *, is_taken: bool
+) -> None:
+    source = tree(tmp_path / "my source")
+    info = tmp_path / "site/vllm-0.19.1.dist-info"
+    info.mkdir(parents=True)
+    if origin is not None:
+        (info / "METADATA").write_text("Name: vllm\nVersion: 0.19.1\n")
+        (info / "direct_url.json").write_text(origin.replace("%s", source.replace(" ", "%20")))
+    monkeypatch.setattr(sys, "path", [str(info.parent)])
+    importlib.invalidate_caches()
+    assert search.here() == (source if is_taken else None)
+    if is_taken:  # what lies on the search path itself comes before it
+        sys.path.append(tree(tmp_path / "other"))
+        assert search.here() == str(tmp_path / "other")
+
+
+def test_the_current_folder_counts_only_where_pythonpath_names_it(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tree(tmp_path / "other")
+    monkeypatch.chdir(other)
+    assert search.ahead_of(root, {}, ["", other, root]) is None
+    named = {"PYTHONPATH": os.pathsep.join(["none", other])}
+    assert search.ahead_of(root, named, [other, root]) == other
+
+
+def test_a_current_folder_that_was_removed_is_none(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    other = tree(tmp_path / "other")
+    assert search.ahead_of(root, {}, [other, root]) == other
+
+
+def test_the_active_environments_are_those_of_this_python_and_of_the_surroundings_each_once(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(root)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "link")])
+    venv, conda = (tree(tmp_path / f"{one}/lib/python3.12/site-packages") for one in "vc")
+    program = tmp_path / "p/bin/python3"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    python = tree(tmp_path / "p/lib64/../lib/python3.12/dist-packages")
+    environ = {"PATH": str(program.parent)}
+    assert search.active(environ) == (root, python)
+    environ |= {"VIRTUAL_ENV": str(tmp_path / "v"), "CONDA_PREFIX": str(tmp_path / "c")}
+    assert search.active(environ) == (root, venv, conda)
+    monkeypatch.setattr(sys, "path", [venv])
+    assert search.active(environ) == (venv, conda)
+
+
 def test_an_environment_has_each_of_its_pythons(tmp_path: Path) -> None:
     places = [tree(tmp_path / f"lib/python3.{minor}/site-packages") for minor in (11, 12)]
     (tmp_path / "lib/python3.13/site-packages").mkdir(parents=True)
@@ -75,4 +182,15 @@ def test_a_file_that_is_none_has_no_text(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"a\xff")
     assert search.text(str(tmp_path / "pipe")) == ""
     assert search.text(str(tmp_path / "none")) == ""
+    assert search.text("/proc/self/mem") == ""  # what may not be read
     assert search.text(str(tmp_path / "file")) == "a\udcff"
+
+
+def test_a_file_that_is_too_much_has_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower(monkeypatch, "RECEIPT", 3)
+    (tmp_path / "file").write_text("abc")
+    assert search.text(str(tmp_path / "file")) == "abc"
+    (tmp_path / "file").write_text("abcd")
+    assert search.text(str(tmp_path / "file")) == ""

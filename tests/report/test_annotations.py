@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_tree import MemoryTree
+from small_replies import NOTE, TEXT, plan, planned
 
+from vllm_mods.api.plan import CheckResult
 from vllm_mods.base.model import Level
-from vllm_mods.report.annotations import workflow_command
+from vllm_mods.checkpoints.checkpoint import ModelFit, ModFit
+from vllm_mods.report.annotations import workflow_command, workflow_commands
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOSTILE = "a%0Ab,line=9::x\r\n::error::owned\x00\x1b]0;t\x07\u2028\udcff\ud800<&\"']]>"
 KINDS = {"error": "error", "note": "notice"}
@@ -38,3 +46,29 @@ def test_a_workflow_command_is_one_line_whatever_is_in_it(level: Level) -> None:
 @given(st.text(min_size=1), st.sampled_from(Level))
 def test_whatever_is_said_is_one_line(text: str, level: Level) -> None:
     assert workflow_command(level, "a", text, text).count("\n") == 1
+
+
+def test_a_check_is_a_remark_for_the_verdict_one_for_each_finding_and_one_for_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = planned("conflict", findings=(TEXT, NOTE._replace(line=None)))
+    mod = bad.mod._replace(directory=str(tmp_path / "patches/fast"))
+    fine = planned(findings=(TEXT._replace(path=None, line=None),))
+    other = fine.mod._replace(name="other")
+    fits = (ModFit("other", False, True, "it is another", ""), ModFit("fast", True, True, "", ""))
+    result = CheckResult(
+        MemoryTree({}),
+        plan(bad._replace(mod=mod), fine._replace(mod=other)),
+        ModelFit("m", None, fits),
+    )
+    place = "file=patches/fast/mod.toml,title=fast 1.0.0%3A"
+    elsewhere = "file=/lib/patches/fast/mod.toml,title=other 1.0.0%3A"
+    assert workflow_commands(result).splitlines() == [
+        f"::error {place} conflict::conflict: the source is not what the patch expects",
+        f"::error {place} text::vllm/x.py:3: hunk 1: not there",
+        f"::notice {place} offset::vllm/x.py: hunk 1 lands at line 4, +2",
+        f"::notice {elsewhere} text::hunk 1: not there",
+        f"::error {elsewhere} model::it is not for this model: it is another",
+    ]
+    assert workflow_commands(CheckResult(MemoryTree({}), plan(planned()))) == ""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_making import EVIL, SOURCE, example, hostile, hunk, large
+from matrix_making import EVIL, SOURCE, about, example, hostile, hunk, large
 
 from vllm_mods.base.model import Verdict
 from vllm_mods.report import html
-from vllm_mods.report.matrix_grid import MEANINGS
-from vllm_mods.report.page_data import pairs
+from vllm_mods.report.matrix_grid import MEANINGS, grid
+from vllm_mods.report.page_data import page_data, pairs
 
 if TYPE_CHECKING:
     from matrix_making import Make
@@ -102,6 +102,89 @@ def test_nothing_of_others_is_markup() -> None:
 
 
 @pytest.mark.slow
+def test_all_that_a_cell_shows_when_it_is_opened_is_in_the_page() -> None:
+    whole = example()
+    key = ("bad", "pypi:0.21.0")
+    result = whole._replace(cells=whole.cells[4:6], hunks={key: whole.hunks[key]})
+    data = json.loads(page_data(grid(result), result))
+    assert data == {
+        "mods": [["good", "1.0.0", {}], ["bad", "1.0.0", {}]],
+        "trees": [["pypi:0.21.0", "0.21.0"]],
+        "cells": [
+            [{"word": "upstream", "variant": "one", "ranged": 0, "meant": 0}],
+            [
+                {
+                    "word": "conflict",
+                    "variant": "one",
+                    "ranged": 1,
+                    "meant": 1,
+                    "findings": [0],
+                    "hunks": [0],
+                }
+            ],
+        ],
+        "meanings": MEANINGS,
+        "texts": [
+            "     def load(self):",
+            "         c = 1",
+            "-        b = 2",
+            "+        b = 3",
+            *SOURCE,
+        ],
+        "blocks": [
+            [0, 1, 2, 3],
+            [4, 5, 6, 7, 8],
+            [[None, 0], [0, 1], [1, 2], [2, 3], [3, None], [None, 4]],
+        ],
+        "findings": [
+            {
+                "code": "text",
+                "level": "error",
+                "line": 3,
+                "message": "hunk 1: its text is not there; nearest is line 3",
+                "path": "vllm/loader.py",
+            }
+        ],
+        "hunks": [
+            {
+                "patch": "one/x.patch",
+                "path": "vllm/loader.py",
+                "number": 1,
+                "scope": "Loader.load",
+                "line": 2,
+                "offset": 0,
+                "first": 1,
+                "lines": 0,
+                "target": 1,
+                "rows": 2,
+            }
+        ],
+    }
+
+
+def test_a_mod_is_found_by_what_it_is_for_the_packages_it_changes_and_the_models_it_names() -> None:
+    result = about()
+    good, bad = json.loads(page_data(grid(result), result))["mods"]
+    assert good[2] == {
+        "summary": "Loads <weights> faster",
+        "package": ["flashinfer-python", "transformers", "vllm"],
+        "model": [],
+    }
+    assert bad[2] == {"summary": "A template", "package": ["chat template"], "model": ["qwen3"]}
+
+
+def test_the_heads_mark_where_a_series_begins_and_what_is_no_release() -> None:
+    result = about()
+    nightly = "0.22.1rc1.dev46+gc5e3454"
+    assert list(html._heads(grid(result), result)) == [
+        *(
+            (f"pypi:{version}", version, "first")
+            for version in ("0.19.1", "0.20.0", "0.21.0", "0.22.0")
+        ),
+        (f"pypi:{nightly}", nightly, "nightly"),
+    ]
+
+
 def test_what_releases_share_is_written_once() -> None:
     few, many = (len(html.render(large(4, trees))) for trees in (100, 200))
     assert (many - few) / (4 * 100) < 400  # bytes per further cell, of four hunks each

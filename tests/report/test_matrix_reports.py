@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
@@ -9,6 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from matrix_making import cell, example, hostile, large
 
+from vllm_mods import __version__
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Verdict
 from vllm_mods.matrices.cell import CellProblem, MatrixResult
@@ -66,12 +68,36 @@ def test_what_lies_beside_is_said_with_its_versions() -> None:
     assert "0.20.0 to 0.22.0  applies        variant one, with transformers 5.9.0 to 5.10.0" in text
 
 
-def test_text_says_why() -> None:
-    text = matrix_forms.text(example())
-    assert "bad on 0.21.0: conflict\n  hunk 1: its text is not there" in text
-    assert "bad on 0.22.0: unknown\n" in text
-    assert "  bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]" in text
-    assert text.endswith("2 of the 6 cells that are meant to work do not.\n")
+def test_text_is_a_block_for_each_mod_the_problems_and_why_each_bad_cell_is_bad() -> None:
+    assert (
+        matrix_forms.text(example())
+        == """\
+2 mods on 4 vLLM trees, 0.19.1 to 0.22.0
+
+good 1.0.0
+  0.19.1  applies        variant one
+  0.20.0  moved          variant one, by -1 to +2 lines
+  0.21.0  (upstream)     variant one
+  0.22.0  applies        variant two
+
+bad 1.0.0
+  0.19.1  (unsupported)
+  0.20.0  applies        variant one
+  0.21.0  conflict       variant one
+  0.22.0  unknown
+
+problems
+  bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]
+
+bad on 0.21.0: conflict
+  hunk 1: its text is not there; nearest is line 3 [text]
+
+bad on 0.22.0: unknown
+  hunk 1: its text is not there; nearest is line 3 [text]
+
+2 of the 6 cells that are meant to work do not.
+"""
+    )
 
 
 @pytest.mark.slow
@@ -89,6 +115,32 @@ def test_colour_does_not_move_the_columns() -> None:
         matrix_forms.text(example(), paint=paint).replace("\033[1m", "").replace("\033[0m", "")
         == plain
     )
+
+
+# --- JSON ----
+
+
+def test_json_has_every_field_of_a_cell_and_the_problems() -> None:
+    whole = example()
+    last = whole.cells[5]._replace(packages=(("transformers", "5"),))
+    expected = json.loads(FORMS["json"](whole._replace(cells=(last,))))
+    assert expected == {
+        "schema": 1,
+        "cells": [
+            {
+                "mod": "bad",
+                "version": "0.21.0",
+                "tree": "pypi:0.21.0",
+                "variant": "one",
+                "verdict": "conflict",
+                "in_range": True,
+                "computed": True,
+                "packages": {"transformers": "5"},
+                "findings": [one._asdict() for one in last.findings],
+            }
+        ],
+        "problems": [one._asdict() for one in whole.problems],
+    }
 
 
 # --- Markdown -----------------------------------------------------------------------------------
@@ -117,11 +169,46 @@ def test_markdown_has_nothing_of_others_outside_code() -> None:
         assert word not in spans
 
 
-def test_markdown_marks_what_is_meant_to_work_and_does_not() -> None:
-    text = matrix_markdown.render(example())
-    assert "| `bad` `1.0.0` | 0.19.1 | (unsupported) |  |" in text
-    assert "|  | 0.21.0 | ✗ **conflict** | variant one |" in text
-    assert "| `good` `1.0.0` | 0.19.1 | ✓ applies | variant one |" in text
+def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
+    head, _, foot = matrix_markdown.render(example()).partition("\n\n<sub>")
+    assert foot == (
+        f"vllm-mods {__version__}. ✓ goes in · ✗ is meant to and does not · "
+        "(in brackets) is not meant to</sub>\n"
+    )
+    assert (
+        head
+        == """\
+**2 of the 6 cells that are meant to work do not.** 2 mods on 4 vLLM trees, 0.19.1 to 0.22.0.
+
+| mod | vLLM | verdict |  |
+| --- | --- | --- | --- |
+| `good` `1.0.0` | 0.19.1 | ✓ applies | variant one |
+|  | 0.20.0 | ✓ moved | variant one, by -1 to +2 lines |
+|  | 0.21.0 | ✓ upstream | variant one |
+|  | 0.22.0 | ✓ applies | variant two |
+| `bad` `1.0.0` | 0.19.1 | (unsupported) |  |
+|  | 0.20.0 | ✓ applies | variant one |
+|  | 0.21.0 | ✗ **conflict** | variant one |
+|  | 0.22.0 | ✗ **unknown** |  |
+
+### Problems
+
+* ``bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]``
+
+### What does not fit
+
+`bad` on 0.21.0: ✗ **conflict**
+
+```text
+hunk 1: its text is not there; nearest is line 3 [text]
+```
+
+`bad` on 0.22.0: ✗ **unknown**
+
+```text
+hunk 1: its text is not there; nearest is line 3 [text]
+```"""
+    )
 
 
 # --- JUnit --------------------------------------------------------------------------------------
@@ -153,6 +240,27 @@ def test_a_cell_is_a_test_case() -> None:
     counts = [bad.get(name) for name in ("tests", "failures", "errors", "skipped")]
     assert counts == ["4", "1", "1", "1"]
     assert "[range-too-wide]" in (bad.findtext("system-out") or "")
+
+
+def test_each_finding_of_a_case_is_a_line_behind_what_the_verdict_means() -> None:
+    texts = tuple(Finding(FindingCode.TEXT, f"hunk {n} is lost") for n in (1, 2))
+    bad = cell("m", "0.20.0", "conflict", findings=texts)
+    fine = cell("m", "0.21.0", "moved", offsets=(2,), findings=texts)
+    root = ET.fromstring(junit.render(MatrixResult((bad, fine))))  # noqa: S314
+    failure = root.find(".//failure")
+    assert failure is not None
+    assert failure.attrib == {
+        "message": "conflict: the source is not what the patch expects",
+        "type": "conflict",
+    }
+    assert failure.text == "hunk 1 is lost [text]\nhunk 2 is lost [text]"
+    assert root.findtext(".//system-out") == (
+        "moved: every hunk fits, at another line\nvariant one, by +2 lines\n"
+        "hunk 1 is lost [text]\nhunk 2 is lost [text]"
+    )
+    suite = root.find("testsuite")
+    assert suite is not None
+    assert (root.attrib, suite.get("name")) == ({"name": "vllm-mods matrix"}, "m 1.0.0")
 
 
 def test_what_cannot_be_read_is_an_error_also_where_no_range_names_it() -> None:

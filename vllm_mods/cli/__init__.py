@@ -114,7 +114,8 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        known = not args or args[0] in COMMANDS or args[0].startswith("-")
+        if not known and not ctx.resilient_parsing:  # a TAB is no place to say it
             import difflib  # noqa: PLC0415
 
             near = difflib.get_close_matches(args[0], COMMANDS, 1)

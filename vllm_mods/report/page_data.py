@@ -86,7 +86,7 @@ def _packages(mod: Mod, variant: Variant) -> set[str]:
     """Return the distributions that a variant changes: by its own word, else by the folder."""
     paths = [part.path for part in patching.parts_of(mod, variant, WORKSPACE)]
     tops = {path.partition("/")[0] for path in paths if not path.startswith(f"{WORKSPACE}/")}
-    named = {variant.package} if variant.package else tops - {"vllm"}
+    named = {variant.package} if variant.package else tops
     return named | tops & {"vllm"} | ({"chat template"} if variant.templates else set())
 
 

@@ -1,0 +1,363 @@
+"""What ``template`` answers: what templates are, what their prompts lose, what parsers read back."""
+
+from __future__ import annotations
+
+import pytest
+from small_replies import lines
+
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding, Level
+from vllm_mods.report import template
+from vllm_mods.templates.check import CaseOutcome, TemplateChecked
+from vllm_mods.templates.conversation import Conversation
+from vllm_mods.templates.parser_process import ReleaseParsers
+from vllm_mods.templates.reading_back import PairRead, ReadBack
+from vllm_mods.templates.rendering import RenderAnswer, Rendered
+from vllm_mods.templates.replay import Replayed
+from vllm_mods.templates.source import About, Kwarg, Template
+
+KWARGS = (Kwarg("thinking", "boolean", True, "think"), Kwarg("tools", "array", None, "t"))
+SAID = ("small", "1.0.0", "short", "MIT", "openai", ("qwen3", "llama"), "hermes", "qwen3")
+ABOUT = About(*SAID, KWARGS)
+A, B, C, D = (
+    Conversation(name, (), title=title)
+    for name, title in (("a", "A greeting"), ("b", ""), ("c", ""), ("d", ""))
+)
+SMALL = Template("small", "/t/template.jinja", b"", ABOUT, (A, B))
+BARE = Template("bare", "/b.jinja", b"")
+LOST = Finding(FindingCode.CONTENT_LOST, "content is lost", line=3)
+REFUSED = Finding(FindingCode.NOT_RENDERED, "refused")
+STYLE = Finding(FindingCode.TEXT, "odd", level=Level.NOTE)
+ANSWER = RenderAnswer(
+    ("messages", "thinking"), ("thinking", "tools", "bos_token"), (("0.10", "openai"),), ()
+)
+REPLAYS = (
+    Replayed(A, Rendered("p\nq\n"), 3, 2, 1000, 900, (LOST,)),
+    Replayed(B, Rendered(None, "bad"), 1, 0, 10, 0, (REFUSED,)),
+)
+OUTCOMES = (
+    CaseOutcome(A, Rendered("p\nq\n"), (LOST, STYLE)),
+    CaseOutcome(B, Rendered(None, "bad", 3), ()),
+)
+WHOLE = TemplateChecked(SMALL, ANSWER, (STYLE,), OUTCOMES, REPLAYS)
+NONE_READ = TemplateChecked(BARE, None, ())
+LOST_DATA, REFUSED_DATA, STYLE_DATA = (
+    {**finding._asdict(), "weight": weight}
+    for finding, weight in ((LOST, "content lost"), (REFUSED, "refused"), (STYLE, "style"))
+)
+REPLAYS_DATA = [
+    {
+        "name": "a",
+        "turns": 3,
+        "turns_kept": 2,
+        "bytes": 1000,
+        "bytes_kept": 900,
+        "findings": [LOST_DATA],
+    },
+    {
+        "name": "b",
+        "turns": 1,
+        "turns_kept": 0,
+        "bytes": 10,
+        "bytes_kept": 0,
+        "findings": [REFUSED_DATA],
+    },
+]
+WEIGHTS = {"refused": 1, "content lost": 2, "cache lost": 0, "style": 2}
+NO_WEIGHTS = dict.fromkeys(WEIGHTS, 0)
+
+
+def test_a_list_of_templates_says_what_each_is_and_what_it_goes_with() -> None:
+    alone = ABOUT._replace(families=(), tool_call_parser=None)
+    reply = template.listed([SMALL, BARE, SMALL._replace(about=alone)], [])
+    assert lines(reply) == [
+        "small  1.0.0  short",
+        "       for qwen3, llama; --tool-call-parser hermes --reasoning-parser qwen3",
+        "bare   (it has no template.toml)",
+        "small  1.0.0  short",
+        "       for --reasoning-parser qwen3",
+    ]
+    assert reply.data["templates"][:2] == [
+        {
+            "name": "small",
+            "path": "/t/template.jinja",
+            "version": "1.0.0",
+            "summary": "short",
+            "license": "MIT",
+            "content_format": "openai",
+            "families": ("qwen3", "llama"),
+            "tool_call_parser": "hermes",
+            "reasoning_parser": "qwen3",
+            "kwargs": {
+                "thinking": {"type": "boolean", "default": True, "summary": "think"},
+                "tools": {"type": "array", "default": None, "summary": "t"},
+            },
+            "conversations": ["a", "b"],
+        },
+        {
+            "name": "bare",
+            "path": "/b.jinja",
+            "version": None,
+            "summary": None,
+            "license": None,
+            "content_format": None,
+            "families": (),
+            "tool_call_parser": None,
+            "reasoning_parser": None,
+            "kwargs": {},
+            "conversations": [],
+        },
+    ]
+    assert (reply.data["faulty"], reply.exit_code, reply.stderr) == ([], 0, ())
+
+
+def test_a_faulty_template_is_an_error_beside_the_others() -> None:
+    reply = template.listed([], [ManifestError("/x", ("y: z",))])
+    assert reply.words == "there are no templates"
+    assert reply.data == {"templates": [], "faulty": [{"where": "/x", "problems": ["y: z"]}]}
+    assert (reply.stderr, reply.exit_code) == (("error: /x: 1 problem\n  y: z",), 2)
+
+
+def test_a_prompt_is_printed_as_it_is_with_a_note_on_what_the_template_does_not_read() -> None:
+    reply = template.rendered(SMALL, "a\n\n", ("x",))
+    assert reply.words == "a\n\n"
+    assert reply.data == {"template": "small", "prompt": "a\n\n"}
+    note = "note: the template does not read `x`, and vLLM drops it without a word"
+    assert reply[2:] == (True, None, (note,), True, None)
+
+
+def test_a_check_says_what_each_conversation_loses() -> None:
+    reply = template.checked([WHOLE, NONE_READ])
+    assert lines(reply) == [
+        "small 1.0.0",
+        "  2 conversations, 1 not as they should be",
+        "  the cache is found again for 2 of 4 turns in 2 conversations",
+        "  content format openai, as every vLLM from 0.10 on takes it",
+        "  reads thinking",
+        "  refused 1, content lost 2, style 2",
+        "  note: odd [text]",
+        "  a: A greeting",
+        "    /t/template.jinja:3: content is lost [content-lost]",
+        "    note: odd [text]",
+        "  a: A greeting",
+        "    /t/template.jinja:3: content is lost [content-lost]",
+        "  b",
+        "    refused [not-rendered]",
+        "bare",
+        "  nothing is refused or lost",
+    ]
+    assert (reply.ok, reply.data["ok"]) == (False, False)
+    assert reply.data["templates"] == [
+        {
+            "name": "small",
+            "path": "/t/template.jinja",
+            "ok": False,
+            "weights": WEIGHTS,
+            "content_format": [{"since": "0.10", "format": "openai"}],
+            "variables": ("messages", "thinking"),
+            "arguments": ("thinking", "tools", "bos_token"),
+            "findings": [STYLE_DATA],
+            "conversations": [
+                {
+                    "name": "a",
+                    "title": "A greeting",
+                    "ok": False,
+                    "prompt": "p\nq\n",
+                    "error": None,
+                    "findings": [LOST_DATA, STYLE_DATA],
+                },
+                {
+                    "name": "b",
+                    "title": "",
+                    "ok": True,
+                    "prompt": None,
+                    "error": "bad",
+                    "findings": [],
+                },
+            ],
+            "replays": REPLAYS_DATA,
+        },
+        {
+            "name": "bare",
+            "path": "/b.jinja",
+            "ok": True,
+            "weights": NO_WEIGHTS,
+            "content_format": [],
+            "variables": (),
+            "arguments": (),
+            "findings": [],
+            "conversations": [],
+            "replays": [],
+        },
+    ]
+
+
+def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
+    fine = CaseOutcome(A, Rendered("p"), ())
+    answer = ANSWER._replace(arguments=("tools",), formats=(("0.10", "string"), ("0.12", "openai")))
+    reply = template.checked([TemplateChecked(BARE, answer, (STYLE,), (fine,))])
+    assert lines(reply) == [
+        "bare",
+        "  1 conversation, all as they should be",
+        "  content format string from vLLM 0.10 on, openai from vLLM 0.12 on",
+        "  reads no arguments",
+        "  nothing is refused or lost, style 1",
+        "  note: odd [text]",
+    ]
+    assert reply.ok
+
+
+def test_two_templates_are_held_against_each_other_prompt_by_prompt() -> None:
+    other = TemplateChecked(
+        BARE,
+        ANSWER,
+        (),
+        (
+            CaseOutcome(A, Rendered("p\nr"), ()),
+            CaseOutcome(B, Rendered(None, "bad"), ()),
+            CaseOutcome(C, Rendered("x"), ()),
+        ),
+        (
+            REPLAYS[0]._replace(findings=(), turns_kept=3, kept=1000),
+            Replayed(D, Rendered("p"), 1, 1, 2, 2, ()),
+        ),
+    )
+    reply = template.diff(WHOLE, other, ("old", "new"))
+    before_in_words = "2 of 3 turns, 900 of 1,000 bytes, content lost"
+    assert lines(reply) == [
+        "--- old: a",
+        "+++ new: a",
+        "@@ -1,2 +1,2 @@",
+        " p",
+        "-q",
+        "+r (no newline)",
+        "              small                                           bare",
+        f"a             {before_in_words}  3 of 3 turns, 1,000 of 1,000 bytes",
+        "b             refused                                         not asked",
+        "d             not asked                                       1 of 1 turns, 2 of 2 bytes",
+        "refused       1                                               0",
+        "content lost  2                                               0",
+        "cache lost    0                                               0",
+        "style         2                                               0",
+        "1 of 2 conversations differ",
+    ]
+    kept = REPLAYS_DATA[0] | {"turns_kept": 3, "bytes_kept": 1000, "findings": []}
+    new = {"turns": 1, "turns_kept": 1, "bytes": 2, "bytes_kept": 2, "findings": []}
+    bad = {"prompt": None, "error": "bad"}
+    before, after = ({"prompt": text, "error": None} for text in ("p\nq\n", "p\nr"))
+    assert (reply.ok, reply.data) == (
+        False,
+        {
+            "ok": False,
+            "templates": [
+                {"name": "small", "path": "/t/template.jinja", "weights": WEIGHTS},
+                {"name": "bare", "path": "/b.jinja", "weights": NO_WEIGHTS},
+            ],
+            "replays": [
+                {"name": "a", "before": REPLAYS_DATA[0], "after": kept},
+                {"name": "b", "before": REPLAYS_DATA[1], "after": None},
+                {"name": "d", "before": None, "after": {"name": "d", **new}},
+            ],
+            "conversations": [
+                {"name": "a", "same": False, "before": before, "after": after},
+                {"name": "b", "same": True, "before": bad, "after": bad},
+            ],
+        },
+    )
+    same = template.diff(WHOLE, WHOLE, ("old", "new"))
+    assert (same.ok, same.data["ok"]) == (True, True)
+    assert lines(same)[-1] == "2 conversations: the same prompts"
+    error = template.diff(WHOLE, NONE_READ._replace(outcomes=OUTCOMES[1:] * 2), ("old", "new"))
+    assert lines(error)[-1] == "1 conversation: the same prompts"
+
+
+RELEASE = ReleaseParsers("pypi:0.19.1", "0.19.1", {}, ("hermes", "qwen"), ("deepseek",), ())
+CALL = Finding(FindingCode.TEXT, "a call is lost")
+HERMES = PairRead("hermes", None, 2, (2, 2, 2, 2), ())
+BOTH = PairRead("qwen", "deepseek", 2, (2, 1, 0, 2), (CALL,))
+THOUGHTS = PairRead(None, "deepseek", 1, (1, 1, 1, 1), ())
+LESS = THOUGHTS._replace(read=(0, 0, 0, 0), findings=(CALL,))
+LESS_READ = "of 1: 0 whole, 0 streamed by 1, 0 streamed by 3, 0 streamed at once"
+BOTH_READ = (
+    "qwen with deepseek: of 2: 2 whole, 1 streamed by 1, 0 streamed by 3, 2 streamed at once"
+)
+OF_RELEASE = "  of 2 tool parsers and 1 reasoning parsers of vLLM 0.19.1"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        (
+            (HERMES, BOTH),
+            [
+                "    read all its calls: hermes",
+                "    read some of its calls: qwen with deepseek",
+            ],
+        ),
+        (
+            (BOTH, LESS),
+            [
+                f"    reads calls: {BOTH_READ}",
+                "      a call is lost [text]",
+                f"    reads reasoning: deepseek: {LESS_READ}",
+                "      a call is lost [text]",
+            ],
+        ),
+        (
+            (HERMES, HERMES, THOUGHTS),
+            ["    read all its calls: hermes, hermes", "    read all its reasoning: deepseek"],
+        ),
+        (
+            (HERMES, BOTH, LESS),
+            [
+                "    read all its calls: hermes",
+                "    read some of its calls: qwen with deepseek",
+                f"    reads reasoning: deepseek: {LESS_READ}",
+                "      a call is lost [text]",
+            ],
+        ),
+    ],
+)
+def test_of_all_parsers_of_a_release_those_that_read_all_are_named(
+    pairs: tuple[PairRead, ...], expected: list[str]
+) -> None:
+    back = ReadBack(RELEASE, named=False, pairs=pairs, findings=(STYLE,))
+    reply = template.checked([NONE_READ._replace(back=back)])
+    end = ["    note: odd [text]", "  nothing is refused or lost"]
+    assert lines(reply)[1:] == [OF_RELEASE, *expected, *end]
+
+
+def test_of_parsers_that_were_named_each_is_told() -> None:
+    back = ReadBack(RELEASE, named=True, pairs=(HERMES, BOTH), findings=(STYLE,))
+    reply = template.checked([NONE_READ._replace(back=back)])
+    assert lines(reply)[1:-1] == [
+        "  vLLM 0.19.1 reads its answers back",
+        "    hermes: all 2, whole and streamed",
+        f"    {BOTH_READ}",
+        "      a call is lost [text]",
+        "    note: odd [text]",
+    ]
+    assert reply.data["templates"][0]["parsers"] == {
+        "vllm": "0.19.1",
+        "tool_call_parsers": ("hermes", "qwen"),
+        "reasoning_parsers": ("deepseek",),
+        "named": True,
+        "pairs": [
+            {
+                "tool_call_parser": "hermes",
+                "reasoning_parser": None,
+                "answers": 2,
+                "read": {"whole": 2, "1": 2, "3": 2, "1000000": 2},
+                "findings": (),
+            },
+            {
+                "tool_call_parser": "qwen",
+                "reasoning_parser": "deepseek",
+                "answers": 2,
+                "read": {"whole": 2, "1": 1, "3": 0, "1000000": 2},
+                "findings": (CALL,),
+            },
+        ],
+        "findings": (STYLE,),
+    }
