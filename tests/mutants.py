@@ -4,8 +4,8 @@
 
 mutmut (https://mutmut.readthedocs.io) says what to change, but for sentences, annotations and imports; here
 conditions are negated, and statements and named arguments left out besides. The tests of a room are collected
-once; then each mutant takes its place in a fork, where they run until one fails. One that takes too long is
-noticed, too. Exits with 1 if more than 12 % of a room's survive (8 % of the rooms that decide what is written),
+once; then each mutant takes its place in a fork, and in the processes that it starts, where they run until
+one fails. One that takes too long is noticed, too. Exits with 1 if more than 12 % of a room's survive (8 % of the rooms that decide what is written),
 or if its tests fail as it is.
 """
 
@@ -17,6 +17,7 @@ import contextlib
 import importlib
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -45,8 +46,7 @@ class Room(NamedTuple):
 
 
 _NEAREST = {
-<<<<<<< HEAD
-    "api": ("api", "cli"),
+    "api": ("api", "cli", "sharing/test_projects.py"),
     "applying": (
         "applying",
         "scenario/test_interrupted_apply.py",
@@ -61,11 +61,6 @@ _NEAREST = {
         *("base", "property/test_secret_properties.py", "formats", "trees"),
         *("attack/test_servers.py", "attack/test_limit_table.py", "sharing/test_signatures.py"),
     ),
-=======
-    "api": ("api", "cli", "sharing/test_projects.py"),
-    "applying": ("scenario", "api", "cli"),
-    "base": ("base", "formats", "trees", "attack/test_servers.py", "attack/test_limit_table.py"),
->>>>>>> M1
     "building": (
         "building",
         "cli/test_image.py",
@@ -77,6 +72,11 @@ _NEAREST = {
     "checkpoints": ("checkpoints", "cli/test_suggest.py", "attack/test_hostile_checkpoints.py"),
     "cli": ("cli", "sharing/test_projects.py"),
     "diagnosis": ("diagnosis", "cli/test_doctor.py"),
+    "fit": (
+        *(f"fit/test_{name}.py" for name in ("problems", "signatures", "summary", "walk", "world")),
+        *(f"fit/test_{name}.py" for name in ("checks", "gates", "overlay", "grammar", "cycles")),
+        *(f"fit/test_{name}.py" for name in ("fit", "second_level", "types", "run_time")),
+    ),
     "formats": (
         "formats",
         "library",
@@ -142,6 +142,7 @@ _NEAREST = {
     "templates": (
         "templates",
         "cli/test_template.py",
+        "attack/test_hostile_templates.py",
         "attack/test_templates_that_do_not_render.py",
     ),
 }
@@ -240,11 +241,7 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
             yield from ((node, new) for new in operator(node) if not _reads_the_same(node, new))
     if isinstance(node, cst.Call):
         for n, argument in enumerate(node.args):
-<<<<<<< HEAD
             if argument.keyword is not None and not _holds_nothing(argument):
-=======
-            if argument.keyword is not None and argument.value not in _asserted(node):
->>>>>>> M1
                 yield node, node.with_changes(args=[*node.args[:n], *node.args[n + 1 :]])
     if isinstance(node, cst.If | cst.While):
         inner = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
@@ -257,13 +254,6 @@ def _changes(node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
         )
         if not is_text:
             yield node.body[0], cst.Pass()
-
-
-def _asserted(node: cst.CSTNode) -> set[cst.CSTNode]:
-    """Return what of a call says what cannot be otherwise: that ``zip`` is given as much of each."""
-    if not isinstance(node, cst.Call) or not node.func.deep_equals(cst.Name("zip")):
-        return set()
-    return {one.value for one in node.args if one.value.deep_equals(cst.Name("True"))}
 
 
 def _returns_nothing(node: cst.CSTNode) -> bool:
@@ -300,6 +290,10 @@ def _holds_nothing(node: cst.Arg) -> bool:
     return keyword == "strict" and node.value.deep_equals(cst.Name("True"))
 
 
+_ALWAYS_THERE = {"end_lineno", "end_col_offset"}
+"""What every parsed node has: what stands behind ``or`` is for the type checker alone."""
+
+
 class _Collector(cst.CSTVisitor):
     """Collects the mutants of functions, their annotations and decorators aside."""
 
@@ -310,6 +304,7 @@ class _Collector(cst.CSTVisitor):
         self.functions: list[str] = []
         self.found: list[Mutant] = []
         self.needless: set[cst.CSTNode] = set()
+        self.unread: set[cst.CSTNode] = set()
 
     def visit_Annotation(self, node: cst.Annotation) -> bool:  # noqa: ARG002
         return False
@@ -327,26 +322,19 @@ class _Collector(cst.CSTVisitor):
         self.functions.append(node.name.value)
         self.needless |= {one for one in _last(node.body) if _returns_nothing(one)}
 
+    def visit_BooleanOperation(self, node: cst.BooleanOperation) -> None:
+        if isinstance(node.left, cst.Attribute) and node.left.attr.value in _ALWAYS_THERE:
+            self.unread.add(node.right)
+
     def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:  # noqa: ARG002
         self.functions.pop()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-<<<<<<< HEAD
-<<<<<<< HEAD
-        if self.functions:
-=======
-        self.needless |= _asserted(node)
-        if self.functions and node not in self.needless:
->>>>>>> M1
-            line = self.get_metadata(PositionProvider, node).start.line
+        if self.functions and node not in self.unread:
             for old, new in _changes(node):
                 if isinstance(new, cst.Pass) and node in self.needless:
                     continue
-=======
-        if self.functions and node not in self.needless:
-            for old, new in _changes(node):
                 line = self.get_metadata(PositionProvider, node).start.line
->>>>>>> M3
                 one = Mutant(self.path, ".".join(self.functions), line, self.module, old, new)
                 self.found.append(one)
         return super().on_visit(node)
@@ -425,6 +413,7 @@ class Forks:
                 os.dup2(nowhere, 2)
                 if mutant is not None:
                     take_place(mutant)
+                lie_in_front(mutant, Path(folder.name))
                 session.config._tmp_path_factory._basetemp = Path(folder.name).resolve()  # type: ignore[attr-defined]
                 said = self.noticed(session)
             finally:
@@ -476,6 +465,19 @@ def take_place(mutant: Mutant) -> None:
     for old, new in _functions(there, made, name):
         old.__code__, old.__defaults__ = new.__code__, new.__defaults__
         old.__kwdefaults__ = new.__kwdefaults__
+
+
+def lie_in_front(mutant: Mutant | None, folder: Path) -> None:
+    """Have processes that this one starts import the package with the mutant in it, as sandboxes do."""
+    package = shutil.copytree(
+        ROOT / "vllm_mods", folder / "in-front/vllm_mods", copy_function=os.symlink
+    )
+    if mutant is not None:
+        (package.parent / mutant.path).unlink()
+        (package.parent / mutant.path).write_text(mutant.source())
+    places = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(places)
+    sys.path.insert(0, places[0])
 
 
 def _run_inside(mutant: Mutant) -> None:
