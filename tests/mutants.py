@@ -266,8 +266,8 @@ class _Collector(cst.CSTVisitor):
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         if self.functions and node not in self.needless:
-            line = self.get_metadata(PositionProvider, node).start.line
             for old, new in _changes(node):
+                line = self.get_metadata(PositionProvider, node).start.line
                 one = Mutant(self.path, ".".join(self.functions), line, self.module, old, new)
                 self.found.append(one)
         return super().on_visit(node)
