@@ -4,8 +4,8 @@
 
 mutmut (https://mutmut.readthedocs.io) says what to change, but for sentences, annotations and imports; here
 conditions are negated, and statements and named arguments left out besides. The tests of a room are collected
-once; then each mutant takes its place in a fork, where they run until one fails. One that takes too long is
-noticed, too. Exits with 1 if more than 12 % of a room's survive (8 % of the rooms that decide what is written),
+once; then each mutant takes its place in a fork, and in the processes that it starts, where they run until
+one fails. One that takes too long is noticed, too. Exits with 1 if more than 12 % of a room's survive (8 % of the rooms that decide what is written),
 or if its tests fail as it is.
 """
 
@@ -17,6 +17,7 @@ import contextlib
 import importlib
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -88,6 +89,7 @@ _NEAREST = {
     "templates": (
         "templates",
         "cli/test_template.py",
+        "attack/test_hostile_templates.py",
         "attack/test_templates_that_do_not_render.py",
     ),
 }
@@ -346,6 +348,7 @@ class Forks:
                 os.dup2(nowhere, 2)
                 if mutant is not None:
                     take_place(mutant)
+                lie_in_front(mutant, Path(folder.name))
                 session.config._tmp_path_factory._basetemp = Path(folder.name).resolve()  # type: ignore[attr-defined]
                 said = self.noticed(session)
             finally:
@@ -395,6 +398,19 @@ def take_place(mutant: Mutant) -> None:
     for old, new in _functions(there, made, name):
         old.__code__, old.__defaults__ = new.__code__, new.__defaults__
         old.__kwdefaults__ = new.__kwdefaults__
+
+
+def lie_in_front(mutant: Mutant | None, folder: Path) -> None:
+    """Have processes that this one starts import the package with the mutant in it, as sandboxes do."""
+    package = shutil.copytree(
+        ROOT / "vllm_mods", folder / "in-front/vllm_mods", copy_function=os.symlink
+    )
+    if mutant is not None:
+        (package.parent / mutant.path).unlink()
+        (package.parent / mutant.path).write_text(mutant.source())
+    places = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(places)
+    sys.path.insert(0, places[0])
 
 
 def _functions(
