@@ -57,6 +57,11 @@ _NEAREST = {
     ),
     "checkpoints": ("checkpoints", "cli/test_suggest.py", "attack/test_hostile_checkpoints.py"),
     "diagnosis": ("diagnosis", "cli/test_doctor.py"),
+    "fit": (
+        *(f"fit/test_{name}.py" for name in ("problems", "signatures", "summary", "walk", "world")),
+        *(f"fit/test_{name}.py" for name in ("checks", "overlay", "grammar", "cycles")),
+        *(f"fit/test_{name}.py" for name in ("fit", "second_level", "types", "run_time")),
+    ),
     "formats": ("formats", "library", "cli/test_lock_and_build.py", "attack/test_limits.py"),
     "images": ("images", "trees", "building", "attack/test_tampered_images.py"),
     "keeping": ("keeping", "cli/test_keep.py"),
