@@ -59,7 +59,7 @@ _NEAREST = {
     "diagnosis": ("diagnosis", "cli/test_doctor.py"),
     "fit": (
         *(f"fit/test_{name}.py" for name in ("problems", "signatures", "summary", "walk", "world")),
-        *(f"fit/test_{name}.py" for name in ("checks", "overlay", "grammar", "cycles")),
+        *(f"fit/test_{name}.py" for name in ("checks", "gates", "overlay", "grammar", "cycles")),
         *(f"fit/test_{name}.py" for name in ("fit", "second_level", "types", "run_time")),
     ),
     "formats": ("formats", "library", "cli/test_lock_and_build.py", "attack/test_limits.py"),

@@ -110,6 +110,8 @@ def test_what_stands_in_for_modules_that_are_not_there() -> None:
         "import torch; x = torch.A.__wrapped__": "AttributeError: A.__wrapped__",
         "from pydantic import BaseModel; import torch\nclass M(BaseModel):\n    a: torch.B\n"
         "x = M(a=5).a": "5",
+        "from pydantic import BaseModel\nclass M(BaseModel):\n    a: list[int]\n"
+        "x = M.model_validate_json('{\"a\": [1]}').model_dump_json()": '{"a":[1]}',
         "from vllm.logger import init_logger; x = init_logger('a').info('b', c=1)": "None",
         "from vllm.utils import random_uuid; a = random_uuid(); x = len(a), a != random_uuid()": (
             "(32, True)"
