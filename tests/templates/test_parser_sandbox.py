@@ -176,6 +176,20 @@ def test_a_parser_that_fails_says_why(first: str, error: str) -> None:
     assert _read(first=first)["whole"] == {"error": error, "stood_in": False}
 
 
+def test_an_answer_has_its_time_and_the_next_way_has_its_own() -> None:
+    hasty = "\nimport vllm_mods.templates.parser_sandbox as sandbox\nsandbox._SECONDS = 0.05\n"
+    manager = toy_release(hasty).files["vllm/tool_parsers/__init__.py"].decode()
+    files = {"vllm/tool_parsers/__init__.py": manager}
+    read = _read((), JOB._replace(ways=("whole", "1")), first="while True: pass", **files)
+    assert read == {
+        "whole": {
+            "error": "TimeoutError: more than 0.05 seconds for one answer",
+            "stood_in": False,
+        },
+        "1": {"reasoning": "", "content": "Tx", "calls": []},
+    }
+
+
 def test_a_parser_that_asks_a_stand_in_has_no_answer() -> None:
     first = "import torch; torch.a() or 1"
     assert _read(first=first)["whole"] == {"error": "whether a is true", "stood_in": True}
