@@ -131,7 +131,7 @@ def test_what_is_expected_is_read_and_what_is_not_said_is_plain() -> None:
         {},
         True,
         "",
-        Expected("r", ("c",), ("a",), "e"),  # noqa: FBT003
+        Expected("r", ("c",), ("a",), "e"),
     )
 
 
@@ -146,6 +146,7 @@ def test_arguments_of_a_request_by_either_name_and_nothing_else() -> None:
     assert read.kwargs == {"a": 1, "b": 2, "continue_final_message": False}
     assert (read.name, read.add_generation_prompt, read.tools) == ("-", True, None)
     assert conversation.request(json.dumps({"messages": [USER]}).encode(), "-").kwargs == {}
-    for raw in ({}, [], {"messages": [USER], "continue_final_message": "x"}):
+    wrong: tuple[object, ...] = ({}, [], {"messages": [USER], "continue_final_message": "x"})
+    for raw in wrong:
         with pytest.raises(ManifestError):
             conversation.request(json.dumps(raw).encode(), "-")
