@@ -306,6 +306,26 @@ def test_all_that_read_are_told_with_what_they_were_jobs_asked() -> None:
     assert [one.reasoning for one in _read_back(_plain, with_tools=False).pairs] == ["think"]
 
 
+def test_all_parsers_are_asked_once_and_those_that_read_in_every_way() -> None:
+    release = _Release(_plain)
+    formats = (("0.15", "string"),)
+    read_back(cast("ReleaseParsers", release), _render, formats, (None, None), with_tools=True)
+    asked_first = [(job.tool, job.reasoning, job.ways) for job in release.jobs[:4]]
+    once = ("whole",)
+    assert asked_first == [
+        ("toy", None, once),
+        ("deaf", None, once),
+        (None, "think", once),
+        (None, "dull", once),
+    ]
+    assert {job.ways for job in release.jobs[4:]} == {WAYS}
+    assert {(len(job.tools), job.tool) for job in release.jobs} == {
+        (3, "toy"),
+        (3, "deaf"),
+        (0, None),
+    }
+
+
 @pytest.mark.parametrize(
     ("named", "read"),
     [(("toy", "think"), (12,) * 4), (("toy", None), (10,) * 4), ((None, "think"), (12,) * 4)],
