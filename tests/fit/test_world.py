@@ -386,6 +386,22 @@ def test_who_stands_below_a_class_under_whatever_name(classes: World) -> None:
     assert below("Plain") == ["Below"]
 
 
+def test_files_with_a_class_below_another_are_found_by_any_name_of_it() -> None:
+    files = {
+        "vllm/__init__.py": "",
+        "vllm/base.py": "class Base: ...\n",
+        "vllm/one.py": "from vllm.base import Base\n\nOther = Base\n\n\nclass A(Other): ...\n",
+        "vllm/two.py": "import vllm.base\n\nOther = vllm.base.Base\n\n\nclass B(Other): ...\n",
+        "vllm/three.py": "from vllm.base import Base as Root\n\n\nclass C(Root): ...\n",
+        "vllm/four.py": "import vllm.base as b\n\n\nclass D(b.Base, metaclass=x): ...\n",
+        "vllm/five.py": "from vllm.three import C\n\n\nclass E(\n    C[int],\n): ...\n",
+        "vllm/six.py": "from vllm.base import Base\n\n\ndef f(x: Base): ...\n\n\nclass F: ...\n",
+    }
+    world = world_of(files)
+    below = subclasses(world, _class(world, "Base"))
+    assert sorted(one.cls.name for one in below) == ["A", "B", "C", "D", "E"]
+
+
 def test_which_abstract_methods_a_class_leaves_open(classes: World) -> None:
     def left(name: str) -> dict[str, str]:
         methods = abstract_methods(classes, _class(classes, name))
