@@ -76,6 +76,15 @@ def test_whoever_gets_out_of_the_sandbox_opens_and_changes_nothing(
     ]
 
 
+def test_what_the_process_had_open_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    opened = f"file = os.open({str(tmp_path / 'secret')!r}, os.O_RDWR)\nfence.lock("
+    program = _START.replace("fence.lock(", opened) + "os.write(file, b'x')"
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert b"Bad file descriptor" in done.stderr
+    assert (tmp_path / "secret").read_text() == "s"
+
+
 @pytest.mark.parametrize(
     ("attack", "code"),
     [

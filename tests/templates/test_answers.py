@@ -190,7 +190,7 @@ class _Thinker:
         before_ids, now_ids, ids = numbers
         assert before + text == now
         assert before_ids + ids == now_ids
-        if text == "?":
+        if text.startswith("?"):
             return None
         thought, closed, content = text.partition("|")
         return SimpleNamespace(
@@ -332,6 +332,8 @@ def _streamed(reader: Any, texts: list[str], size: int, prompt: list[int]) -> di
         ((None, "think"), ["a", "b|c", "d"], [], ("ab", "cd", [])),
         ((None, "think"), ["a", "b"], [9], ("", "b", [])),
         ((None, "think"), ["?", "a"], [], ("a", "", [])),
+        ((None, "think"), ["a", "?|", "c"], [], ("a", "c", [])),
+        (("call", "think"), ["a", "?|", "c", "(f)"], [], ("a", "c", CALL)),
         (("call", None), ["a", "(f)", "b"], [], ("", "ab", CALL)),
         (("call", "think"), ["a", "b|", "c", "(f)"], [], ("ab", "c", CALL)),
         (("call", "think"), ["a", "b|!", "c"], [], ("ab", "c", [])),

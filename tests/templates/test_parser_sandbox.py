@@ -236,6 +236,19 @@ def test_how_the_process_ended_is_the_answer_and_the_others_are_not_tried(
     assert release.read([]) == []
 
 
+def test_what_was_read_before_the_process_ended_is_kept() -> None:
+    first = "import os; text == 'bad' and os._exit(0)"
+    release = open_release(
+        toy_release(**{"vllm/tool_parsers/toy.py": _PROBE.format(codes=[], first=first)})
+    )
+    bad = JOB._replace(text="bad")
+    assert [one["whole"].get("error") for one in release.read([JOB, bad, JOB])] == [
+        None,
+        "the process that ran them ended too early",
+        "not tried any more",
+    ]
+
+
 def test_names_that_the_release_writes_itself_are_texts() -> None:
     for line, tools, reasoners in (
         ('{"tools": "x", "reasoners": ["a", 1]}', (), ("a", "1")),
