@@ -244,6 +244,10 @@ def _returns_nothing(node: cst.CSTNode) -> bool:
     )
 
 
+_ALWAYS_THERE = {"end_lineno", "end_col_offset"}
+"""What every parsed node has: what stands behind ``or`` is for the type checker alone."""
+
+
 class _Collector(cst.CSTVisitor):
     """Collects the mutants of functions, their annotations and decorators aside."""
 
@@ -267,6 +271,10 @@ class _Collector(cst.CSTVisitor):
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self.functions.append(node.name.value)
         self.needless |= {one for one in node.body.body[-1:] if _returns_nothing(one)}
+
+    def visit_BooleanOperation(self, node: cst.BooleanOperation) -> None:
+        if isinstance(node.left, cst.Attribute) and node.left.attr.value in _ALWAYS_THERE:
+            self.needless.add(node.right)
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:  # noqa: ARG002
         self.functions.pop()

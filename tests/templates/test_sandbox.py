@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from lowering import lower
+from toy_release import toy_release
 
-from vllm_mods.base.errors import NotRendered
-from vllm_mods.templates import rendering
+from vllm_mods.base.errors import NotRendered, TreeError
+from vllm_mods.templates import parser_process, rendering
 from vllm_mods.templates.conversation import Conversation
 
 if TYPE_CHECKING:
@@ -213,3 +214,18 @@ def test_how_the_process_ended_is_the_answer_of_the_first_and_the_others_are_not
 
 def test_a_prompt_is_no_refusal() -> None:
     assert _render("{{ messages[0].content }}").rendered == (rendering.Rendered("hi"),)
+
+
+def test_a_process_that_does_nothing_at_all_has_an_end_by_the_clock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "sleeping.py").write_text("import time\ndef main(): time.sleep(60)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for module, limit in ((rendering, "TEMPLATE_SECONDS"), (parser_process, "PARSER_SECONDS")):
+        monkeypatch.setattr(module, "SANDBOX", "sleeping")
+        monkeypatch.setattr(module, "_PATIENCE", 0.05)
+        lower(monkeypatch, limit, 1)
+    with pytest.raises(NotRendered, match=r"it computes for more than 1 seconds"):
+        _render("x")
+    with pytest.raises(TreeError, match=r"they compute for more than 1 seconds"):
+        parser_process.open_release(toy_release())
