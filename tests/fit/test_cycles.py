@@ -131,3 +131,8 @@ def test_a_cycle_through_the_package_itself() -> None:
     shown = "from vllm.pack.two import B\n"
     assert packed("from vllm.pack import B", ASKS, shown) == [message]
     assert packed("from vllm.pack import B", ASKS, "B = 1\nfrom vllm.pack.two import B\n") == []
+
+
+def test_a_name_that_a_package_binds_is_not_the_module_of_that_name() -> None:
+    assert packed("from vllm.pack import two", ASKS, "two = 1\n") == []
+    assert len(packed("from vllm.pack import two", ASKS, "other = 1\n")) == 1

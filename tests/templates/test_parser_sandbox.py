@@ -10,10 +10,12 @@ from lowering import lower
 from toy_release import toy_release
 
 from vllm_mods.base.errors import TreeError
+from vllm_mods.templates import parser_process
 from vllm_mods.templates.parser_process import ReadingJob, as_text, open_release
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 _PROBE = """
 import json
@@ -259,6 +261,20 @@ def test_names_that_the_release_writes_itself_are_texts() -> None:
     release = open_release(toy_release())
     assert (release.tools, release.reasoners, release.missing) == (("toy",), ("toy",), ())
     assert (release.spec, release.version) == (toy_release().spec, "0.21.0")
+
+
+def test_libraries_that_are_not_installed_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "without.py").write_text(
+        "import sys\nfrom vllm_mods.templates import parser_sandbox, release_code\n"
+        "sys.modules['pydantic'] = None\nrelease_code.STANDARD = ('json', 'types')\n"
+        "release_code.NEEDED, release_code.WANTED = ('pydantic',), ('gone_library', 're')\n"
+        "main = parser_sandbox.main\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(parser_process, "SANDBOX", "without")
+    assert open_release(toy_release()).missing == ("pydantic", "gone_library")
 
 
 @pytest.mark.parametrize(
