@@ -39,6 +39,7 @@ for one in more.split():
         importlib.import_module(one)
     except ImportError:
         pass
+getattr(module, "import_all", list)()
 while True:
     said, files, _, _ = socket.recv_fds(line, 1 << 16, 3)
     if not said:

@@ -9,9 +9,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from toy_release import toy_release
 
-from vllm_mods.base.errors import NotRendered
-from vllm_mods.templates import rendering
+from vllm_mods.base.errors import NotRendered, TreeError
+from vllm_mods.templates import parser_process, rendering
 from vllm_mods.templates.conversation import Conversation
 
 if TYPE_CHECKING:
@@ -75,6 +76,15 @@ def test_whoever_gets_out_of_the_sandbox_opens_and_changes_nothing(
     ]
 
 
+def test_what_the_process_had_open_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s")
+    opened = f"file = os.open({str(tmp_path / 'secret')!r}, os.O_RDWR)\nfence.lock("
+    program = _START.replace("fence.lock(", opened) + "os.write(file, b'x')"
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert b"Bad file descriptor" in done.stderr
+    assert (tmp_path / "secret").read_text() == "s"
+
+
 @pytest.mark.parametrize(
     ("attack", "code"),
     [
@@ -95,17 +105,33 @@ def test_whoever_gets_out_of_the_sandbox_says_no_more_than_that(
 
 
 @pytest.mark.started
-def test_where_the_kernel_has_no_filter_nothing_is_rendered(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("kernel", "why"),
+    [
+        ("platform.machine = lambda: 'vax'", "no filter of system calls is known for vax"),
+        ("fence._SECCOMP = 9999", "[Errno 22] the kernel takes no filter of system calls"),
+    ],
+)
+def test_where_the_kernel_has_no_filter_nothing_is_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kernel: str, why: str
 ) -> None:
     (tmp_path / "elsewhere.py").write_text(
-        "import platform\nfrom vllm_mods.templates import sandbox\n"
-        "def main():\n    platform.machine = lambda: 'vax'\n    sandbox.main()\n"
+        "import platform\nfrom vllm_mods.templates import fence, parser_sandbox, sandbox\n"
+        f"def main():\n    {kernel}\n    sandbox.main()\n"
+    )
+    (tmp_path / "elsewhere_too.py").write_text(
+        (tmp_path / "elsewhere.py").read_text().replace(" sandbox.main", " parser_sandbox.main")
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(rendering, "SANDBOX", "elsewhere")
-    with pytest.raises(NotRendered, match=r"t\.jinja: it is rendered behind a fence .* for vax"):
+    monkeypatch.setattr(parser_process, "SANDBOX", "elsewhere_too")
+    with pytest.raises(NotRendered) as caught:
         rendering.render(b"{{ messages }}", "t.jinja", (HELLO,))
+    fenced = "behind a fence of the kernel only, and there is none: "
+    assert caught.value.message == f"t.jinja: it is rendered {fenced}{why}"
+    with pytest.raises(TreeError) as refused:
+        parser_process.open_release(toy_release())
+    assert refused.value.message.endswith(f": its parsers do not run: they are run {fenced}{why}")
 
 
 @pytest.mark.started

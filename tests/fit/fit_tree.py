@@ -9,6 +9,7 @@ from memory_tree import MemoryTree
 
 from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit import fit
+from vllm_mods.fit.world import SummaryCache, World
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,3 +143,12 @@ def change(tree: MemoryTree, path: str, *pairs: tuple[str, str]) -> FileChange:
         assert after.count(old) == 1, old
         after = after.replace(old, new)
     return FileChange(path=path, before=before, after=after.encode())
+
+
+def world_of(files: Mapping[str, str], changes: Mapping[str, str | None] | None = None) -> World:
+    """Return a tree with some files changed, as the checks see it."""
+    changed = {
+        path: None if text is None else dedent(text).lstrip("\n").encode()
+        for path, text in (changes or {}).items()
+    }
+    return World(tree_of(files), changed, SummaryCache())

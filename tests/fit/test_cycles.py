@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from fit_tree import change, findings, tree_of
+import pytest
+from fit_tree import change, findings, tree_of, world_of
 
 from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit import fit
+from vllm_mods.fit.cycles import cycle_problems
 
 ONE, TWO, THREE = "vllm/one.py", "vllm/two.py", "vllm/three.py"
 FILES = {
@@ -65,3 +67,72 @@ def test_submodules_of_a_package_that_is_being_loaded_are_there() -> None:
     assert not [f for f in fit((new,), tree).findings if f.level is Level.ERROR]
     whole = FileChange("vllm/pack/three.py", None, b"from . import one, two\n")
     assert not [f for f in fit((whole,), tree).findings if f.level is Level.ERROR]
+
+
+DEEP = "vllm/pack/one.py"
+PACKED = {
+    "vllm/__init__.py": "",
+    "vllm/pack/__init__.py": "",
+    DEEP: "import os\n\n\nclass A: ...\n",
+    "vllm/pack/two.py": "",
+}
+
+
+def packed(new: str, two: str, package: str = "") -> list[str]:
+    """Return what is said of a new import in a module of a package, and on which line."""
+    files = {**PACKED, "vllm/pack/two.py": two, "vllm/pack/__init__.py": package}
+    after = PACKED[DEEP].replace("import os\n", f"import os\n{new}\n")
+    worlds = world_of(files), world_of(files, {DEEP: after})
+    lines = frozenset(range(2, 3 + new.count("\n")))
+    return [
+        f"{problem.level.value} {problem.line}: {problem.message}"
+        for problem in cycle_problems(*worlds, DEEP, lines)
+    ]
+
+
+ASKS = "from vllm.pack.one import A\n\n\nclass B: ...\n"
+CYCLE = (
+    "2: a cycle of imports, vllm/pack/one.py -> vllm/pack/two.py: vllm/pack/two.py:1 asks "
+    "vllm.pack.one for A, which is not defined yet"
+)
+
+
+@pytest.mark.parametrize(
+    ("new", "two", "level"),
+    [
+        ("from vllm.pack.two import B", ASKS, "error"),
+        ("from .two import B", ASKS, "error"),
+        ("from .two import B as C, D", ASKS.replace("vllm.pack.one", ".one"), "error"),
+        ("from vllm.pack.two import (\n    B,  # that, and more\n)", ASKS, "error"),
+        ("from vllm.pack.two import *", ASKS, "note"),
+        ("import os.path, vllm.pack.two as two", ASKS, "note"),
+        ("from vllm.pack import two", ASKS, "note"),
+        ("from . import two", ASKS, "note"),
+        ("from . import two", "from . import one\n", ""),
+        ("from .two import B", ASKS.replace("import A", "import *"), ""),
+        ("from .two import B", ASKS.replace("import A", "import gone"), ""),
+        ("from .two import B", ASKS.replace("import A", "import os"), ""),
+        ("from .two import B", f"def f():\n    {ASKS}", ""),
+        ("from .two import B", f'"""\n{ASKS}"""\nB = 1\n', ""),
+        ("def f():\n    from .two import B", ASKS, ""),
+        ("from outside.two import B", ASKS, ""),
+    ],
+)
+def test_a_cycle_in_a_package(new: str, two: str, level: str) -> None:
+    first = " if this file comes first" if level == "note" else ""
+    assert packed(new, two) == ([f"{level} {CYCLE}{first}"] if level else [])
+
+
+def test_a_cycle_through_the_package_itself() -> None:
+    message = (
+        "error 2: a cycle of imports, vllm/pack/one.py -> vllm/pack/__init__.py -> vllm/pack/two.py: "
+        "vllm/pack/one.py:2 asks vllm.pack for B, which is not defined yet"
+    )
+    shown = "from vllm.pack.two import B\n"
+    assert packed("from vllm.pack import B", ASKS, shown) == [message]
+    assert packed("from vllm.pack import B", ASKS, "B = 1\nfrom vllm.pack.two import B\n") == []
+
+
+def test_a_name_that_a_package_binds_is_not_the_module_of_that_name() -> None:
+    assert packed("from vllm.pack import two", ASKS, "two = 1\n") == []
+    assert len(packed("from vllm.pack import two", ASKS, "other = 1\n")) == 1

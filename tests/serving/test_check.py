@@ -3,57 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-import shlex
-from typing import TYPE_CHECKING
 
 import pytest
 from memory_tree import MemoryTree
 from mod_making import mod, variant
+from serve_asking import ask, changed, errors, messages, notes, only, planned
 from serve_tree import FILES, LATER
 
 from vllm_mods.base.errors import UsageError
-from vllm_mods.base.model import Level, ModPlan, TemplateFile, Verdict
-from vllm_mods.serving.check import ServeAnswer, Serving, check
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding, Level, TemplateFile, Verdict
+from vllm_mods.serving.check import Serving, check
 from vllm_mods.serving.command import words
-from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
-from vllm_mods.serving.template import ContainerSettings, TemplateTerms
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from vllm_mods.base.model import Mod
-
-
-def ask(
-    line: str,
-    *,
-    env: Mapping[str, str] | None = None,
-    mods: tuple[ModPlan, ...] = (),
-    unknown: tuple[str, ...] = (),
-    files: Mapping[str, bytes] = FILES,
-    container: ContainerSettings | None = None,
-) -> ServeAnswer:
-    argv = words(shlex.split(f"vllm serve m {line}"))
-    serving = Serving(argv, env or {}, unknown, mods, container)
-    return check(KnownFlags(MemoryTree(dict(files))), serving)
-
-
-def errors(answer: ServeAnswer) -> list[tuple[str, str]]:
-    return [(f.code, f.subject) for f in answer.faults if f.level is Level.ERROR]
-
-
-def notes(answer: ServeAnswer) -> list[tuple[str, str]]:
-    return [(f.code, f.subject) for f in answer.faults if f.level is Level.NOTE]
-
-
-def only(answer: ServeAnswer) -> ServeFault:
-    assert len(answer.faults) == 1, answer.faults
-    return answer.faults[0]
-
-
-def planned(one: Mod, verdict: Verdict = Verdict.APPLIES) -> ModPlan:
-    return ModPlan(mod=one, variant=one.variants[0], verdict=verdict, in_range=True)
+from vllm_mods.serving.template import TemplateTerms
 
 
 @pytest.mark.parametrize(
@@ -373,3 +336,398 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
     assert "vllm/config/engine.py" not in tree.reads
     assert "vllm/envs.py" not in tree.reads
     assert max(tree.reads.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "--t 1",
+            (
+                "--t: may stand for --template-kwargs or --tensor-parallel-size or --timeout or "
+                "--tool-call-parser or 3 others: write it out"
+            ),
+        ),
+        (
+            "--en",
+            (
+                "--en: may stand for --enable-auto-tool-choice or --enable-log-outputs or "
+                "--enable-log-requests or --enable-prefix-caching: write it out"
+            ),
+        ),
+        (
+            "--dtyp2 x",
+            "--dtyp2: vLLM 0.19.1 has no such flag; did you mean --dtype?",
+        ),
+        ("--zzzzzz x y", "--zzzzzz: vLLM 0.19.1 has no such flag"),
+        (
+            "--no-trust-remote-cod",
+            "note: --no-trust-remote-cod: is taken as the beginning of --no-trust-remote-code: write it out",
+        ),
+        (
+            "--no-trust-remot-code",
+            "--no-trust-remot-code: vLLM 0.19.1 has no such flag; did you mean --no-trust-remote-code?",
+        ),
+        ("--no-quite", "--no-quite: vLLM 0.19.1 has no such flag"),
+        ("--no-dtype x", "--no-dtype: --dtype takes a value and is no switch"),
+        ("--no-quiet", "--no-quiet: --quiet takes no value and is no switch"),
+        ("--no-names", "--no-names: --names takes one value or more and is no switch"),
+        ("--dty auto", "note: --dty: is taken as the beginning of --dtype: write it out"),
+        ("--dtype --quiet", "--dtype: takes a value, and none follows it"),
+        ("--names --quiet", "--names: takes one value or more, and none follows it"),
+        ("--quiet=true", "--quiet: takes no value, and 'true' is attached to it"),
+        ("--host.a 1", "--host.a: takes a value, no keys behind a dot"),
+        ("--quiet.a 1", "--quiet.a: takes no value, no keys behind a dot"),
+        ("--pc.mode --quiet", "--pc.mode: vLLM 0.19.1 has no such flag; did you mean -pc?"),
+        ("-pc.mode --quiet", "-pc.mode: takes a value, and none follows it"),
+        ("-pc.mode x", """-pc.mode: 'mode': "x" is not offered: there is a whole number"""),
+        (
+            "-pc.passes.fuse 7 --quiet",
+            "-pc.passes.fuse: 'passes.fuse': 7 is not offered: there is true or false",
+        ),
+        ("-pc.sizes+ 1,x", """-pc.sizes+: 'sizes': ["1", "x"] is not offered: there is a list"""),
+        (
+            "--old-way",
+            "note: --old-way: is deprecated in vLLM 0.19.1: --old-way is deprecated and will go.",
+        ),
+        (
+            "--tool-call-parser qwen3_code",
+            (
+                "--tool-call-parser: 'qwen3_code' is not offered: did you mean 'qwen3_coder'? there is "
+                "hermes, qwen3_coder (unless a plugin adds it)"
+            ),
+        ),
+        (
+            "--tool-parser-plugin p.py --tool-call-parser mine",
+            "note: --tool-call-parser: whether 'mine' is offered can't be told: --tool-parser-plugin may register it",
+        ),
+        (
+            "--load-format my.own.Loader",
+            (
+                "note: --load-format: whether 'my.own.Loader' is offered can't be told: "
+                "it names code or a file of one's own"
+            ),
+        ),
+        (
+            "--load-format a/b",
+            "note: --load-format: whether 'a/b' is offered can't be told: it names code or a file of one's own",
+        ),
+        (
+            "--device cuda",
+            (
+                "note: --device: whether 'cuda' is offered can't be told: vLLM computes its choices "
+                "when it runs: ['auto'] + others()"
+            ),
+        ),
+        (
+            "--traces a,b",
+            "note: --traces: whether 'a,b' is offered can't be told: vLLM adds to its choices when it runs",
+        ),
+        (
+            """--sampling '{"seed": 1}'""",
+            "note: --sampling: 'seed' has no effect here: vLLM takes temperature, top_p, top_k out of it",
+        ),
+        (
+            """--sampling '{"top_k": 1, "temprature": 1}'""",
+            (
+                "--sampling: vLLM does not read 'temprature': did you mean 'temperature'? "
+                "it takes temperature, top_p, top_k"
+            ),
+        ),
+        (
+            """--sampling '{"zzz": 1}'""",
+            "--sampling: vLLM does not read 'zzz': it takes temperature, top_p, top_k",
+        ),
+        (
+            "--port 1 --dtype auto --port 2 --port 3",
+            "note: --port: is given 3 times: the last one counts",
+        ),
+        (
+            """-sc '{"method": "mtp"}' -sc.num_speculative_tokens 1""",
+            (
+                "--speculative-config: is given whole and by key: the keys make a JSON object of their "
+                "own, which comes last and takes the place of the whole one"
+            ),
+        ),
+        ("\u2013port 80", "\u2013port: begins with a typographic dash: to a parser it is no flag"),
+        (
+            "--port 1 ' ' --quiet",
+            "' ': is a word of its own: a blank stands behind the backslash at a line's end",
+        ),
+        ("x", "x: is neither a flag nor the value of one"),
+        ("--dtype auto x", "x: is neither a flag nor the value of one"),
+        ("--quiet x", "--quiet: 'x' follows it, and it takes no value"),
+        ("--model x", "--model: the model is 'm' already: vLLM takes one"),
+        ("--config a.yaml", "note: --config: the flags in that file are not checked"),
+        (
+            "--enable-log-outputs",
+            "--enable-log-outputs: needs --enable-log-requests, which is not given",
+        ),
+        (
+            "--enable-log-outputs --no-enable-log-requests",
+            "--enable-log-outputs: needs --enable-log-requests, which is not given",
+        ),
+    ],
+)
+def test_what_is_said(line: str, message: str) -> None:
+    assert messages(ask(line)) == [message]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-pc.mode 1 -pc.free 2",
+        "--enable-log-outputs --enable-log-requests",
+        "--no-enable-log-requests",
+        "--quantization None",
+        "--quantization ''",
+        "--reasoning-parser ''",
+        "--hf-overrides.a.b 1",
+        "--names a --port 1",
+        "-h",
+        "--help=all",
+    ],
+)
+def test_what_is_right_as_well(line: str) -> None:
+    assert ask(line).faults == ()
+
+
+def test_a_flag_that_does_not_exist_may_be_of_a_mod_that_no_library_has() -> None:
+    assert messages(ask("--zzzzzz", missing=("one", "two"))) == [
+        "--zzzzzz: vLLM 0.19.1 has no such flag (unless one, two adds it)"
+    ]
+
+
+def test_flags_are_counted_and_faults_are_said_once() -> None:
+    answer = ask("--dtype x --dtype x --quiet")
+    assert answer.used == 3
+    assert [fault.code for fault in answer.faults] == ["value-choice", "flag-twice"]
+
+
+def test_words_behind_one_with_a_wrong_dash_are_meant_for_it() -> None:
+    answer = ask("--quiet \u2014port 80 more")
+    assert errors(answer) == [("dash", "\u2014port")]
+    assert only(answer).near == "--port"
+    assert errors(ask("\u2013\u2013port 80 --quiet x")) == [
+        ("dash", "\u2013\u2013port"),
+        ("value-unexpected", "--quiet"),
+    ]
+    assert errors(ask("--dtype auto \u2014 x")) == [
+        ("argument-extra", "\u2014"),
+        ("argument-extra", "x"),
+    ]
+
+
+def test_words_that_a_shell_fills_in_are_noted_and_no_more() -> None:
+    answer = ask(
+        "--dtype auto $MORE -pc.mode $N --sampling '$X' $MORE", unknown=("$MORE", "$N", "$X")
+    )
+    assert messages(answer) == [
+        f"note: {name}: a shell fills this in when it runs: not checked"
+        for name in ("$MORE", "$N", "$X")
+    ]
+
+
+def test_the_model_may_be_given_by_a_flag_alone() -> None:
+    argv = words(("python3", "/x/api_server.py", "--model", "m"))
+    assert messages(check(KnownFlags(MemoryTree(dict(FILES))), Serving(argv))) == [
+        "note: --model: the model is the first word behind `vllm serve`"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pair", "why"),
+    [
+        (("help=_OLD", 'help="Old."'), None),
+        (("help=_OLD", 'help="Of the deprecated ways."'), None),
+        (("help=_OLD", 'help="Fine. It has been deprecated! Why."'), ": It has been deprecated!"),
+        (("help=_OLD", 'help="Fine.\\n  DEPRECATED: use\\n  x."'), ": DEPRECATED: use x."),
+        (("help=_OLD", "help=_OLD.upper()"), None),
+        (("help=_OLD", "deprecated=True"), ""),
+        (("help=_OLD", "deprecated=False"), None),
+    ],
+)
+def test_a_flag_is_deprecated_that_says_so(pair: tuple[str, str], why: str | None) -> None:
+    lines = messages(ask("--old-way", files=changed("vllm/engine/arg_utils.py", pair)))
+    assert lines == ([] if why is None else [f"note: --old-way: is deprecated in vLLM 0.19.1{why}"])
+
+
+def test_the_words_below_a_field_deprecate_its_flag() -> None:
+    pair = ("    batch: int = 1\n", '    batch: int = 1\n    """Many. These are deprecated."""\n')
+    assert messages(ask("-b 1", files=changed("vllm/config/model.py", pair))) == [
+        "note: -b: is deprecated in vLLM 0.19.1: These are deprecated."
+    ]
+
+
+def test_bounds_of_what_only_some_models_have_make_a_note() -> None:
+    files = changed(
+        "vllm/config/engine.py",
+        (
+            "class CacheConfig:\n    prefix: bool = True",
+            "class MultiModalConfig:\n    prefix: float = Field(lt=1)",
+        ),
+    )
+    for path in ("vllm/config/__init__.py", "vllm/engine/arg_utils.py"):
+        files[path] = files[path].replace(b"CacheConfig", b"MultiModalConfig")
+    assert messages(ask("--enable-prefix-caching 2", files=files)) == [
+        (
+            "note: --enable-prefix-caching: 2.0 is out of range: it has to be < 1; refused for a model "
+            "with images or sound: of another one nobody looks at it"
+        )
+    ]
+    assert errors(ask("--enable-prefix-caching x", files=files)) == [
+        ("value-type", "--enable-prefix-caching")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "then", "line", "alone"),
+    [
+        ("args.quiet and not args.port", "raise E", "--quiet", "--quiet"),
+        ("args.quiet and not args.port", "x = 1\n        raise E", "--quiet", "--quiet"),
+        ("args.quiet and not args.port", "raise E", "--quiet --port 1", ""),
+        ("args.quiet and not args.port", "pass", "--quiet", ""),
+        ("args.quiet or not args.port", "raise E", "--quiet", ""),
+        ("args.quiet and -args.port", "raise E", "--quiet", ""),
+        ("args.quiet and not other.port", "raise E", "--quiet", ""),
+        ("other.quiet and not args.port", "raise E", "--quiet", ""),
+        ("args.trust_remote_code and not args.port", "raise E", "--no-trust-remote-code", ""),
+    ],
+)
+def test_which_flags_need_another_is_what_the_release_asks(
+    condition: str, then: str, line: str, alone: str
+) -> None:
+    pair = (
+        "    if args.enable_log_outputs",
+        f"    if {condition}:\n        {then}\n    if args.enable_log_outputs",
+    )
+    answer = ask(line, files=changed("vllm/entrypoints/openai/cli_args.py", pair))
+    assert errors(answer) == ([("flag-alone", alone)] if alone else [])
+
+
+def test_what_is_said_of_the_flags_that_a_mod_needs() -> None:
+    needs = planned(mod(variant(), serve_args=("--attention-backend", "TRITON", "--old-way")))
+    assert messages(ask("", mods=(needs,))) == [
+        "mod: needs --attention-backend TRITON, which is not given",
+        "mod: needs --old-way, which is not given",
+    ]
+    assert ask("", mods=(needs,)).faults[0].near == "--attention-backend TRITON"
+    line = "--attention-backend TRITON --attention-backend auto --no-old-way"
+    assert messages(ask(line, mods=(needs,)))[-2:] == [
+        "note: mod: is meant for --attention-backend TRITON, and --attention-backend auto is given",
+        "note: mod: is meant for --old-way, and --no-old-way is given",
+    ]
+    several = planned(mod(variant(), serve_args=("--gone", "1", "--quiet")))
+    assert messages(ask("", mods=(several,))) == [
+        "mod: needs --gone 1, and vLLM 0.19.1 has no such flag",
+        "mod: needs --quiet, which is not given",
+    ]
+
+
+def test_what_is_said_of_a_mod_that_does_not_go_in() -> None:
+    out = planned(mod(variant(), serve_args=("--quiet",)), Verdict.CONFLICT)
+    assert messages(ask("", mods=(out,))) == ["mod: does not go in, it is conflict"]
+    why = out._replace(
+        findings=(Finding(FindingCode.REMOVED, "it is gone"), Finding(FindingCode.REMOVED, "more"))
+    )
+    assert messages(ask("", mods=(why,))) == ["mod: does not go in, it is conflict: it is gone"]
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (
+            "tiny.jinja",
+            (
+                "note: --chat-template: a mod puts tiny.jinja into the workspace, by default .vllm-mods/templates "
+                "in the site root: as written it is found only if that is where it says; `apply` prints the place"
+            ),
+        ),
+        ("/x/.vllm-mods/templates/tiny.jinja", ""),
+        (
+            "/x/.vllm-mods/templates/zzz.jinja",
+            "note: --chat-template: whether '/x/.vllm-mods/templates/zzz.jinja' is at that path when vLLM starts can't be told from the tree",
+        ),
+        ("zzz", "--chat-template: nothing brings 'zzz': the mods have atom.jinja, tiny.jinja"),
+        (
+            "x/tinny.jinja",
+            "--chat-template: nothing brings 'x/tinny.jinja': the mods have atom.jinja, tiny.jinja",
+        ),
+        (
+            "x/zzz",
+            "note: --chat-template: whether 'x/zzz' is in the working directory when vLLM starts can't be told from the tree",
+        ),
+        ("/usr/lib/dist-packages/vllm/x.jinja", "--chat-template: vllm/x.jinja is not in the tree"),
+        ("/usr/lib/dist-packages/vllm/other.py", ""),
+        ("''", ""),
+        ("'{# x #}'", ""),
+        ("'a}'", ""),
+        ("'a\nb'", ""),
+    ],
+)
+def test_where_a_template_is_looked_for(place: str, message: str) -> None:
+    files = tuple(
+        TemplateFile(name=name, file=f"{name}.jinja", source="s", data=b"")
+        for name in ("tiny", "atom")
+    )
+    brings = planned(mod(variant(templates=files)))
+    answer = ask(f"--chat-template {place}", mods=(brings,))
+    assert messages(answer) == ([message] if message else [])
+
+
+def test_a_template_that_a_shell_names_is_not_looked_for() -> None:
+    answer = ask("--chat-template $WHERE", unknown=("$WHERE",))
+    assert notes(answer) == [("shell", "$WHERE")]
+
+
+def test_a_template_that_nobody_brings() -> None:
+    bare = planned(mod(variant()))
+    assert messages(ask("--chat-template x.jinja", mods=(bare,))) == [
+        (
+            "--chat-template: nothing brings 'x.jinja', which vLLM looks up in the working directory of the "
+            "container: none of the mods has a template"
+        )
+    ]
+    assert notes(ask("--chat-template a/x.jinja", mods=(bare,))) == [
+        ("template-unclear", "--chat-template")
+    ]
+    file = TemplateFile(name="t", file="tiny.jinja", source="s", data=b"")
+    brings = planned(mod(variant(templates=(file,))))
+    assert messages(ask("", mods=(brings, bare))) == [
+        "mod: brings tiny.jinja, and no --chat-template uses it"
+    ]
+    assert ask("", mods=(brings,)).faults[0].near == "--chat-template tiny.jinja"
+    out = planned(mod(variant(templates=(file,))), Verdict.CONFLICT)
+    assert errors(ask("", mods=(out,))) == [("mod-verdict", "mod")]
+
+
+def test_the_engine_of_the_rust_frontend_is_asked_of_the_template_in_use() -> None:
+    table = ("environment_variables = {", 'environment_variables = {"VLLM_USE_RUST_FRONTEND": 1,')
+    rusted = changed("vllm/envs.py", table)
+    data = (("tiny", b"1"), ("atom", b"2"))
+    templates = tuple(
+        TemplateFile(name=name, file=f"{name}.jinja", source="s", data=text) for name, text in data
+    )
+    brings = planned(mod(variant(templates=templates)))
+
+    def codes(line: str, value: str = "1", files: dict[str, bytes] = rusted) -> list[str]:
+        answer = ask(
+            line,
+            env={"VLLM_USE_RUST_FRONTEND": value},
+            mods=(brings,),
+            files=files,
+            other_engine=lambda name, text: f"{name} {text!r}" if text == b"1" else "",
+        )
+        return [text for text in messages(answer) if "workspace" not in text]
+
+    assert codes("--chat-template /a/tiny.jinja") == [
+        "tiny.jinja: the Rust frontend renders it: tiny.jinja b'1'"
+    ]
+    assert codes("--chat-template atom.jinja") == []
+    assert codes("--chat-template tiny.jinja", " 0 ") == []
+    assert codes("--chat-template tiny.jinja", "") == []
+    assert codes("--chat-template built_in.jinja", " 1 ") == [
+        "note: --chat-template: VLLM_USE_RUST_FRONTEND renders it with minijinja: whether it can is not known"
+    ]
+    assert "renders it" not in codes("--chat-template built_in.jinja", files=dict(FILES))[0]
+    assert ask("--chat-template tiny.jinja", mods=(brings,), files=rusted).ok

@@ -92,3 +92,61 @@ def test_arguments_that_are_no_object_stay_text(text: str) -> None:
     call = {"function": {"name": "f", "arguments": text}}
     body = [{"role": "assistant", "tool_calls": [call, {"function": 1}, 2]}]
     assert conversation.request(json.dumps(body).encode(), "-").messages == tuple(body)
+
+
+@pytest.mark.parametrize(
+    ("raw", "problems"),
+    [
+        ({"messages": [USER], "expect": 3}, ("expect: expected a table, found an integer",)),
+        ({"expect": {"error": "e"}}, ("messages: there are none",)),
+        (
+            {"messages": [USER], "expect": {"error": "e"}, "failure_mode": "x", "title": 3},
+            (
+                "failure_mode: expected an integer, found a string",
+                "title: expected a string, found an integer",
+            ),
+        ),
+        (
+            {"messages": [{"role": 3}], "tools": [1], "kwargs": [], "expect": {"absent": ["a"]}},
+            (
+                "messages[0].role: expected a string, found an integer",
+                "tools[0]: expected a table, found an integer",
+                "kwargs: expected a table, found an array",
+            ),
+        ),
+    ],
+)
+def test_every_problem_is_said(raw: dict[str, Any], problems: tuple[str, ...]) -> None:
+    with pytest.raises(ManifestError) as caught:
+        _parse(**raw)
+    assert (caught.value.where, caught.value.problems) == ("c/one.json", problems)
+
+
+def test_what_is_expected_is_read_and_what_is_not_said_is_plain() -> None:
+    expect = {"rendered": "r", "contains": ["c"], "absent": ["a"], "error": "e"}
+    assert _parse(messages=[USER], expect=expect) == conversation.Conversation(
+        "one",
+        (USER,),
+        None,
+        {},
+        True,
+        "",
+        Expected("r", ("c",), ("a",), "e"),
+    )
+
+
+def test_arguments_of_a_request_by_either_name_and_nothing_else() -> None:
+    body = {
+        "messages": [USER],
+        "kwargs": {"a": 1, "b": 1},
+        "chat_template_kwargs": {"b": 2},
+        "continue_final_message": False,
+    }
+    read = conversation.request(json.dumps(body).encode(), "-")
+    assert read.kwargs == {"a": 1, "b": 2, "continue_final_message": False}
+    assert (read.name, read.add_generation_prompt, read.tools) == ("-", True, None)
+    assert conversation.request(json.dumps({"messages": [USER]}).encode(), "-").kwargs == {}
+    wrong: tuple[object, ...] = ({}, [], {"messages": [USER], "continue_final_message": "x"})
+    for raw in wrong:
+        with pytest.raises(ManifestError):
+            conversation.request(json.dumps(raw).encode(), "-")

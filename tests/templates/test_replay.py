@@ -12,7 +12,7 @@ from vllm_mods.base.model import Finding
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates.check import TemplateChecked, Weight, check, count_weights, weight
 from vllm_mods.templates.rendering import Rendered
-from vllm_mods.templates.replay import SCENES, Replayed, judge_scenes
+from vllm_mods.templates.replay import SCENES, Replayed, judge_scenes, scenes
 from vllm_mods.templates.source import Template, open_template
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def test_findings_weigh_what_they_cost() -> None:
     assert weight(Finding(FindingCode.RUST_FRONTEND, "")) is Weight.STYLE
 
 
-def test_a_template_without_tools_is_not_asked_for_calls() -> None:
+def test_a_template_without_tools_is_not_chosen_calls() -> None:
     found = _check(WHOLE.replace("{{ tools|tojson if tools }}", ""))
     assert {one.conversation.name for one in found.replays} == {
         "chat",
@@ -337,3 +337,236 @@ def test_what_a_template_sets_itself_is_no_argument_of_it() -> None:
     assert {"name", "loud"} <= set(answer.variables)
     assert "loud" in answer.arguments
     assert "name" not in answer.arguments
+
+
+# ---- what is said of each --------------------------------------------------------------------------
+
+
+def _messages(text: str) -> list[str]:
+    """Return what is said of the template, and of its conversations behind their names; notes with their word."""
+    checked = _check(text)
+    rows = [("", one) for one in checked.findings]
+    rows += [(f"{r.conversation.name}: ", one) for r in checked.replays for one in r.findings]
+    return [f"{'note: ' if f.level == 'note' else ''}{name}{f.message}" for name, f in rows]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "messages"),
+    [
+        (
+            "{{ m.content }}",
+            "{{ m.content if m.role != 'system' }}",
+            [
+                "system-message: the system message 'Be quartz.' is not in the prompt",
+                "system-message-midway: the system message 'From now on be indigo.' is not in the prompt",
+            ],
+        ),
+        (
+            "{{ m.content }}",
+            "{{ m.content if m.role != 'tool' }}",
+            [
+                "agent: the result 'a device of dolomite' and 2 more of its texts are not in the prompt",
+                "agent-that-reasons: the result 'a device of dolomite' and 2 more of its texts are not in the prompt",
+                "parallel-calls: the result 'a gas of zinc' and 1 more of its texts are not in the prompt",
+                "text-beside-a-call: the result 'a stone of topaz' is not in the prompt",
+            ],
+        ),
+        (
+            "{{ m.tool_calls|tojson if m.tool_calls }}",
+            "{{ m.tool_calls|map(attribute='id')|list if m.tool_calls }}",
+            [
+                "agent: the call with 'citadel' and 2 more of its texts are not in the prompt",
+                "agent-that-reasons: the call with 'citadel' and 2 more of its texts are not in the prompt",
+                "parallel-calls: the call with 'xenon' and 1 more of its texts are not in the prompt",
+                "text-beside-a-call: the call with 'sienna' is not in the prompt",
+            ],
+        ),
+        (
+            "{{ m.reasoning_content }}",
+            "{{ m.reasoning_content if loop.last }}",
+            [
+                (
+                    "agent-that-reasons: turn 1: of 331 letters 125 are not found again: "
+                    '\'It is a basalt matter.[{"id": "call00001\' is '
+                    '\'[{"id": "call00001", "type": "function",\' in the next prompt'
+                ),
+            ],
+        ),
+        (
+            "{{ '<assistant>' if add_generation_prompt }}",
+            "",
+            ["chat: the prompt ends before '<assistant>', with which an answer begins"],
+        ),
+        (
+            "{{ tools|tojson if tools }}",
+            "{{ 'call them' if tools }}",
+            [
+                f"{name}: the tool 'look_up' that the model may call is not in the prompt"
+                for name in ("agent", "agent-that-reasons", "parallel-calls", "text-beside-a-call")
+            ],
+        ),
+        (
+            "{{ tools|tojson if tools }}",
+            "",
+            ["note: it reads no `tools`, so a model hears of none: it was not asked about calls"],
+        ),
+        (
+            "m.tool_calls|tojson ",
+            "(m.tool_calls|tojson) ~ m.tool_calls[1:] ",
+            ["parallel-calls: the argument 'yarrow' is in the prompt 2 times"],
+        ),
+    ],
+)
+def test_what_is_said(before: str, after: str, messages: list[str]) -> None:
+    assert WHOLE.count(before) == 1
+    assert _messages(WHOLE.replace(before, after)) == messages
+
+
+def test_what_is_said_where_nothing_tells_who_speaks() -> None:
+    assert _messages(TURNED.replace("'<assistant>'", "'<turn>'")) == [
+        "chat: '</><turn>' stands before answers and before questions: nothing tells who speaks"
+    ]
+
+
+def test_what_is_lost_of_the_cache_is_counted_in_turns_and_bytes() -> None:
+    checked = _check(WHOLE.replace("{{ tools|tojson if tools }}", "{{ messages|length }}é"))
+    counts = {
+        r.conversation.name: (r.turns, r.turns_kept, r.bytes, r.kept) for r in checked.replays
+    }
+    assert counts == {
+        "chat": (2, 0, 134, 0),
+        "system-message": (2, 0, 176, 0),
+        "chat-that-reasons": (2, 0, 136, 0),
+        "system-message-midway": (2, 0, 154, 0),
+        "long-chat": (1, 0, 632, 1),
+    }
+    (finding,) = _scene(checked, "system-message-midway").findings
+    assert (finding.code, finding.level.value) == ("cache-lost", "note")
+    assert _messages(WHOLE.replace("{{ tools|tojson if tools }}", "{{ messages|length }}"))[1] == (
+        "chat: turn 1: of 37 letters 37 are not found again: '1<user>First the raven.</><assistant>' is "
+        "'3<user>First the raven.</><assistant>The' in the next prompt"
+    )
+
+
+def test_only_the_first_turn_that_is_lost_is_told() -> None:
+    late = "{{ messages|length if messages|length > 3 else 'x' }}"
+    checked = _check(WHOLE.replace("{{ tools|tojson if tools }}", late))
+    replay = _scene(checked, "chat")
+    assert [one.message.partition(":")[0] for one in replay.findings] == ["turn 2"]
+    assert (replay.turns, replay.turns_kept) == (2, 1)
+
+
+def test_a_prompt_that_fails_says_where_and_counts_nothing() -> None:
+    replay = _scene(_check("\n{{ 1 // 0 }}" + WHOLE), "chat")
+    (finding,) = replay.findings
+    assert (finding.line, finding.level.value) == (2, "error")
+    assert finding.message.startswith("ZeroDivisionError: ")
+    assert replay[2:6] == (0, 0, 0, 0)
+    (refused,) = _scene(_check("{{ raise_exception('no') }}" + WHOLE), "chat").findings
+    assert (refused.message, refused.level.value) == ("no", "error")
+
+
+def test_content_is_handed_over_as_the_release_takes_the_template() -> None:
+    parts = "{% for part in m.content %}{{ part.text if part.text else part }}{% endfor %}"
+    assert _messages(WHOLE.replace("{{ m.content }}", parts)) == []
+    only_texts = "{% for part in m.content %}{{ part.text }}{% endfor %}"
+    lost = _messages(WHOLE.replace("{{ m.content }}", only_texts))
+    assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "text", "names"),
+    [
+        ((), "", "chat system-message system-message-midway long-chat"),
+        (
+            ("tools",),
+            "",
+            "chat system-message agent parallel-calls text-beside-a-call system-message-midway long-chat",
+        ),
+        ((), "reasoning", "chat system-message chat-that-reasons system-message-midway long-chat"),
+        (
+            ("enable_thinking",),
+            "",
+            "chat system-message thinking-off system-message-midway long-chat",
+        ),
+    ],
+)
+def test_a_template_is_asked_what_it_reads(
+    variables: tuple[str, ...], text: str, names: str
+) -> None:
+    chosen = scenes(variables, "string", text.encode())
+    assert [one.name for one in chosen] == names.split()
+
+
+def test_switches_are_on_where_there_is_reasoning_and_content_is_in_parts_where_wanted() -> None:
+    read = ("tools", "enable_thinking", "thinking", "other")
+    by_name = {one.name: one for one in scenes(read, "openai", b"reasoning_content")}
+    assert by_name["agent-that-reasons"].kwargs == {"enable_thinking": True, "thinking": True}
+    assert by_name["chat"].kwargs == {}
+    assert by_name["thinking-off"].kwargs == {"enable_thinking": False}
+    assert by_name["chat"].messages[0]["content"] == [{"type": "text", "text": "First the raven."}]
+    assert by_name["agent"].messages[1]["content"] == ""
+
+
+# ---- the engines, the tokens and the file's name ---------------------------------------------------
+
+
+def test_what_is_said_of_the_other_engine() -> None:
+    odd = "{% if messages|length == 5 %}{{ messages[0].content.removeprefix('a') }}{% endif %}"
+    (finding,) = _check("{{ '' }}\n" + odd + WHOLE).findings
+    assert finding.message == (
+        "with VLLM_USE_RUST_FRONTEND=1 (minijinja) 2 of 8 conversations are not rendered so: chat: "
+        "unknown method: string has no method named removeprefix (in :2)"
+    )
+    assert (finding.line, finding.level.value) == (2, "note")
+    (other,) = _check("{{ 'a\\\\nb' }}" + WHOLE).findings
+    assert other.message.endswith(
+        "8 of 8 conversations are not rendered so: chat: the prompt is another one"
+    )
+    assert other.line is None
+
+
+def test_the_tokens_that_stand_in_are_named_and_those_that_are_given_are_not() -> None:
+    text = "{{ bos_token ~ eos_token }}" + WHOLE
+    (finding,) = _check(text).findings
+    assert finding.message == (
+        "bos_token, eos_token: the model's tokenizer says what they are, and it is not known here; "
+        "the folder of the model as TEMPLATE tells"
+    )
+    given = check(Template("t", "t.jinja", text.encode(), tokens=(("bos_token", "<s>"),)), ())
+    assert [one.message.partition(":")[0] for one in given.findings] == ["eos_token"]
+    assert (given.prompts["chat"].prompt or "").startswith("<s><eos_token><user>")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/a/b/model/chat.jinja", None),
+        ("/a/my-rerank/chat.jinja", "my-rerank"),
+        ("/a/my-Embed/colbert.jinja", "colbert.jinja"),
+        ("/a/frank/chat.jinja", None),
+        ("/a/model2vec/x.jinja", "model2vec"),
+        ("/reward/model/chat.jinja", None),
+        (f"/models--o--guard/snapshots/{'0f' * 20}/chat.jinja", "models--o--guard"),
+        (f"/models--o--guard/snapshots/{'0f' * 19}/chat.jinja", None),
+        ("/retrieval.jinja", "retrieval.jinja"),
+    ],
+)
+def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
+    path: str, why: str | None
+) -> None:
+    checked = check(Template("t", path, WHOLE.encode()), ())
+    message = (
+        f"{why} is for ranking, embedding or judging by its name: it was asked about no conversation "
+        "but those beside it"
+    )
+    assert [one.message for one in checked.findings] == ([message] if why else [])
+    assert bool(checked.replays) is (why is None)
+
+
+def test_what_ranks_reads_no_messages() -> None:
+    checked = _check("{{ query }}{{ document }}{{ passage }}")
+    (finding,) = checked.findings
+    assert finding.message.startswith("it reads document, passage, query and no `messages`: ")
+    assert finding.level.value == "note"
+    assert "no-chat" not in {one.code for one in _check("{{ query }}" + WHOLE).findings}

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from memory_tree import MemoryTree
 
-from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.errors import ManifestError, UsageError
+from vllm_mods.library.catalog import Library
 from vllm_mods.templates import source
 from vllm_mods.templates.check import TemplateChecked, check
 from vllm_mods.templates.conversation import Conversation, Expected
 from vllm_mods.templates.source import Template
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TOML = """\
 schema = 1
@@ -101,6 +107,88 @@ def test_what_is_no_template_is_a_finding() -> None:
     assert not found.ok
 
 
+def test_a_default_that_is_none_is_told_once_and_by_the_first_that_shows_it() -> None:
+    text = TEXT.replace("loud", "loud is not false")
+    about = source.parse_about(TOML.encode(), "t.toml")
+    cases = (
+        HELLO._replace(name="given", kwargs={"loud": False}),
+        HELLO._replace(name="same", messages=({"role": "user", "content": "1"},)),
+        HELLO._replace(name="other"),
+        HELLO._replace(name="more"),
+    )
+    checked = check(Template("t", "t.jinja", text.encode(), about), cases)
+    assert [one.message for one in checked.findings if one.code == "kwarg-default"] == [
+        "kwargs.loud: False is not its default: with it, other: the prompt is another one"
+    ]
+    failing = text + "{{ raise_exception('no') if loud is false }}"
+    checked = check(Template("t", "t.jinja", failing.encode(), about), cases[1:])
+    assert [one.message for one in checked.findings if one.code == "kwarg-default"] == [
+        "kwargs.loud: False is not its default: with it, same: no"
+    ]
+
+
+def test_what_is_said_of_its_own_words() -> None:
+    text = "{% for content in [] %}{% for c in content %}{% endfor %}{% endfor %}{{ messages[0].content }}"
+    own = [
+        one.message
+        for one in _check(text).findings
+        if one.code in ("content-format", "kwarg-unread")
+    ]
+    assert own == [
+        "content_format: vLLM takes it for 'openai' from 0.22 on, and not for 'string'",
+        "kwargs.loud: the template does not read it, and vLLM drops it without a word",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expect", "messages"),
+    [
+        ({"error": "no"}, ["there is a prompt, and not the error 'no'"]),
+        (
+            {"contains": ("x" * 201, "hi", "y")},
+            [f"'{'x' * 199}… is not in the prompt", "'y' is not in the prompt"],
+        ),
+        ({"contains": ("x" * 198,)}, [f"'{'x' * 198}' is not in the prompt"]),
+        ({"absent": ("h", "z", "i")}, ["'h' is in the prompt", "'i' is in the prompt"]),
+        ({"rendered": "hi\nho\n"}, ["line 2 of the prompt is '', and not 'ho'"]),
+        ({"rendered": "ho\n"}, ["line 1 of the prompt is 'hi', and not 'ho'"]),
+        ({"rendered": "hi\n\n"}, ["line 3 of the prompt is its end, and not ''"]),
+        (
+            {"rendered": "hi", "absent": ("h",)},
+            ["line 2 of the prompt is '', and not its end", "'h' is in the prompt"],
+        ),
+    ],
+)
+def test_what_is_said_of_a_prompt(expect: dict[str, Any], messages: list[str]) -> None:
+    (outcome,) = _check(**expect).outcomes
+    assert [one.message for one in outcome.findings] == messages
+    assert not outcome.ok
+
+
+def test_an_error_that_nobody_expects_is_told_as_it_is() -> None:
+    (outcome,) = _check("{{ raise_exception('no user') }}", contains=("a",)).outcomes
+    assert [(one.message, one.line) for one in outcome.findings] == [("no user", 1)]
+
+
+def test_what_is_no_template_says_where() -> None:
+    checked = _check("\n{% if %}")
+    assert [one.message for one in checked.findings] == [
+        "small/template.jinja:2: Expected an expression, got 'end of statement block'"
+    ]
+    assert checked.answer is None
+    assert (checked.outcomes, checked.replays) == ((), ())
+
+
+def test_prompts_are_those_of_the_conversations_beside_it() -> None:
+    checked = _check(rendered="hi\n")
+    assert {name: one.prompt for name, one in checked.prompts.items()} == {"hello": "hi\n"}
+    without = check(Template("t", "t.jinja", TEXT.encode()), ())
+    assert without.prompts.keys() == {one.conversation.name for one in without.replays}
+    assert (without.prompts["chat"].prompt or "").startswith(
+        "First the raven.\nThen the saffron..\n"
+    )
+
+
 # ---- template.toml -------------------------------------------------------------------------------
 
 
@@ -119,3 +207,123 @@ def test_what_is_no_template_is_a_finding() -> None:
 def test_what_is_wrong_with_it_is_said(old: str, new: str, problem: str) -> None:
     with pytest.raises(ManifestError, match=problem):
         source.parse_about(TOML.replace(old, new, 1).encode(), "t.toml")
+
+
+def test_it_says_everything_of_a_template() -> None:
+    more = 'families = ["a", "b"]\nreasoning_parser = "think"\n[kwargs.loud]\nsummary = "Loud."\n'
+    about = source.parse_about(TOML.replace("[kwargs.loud]\n", more).encode(), "t.toml")
+    assert about == source.About(
+        name="small",
+        version="1",
+        summary="A small one",
+        license="MIT",
+        content_format="string",
+        families=("a", "b"),
+        tool_call_parser="hermes",
+        reasoning_parser="think",
+        kwargs=(source.Kwarg("loud", "boolean", default=False, summary="Loud."),),
+    )
+    least = "\n".join(TOML.split("\n")[:6])
+    about = source.parse_about(least.encode(), "t.toml")
+    assert about[5:] == ((), None, None, ())
+
+
+@pytest.mark.parametrize("key", ["name", "version", "summary", "license", "content_format"])
+def test_what_it_has_to_say(key: str) -> None:
+    toml = "\n".join(line for line in TOML.split("\n") if not line.startswith(f"{key} "))
+    with pytest.raises(ManifestError) as caught:
+        source.parse_about(toml.encode(), "t.toml")
+    assert caught.value.problems == (f"{key}: is required",)
+
+
+# ---- where templates come from -------------------------------------------------------------------
+
+
+def _tree(**files: object) -> MemoryTree:
+    files_of = {
+        name.replace("__", "/").replace("_json", ".json").replace("_jinja", ".jinja"): value
+        for name, value in files.items()
+    }
+    return MemoryTree(
+        {
+            path: value.encode() if isinstance(value, str) else json.dumps(value).encode()
+            for path, value in files_of.items()
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("stated", "text"),
+    [
+        ("plain", "plain"),
+        ([{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}, 3], "d"),
+    ],
+)
+def test_the_template_in_a_models_tokenizer(stated: object, text: str) -> None:
+    tree = _tree(m__tokenizer_config_json={"chat_template": stated, "eos_token": "</s>"})
+    for named in ("m", "m/", "m/tokenizer_config.json"):
+        template = source.open_in_tree(tree, named)
+        assert (template.name, template.path) == (named, "m/tokenizer_config.json")
+        assert (template.data, template.tokens) == (text.encode(), (("eos_token", "</s>"),))
+
+
+@pytest.mark.parametrize(
+    "stated", [None, 3, [{"name": "other", "template": "t"}], [{"name": "default", "template": 1}]]
+)
+def test_a_model_without_a_template(stated: object) -> None:
+    tree = _tree(m__tokenizer_config_json={"chat_template": stated})
+    with pytest.raises(UsageError) as caught:
+        source.open_in_tree(tree, "m")
+    assert caught.value.message == (
+        "m: neither chat_template.jinja nor tokenizer_config.json has a chat template"
+    )
+    assert caught.value.hint == "name the template's file, or the folder of a model that has one"
+    with pytest.raises(UsageError, match=r"^\.: neither"):
+        source.open_in_tree(_tree(), "tokenizer_config.json")
+
+
+def test_the_template_beside_a_models_tokenizer_comes_first_and_has_its_tokens() -> None:
+    config = {"bos_token": {"content": "<s>"}, "eos_token": 3, "chat_template": "config"}
+    tree = _tree(m__tokenizer_config_json=config, m__chat_template_jinja="file", m__x_jinja="x")
+    template = source.open_in_tree(tree, "m")
+    assert (template.path, template.data) == ("m/chat_template.jinja", b"file")
+    assert template.tokens == (("bos_token", "<s>"),)
+    other = source.open_in_tree(tree, "m/x.jinja")
+    assert (other.name, other.path, other.data) == ("m/x.jinja", "m/x.jinja", b"x")
+    assert other.tokens == (("bos_token", "<s>"),)
+    assert source.open_in_tree(_tree(x_jinja="x"), "x.jinja").tokens == ()
+    with pytest.raises(UsageError) as caught:
+        source.open_in_tree(tree, "m/gone.jinja")
+    assert caught.value.hint == f"the name is looked up in {tree.spec}"
+
+
+def test_a_template_of_a_library_has_what_lies_beside_it(tmp_path: Path) -> None:
+    folder = tmp_path / "templates/small"
+    (folder / "conversations").mkdir(parents=True)
+    (folder / "template.jinja").write_text(TEXT)
+    library = Library(str(tmp_path))
+    assert source.open_template(library, "small") == Template(
+        "small", str(folder / "template.jinja"), TEXT.encode()
+    )
+    with pytest.raises(UsageError, match="there are no conversations"):
+        source.conversations(library, "small")
+    (folder / "template.toml").write_text(TOML)
+    for name in ("b.json", "a.json", "notes.txt"):
+        (folder / "conversations" / name).write_text(
+            '{"messages": [{"role": "user"}], "expect": {"error": "e"}}'
+        )
+    template = source.open_template(library, "small")
+    assert template.about == source.parse_about(TOML.encode(), "t.toml")
+    assert [one.name for one in template.conversations] == ["a", "b"]
+    for named in ("small", str(folder / "conversations")):
+        assert source.conversations(library, named) == template.conversations
+    (folder / "template.toml").write_text(TOML.replace('"small"', '"other"'))
+    with pytest.raises(ManifestError) as caught:
+        source.open_template(library, "small")
+    assert caught.value.problems == ("name: 'other' is not the name of its folder, 'small'",)
+    opened = source.open_template(library, str(folder / "template.jinja"))
+    assert (opened.about, opened.conversations) == (None, ())
+    for named in (f"{folder}/gone", "gone.jinja", "gone.jinja2", "gone.j2", "gone.txt"):
+        with pytest.raises(UsageError, match="there is no such file") as gone:
+            source.open_template(library, named)
+        assert gone.value.hint == "`vllm-mods template list` has the names"

@@ -17,6 +17,9 @@ _GIVEN = frozenset(dir(builtins)) | words(
     "__conditional_annotations__ __classdict__ WindowsError"
 )
 
+# How Python's tables call scopes without a name; a later Python puts most of them in ``<>``.
+_ANONYMOUS = words("lambda listcomp genexpr setcomp dictcomp")
+
 
 def name_problems(
     world: World, path: str, data: bytes, tree: ast.Module
@@ -83,7 +86,7 @@ def _used(
             yield scope, name
     for child in table.get_children():
         named = child.get_type() in {"function", "class"} and child.get_name().isidentifier()
-        anonymous = not named or child.get_name() in {"listcomp", "genexpr", "setcomp", "dictcomp"}
+        anonymous = not named or child.get_name() in _ANONYMOUS
         inner = scope if anonymous else f"{scope}.{child.get_name()}".lstrip(".")
         yield from _used(child, inner, defined)
 

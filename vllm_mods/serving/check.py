@@ -148,6 +148,9 @@ class _Checker:
                 return ServeFault(FindingCode.FLAG_UNKNOWN, use.typed, message, base)
             known += [f"--no-{name[2:]}" for name in known if name.startswith("--")]
         near = values.nearest(head, known)
+        on = self.flags.by_name.get(f"--{near.removeprefix('--no-')}")
+        if near not in self.flags.by_name and on and self.shape(on).kind != "switch":
+            near = ""  # nothing turns that one off
         meant = f"; did you mean {near}?" if near else ""
         if self.serving.missing:
             meant += f" (unless {', '.join(self.serving.missing)} adds it)"

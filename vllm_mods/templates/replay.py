@@ -90,7 +90,6 @@ _WORDS = {
     "user": "the question",
     "assistant": "the answer",
     "tool": "the result",
-    "reasoning": "the reasoning",
     "call": "the call of",
     "argument": "the call with",
 }
@@ -347,12 +346,10 @@ def _common_prefix(first: str, other: str) -> str:
 
 
 def _required_texts(conversation: Conversation) -> Iterator[tuple[str, str]]:
-    """Yield all that must not be lost, and what it is: of reasoning, only what belongs to the last question."""
-    messages = conversation.messages
-    question = max(i for i, one in enumerate(messages) if one["role"] == "user")
-    for i, message in enumerate(messages):
+    """Yield all that must not be lost, and what it is: not reasoning, as all of it belongs to answered questions."""
+    for message in conversation.messages:
         for what, text in _texts(message):
-            if what != "reasoning" or i > question:
+            if what != "reasoning":
                 yield _WORDS.get(what, _WORDS[message["role"]]), text
 
 
