@@ -73,8 +73,14 @@ _NEAREST = {
     "cli": ("cli", "sharing/test_projects.py"),
     "diagnosis": ("diagnosis", "cli/test_doctor.py"),
     "fit": (
-        *(f"fit/test_{name}.py" for name in ("problems", "signatures", "summary", "walk", "world")),
-        *(f"fit/test_{name}.py" for name in ("checks", "gates", "overlay", "grammar", "cycles")),
+        *(
+            f"fit/test_{name}.py"
+            for name in ("problems", "python_signatures", "summary", "walk", "world")
+        ),
+        *(
+            f"fit/test_{name}.py"
+            for name in ("checks_on_their_own", "gates", "overlay", "grammar", "cycles")
+        ),
         *(f"fit/test_{name}.py" for name in ("fit", "second_level", "types", "run_time")),
     ),
     "formats": (

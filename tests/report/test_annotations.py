@@ -13,7 +13,7 @@ from small_replies import NOTE, TEXT, plan, planned
 
 from vllm_mods.api.plan import CheckResult
 from vllm_mods.base.model import Level
-from vllm_mods.checkpoints.checkpoint import ModelFit, ModFit
+from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.report.annotations import workflow_command, workflow_commands
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from vllm_mods.api.plan import CheckResult
 from vllm_mods.applying.outcomes import Applied
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import FileChange, Finding, PlacedHunk, TemplateFile
-from vllm_mods.checkpoints.checkpoint import ModelFit, ModFit
+from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.formats.pairing import Pairing
 from vllm_mods.planning.planner import plan
 from vllm_mods.report import checked, data, text

@@ -18,7 +18,7 @@ from vllm_mods.templates.replay import Replayed
 from vllm_mods.templates.source import About, Kwarg, Template
 
 KWARGS = (Kwarg("thinking", "boolean", True, "think"), Kwarg("tools", "array", None, "t"))
-SAID = ("small", "1.0.0", "short", "MIT", "openai", ("qwen3", "llama"), "hermes", "qwen3")
+SAID = ("small", "1.0.0", "short", "MIT", "openai", ("qwen3", "llama"), "hermes", ("xml",), "qwen3")
 ABOUT = About(*SAID, KWARGS)
 A, B, C, D = (
     Conversation(name, (), title=title)
@@ -88,6 +88,7 @@ def test_a_list_of_templates_says_what_each_is_and_what_it_goes_with() -> None:
             "content_format": "openai",
             "families": ("qwen3", "llama"),
             "tool_call_parser": "hermes",
+            "other_tool_call_parsers": ("xml",),
             "reasoning_parser": "qwen3",
             "kwargs": {
                 "thinking": {"type": "boolean", "default": True, "summary": "think"},

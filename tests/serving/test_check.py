@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 
 import pytest
 from memory_tree import MemoryTree

@@ -210,7 +210,7 @@ def test_what_is_wrong_with_it_is_said(old: str, new: str, problem: str) -> None
 
 
 def test_it_says_everything_of_a_template() -> None:
-    more = 'families = ["a", "b"]\nreasoning_parser = "think"\n[kwargs.loud]\nsummary = "Loud."\n'
+    more = 'families = ["a", "b"]\nother_tool_call_parsers = ["xml"]\nreasoning_parser = "think"\n[kwargs.loud]\nsummary = "Loud."\n'
     about = source.parse_about(TOML.replace("[kwargs.loud]\n", more).encode(), "t.toml")
     assert about == source.About(
         name="small",
@@ -220,12 +220,13 @@ def test_it_says_everything_of_a_template() -> None:
         content_format="string",
         families=("a", "b"),
         tool_call_parser="hermes",
+        other_tool_call_parsers=("xml",),
         reasoning_parser="think",
         kwargs=(source.Kwarg("loud", "boolean", default=False, summary="Loud."),),
     )
     least = "\n".join(TOML.split("\n")[:6])
     about = source.parse_about(least.encode(), "t.toml")
-    assert about[5:] == ((), None, None, ())
+    assert about[5:] == ((), None, (), None, ())
 
 
 @pytest.mark.parametrize("key", ["name", "version", "summary", "license", "content_format"])
