@@ -19,9 +19,9 @@ from vllm_mods.applying.outcomes import Reverted, Status, Verified
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, ImageFile, Level
 from vllm_mods.checkpoints.checkpoint import Checkpoint
-from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.checkpoints.facts import LayerKinds, ModelFacts
 from vllm_mods.checkpoints.fitting import PairingFit, Suggestion
+from vllm_mods.checkpoints.model_fit import ModelFit, ModFit
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Tool, Trouble
 from vllm_mods.diagnosis.listing import Listed
 from vllm_mods.formats import pairing as pairings
