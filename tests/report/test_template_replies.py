@@ -105,6 +105,7 @@ def test_a_list_of_templates_says_what_each_is_and_what_it_goes_with() -> None:
             "content_format": None,
             "families": (),
             "tool_call_parser": None,
+            "other_tool_call_parsers": (),
             "reasoning_parser": None,
             "kwargs": {},
             "conversations": [],

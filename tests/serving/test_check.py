@@ -392,14 +392,14 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
             "note: --old-way: is deprecated in vLLM 0.19.1: --old-way is deprecated and will go.",
         ),
         (
-            "--tool-call-parser qwen3_code",
+            "--enable-auto-tool-choice --tool-call-parser qwen3_code",
             (
                 "--tool-call-parser: 'qwen3_code' is not offered: did you mean 'qwen3_coder'? there is "
                 "hermes, qwen3_coder (unless a plugin adds it)"
             ),
         ),
         (
-            "--tool-parser-plugin p.py --tool-call-parser mine",
+            "--enable-auto-tool-choice --tool-parser-plugin p.py --tool-call-parser mine",
             "note: --tool-call-parser: whether 'mine' is offered can't be told: --tool-parser-plugin may register it",
         ),
         (

@@ -14,7 +14,9 @@ TABLE = '_TOOL_PARSERS_TO_REGISTER = {"hermes": 1, None: 2, 3: 4}\n'
 def offered(text: str, *, path: str = PARSERS) -> str:
     """Return what is said of a parser that nobody has, where a file has the table."""
     files = {name: data for name, data in FILES.items() if name != PARSERS}
-    answer = ask("--tool-call-parser zzzz", files={**files, path: text.encode()})
+    answer = ask(
+        "--enable-auto-tool-choice --tool-call-parser zzzz", files={**files, path: text.encode()}
+    )
     return only(answer).message.removeprefix("'zzzz' is not offered: there is ")
 
 
@@ -65,7 +67,7 @@ def test_a_table_that_is_computed_makes_a_note(text: str, why: str) -> None:
 
 def test_a_name_of_the_table_is_also_taken_where_more_are_computed() -> None:
     files = {**FILES, PARSERS: b'_TOOL_PARSERS_TO_REGISTER = {"a": 1, **more}\n'}
-    assert ask("--tool-call-parser a", files=files).faults == ()
+    assert ask("--enable-auto-tool-choice --tool-call-parser a", files=files).faults == ()
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def _formats(formats: Sequence[tuple[str, str]]) -> str:
 
 def _about(template: Template) -> dict[str, Any]:
     about = template.about
-    nothing = {**dict.fromkeys(_SAID), "families": ()}
+    nothing = {**dict.fromkeys(_SAID), "families": (), "other_tool_call_parsers": ()}
     return {
         **_head(template),
         **(nothing if about is None else data.fields(about, *_SAID)),
