@@ -462,7 +462,7 @@ class Forks:
 
 def take_place(mutant: Mutant) -> None:
     """Give the functions of a loaded module the code of those of its mutant."""
-    name = mutant.path.removesuffix(".py").replace("/", ".")
+    name = mutant.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     if mutant.path.startswith(_INSIDE):
         _run_inside(mutant)
     there = vars(importlib.import_module(name))
