@@ -525,8 +525,8 @@ def examine(name: str, sample: int, seed: str, jobs: int) -> float:
     chosen = [*islice(filter(compiles, drawn), sample)]
     forks = Forks(chosen, jobs)
     tests = [str(ROOT / "tests" / one) for one in room.tests]
-    quick = "not slow and not network and not engines and not browser"
-    arguments = ["-qq", "-s", "-n0", "-p", "no:cacheprovider", "-m", quick, *tests]
+    offline = "not network and not engines and not browser"
+    arguments = ["-qq", "-s", "-n0", "-p", "no:cacheprovider", "-m", offline, *tests]
     pytest.main(arguments, plugins=[forks])
     if forks.wrong:
         sys.exit(f"{name}: {forks.wrong} fails without a mutant")

@@ -289,6 +289,7 @@ def test_what_cannot_be_read_of_a_library_is_told_and_the_rest_read(place: Path)
     assert contents.faults[1].problems[0].startswith("x.patch:")
 
 
+@pytest.mark.slow
 def test_a_mod_that_no_library_has_is_taken_from_the_tree_that_it_went_into(place: Path) -> None:
     build(place / "site", FILES)
     write_mod(place / "theirs", "away", PATCH)
@@ -307,6 +308,7 @@ TURNS = "{% for m in messages %}{{ m.role }} {% endfor %}"
 BEGIN = "{{ 'go ' if add_generation_prompt }}{{ one }}"
 
 
+@pytest.mark.slow
 def test_a_prompt_is_made_with_what_is_added_to_a_conversation(place: Path) -> None:
     (place / "t.jinja").write_text(TURNS + BEGIN)
     template = open_template(Library("own"), "t.jinja")

@@ -153,6 +153,7 @@ def test_a_checker_sees_what_is_there_at_run_time() -> None:
     assert seen == {name: f"vllm_mods.{home}.{name}" for name, home in vm._HOMES.items()}
 
 
+@pytest.mark.slow
 def test_importing_it_loads_nothing_and_a_name_loads_its_module() -> None:
     code = (
         "import sys, vllm_mods as vm\n"
@@ -183,6 +184,7 @@ def test_help_fits_two_screens() -> None:
         assert name in before
 
 
+@pytest.mark.slow
 def test_the_script_of_the_docs(place: Path) -> None:
     """As in docs/library.md, on the small vLLM."""
     library = vm.Library("library")

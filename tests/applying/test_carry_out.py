@@ -64,6 +64,7 @@ def names(site: Path) -> list[str]:
     return [entry.name for entry in read_state(str(site)).mods]
 
 
+@pytest.mark.slow
 def test_what_is_rehearsed_is_what_is_done(
     site: Path, mods: Callable[..., tuple[Mod, ...]]
 ) -> None:
@@ -148,6 +149,7 @@ def test_what_is_no_mod_is_told() -> None:
 # --- out ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_mods_go_out_by_name_or_all_of_them(
     site: Path, mods: Callable[..., tuple[Mod, ...]]
 ) -> None:
@@ -171,6 +173,7 @@ def test_mods_go_out_by_name_or_all_of_them(
     assert caught.value.hint == f"vllm-mods status --target {site}"
 
 
+@pytest.mark.slow
 def test_what_others_need_does_not_go_out_without_them(
     site: Path, mods: Callable[..., tuple[Mod, ...]]
 ) -> None:
@@ -228,6 +231,7 @@ def entry_names(done: Exactly) -> tuple[list[str], ...]:
     return tuple([one.name for one in rows] for rows in (done.out, done.into, done.renewed))
 
 
+@pytest.mark.slow
 def test_a_tree_is_made_to_hold_exactly_some_mods(
     site: Path, tmp_path: Path, mods: Callable[..., tuple[Mod, ...]]
 ) -> None:
@@ -271,6 +275,7 @@ def test_what_does_not_fit_leaves_a_tree_with_what_it_holds(
     assert snapshot(site).keys() == before.keys()
 
 
+@pytest.mark.slow
 def test_what_an_installer_undid_is_put_in_again(
     site: Path, mods: Callable[..., tuple[Mod, ...]]
 ) -> None:
@@ -286,6 +291,7 @@ def test_what_an_installer_undid_is_put_in_again(
     assert names(site) == []
 
 
+@pytest.mark.slow
 def test_of_mods_that_an_installer_undid_what_was_kept_is_set_aside_and_those_are_named(
     site: Path, mods: Callable[..., tuple[Mod, ...]]
 ) -> None:
@@ -310,6 +316,7 @@ def test_of_mods_that_an_installer_undid_what_was_kept_is_set_aside_and_those_ar
     assert read_state(str(site)).receipt is not None
 
 
+@pytest.mark.slow
 def test_beside_what_was_edited_nothing_is_put_in_again(
     site: Path, mods: Callable[..., tuple[Mod, ...]]
 ) -> None:

@@ -152,6 +152,7 @@ def _patch(lines: int) -> bytes:
     return b"--- a/vllm/x.py\n+++ b/vllm/x.py\n@@ -0,0 +1,%d @@\n" % lines + b"+a\n" * lines
 
 
+@pytest.mark.slow
 def test_a_patch_of_a_hundred_megabytes_is_refused_before_a_line_of_it_is_read() -> None:
     whole = _patch(1) + b"#" * 100_000_000
     for read in (diff.parse, diff.read, lambda data, where: [*from_diff._parts(data, where)]):
@@ -191,6 +192,7 @@ def test_what_a_commit_takes_away_is_asked_for_in_bounded_memory(
         repository.line(older, newer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("included", ["/dev/zero", "pipe", "much"])
 def test_a_repository_whose_configuration_has_no_end_is_refused(
     included: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -79,6 +79,7 @@ def use(place: Path, *mods: str) -> None:
     project.write_text(f"{project.read_text()}\n[targets.default]\nmods = {list(mods)}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("online", [True, False])
 def test_files_of_another_commit_are_not_those_of_the_locked_one(
@@ -99,6 +100,7 @@ def test_files_of_another_commit_are_not_those_of_the_locked_one(
     assert "was not fetched" in text
 
 
+@pytest.mark.slow
 def test_another_commit_than_the_one_that_the_project_names(
     call: Call, place: Path, alice: Path, site: Path
 ) -> None:

@@ -114,6 +114,7 @@ def test_a_mod_that_is_kept_otherwise_brings_nothing(
     assert not (root / ".vllm-mods").exists()
 
 
+@pytest.mark.slow
 def test_what_mods_brought_goes(root: Path) -> None:
     assert run(["revert", "two", "--target", str(root)]) == 0
     assert (root / "vllm/new.py").exists()

@@ -70,6 +70,7 @@ def brings(
     (folder / "mod.toml").write_text(f'{text}[[files]]\npath = "{path}"\nsource = "own"\n{more}\n')
 
 
+@pytest.mark.slow
 def test_an_image_has_it_and_verify_holds_it(call: Caller, tmp_path: Path) -> None:
     brings(call, CONF, 'mode = "0640"')
     call("lock", NAME, "--base", call.base)
@@ -86,6 +87,7 @@ def test_an_image_has_it_and_verify_holds_it(call: Caller, tmp_path: Path) -> No
     assert tree.base.read("etc/passwd") == BASE["etc/passwd"]
 
 
+@pytest.mark.slow
 def test_apply_refuses_it_and_leaves_it_out_only_when_told_to(call: Caller, site: Path) -> None:
     brings(call, CONF)
     before = small_site.snapshot(site)
@@ -168,6 +170,7 @@ def test_what_would_take_over_something_of_the_base_is_not_built(
     assert not call.lock.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/etc/there.conf", "/usr/local/lib/libnccl.so.2"])
 def test_what_the_mod_names_it_replaces(call: Caller, tmp_path: Path, path: str) -> None:
     old = b"old\n" if path.startswith("/etc") else BASE["usr/lib/x86_64-linux-gnu/libnccl.so.2"]
@@ -187,6 +190,7 @@ def test_two_mods_with_different_files_for_one_path(call: Caller) -> None:
     assert f"`patching` and `writing` bring different files for {CONF}" in said.err
 
 
+@pytest.mark.slow
 def test_an_overlay_hides_nothing_of_an_image_by_its_name(call: Caller) -> None:
     folder = call.library / "patches/patching"
     (folder / "own").write_text("")

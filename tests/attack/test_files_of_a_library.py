@@ -224,6 +224,7 @@ def test_import_does_not_wait_for_a_script_that_is_a_pipe(tmp_path: Path) -> Non
     assert "run.sh" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_file_of_more_than_its_limit_is_refused_unread(library: Path) -> None:
     for name in ("mod.toml", "mod.lock", "x.patch"):
         place = library / "patches/bad" / name

@@ -66,6 +66,7 @@ def test_what_a_request_writes_does_not(line: str) -> None:
     assert state(line) == "silent"
 
 
+@pytest.mark.slow
 def test_that_other_code_did_the_work_counts_more() -> None:
     assert [state(log) for log in (INSTEAD + RUNS, RUNS + INSTEAD)] == ["other", "other"]
 
@@ -83,6 +84,7 @@ def test_an_engine_does_not_say_that_the_server_is_ready(process: str, text: str
     assert (seen.ready, seen.ok) == (False, False)
 
 
+@pytest.mark.slow
 def test_an_earlier_life_does_not_count() -> None:
     seen = of(START + READY + RUNS + START + READY)
     assert (seen.ready, seen.restarts, seen.mods[0].state) == (True, 1, "silent")
@@ -105,6 +107,7 @@ def test_a_program_that_names_no_process_is_taken_as_it_is() -> None:
     assert of(f"{READY.removeprefix(API)}{RUNS.removeprefix(ENGINE)}").ok
 
 
+@pytest.mark.slow
 def test_that_the_configuration_was_read_is_not_that_the_code_ran() -> None:
     line = (
         "[inc_hybrid_fp8.py:316] Hybrid INT4+FP8: 18 FP8 layers in /m, blocks of 128x128; INC loads"

@@ -39,6 +39,7 @@ def bare(cache: Path) -> dict[str, tuple[object, ...]]:
     return {path: (*one[:3], *one[4:]) for path, one in snapshot(cache).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("change", ["apply", "revert"])
 def test_a_cache_stays_as_it_is_whenever_a_change_is_killed(

@@ -66,6 +66,7 @@ def everything(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "address",
     [
@@ -192,6 +193,7 @@ def with_a_line_in_its_name(folder: Path) -> None:
     (folder / "patches/fast/a\nb").write_text("")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("spoil", "why"),
@@ -213,6 +215,7 @@ def test_what_is_no_plain_file_is_refused(
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_tree_that_leads_out_is_refused(
     call: Call, place: Path, alice: Path, tmp_path: Path
 ) -> None:
@@ -340,6 +343,7 @@ def test_a_ref_with_a_tab_in_its_name_is_no_bug(
     assert "has no tag, branch or commit v2" in said
 
 
+@pytest.mark.slow
 def test_a_lock_that_was_edited(
     call: Call, place: Path, alice: Path, site: Path, tmp_path: Path
 ) -> None:
@@ -364,6 +368,7 @@ def test_a_lock_that_was_edited(
         assert snapshot(site) == before
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_held_against_the_lock_at_each_read(
     call: Call, alice: Path, site: Path, tmp_path: Path
 ) -> None:
@@ -386,6 +391,7 @@ def test_what_is_kept_is_held_against_the_lock_at_each_read(
     assert call("list")[0] == 2
 
 
+@pytest.mark.slow
 def test_a_mod_that_was_put_beside_is_not_taken(call: Call, alice: Path, tmp_path: Path) -> None:
     assert alice.exists()
     call("add", "git+../alice@v1")
@@ -396,6 +402,7 @@ def test_a_mod_that_was_put_beside_is_not_taken(call: Call, alice: Path, tmp_pat
     assert "is in no list of hashes" in said
 
 
+@pytest.mark.slow
 def test_what_a_mod_may_touch_is_said_before_it_touches_it(call: Call, tmp_path: Path) -> None:
     more = 'outside = ["sitecustomize.py"]\n[env]\nLD_PRELOAD = "/x.so"\n'
     files = mod("fast", more=more)
@@ -408,6 +415,7 @@ def test_what_a_mod_may_touch_is_said_before_it_touches_it(call: Call, tmp_path:
         assert word in said
 
 
+@pytest.mark.slow
 def test_the_policy_holds_for_sync(call: Call, place: Path, alice: Path, site: Path) -> None:
     assert alice.exists()
     call("add", "git+../alice@v1", "--mod", "fast")
@@ -495,6 +503,7 @@ def test_nor_is_one_at_another_place_of_an_address(call: Call, place: Path, sour
     assert not list(place.iterdir())
 
 
+@pytest.mark.slow
 def test_a_revision_in_the_lock_is_not_repeated(call: Call, place: Path, alice: Path) -> None:
     assert alice.exists()
     call("add", "git+../alice@v1")
@@ -507,6 +516,7 @@ def test_a_revision_in_the_lock_is_not_repeated(call: Call, place: Path, alice: 
         assert SECRET not in said
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ["x.py", "list"])
 @pytest.mark.parametrize("damage", [os.mkfifo, lambda path: path.symlink_to("/dev/null")])
@@ -530,6 +540,7 @@ def test_what_is_kept_and_is_no_file_any_more_is_had_anew(
     assert not kept.is_symlink()
 
 
+@pytest.mark.slow
 def test_removing_a_library_takes_no_mod_of_another_out(
     call: Call, place: Path, tmp_path: Path
 ) -> None:
@@ -547,6 +558,7 @@ def test_removing_a_library_takes_no_mod_of_another_out(
     assert f"mods = [{others}]" in project.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["vllm-mods.toml", "pyproject.toml"])
 def test_a_project_that_is_no_file(place: Path, name: str) -> None:

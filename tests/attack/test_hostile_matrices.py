@@ -94,6 +94,7 @@ def test_a_release_that_has_nothing_to_read_is_a_cell(
     assert code == 1
 
 
+@pytest.mark.slow
 def test_an_index_with_errors_says_so_and_the_next_run_goes_on(
     index: PackageServer, library: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -98,6 +98,7 @@ def test_what_was_in_the_environment_is_not_there(monkeypatch: pytest.MonkeyPatc
     assert "Exception: []" in _said("raise Exception(list(os.environ))")
 
 
+@pytest.mark.slow
 def test_modules_that_act_when_they_are_imported_are_none() -> None:
     assert "ModuleNotFoundError" in _said("import antigravity")
 

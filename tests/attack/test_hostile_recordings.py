@@ -41,6 +41,7 @@ def changed(done: ModEffect) -> dict[str, bytes | None]:
     return {change.path: change.after for change in done.changes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     ["/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity"],
@@ -59,6 +60,7 @@ def test_the_settings_of_the_kernel_are_read_only(path: str) -> None:
     assert "/sys" not in rows
 
 
+@pytest.mark.slow
 def test_it_is_nobody_and_has_no_powers() -> None:
     lines = printed("cat /proc/self/status /proc/self/uid_map; echo $$")
     rows = dict(line.split(":\t", 1) for line in lines.splitlines() if ":\t" in line)
@@ -71,6 +73,7 @@ def test_it_is_nobody_and_has_no_powers() -> None:
         assert any(line.split() == ["0", "0", "4294967295"] for line in lines.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "says"),
     [
@@ -126,6 +129,7 @@ def test_memory_processes_output_and_files_are_bounded(
         recorded(CHANGE + script)
 
 
+@pytest.mark.slow
 def test_time_is_bounded() -> None:
     start = time.monotonic()
     with pytest.raises(Refused, match="did not end within 1 s"):
@@ -133,6 +137,7 @@ def test_time_is_bounded() -> None:
     assert time.monotonic() - start < 10
 
 
+@pytest.mark.slow
 def test_the_first_process_is_out_of_reach() -> None:
     script = (
         f"{CHANGE}kill -9 1; kill -STOP 1; ls /proc/1/fd || echo hidden; echo forged >> /proc/1/fd/1;"
@@ -142,6 +147,7 @@ def test_the_first_process_is_out_of_reach() -> None:
     assert changed(done) == {"vllm/a.py": b"A = 1\nB = 1\n"}
 
 
+@pytest.mark.slow
 def test_what_it_locks_away_is_read_all_the_same() -> None:
     done = recorded(
         f"{CHANGE}mkdir -p $VLLM_PACKAGE_DIR/deep/er; echo x > $VLLM_PACKAGE_DIR/deep/er/x.py;"
@@ -150,12 +156,14 @@ def test_what_it_locks_away_is_read_all_the_same() -> None:
     assert changed(done) == {"vllm/a.py": b"A = 1\nB = 1\n", "vllm/deep/er/x.py": b"x\n"}
 
 
+@pytest.mark.slow
 def test_names_of_any_kind_come_back() -> None:
     done = recorded(CHANGE + "printf x > /tmp/$'a\\nb'; printf x > /tmp/$'\\xff'")
     lost = ("/tmp/a\nb", "/tmp/\udcff")  # noqa: S108
     assert done.notes == tuple(f"it wrote {path}, which no mod can have" for path in lost)
 
 
+@pytest.mark.slow
 def test_a_folder_without_end_is_refused() -> None:
     script = "cd /tmp; n=$(printf 'x%.0s' {1..250}); for i in {1..40}; do mkdir $n; cd -P $n; done"
     with pytest.raises(Refused):

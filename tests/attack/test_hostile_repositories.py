@@ -62,6 +62,7 @@ def marker(tmp_path: Path) -> tuple[Path, str]:
     return ran, str(program)
 
 
+@pytest.mark.slow
 def test_no_program_that_a_repository_names_is_run(library: Path, tmp_path: Path) -> None:
     ran, program = marker(tmp_path)
     for hook in ("reference-transaction", "post-index-change", "post-checkout"):
@@ -78,6 +79,7 @@ def test_no_program_that_a_repository_names_is_run(library: Path, tmp_path: Path
     assert git(library, "diff", "--no-ext-diff", "--name-only", "main", NAME) == MOD
 
 
+@pytest.mark.slow
 def test_a_filter_on_a_mods_files_is_refused(library: Path) -> None:
     (library / ".gitattributes").write_text("patches/** filter=lfs\n")
     save(library)
@@ -100,6 +102,7 @@ def test_line_ends_modes_and_other_entries_stay_as_the_commit_has_them(library: 
     assert git(library, "ls-tree", NAME, "link").startswith("120000")
 
 
+@pytest.mark.slow
 def test_a_link_out_of_the_library_is_not_written_through(library: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -126,6 +129,7 @@ def test_what_a_hook_of_another_repository_has_in_its_environment_is_not_used(
     assert not (other / ".git/index").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["vllm-mods", "vllm-mods/fast", f"{NAME}/more", NAME])
 def test_a_branch_in_the_way_is_named(library: Path, name: str) -> None:
@@ -144,6 +148,7 @@ def test_a_repository_that_git_does_not_read_is_not_one_without_commits(library:
         branches.tip(home, "HEAD")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["vllm-mods/a..b/0.20.0", "vllm-mods/a.lock/0.20.0", "vllm-mods/a./x"]
 )
@@ -197,6 +202,7 @@ def test_killed_at_any_moment_there_is_the_whole_branch_or_none(library: Path) -
     assert False in seen
 
 
+@pytest.mark.slow
 def test_a_mod_in_a_submodule_is_refused(library: Path) -> None:
     head = git(library, "rev-parse", "HEAD")
     git(library, "update-index", "--add", "--cacheinfo", f"160000,{head},patches/other")

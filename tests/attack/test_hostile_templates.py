@@ -104,6 +104,7 @@ def test_whoever_gets_out_of_the_sandbox_says_no_more_than_that(
     assert (tmp_path / "out").stat().st_size <= 1 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.started
 @pytest.mark.parametrize(
     ("kernel", "why"),

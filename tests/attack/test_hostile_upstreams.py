@@ -97,6 +97,7 @@ def test_links_and_submodules_are_no_files_and_no_homes(hostile: Path) -> None:
             tree.read(path)
 
 
+@pytest.mark.slow
 def test_a_file_beyond_all_measure_is_refused_and_not_read(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_file_beyond_all_measure_is_refused_and_not_read(
         repository.tree(repository.commit("HEAD")).read("vllm/loading.py")
 
 
+@pytest.mark.slow
 def test_another_repository_in_the_environment_is_not_asked(
     hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

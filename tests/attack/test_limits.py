@@ -95,6 +95,7 @@ def test_a_long_line_is_asked_for_its_coding_once(before: bytes) -> None:
     assert time.process_time() - began < 1
 
 
+@pytest.mark.slow
 def test_what_this_python_cannot_read_is_tried_elsewhere() -> None:
     with pytest.raises(UnparsableError, match="LibCST dies of it"):
         scopes.read_scopes(b"(" * 20_000 + b"\n")
@@ -108,6 +109,7 @@ def test_invalid_escapes_in_a_file_are_no_news() -> None:
     assert scopes.read_scopes(b'def f():\n    return "\\d"\n').at(2) == "f"
 
 
+@pytest.mark.slow
 def test_a_trial_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concrete_syntax, "_TRIAL", "slow_module")
     lower(monkeypatch, "TRIAL_SECONDS", 0.2)
@@ -426,6 +428,7 @@ def test_digits_of_other_scripts_are_no_numbers() -> None:
 # --- templates ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_templates_are_rendered_in_a_process_of_their_own(tmp_path: Path) -> None:
     code = """
 import sys

@@ -111,6 +111,7 @@ def test_a_patch_is_held_to_it_as_well_and_so_is_a_lock(tmp_path: Path) -> None:
     assert [one.verdict.value for one in vm.plan(mods, vm.open_tree(site)).mods] == ["conflict"]
 
 
+@pytest.mark.slow
 def test_a_mod_that_went_in_before_this_was_asked_can_stay_while_another_goes(
     tmp_path: Path, site: Path
 ) -> None:

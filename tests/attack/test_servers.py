@@ -114,6 +114,7 @@ def test_a_redirect_from_https_to_plain_http_is_not_followed(tmp_path: Path) -> 
     assert not seen.seen
 
 
+@pytest.mark.slow
 def test_redirects_within_this_machine_are_followed_and_have_an_end() -> None:
     with site({"/x": moved("/y"), "/y": lambda one: one.say(200, b"here"), "/z": moved("/z")}) as (
         url,
@@ -141,6 +142,7 @@ def certificate(folder: Path) -> Path:
     return pem
 
 
+@pytest.mark.slow
 def test_the_certificate_of_where_a_trusted_host_redirects_to_is_checked(tmp_path: Path) -> None:
     pem = certificate(tmp_path)
     server = PackageServer({WHEEL: make_wheel()})
@@ -177,6 +179,7 @@ def test_a_page_of_a_server_names_no_file_of_this_machine(
 # --- logins ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_login_is_not_sent_where_a_redirect_or_an_upload_leads() -> None:
     said = {"/v2/": lambda one: one.say(200)}
     with site(said) as (other, elsewhere):
@@ -211,6 +214,7 @@ LAYER = Descriptor("", "sha256:00", 100_000)
 # --- ends --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DRIPS)
 def test_a_page_at_one_byte_after_the_other_has_an_end(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -225,6 +229,7 @@ def test_a_page_at_one_byte_after_the_other_has_an_end(
         http._session.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["span", "download", "layer", "token"])
 def test_whatever_else_is_waited_for_has_an_end(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER_SECONDS", "SPAN_SECONDS", "DOWNLOAD_SECONDS"):
@@ -273,6 +278,7 @@ def test_a_refusal_without_end_is_not_read(status: bytes) -> None:
     assert sent[0] < 40 << 20  # what the kernel's buffers take in between
 
 
+@pytest.mark.slow
 def test_a_page_that_unpacks_to_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PAGE", limits.Limit(1 << 20, "bytes", ""), raising=False)
     bomb = gzip.compress(bytes(64 << 20), 9)

@@ -656,6 +656,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locked", [True, False], ids=["with the lock", "without"])
 def test_what_nobody_has_changed_passes(
     made: tuple[Path, Path], capfd: pytest.CaptureFixture[str], *, locked: bool

@@ -54,6 +54,7 @@ def test_a_template_that_fails_where_every_chat_begins_is_refused(text: str, mes
     assert any(message in finding.message for finding in checked.every)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "text",
@@ -109,6 +110,7 @@ def test_all_prompts_together_have_an_end(monkeypatch: pytest.MonkeyPatch) -> No
     assert not answer.rendered[2].refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -122,6 +124,7 @@ def test_a_refusal_of_what_few_send_is_no_fault(refusal: str) -> None:
     assert FindingCode.NOT_RENDERED in {finding.code for finding in checked.every}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

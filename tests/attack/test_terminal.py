@@ -38,6 +38,7 @@ words = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(name=st.sampled_from([*COMMANDS, ""]), arguments=st.lists(words, min_size=1, max_size=4))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_nothing_that_an_argument_says_reaches_the_terminal(

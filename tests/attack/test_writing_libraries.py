@@ -104,6 +104,7 @@ def test_locks_of_several_mods_are_all_written_or_none(library: Path) -> None:
     assert files(library) == after
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_ends_another_is_ended_too(library: Path) -> None:
     before = files(library)
     new = {f"patches/{name}/mod.lock": b"new\n" for name in ("one", "two", "three")}
@@ -117,6 +118,7 @@ def test_a_run_that_is_killed_while_it_ends_another_is_ended_too(library: Path) 
     assert files(library) == {**before, **new}
 
 
+@pytest.mark.slow
 def test_a_new_mod_is_there_whole_or_not_at_all_and_what_is_left_is_no_mod(library: Path) -> None:
     made = {path.rpartition("/")[2]: text.encode() for path, text in mod("made").items()}
     place = library / "patches/made"

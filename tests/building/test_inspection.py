@@ -57,6 +57,7 @@ def altered(
     return seen(image.write(tmp_path / "altered"), tmp_path)
 
 
+@pytest.mark.slow
 def test_what_was_built_is_found_as_it_went_in(built: tuple[Path, bytes], tmp_path: Path) -> None:
     tree, inspected = seen(f"oci:{built[0]}", tmp_path)
     digest = sha256(built[1])

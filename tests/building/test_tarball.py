@@ -63,6 +63,7 @@ paths = (
 )
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.builds(

@@ -115,6 +115,7 @@ def test_a_hard_linked_file(call: Call, site: Path, tmp_path: Path) -> None:
     assert (site / "vllm/loader.py").read_text() != LOADER
 
 
+@pytest.mark.slow
 def test_a_read_only_file_and_a_read_only_folder(call: Call, site: Path) -> None:
     (site / "vllm/loader.py").chmod(0o444)
     refuse(call, site, "apply", "fast", code=3, says="read-only")
@@ -211,6 +212,7 @@ def test_a_bug_and_an_interruption(call: Call, site: Path, monkeypatch: pytest.M
     assert call("apply", "fast", "--target", site).code == 130
 
 
+@pytest.mark.slow
 def test_a_pipe_whose_reader_has_gone(library: Path) -> None:
     script = (
         f"{sys.executable} -m vllm_mods list --library {library} | true; exit ${{PIPESTATUS[0]}}"
@@ -219,6 +221,7 @@ def test_a_pipe_whose_reader_has_gone(library: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.slow
 def test_help_is_laid_out_although_inspect_comes_late() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "vllm_mods", "apply", "--help"],
@@ -231,6 +234,7 @@ def test_help_is_laid_out_although_inspect_comes_late() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_fast_path_imports_nothing_slow(
     site: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ def several(folder: Path, *names: str, version: str = "0.19.1") -> str:
     return f"oci:{of_platforms(made(folder, version=version), folder / 'layout', *names)}"
 
 
+@pytest.mark.slow
 def test_one_of_several_platforms_is_chosen_and_the_lock_says_which(
     call: Call, mods: Path, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_an_index_in_is_an_index_out_by_one_lock(call: Call, mods: Path, tmp_pat
     assert call(*build[:4], *alone).json["image"] == made["platforms"][ARM]["image"]
 
 
+@pytest.mark.slow
 def test_of_three_platforms_two_are_named(call: Call, mods: Path, tmp_path: Path) -> None:
     base = several(tmp_path / "base", "linux/amd64", ARM, "linux/s390x")
     assert call("lock", NAME, "--base", base, "--platform", ",".join(BOTH)).code == 0
@@ -134,6 +136,7 @@ def test_of_three_platforms_two_are_named(call: Call, mods: Path, tmp_path: Path
     assert "the lock of small is of linux/amd64, linux/arm64, not of linux/s390x" in refused.err
 
 
+@pytest.mark.slow
 def test_an_engine_has_room_for_one_image_and_is_told_which(
     call: Call, mods: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +150,7 @@ def test_an_engine_has_room_for_one_image_and_is_told_which(
     assert "hint: --platform linux/amd64, or --output registry:REF" in refused.err
 
 
+@pytest.mark.slow
 def test_a_base_that_changed_for_one_platform_is_refused_with_its_name(
     call: Call, mods: Path, tmp_path: Path
 ) -> None:
@@ -206,6 +210,7 @@ def test_of_several_vllms_one_is_named_and_the_lock_keeps_it(
     assert (refused.code, "pypi:0.21.0 is no image" in refused.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_pairing_on_the_image_of_a_pairing(call: Call, mods: Path, tmp_path: Path) -> None:
     """The base's lock, receipt, labels and command are another pairing's, and do not pass for this one's."""
     (mods / "pairings/next.toml").write_text(
@@ -275,6 +280,7 @@ def test_an_upgrade_of_several_platforms_is_one_lock_and_one_index(
     assert call(*upgrade(tmp_path), "--json").json["changed"] is False
 
 
+@pytest.mark.slow
 def test_an_upgrade_needs_every_platform_of_the_lock(
     call: Call, locked: Path, tmp_path: Path
 ) -> None:
@@ -287,6 +293,7 @@ def test_an_upgrade_needs_every_platform_of_the_lock(
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.slow
 def test_an_upgrade_stays_on_the_platform_of_the_lock(
     call: Call, locked: Path, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def repo(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> None:
     (repo / "vllm/loader.py").write_text("edited\n")
     before = git(repo, "status", "--porcelain=v2", "--branch")
@@ -163,6 +164,7 @@ def test_a_good_end_on_a_branch_of_its_own(call: Call, repo: Path) -> None:
     assert answer.json["after"]["subject"] == "Broken in the release"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -98,6 +98,7 @@ def shell(line: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("line", "code", "says"),
@@ -150,6 +151,7 @@ def test_any_locale_can_print_any_name(environ: dict[str, str], site: Path, libr
     assert "arrow 1.0.0  applies" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "text",

@@ -51,6 +51,7 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_a_log_says_whether_the_code_ran(call: Call, tmp_path: Path) -> None:
     log = tmp_path / "log"

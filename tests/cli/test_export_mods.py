@@ -94,6 +94,7 @@ def test_it_is_applied_once_where_the_launcher_says(
     assert start(exported, **environ).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_tree_that_it_does_not_fit_ends_the_launch(
     exported: Path, site: Path, programs: Path
 ) -> None:

@@ -83,6 +83,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_it_is_taken_once_and_pinned(
@@ -118,6 +119,7 @@ def test_what_only_a_run_asks_for_is_taken_and_the_run_made_again(
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 def test_without_it_nothing_is_taken_and_the_hint_names_it(
     call: Call, site: Path, tmp_path: Path, server: PackageServer
 ) -> None:
@@ -130,6 +132,7 @@ def test_without_it_nothing_is_taken_and_the_hint_names_it(
     assert server.requests == []
 
 
+@pytest.mark.slow
 def test_what_is_not_there_refuses_the_import(
     call: Call, site: Path, tmp_path: Path, server: PackageServer
 ) -> None:
@@ -139,6 +142,7 @@ def test_what_is_not_there_refuses_the_import(
     assert "404" in answer.err
 
 
+@pytest.mark.slow
 def test_a_file_that_is_another_by_now_is_a_problem_of_the_mod(
     call: Call, site: Path, tmp_path: Path, server: PackageServer
 ) -> None:

@@ -31,6 +31,7 @@ def image_of(site: Path, folder: Path, **settings: object) -> str:
     return f"oci:{Image([layer(things)], dict(settings)).layout(folder)}"
 
 
+@pytest.mark.slow
 def test_check_before_and_after(call: Call, site: Path, tmp_path: Path) -> None:
     before = call("check", "fast", "--target", f"image:{image_of(site, tmp_path / 'a')}")
     assert before.code == 0

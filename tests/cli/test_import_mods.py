@@ -46,6 +46,7 @@ def made(folder: Path, site: Path) -> dict[str, str | None]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", COMPLETE)
@@ -140,6 +141,7 @@ def test_a_dockerfile_names_the_way(call: Call, tmp_path: Path) -> None:
     assert (answer.code, "--from-trees image:BASE image:BUILT" in answer.err) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_templates_whose_names_end_otherwise(call: Call, tmp_path: Path, site: Path) -> None:
     files = {"run.sh": f"{TOP}cp q.jinja q.j2 $WORKSPACE_DIR/\n", "q.jinja": "1", "q.j2": "2"}
@@ -162,6 +164,7 @@ def packed(path: Path, files: dict[str, str], *, link: bool = False) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_a_zip(call: Call, tmp_path: Path, site: Path) -> None:
     kind = KINDS["patch that fails open"]
@@ -222,6 +225,7 @@ def test_folders_that_are_no_mods(call: Call, tmp_path: Path) -> None:
     assert call("import", folder, "--output", tmp_path / "x").code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_two_mods_of_one_name(call: Call, tmp_path: Path, site: Path) -> None:
     folder = written(tmp_path, KINDS["a chat template"].files, "Mine 2")
@@ -237,6 +241,7 @@ def test_two_mods_of_one_name(call: Call, tmp_path: Path, site: Path) -> None:
     assert call(*given, "--name", "other").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_a_library_that_is_copied_in_is_pinned_for_its_platform(
     call: Call, tmp_path: Path, site: Path

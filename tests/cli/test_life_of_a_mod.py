@@ -6,6 +6,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from command_line import LOADER, OTHER
 from mod_making import diff_of, write_mod
 from small_site import snapshot
@@ -14,11 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
-
     Call = Callable[..., Any]
 
 
+@pytest.mark.slow
 def test_the_whole_life(call: Call, site: Path) -> None:
     before = snapshot(site)
     answer = call("check", "fast", "--target", site)
@@ -55,6 +55,7 @@ def test_the_whole_life(call: Call, site: Path) -> None:
     assert snapshot(site) == before
 
 
+@pytest.mark.slow
 def test_one_mod_goes_and_the_other_stays(call: Call, site: Path, library: Path) -> None:
     before = snapshot(site)
     # `more` builds on what `fast` leaves in the same file

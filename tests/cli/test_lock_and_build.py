@@ -58,6 +58,7 @@ def call(
     return caller(tmp_path, capfd, monkeypatch)
 
 
+@pytest.mark.slow
 def test_lock_build_and_check(call: Caller, tmp_path: Path) -> None:
     said = call("lock", NAME, "--base", call.base)
     tag = said.out.rstrip().rpartition("builds ")[2]
@@ -76,6 +77,7 @@ def test_lock_build_and_check(call: Caller, tmp_path: Path) -> None:
     assert "applied" in again.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -96,6 +98,7 @@ def test_everything_is_checked_before_anything_is_published(
     assert sorted(path.name for path in call.library.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_lock_outlives_the_tool_and_the_words_of_its_mods(
     call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +119,7 @@ def test_a_lock_outlives_the_tool_and_the_words_of_its_mods(
     call("image", "verify", f"oci:{tmp_path}/two", "--lock", call.lock)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["image", "layer_format", "mods[patching].manifest"])
 def test_a_lock_that_does_not_say_all_of_the_image_is_made_anew(call: Caller, key: str) -> None:
     call("lock", NAME, "--base", call.base)
@@ -142,6 +146,7 @@ def test_what_no_image_may_be_made_of_is_refused_by_name(call: Caller) -> None:
     assert not call.lock.exists()
 
 
+@pytest.mark.slow
 def test_a_command_that_the_vllm_of_the_base_would_not_take_is_neither_locked_nor_built(
     call: Caller, tmp_path: Path
 ) -> None:
@@ -160,6 +165,7 @@ def test_a_command_that_the_vllm_of_the_base_would_not_take_is_neither_locked_no
     assert "the command is not checked: " in unread.err
 
 
+@pytest.mark.slow
 def test_another_base_is_refused_with_what_moved(call: Caller, tmp_path: Path) -> None:
     call("lock", NAME, "--base", call.base)
     other = f"oci:{base(tmp_path / 'other', where='usr/lib/python3/dist-packages')}"
@@ -178,6 +184,7 @@ def test_a_base_that_a_mod_does_not_fit(call: Caller, tmp_path: Path) -> None:
     assert not call.lock.exists()
 
 
+@pytest.mark.slow
 def test_a_base_without_its_blobs(call: Caller, tmp_path: Path) -> None:
     call("lock", NAME, "--base", call.base)
     blobs = tmp_path / "base/layout/blobs/sha256"
@@ -201,6 +208,7 @@ def test_usage(call: Caller, arguments: tuple[str, ...], said: str) -> None:
     assert said in call(*arguments, code=2).err
 
 
+@pytest.mark.slow
 def test_a_lock_of_another_pairing_or_edited_by_hand(call: Caller, tmp_path: Path) -> None:
     call("lock", NAME, "--base", call.base)
     raw = json.loads(call.lock.read_bytes())
@@ -213,6 +221,7 @@ def test_a_lock_of_another_pairing_or_edited_by_hand(call: Caller, tmp_path: Pat
     assert "epoch: expected an integer" in call("build", NAME, "--lock", other, code=2).err
 
 
+@pytest.mark.slow
 def test_the_time_is_that_of_the_lock(
     call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_every_release_and_rebuilt_wheel_has_its_cells(call: Call, index: PackageServer) -> None:
     answer = call("matrix", "fast", "limit", "--json")
     assert answer.code == 1, answer.err
@@ -86,6 +87,7 @@ def test_every_release_and_rebuilt_wheel_has_its_cells(call: Call, index: Packag
     assert index.requests
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("library")
 def test_a_library_of_ones_own_is_shown_without_the_bundled_mods(
     call: Call, index: PackageServer
@@ -97,12 +99,14 @@ def test_a_library_of_ones_own_is_shown_without_the_bundled_mods(
     assert index.requests
 
 
+@pytest.mark.slow
 def test_pre_releases_come_when_they_are_asked_for(call: Call, index: PackageServer) -> None:
     answer = call("matrix", "limit", "--pre", "--json")
     assert ("limit", "0.21.0rc1") in grid(answer)
     assert index.requests
 
 
+@pytest.mark.slow
 def test_nothing_changed_asks_nobody_and_plans_nothing(
     call: Call, index: PackageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +128,7 @@ def test_processes_give_the_same_bytes(call: Call, index: PackageServer) -> None
     assert index.requests
 
 
+@pytest.mark.slow
 def test_without_the_cache_no_answer_is_kept(
     call: Call, index: PackageServer, tmp_path: Path
 ) -> None:
@@ -188,6 +193,7 @@ def test_a_folder_is_planned_each_time(call: Call, tmp_path: Path) -> None:
     assert changed.json["cells"][0]["verdict"] == "missing"
 
 
+@pytest.mark.slow
 def test_a_changed_mod_is_computed_again(call: Call, index: PackageServer, library: Path) -> None:
     call("matrix", "limit")
     write_mod(
@@ -407,6 +413,7 @@ def test_a_changed_mod_says_which_releases_its_lock_has_lost_and_how_to_look_aga
     assert index.requests
 
 
+@pytest.mark.slow
 def test_strict_sees_an_altered_hunk(call: Call, index: PackageServer, library: Path) -> None:
     call("matrix", "limit", "--update-lock")
     patch = library / "patches/limit/x.patch"
@@ -461,6 +468,7 @@ def test_a_release_that_no_variant_takes_is_a_break_unless_the_mod_says_that_it_
         assert (older.code, {code for code, *_ in problems(older)}) == (0, {"range-too-narrow"})
 
 
+@pytest.mark.slow
 def test_a_mod_that_upstream_has_made_needless(
     call: Call, index: PackageServer, library: Path
 ) -> None:
@@ -472,6 +480,7 @@ def test_a_mod_that_upstream_has_made_needless(
     assert index.requests
 
 
+@pytest.mark.slow
 def test_a_mod_is_planned_with_what_it_requires(
     call: Call, index: PackageServer, library: Path
 ) -> None:

@@ -36,6 +36,7 @@ def data(page: str) -> Any:
     return json.loads(found[1])
 
 
+@pytest.mark.slow
 def test_each_form_is_printed(matrix: Call) -> None:
     text, markdown, junit, html = (
         matrix("--format", form) for form in ("text", "markdown", "junit", "html")

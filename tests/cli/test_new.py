@@ -101,6 +101,7 @@ def test_a_new_file_goes_where_its_neighbours_are(
     assert (base / "vllm/loader.py").read_text() == FAST
 
 
+@pytest.mark.slow
 def test_what_cannot_be_placed_is_refused(
     call: Call, base: Path, mine: Path, tmp_path: Path
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_name_that_is_taken_or_none_is_refused(
     assert call("new", "Not A Name", *words).code == 2
 
 
+@pytest.mark.slow
 def test_what_git_writes_is_read(call: Call, base: Path, mine: Path, tmp_path: Path) -> None:
     def git(*words: str) -> str:
         command = ["git", "-c", "user.name=x", "-c", "user.email=x@x", *words]

@@ -127,6 +127,7 @@ def test_the_watch_would_see_it(hostile: Path) -> None:
     assert [one.split(":")[0] for one in seen] == ["exec", "subprocess.Popen"]
 
 
+@pytest.mark.slow
 def test_the_current_folder_is_no_place_to_import_from(hostile: Path, mark: Path) -> None:
     """``python -m`` puts it first, where a tree has a ``typing.py``."""
     (hostile / "vllm_mods.py").unlink()  # against that one only the script helps, and `python -P`
@@ -142,6 +143,7 @@ def test_the_current_folder_is_no_place_to_import_from(hostile: Path, mark: Path
     assert not mark.exists(), mark.read_text()
 
 
+@pytest.mark.slow
 def test_building_runs_nothing_of_the_base(
     call: Callable[..., Any],
     hostile: Path,

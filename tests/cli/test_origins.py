@@ -48,6 +48,7 @@ def verdict(answer: Answer) -> str:
     return str(answer.json["mods"][0]["verdict"])
 
 
+@pytest.mark.slow
 def test_a_fix_that_a_later_release_has_among_other_lines_is_seen_from_its_base(
     call: Call, index: PackageServer, library: Path
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_fix_that_a_later_release_has_among_other_lines_is_seen_from_its_base(
     assert len(index.requests) == asked
 
 
+@pytest.mark.slow
 def test_a_folder_is_planned_without_a_connection_and_from_the_base_that_is_named(
     call: Call, index: PackageServer, tmp_path: Path
 ) -> None:

@@ -42,6 +42,7 @@ NEWER = LOADER.replace("import os\n", "import os\nimport sys\n").replace(
 )
 
 
+@pytest.mark.slow
 def test_a_clean_port_is_a_new_variant_that_goes_in(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_variant_that_does_as_well_is_named(call: Call, base: Path, tmp_path: 
     assert "variant `a` goes in there too (moved), and gives the same bytes" in done.out
 
 
+@pytest.mark.slow
 def test_the_file_that_a_module_became_is_followed(call: Call, base: Path, tmp_path: Path) -> None:
     target = write_tree(
         tmp_path / "target",
@@ -111,6 +113,7 @@ def test_an_import_of_what_another_module_has_by_now_is_followed_and_the_report_
     assert "from vllm.tools.scales import weigh\n" in (target / "vllm/loader.py").read_text()
 
 
+@pytest.mark.slow
 def test_a_name_that_upstream_renamed_is_left_to_a_person_with_the_line_that_fails(
     call: Call, library: Path, tmp_path: Path
 ) -> None:
@@ -132,6 +135,7 @@ CLASHING = LOADER.replace(
 )
 
 
+@pytest.mark.slow
 def test_a_conflict_is_laid_out_finished_and_gone(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -165,6 +169,7 @@ def test_a_conflict_is_laid_out_finished_and_gone(
     assert (target / "vllm/loader.py").read_text() == resolved
 
 
+@pytest.mark.slow
 def test_abort_leaves_what_was_there(call: Call, library: Path, base: Path, tmp_path: Path) -> None:
     target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
     before = files_of(library)
@@ -180,6 +185,7 @@ def test_abort_leaves_what_was_there(call: Call, library: Path, base: Path, tmp_
     assert "no port of fast is unfinished" in nothing.err
 
 
+@pytest.mark.slow
 def test_a_target_that_changed_meanwhile_is_told(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -204,6 +210,7 @@ def test_a_file_that_is_gone_is_a_patch_to_do_away_with(
     assert "delete this file" in call("port", "fast", "--continue").err
 
 
+@pytest.mark.slow
 def test_a_function_that_is_gone_is_a_patch_to_do_away_with(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -294,6 +301,7 @@ def test_what_the_target_has_already_needs_no_variant(
     assert files_of(library) == before
 
 
+@pytest.mark.slow
 def test_the_lock_knows_the_new_variant(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -379,6 +387,7 @@ def test_output_leaves_the_library_alone(
     assert again.code == 3
 
 
+@pytest.mark.slow
 def test_a_port_of_a_copy_is_finished_in_the_copy(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -413,6 +422,7 @@ def test_a_copy_that_nothing_came_of_is_not_left(call: Call, base: Path, tmp_pat
     assert not (out / "patches/fast").exists()
 
 
+@pytest.mark.slow
 def test_a_followed_file_stays_in_its_patch(
     call: Call, library: Path, base: Path, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def record(call: Call, site: Path, mine: Path, tmp_path: Path) -> Callable[..., 
     return do
 
 
+@pytest.mark.slow
 def test_an_edit_becomes_a_patch(
     record: Callable[..., Answer], mine: Path, site: Path, tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_an_edit_becomes_a_patch(
     assert "@@ " in (folder / "0.19/new.patch").read_text()
 
 
+@pytest.mark.slow
 def test_it_sees_a_launchers_surroundings(record: Callable[..., Answer], mine: Path) -> None:
     (mine / "q.jinja").write_text("{{ messages }}")
     answer = record(
@@ -99,6 +101,7 @@ def test_it_sees_a_launchers_surroundings(record: Callable[..., Answer], mine: P
     ]
 
 
+@pytest.mark.slow
 def test_modules_of_vllm_are_found_without_what_they_need(
     record: Callable[..., Answer], site: Path, tmp_path: Path
 ) -> None:
@@ -118,6 +121,7 @@ def test_modules_of_vllm_are_found_without_what_they_need(
     assert (answer.code, "--env MODE is not NAME=VALUE" in answer.err) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "command",
@@ -156,6 +160,7 @@ def test_it_cannot_read_what_is_not_its_own(
     assert "exit code 1" in answer.err  # of grep: this process is not there
 
 
+@pytest.mark.slow
 def test_it_has_no_network(record: Callable[..., Answer]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -175,6 +180,7 @@ def test_it_ends_in_time_and_leaves_nothing_behind(record: Callable[..., Answer]
     assert mark not in running.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("script", "says"),
@@ -198,6 +204,7 @@ def test_what_becomes_no_mod(
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.slow
 def test_a_patch_that_goes_in_by_half(
     record: Callable[..., Answer], mine: Path, tmp_path: Path
 ) -> None:
@@ -214,6 +221,7 @@ def test_a_patch_that_goes_in_by_half(
 CHANGE = 'echo "# x" >> "$VLLM_PACKAGE_DIR/a.py"'
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("step", "says"),
@@ -256,6 +264,7 @@ def test_what_it_lacked_or_survived_is_named_by_line_and_no_mod(
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "question",
@@ -276,6 +285,7 @@ def test_a_question_may_be_answered_with_no(
     assert answer.code == 0, answer.err
 
 
+@pytest.mark.slow
 def test_where_a_script_failed_is_said_though_it_says_nothing(
     call: Call, tmp_path: Path, site: Path
 ) -> None:
@@ -306,6 +316,7 @@ def test_it_answers_as_the_container_does(call: Call, tmp_path: Path, site: Path
     assert 'python = ["flash-qla==0.1.3", "einops>=0.8"]' in answer.out
 
 
+@pytest.mark.slow
 def test_a_binary_that_is_swapped(record: Callable[..., Answer], tmp_path: Path) -> None:
     answer = record(f"printf 'new\\0' > {SITE}/vllm/_C.abi3.so")
     assert answer.code == 0, answer.err

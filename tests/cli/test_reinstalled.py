@@ -148,6 +148,7 @@ def test_what_pip_leaves_alone_is_taken_out_with_the_rest(call: Call, site: Path
     assert not (site / ".vllm-mods").exists()
 
 
+@pytest.mark.slow
 def test_revert_takes_out_what_is_left_and_keeps_what_the_installer_brought(
     call: Call, site: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_revert_takes_out_what_is_left_and_keeps_what_the_installer_brought(
     assert call("status", "--target", site).code == 0
 
 
+@pytest.mark.slow
 def test_a_release_in_which_a_mod_no_longer_fits_is_refused_and_nothing_moves(
     call: Call, site: Path
 ) -> None:
@@ -184,6 +186,7 @@ def test_a_release_that_has_the_change_itself_needs_no_mod(call: Call, site: Pat
     assert call("status", "--target", site).code == 0
 
 
+@pytest.mark.slow
 def test_an_edit_is_no_undoing(call: Call, site: Path) -> None:
     assert call("apply", "fast", "limit", "--target", site).code == 0
     with (site / "vllm/loader.py").open("a") as file:
@@ -196,6 +199,7 @@ def test_an_edit_is_no_undoing(call: Call, site: Path) -> None:
     put_right(call, site)
 
 
+@pytest.mark.slow
 def test_an_edit_of_a_new_installation_is_left_to_the_plan(call: Call, site: Path) -> None:
     """The originals are of a release that is gone, and never come back."""
     assert call("apply", "fast", "limit", "--target", site).code == 0
@@ -330,6 +334,7 @@ def test_what_is_done_here_is_what_pip_does(call: Call, tmp_path: Path, library:
     same()
 
 
+@pytest.mark.slow
 def test_two_mods_that_exclude_each_other_never_both_go_in(
     call: Call, site: Path, library: Path
 ) -> None:
@@ -379,6 +384,7 @@ def test_what_a_mod_requires_may_be_in_the_release(call: Call, site: Path, libra
     assert call("status", "higher", "fast", "--target", site).code == 0
 
 
+@pytest.mark.slow
 def test_a_mod_that_the_tree_keeps_goes_in_beside_a_pairing(
     call: Call, site: Path, library: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_print_shows_the_line_and_asks_nobody(call: Caller, docker: Docker) -> N
     assert docker.calls == []
 
 
+@pytest.mark.slow
 def test_an_image_that_is_not_there_or_not_of_the_lock_is_not_started(
     call: Caller, docker: Docker
 ) -> None:
@@ -128,6 +129,7 @@ def test_an_image_that_is_not_there_or_not_of_the_lock_is_not_started(
     assert not [line for line in docker.calls if line.startswith("run")]
 
 
+@pytest.mark.slow
 def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
     docker.image(f"sha256:{digest(call)}")
     docker.container(log="(Worker pid=9) INFO 11-23 10:00:00 [a.py:1] patched 7\n")
@@ -142,6 +144,7 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
         assert "patching: no word of it" in call("run", NAME, "--port", port, "--wait", code=1).out
 
 
+@pytest.mark.slow
 def test_wait_says_why_a_container_ended(call: Caller, docker: Docker) -> None:
     docker.image(f"sha256:{digest(call)}")
     docker.container(running=False, log="RuntimeError: no GPU\n")
@@ -149,6 +152,7 @@ def test_wait_says_why_a_container_ended(call: Caller, docker: Docker) -> None:
     assert "small ended before it served. The end of its log:\nRuntimeError: no GPU" in said.err
 
 
+@pytest.mark.slow
 def test_wait_has_an_end(call: Caller, docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "START_SECONDS", limits.Limit(0, "seconds", "x"))
     docker.image(f"sha256:{digest(call)}")
@@ -163,6 +167,7 @@ def test_without_an_engine_it_is_said(
     assert "docker and podman: not installed here" in call("run", NAME, code=2).err
 
 
+@pytest.mark.slow
 def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> None:
     place = tmp_path / "compose.yaml"
     call("export", NAME, "--format", "compose", "--output", place)
@@ -175,6 +180,7 @@ def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> No
     assert "--port says how a container is started, and a recipe or a mod does not" in used.err
 
 
+@pytest.mark.slow
 def test_a_cluster_is_exported_as_two_nodes_and_not_run(call: Caller, tmp_path: Path) -> None:
     pairing = call.library / f"pairings/{NAME}.toml"
     pairing.write_text(pairing.read_text().replace("command =", 'topology = "cluster"\ncommand ='))

@@ -143,6 +143,7 @@ def test_json_has_every_finding(call: Call, tree: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_pairing_is_checked_with_its_mods_in(
     call: Call, tree: Path, paired: Callable[..., None]
 ) -> None:
@@ -166,6 +167,7 @@ def test_without_the_mod_the_choice_is_not_offered(call: Call, tree: Path) -> No
     assert "'flashqla' is not offered: there is flashinfer, triton" in answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("releases")
 @pytest.mark.parametrize(("vllm", "version"), [("0.19.1", "0.19.1"), (">=0.19,<0.20", "0.19.1")])
 def test_the_tree_is_the_pairing_s_own_vllm(
@@ -194,6 +196,7 @@ def test_many_releases(call: Call, paired: Callable[..., None]) -> None:
     assert call("serve-check", "desk", "--vllm", "<0.20").code == 0
 
 
+@pytest.mark.slow
 def test_a_release_that_cannot_be_read_fails_its_own_row(
     call: Call, paired: Callable[..., None], releases: Path
 ) -> None:
@@ -260,6 +263,7 @@ def test_a_mod_that_adds_a_flag_is_part_of_what_is_checked(
     assert sorted(one["code"] for one in answer.json["findings"]) == ["mod-verdict", "value-type"]
 
 
+@pytest.mark.slow
 def test_a_mod_that_no_library_has_is_said_and_the_rest_is_checked(
     call: Call, library: Path, tree: Path
 ) -> None:
@@ -296,6 +300,7 @@ def paired_tree(library: Path, tree: Path) -> tuple[Path, Path]:
     return library, tree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("template", "value", "code"),
     [

@@ -32,6 +32,7 @@ def plain(tmp_path: Path) -> str:
     return write_checkpoint(str(tmp_path / "plain"), [bf16("a")], config={"model_type": "llama"})
 
 
+@pytest.mark.slow
 def test_a_hybrid_checkpoint_needs_its_mod_and_has_a_pairing(call: Call, tmp_path: Path) -> None:
     said = call("suggest", hybrid(tmp_path), "--json").json
     (mod,) = said["mods"]
@@ -50,6 +51,7 @@ def test_a_hybrid_checkpoint_needs_its_mod_and_has_a_pairing(call: Call, tmp_pat
     assert "  qwen3.5-122b-hybrid: for this very model\n" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "words"),
     [
@@ -63,6 +65,7 @@ def test_the_template_that_is_called_as_the_model_stands_first(
     assert f"\n  {words}\n" in call("suggest", hybrid(tmp_path, model)).out
 
 
+@pytest.mark.slow
 def test_suggest_says_whether_what_is_needed_goes_into_a_tree(
     call: Call, site: Path, tmp_path: Path
 ) -> None:
@@ -72,12 +75,14 @@ def test_suggest_says_whether_what_is_needed_goes_into_a_tree(
     assert (answer.code, answer.json["ok"]) == (1, False)
 
 
+@pytest.mark.slow
 def test_nothing_is_for_a_model_of_another_kind(call: Call, tmp_path: Path) -> None:
     said = call("suggest", plain(tmp_path))
     assert said.code == 0
     assert "mods         none is for it\n" in said.out
 
 
+@pytest.mark.slow
 def test_check_holds_mods_against_a_model(
     call: Call, site: Path, library: Path, tmp_path: Path
 ) -> None:
@@ -164,6 +169,7 @@ def test_lock_says_where_nobody_could_look_at_the_model(locking: Caller) -> None
     assert "/models/not-here is not here" in locking("lock", NAME, "--base", locking.base).err
 
 
+@pytest.mark.slow
 def test_lock_names_the_mod_that_a_model_cannot_do_without(locking: Caller, tmp_path: Path) -> None:
     serve(locking, hybrid(tmp_path))
     said = locking("lock", NAME, "--base", locking.base)

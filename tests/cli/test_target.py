@@ -31,6 +31,7 @@ def active(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_the_one_vllm_that_is_active_is_taken_and_named(call: Call, active: Path) -> None:
     for words in COMMANDS:
         answer = call(*words, "--json")
@@ -51,6 +52,7 @@ def test_of_several_none_is_taken(
     assert f"hint: vllm-mods {words[0]} --target {active}" in answer.err
 
 
+@pytest.mark.slow
 def test_one_that_is_not_active_is_named_and_not_taken(
     call: Call, active: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +69,7 @@ def test_one_that_is_not_active_is_named_and_not_taken(
     assert call("status", "--json").json["tree"]["spec"] == str(active)
 
 
+@pytest.mark.slow
 def test_what_the_environment_names_is_taken_first_and_an_option_before_it(
     call: Call, active: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ def small(library: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_list_names_those_of_all_libraries(call: Call) -> None:
     answer = call("template", "list")
@@ -57,6 +58,7 @@ def test_list_names_those_of_all_libraries(call: Call) -> None:
     assert found["small"]["conversations"] == ["hello"]
 
 
+@pytest.mark.slow
 def test_list_names_what_is_faulty_and_lists_the_rest(call: Call, small: Path) -> None:
     (small / "template.toml").write_text("schema = 1")
     answer = call("template", "list", "--json")
@@ -71,6 +73,7 @@ def test_list_names_what_is_faulty_and_lists_the_rest(call: Call, small: Path) -
     assert "template.toml: 5 problems" in answer.err
 
 
+@pytest.mark.slow
 def test_a_template_alone_is_enough(call: Call, small: Path) -> None:
     (small / "template.toml").unlink()
     answer = call("template", "list")
@@ -92,6 +95,7 @@ def test_the_bundled_ones_are_as_they_should_be(call: Call, name: str, many: int
     assert "content format openai, as every vLLM from 0.15 on takes it" in answer.out
 
 
+@pytest.mark.slow
 def test_check_says_what_is_not(call: Call, small: Path) -> None:
     (small / "template.jinja").write_text(TEXT.replace("m.content\n", "m.content"))
     (small / "template.jinja").write_text("{{ messages[0].role }}{{ loud }}")
@@ -108,6 +112,7 @@ def test_check_says_what_is_not(call: Call, small: Path) -> None:
     assert "content lost 4, style 3" in answer.out
 
 
+@pytest.mark.slow
 def test_a_file_is_held_against_the_conversations_of_another(
     call: Call, small: Path, tmp_path: Path
 ) -> None:
@@ -123,6 +128,7 @@ def test_a_file_is_held_against_the_conversations_of_another(
     assert "22-unknown-role: A role that nobody knows is refused by name and place" in answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_render_prints_the_prompt_and_nothing_else(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "request.json"
@@ -138,6 +144,7 @@ def test_render_prints_the_prompt_and_nothing_else(call: Call, tmp_path: Path) -
     }
 
 
+@pytest.mark.slow
 def test_render_reads_stdin_and_can_leave_the_answer_to_nobody(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -185,6 +192,7 @@ def test_diff_shows_how_prompts_differ(call: Call, small: Path, tmp_path: Path) 
     assert "+error: no" in call("template", "diff", str(small / "template.jinja"), str(new), "--conversations", "small").out  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
@@ -207,6 +215,7 @@ def test_what_is_wrong_with_a_call(
     assert hint in answer.err
 
 
+@pytest.mark.slow
 def test_a_template_in_a_tree_is_checked(call: Call, site: Path) -> None:
     (site / "vllm/chat.jinja").write_text(TEXT)
     answer = call("template", "check", "vllm/chat.jinja", "--in", site)
@@ -237,6 +246,7 @@ def test_a_template_in_an_image_is_checked_and_its_special_tokens_are_known(
         assert "tokens-unknown" not in answer.out
 
 
+@pytest.mark.slow
 def test_diff_says_what_each_template_keeps_and_loses(call: Call, tmp_path: Path) -> None:
     old, new = tmp_path / "old.jinja", tmp_path / "new.jinja"
     old.write_text(TEXT.replace("{% for", "{{ messages|length }}{% for", 1))
@@ -255,6 +265,7 @@ def test_diff_says_what_each_template_keeps_and_loses(call: Call, tmp_path: Path
     assert [one["weights"]["content lost"] for one in found["templates"]] == [0, 2]
 
 
+@pytest.mark.slow
 def test_diff_tells_what_only_one_of_two_is_asked(call: Call, tmp_path: Path) -> None:
     old, new = tmp_path / "old.jinja", tmp_path / "new.jinja"
     old.write_text(TEXT)

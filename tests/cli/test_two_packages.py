@@ -65,6 +65,7 @@ def call(
     return made
 
 
+@pytest.mark.slow
 def test_both_go_in_together_and_come_out_together(call: Caller, site: Path) -> None:
     before = small_site.snapshot(site)
     said = call("apply", "patching", "--target", site)
@@ -83,6 +84,7 @@ def test_both_go_in_together_and_come_out_together(call: Caller, site: Path) -> 
     assert small_site.snapshot(site) == before
 
 
+@pytest.mark.slow
 def test_an_edit_of_either_is_found(call: Caller, site: Path) -> None:
     call("apply", "patching", "--target", site)
     (site / X).write_bytes(b"X = 3\n")
@@ -91,6 +93,7 @@ def test_an_edit_of_either_is_found(call: Caller, site: Path) -> None:
     assert (site / "vllm/a.py").read_bytes() == b"A = 2\n"
 
 
+@pytest.mark.slow
 def test_an_upgrade_of_the_package_alone_is_told_and_the_mod_goes_in_again(
     call: Caller, site: Path
 ) -> None:
@@ -107,6 +110,7 @@ def test_an_upgrade_of_the_package_alone_is_told_and_the_mod_goes_in_again(
     call("verify", "--target", site)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "code", "says"),
     [(">=5", 0, "applies"), ("<5", 0, "variant `a` is for transformers <5, and 5.4.0 has the source"),
@@ -123,6 +127,7 @@ def test_the_range_is_held_against_what_is_installed(
     call("check", "patching", "--target", site, "--strict-version", code=strict)
 
 
+@pytest.mark.slow
 def test_a_package_that_is_not_installed_refuses_all(call: Caller, site: Path) -> None:
     shutil.rmtree(site / "transformers")
     shutil.rmtree(site / INFO)
@@ -131,6 +136,7 @@ def test_a_package_that_is_not_installed_refuses_all(call: Caller, site: Path) -
     assert (site / "vllm/a.py").read_bytes() == b"A = 1\n"
 
 
+@pytest.mark.slow
 def test_an_image_holds_it_and_verify_looks_at_it(call: Caller, tmp_path: Path) -> None:
     call("lock", NAME, "--base", call.base)
     (mod, _template) = json.loads(call.lock.read_bytes())["mods"]
@@ -144,12 +150,14 @@ def test_an_image_holds_it_and_verify_looks_at_it(call: Caller, tmp_path: Path) 
     assert record.agrees(tree.read(f"{INFO}/RECORD") or b"", X, small_site.sha(b"X = 2\n"), 6)
 
 
+@pytest.mark.slow
 def test_show_says_what_it_is_for(call: Caller) -> None:
     assert "variant a for vLLM >=0.19, transformers >=5.4,<6" in call("show", "patching").out
     (variant,) = json.loads(call("show", "patching", "--json").out)["variants"]
     assert (variant["package"], variant["package_version"]) == ("transformers", ">=5.4,<6")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize("form", ["patch", "copy", "both"])
 def test_import_of_a_script_that_edits_it_makes_a_variant_for_it(
@@ -171,6 +179,7 @@ def test_import_of_a_script_that_edits_it_makes_a_variant_for_it(
     assert (site / X).read_bytes() == b"X = 2\n"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_import_of_a_script_that_edits_two_packages_says_so(
     call: Caller, site: Path, tmp_path: Path

@@ -56,6 +56,7 @@ def upgrade(call: Caller, folder: Path, *more: object, where: str = "next", code
     return done.out if code == 0 else done.err
 
 
+@pytest.mark.slow
 def test_a_pairing_moves_to_another_release(call: Caller, tmp_path: Path) -> None:
     before = files(call)
     said = upgrade(call, tmp_path, "--to", "v0.20.0")
@@ -97,6 +98,7 @@ def test_a_base_built_anew_gets_the_layer_anew(call: Caller, tmp_path: Path) -> 
     assert files(call) == kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "to", "said"),
     [
@@ -117,6 +119,7 @@ def test_a_refusal_leaves_pairing_and_lock_as_they_were(
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.slow
 def test_a_command_that_the_release_would_not_take_moves_nothing(
     call: Caller, tmp_path: Path
 ) -> None:
@@ -152,6 +155,7 @@ def test_a_bundled_pairing_is_not_written_to(call: Caller, monkeypatch: pytest.M
     assert 'name = "my-qwen3.5-122b-hybrid"' in wrong
 
 
+@pytest.mark.slow
 def test_a_value_is_changed_however_it_is_written_and_all_else_stays(
     call: Caller, tmp_path: Path
 ) -> None:
@@ -167,6 +171,7 @@ def test_a_value_is_changed_however_it_is_written_and_all_else_stays(
     assert "  # ours\n" in changed
 
 
+@pytest.mark.slow
 def test_a_line_of_the_command_is_not_taken_for_the_base(call: Caller, tmp_path: Path) -> None:
     place = call.library / f"pairings/{NAME}.toml"
     head, _, _ = place.read_text().partition("command =")
@@ -180,6 +185,7 @@ def test_a_line_of_the_command_is_not_taken_for_the_base(call: Caller, tmp_path:
     assert '"me/base:v0.20.0-cu129"  # and mine' in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_who_is_killed_around_the_image_has_the_pairing_as_it_was(
     call: Caller, tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch

@@ -61,6 +61,7 @@ def test_an_image_serves_with_what_its_mods_bring(call: Caller, tmp_path: Path) 
     assert "mod-flag-absent" not in checked
 
 
+@pytest.mark.slow
 def test_two_mods_that_do_not_agree_refuse_the_lock_and_the_pairing_settles_it(
     call: Caller, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ def test_apply_prints_what_to_serve_with(call: Caller, tmp_path: Path) -> None:
     assert "variable    VLLM_LEVEL='a b'" in call("show", "patching").out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize(
     ("lines", "env"),

@@ -638,6 +638,7 @@ def test_layers_of_files_lie_over_each_other() -> None:
     assert python_of(first, second) == {"a.py": None, "c.pyi": b"3"}
 
 
+@pytest.mark.slow
 def test_the_python_of_the_last_two_trees_is_laid_out() -> None:
     laid_out = LaidOut()
     trees = [tree_of({"vllm/a.py": f"x = {n}\n", "vllm/b.txt": "no"}) for n in range(3)]

@@ -39,6 +39,7 @@ def test_a_cycle_that_only_one_beginning_is_stuck_in_is_a_note() -> None:
     assert (level, message.endswith("if this file comes first")) == (Level.NOTE, True)
 
 
+@pytest.mark.slow
 def test_a_cycle_is_nothing_where_no_name_is_asked_for_too_early() -> None:
     assert said("import os\n\ndef f():\n    from vllm.two import B\n") == []
     assert said("def late(): ...\nfrom vllm.two import B\n", "def late(): ...\n") == []
@@ -55,6 +56,7 @@ def test_a_cycle_that_was_there_before_is_no_news() -> None:
     assert said(new, "from vllm.two import B\n", one=one) == []
 
 
+@pytest.mark.slow
 def test_submodules_of_a_package_that_is_being_loaded_are_there() -> None:
     files = {
         "vllm/__init__.py": "",

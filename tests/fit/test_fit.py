@@ -49,6 +49,7 @@ NOES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "old", "new", "code", "words"), NOES)
 def test_no(path: str, old: str, new: str, code: str, words: str) -> None:
     found = errors(path, (old, new))
@@ -100,6 +101,7 @@ FALLBACK = """\
 """
 
 
+@pytest.mark.slow
 def test_an_import_to_fall_back_on_counts_where_the_first_one_fails() -> None:
     old = FALLBACK.format(first="init_logger", second="make_logger")
     assert findings(INC, (PICK, old)) == []
@@ -109,6 +111,7 @@ def test_an_import_to_fall_back_on_counts_where_the_first_one_fails() -> None:
     assert (found.code, "get_logger" in found.message) == ("fit-import", True)
 
 
+@pytest.mark.slow
 def test_a_fallback_that_can_be_reached_another_way_counts_always() -> None:
     old = FALLBACK.format(first="init_logger", second="make_logger")
     more = old.replace("        except", "            init_logger(str(self))\n        except")
@@ -116,17 +119,20 @@ def test_a_fallback_that_can_be_reached_another_way_counts_always() -> None:
     assert (found.code, "make_logger" in found.message) == ("fit-import", True)
 
 
+@pytest.mark.slow
 def test_a_fallback_for_what_cannot_be_told_is_a_note() -> None:
     maybe = FALLBACK.replace("vllm.logger import {first}", "elsewhere import {first}")
     found = findings(INC, (PICK, maybe.format(first="one", second="make_logger")))
     assert [(f.code, f.level) for f in found] == [("fit-unknown", Level.NOTE)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "old", "new"), YESES)
 def test_no_false_alarm(path: str, old: str, new: str) -> None:
     assert errors(path, (old, new)) == []
 
 
+@pytest.mark.slow
 def test_an_override_must_take_the_calls_of_the_tree() -> None:
     (found,) = errors(INC, OLD_SIGNATURE)
     assert found.code == "fit-override"
@@ -141,6 +147,7 @@ def test_the_same_override_fits_where_nobody_passes_the_keyword() -> None:
     assert errors(INC, OLD_SIGNATURE, files=files) == []
 
 
+@pytest.mark.slow
 def test_a_remote_tree_is_read_whole_and_once() -> None:
     files = FILES | {f"vllm/models/m{number}.py": "x = 1\n" for number in range(20)}
     tree = LoadedTree(tree_of(files).files, remote=True)
@@ -160,6 +167,7 @@ class LoadedTree(MemoryTree):
         self.loaded.append(sorted(paths))
 
 
+@pytest.mark.slow
 def test_overrides_elsewhere_must_follow_a_changed_signature() -> None:
     inc = (
         FILES[INC]
@@ -172,12 +180,14 @@ def test_overrides_elsewhere_must_follow_a_changed_signature() -> None:
     assert "extra=" in found.message
 
 
+@pytest.mark.slow
 def test_a_call_elsewhere_must_follow_a_changed_signature() -> None:
     files = FILES | {"vllm/v1/run.py": "from vllm.config import make\n\nmake('m', seed=3)\n"}
     (found,) = errors(CONFIG, ("model, *, seed=0", "model"), files=files)
     assert (found.code, found.path, found.line) == ("fit-call", "vllm/v1/run.py", 3)
 
 
+@pytest.mark.slow
 def test_a_removed_name_must_not_be_imported_elsewhere() -> None:
     found = errors("vllm/logger.py", ("init_logger", "make_logger"))
     assert {(f.code, f.path) for f in found} == {("fit-import", INC)}
@@ -189,6 +199,7 @@ def test_a_deleted_module_must_not_be_imported() -> None:
     assert {f.code for f in fit((gone,), tree).findings if f.level is Level.ERROR} == {"fit-import"}
 
 
+@pytest.mark.slow
 def test_two_files_of_one_patch_are_judged_together() -> None:
     tree = tree_of(FILES)
     helper = FileChange(path="vllm/new.py", before=None, after=b"def helped(one, *, two): ...\n")
@@ -203,6 +214,7 @@ def test_two_files_of_one_patch_are_judged_together() -> None:
     assert [f.code for f in fit((good,), tree).findings if f.level is Level.ERROR] == ["fit-import"]
 
 
+@pytest.mark.slow
 def test_what_was_wrong_before_is_no_news() -> None:
     wrong = FILES[INC].replace(
         "return Layer(name, self.bits)", "return Layer(nothing, self.bitz, 1, 2)"
@@ -220,6 +232,7 @@ def test_a_guard_that_is_there_already_is_reported() -> None:
     assert found.scope == "INCConfig.pick"
 
 
+@pytest.mark.slow
 def test_a_method_defined_a_second_time_is_reported() -> None:
     again = PICK + "\n    def get_name(self):\n        return 'again'\n"
     assert [f.code for f in errors(INC, (PICK, again))] == ["fit-duplicate"]
@@ -232,6 +245,7 @@ def test_what_cannot_be_told_is_one_note_per_file() -> None:
     assert "torch is not in the tree" in notes[0].message
 
 
+@pytest.mark.slow
 def test_packages_beside_vllm_are_judged_by_what_is_installed() -> None:
     files = FILES | {
         "flashinfer/__init__.py": "from .prefill import run\n",
@@ -277,6 +291,7 @@ def test_files_that_are_not_python_are_left_alone() -> None:
     assert fit((change_,), tree_of(FILES)) == Fit()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [b"\r\n", b"\n"])
 def test_marks_and_line_endings_change_nothing(ending: bytes) -> None:
     tree = tree_of(FILES)
@@ -298,6 +313,7 @@ def test_a_whole_patch_is_judged_against_what_earlier_mods_left() -> None:
     assert not [f for f in found if f.level is Level.ERROR]
 
 
+@pytest.mark.slow
 def test_an_attribute_of_a_torch_module_may_be_set_from_outside() -> None:
     layer = "import torch.nn as nn\n\n\nclass Layer(nn.Module):\n    def forward(self): ...\n"
     quiet = {"vllm/layer.py": layer, "vllm/method.py": "def setup(layer):\n    layer.other = 1\n"}
@@ -307,6 +323,7 @@ def test_an_attribute_of_a_torch_module_may_be_set_from_outside() -> None:
     assert errors("vllm/layer.py", patch, files=setter) == []
 
 
+@pytest.mark.slow
 def test_a_mixin_may_use_what_stands_beside_it() -> None:
     files = {
         "vllm/mixin.py": "class Mixin:\n    def run(self): ...\n",
@@ -324,6 +341,7 @@ def test_the_same_question_about_another_value_is_no_duplicate() -> None:
     assert errors(INC, (PICK, again + PICK)) == []
 
 
+@pytest.mark.slow
 def test_a_call_in_a_method_that_the_class_replaces_does_not_reach_its_override() -> None:
     files = {
         "vllm/runner.py": "class Runner:\n    def run(self, one, two=None): ...\n\n    def warm_up(self):\n        self.run(1, two=2)\n",
@@ -394,6 +412,7 @@ def test_another_route_of_the_same_path_is_no_duplicate() -> None:
     assert errors(path, pair, files=FILES | {path: SERVER}) == []
 
 
+@pytest.mark.slow
 def test_a_mixin_has_what_those_have_that_it_is_mixed_into() -> None:
     # vllm/model_executor/models/minicpmo.py of 0.16.0
     files = {
@@ -405,6 +424,7 @@ def test_a_mixin_has_what_those_have_that_it_is_mixed_into() -> None:
     assert [f.code for f in errors("vllm/model.py", patch, files=files)] == ["fit-attribute"]
 
 
+@pytest.mark.slow
 def test_what_a_method_returns_in_one_of_its_forms_may_be_unpacked() -> None:
     # vllm/model_executor/layers/fused_moe/runner/default_moe_runner.py of 0.17.0
     files = {

@@ -166,6 +166,7 @@ def test_classes_that_are_made(code: str, rule: str, text: str, expected: str) -
     assert levels(code, rule, text) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "given", "expected"),
     [

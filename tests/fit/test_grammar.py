@@ -35,6 +35,7 @@ def test_where_this_python_is_too_old_libcst_decides(monkeypatch: pytest.MonkeyP
     assert "not valid Python 3.99" in wrong.message
 
 
+@pytest.mark.slow
 def test_what_only_a_newer_python_takes_inside_an_f_string(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syntax, "_error", lambda *_: None)  # as one that runs on 3.12 has it
     pair = "return Layer(name, self.bits)", "return f'{self.pick('a')}'"

@@ -93,6 +93,7 @@ def test_a_call_that_does_not_bind_is_told_why(parameters: str, arguments: str, 
     assert _why(parameters, arguments) == why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "text"),
     [

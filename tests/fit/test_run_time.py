@@ -401,11 +401,13 @@ def x(w: Worker):
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", WORKING)
 def test_what_is_written_at_run_time_is_there(what: str) -> None:
     assert errors(WORKING[what]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", BROKEN)
 def test_what_nobody_writes_is_not(what: str) -> None:
     assert len(errors(BROKEN[what])) == 1

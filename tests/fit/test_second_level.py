@@ -342,6 +342,7 @@ def test_nothing_is_said(body: str) -> None:
     assert [f for f in found if f.code != "fit-unknown"] == []
 
 
+@pytest.mark.slow
 def test_an_awaited_result_is_none_of_a_coroutine() -> None:
     old, new = "def use(c: Config, m: ModelConfig):\n    pass", "async def use(c: Config):\n    "
     assert errors(USE, (old, new + "await fetch()"), files=dict(FILES)) == []
@@ -349,6 +350,7 @@ def test_an_awaited_result_is_none_of_a_coroutine() -> None:
     assert (found.code, "CoroutineType" in found.message) == ("fit-kind", True)
 
 
+@pytest.mark.slow
 def test_a_class_that_leaves_an_abstract_method_open_cannot_be_made() -> None:
     two = FILES["vllm/parts.py"].replace(
         "def hook(self): ...",
@@ -372,6 +374,7 @@ def test_a_class_that_leaves_an_abstract_method_open_cannot_be_made() -> None:
     assert [f.level for f in found if "it has no stop" in f.message] == [Level.ERROR]
 
 
+@pytest.mark.slow
 def test_a_hook_that_nobody_calls_is_the_first_note() -> None:
     pair = ("        return 1\n", "        return 1\n\n    def hok(self): ...\n")
     found = findings(USE, pair, files=dict(FILES))
@@ -394,6 +397,7 @@ def test_a_file_that_nothing_imports_is_a_note() -> None:
     assert not [f for f in fit((new, user), tree).findings if f.code == "fit-dead"]
 
 
+@pytest.mark.slow
 def test_a_model_is_looked_up_beside_the_registry_or_by_its_whole_name() -> None:
     registry = "vllm/model_executor/models/registry.py"
     model = "vllm/model_executor/models/one.py"
@@ -414,6 +418,7 @@ def test_a_name_that_the_patch_defines_twice_is_reported() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_hook_that_the_release_before_had_is_refused_where_nobody_calls_it() -> None:
     parts = FILES["vllm/parts.py"]
     origin = tree_of({**FILES, "vllm/parts.py": parts.replace("def hook(", "def early_hook(")})
@@ -448,6 +453,7 @@ def _nothing(path: str) -> bytes | None:
     raise TreeError(f"the cache does not have {path}")
 
 
+@pytest.mark.slow
 def test_a_line_that_is_taken_out_of_a_call_is_looked_at() -> None:
     long = "    count(\n        3,\n    )\n"
     files = {**FILES, USE: FILES[USE].replace("            pass\n", indent(long, "        "))}
@@ -455,6 +461,7 @@ def test_a_line_that_is_taken_out_of_a_call_is_looked_at() -> None:
     assert [(f.code, "parameter `n` of" in f.message) for f in found] == [("fit-call", True)]
 
 
+@pytest.mark.slow
 def test_a_fault_that_was_there_before_is_no_news_where_the_patch_moves_what_it_names() -> None:
     tree = tree_of(
         {**FILES, USE: FILES[USE].replace("            pass\n", "            count('a')\n")}

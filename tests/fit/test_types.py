@@ -332,6 +332,7 @@ def test_outside_the_added_lines_a_breaking_rule_needs_no_more(
     assert [(f.line, f.level.value) for f in said] == [(33, "error"), (32, "note")]
 
 
+@pytest.mark.slow
 def test_what_the_checker_does_not_say_where_the_patch_was_written_needs_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -353,6 +354,7 @@ def test_what_the_checker_does_not_say_where_the_patch_was_written_needs_no_more
     assert level(one._replace(line=7, text=text.format("more"))) == "error"
 
 
+@pytest.mark.slow
 def test_what_the_checker_cannot_read_is_said() -> None:
     tree = tree_of({**FILES, "vllm/old.py": ""})
     data = "# -*- coding: latin-1 -*-\nNAME = 'é'\n".encode("latin-1")
@@ -399,6 +401,7 @@ def test_a_user_of_a_changed_file_is_asked_where_it_names_what_was_changed(
 # --- the checker itself
 
 
+@pytest.mark.slow
 @pytest.mark.started
 def test_no_package_of_this_environment_is_seen() -> None:
     lines = """        import click
@@ -432,6 +435,7 @@ def test_where_no_temporary_file_can_be_written_the_tree_is_unreadable(
         fit((patch,), tree)
 
 
+@pytest.mark.slow
 def test_under_a_lower_limit_than_its_own_the_checker_answers(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("nobody\n")
     code = f"from vllm_mods.fit import checker; print(checker.check({str(tmp_path)!r}, ['a.py'], ['unresolved-reference'], None))"

@@ -113,6 +113,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_anything_else_is_one_kind_of_error(raw: object) -> None:
     with contextlib.suppress(DecodeError):

@@ -470,6 +470,7 @@ def test_an_engine_that_stops(base: Base, engine: Engine, monkeypatch: pytest.Mo
     gc.collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["HEAD", "GET"])
 def test_an_engine_that_says_nothing_is_not_waited_for(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, command: str

@@ -182,6 +182,7 @@ def test_an_older_release_is_where_the_range_begins(folder: Path, stated: str, w
     assert [*ranges(folder).values()] == [wide]
 
 
+@pytest.mark.slow
 def test_a_release_between_that_another_variant_is_for_is_left_out(folder: Path) -> None:
     add_variant(folder, "b", "==0.20.0", diff_of("vllm/loader.py", CLASHING, LANDED))
     releases = InMemory({"0.19.0": LOADER, "0.20.0": CLASHING, "0.21.0": LOADER})
@@ -236,6 +237,7 @@ def test_a_range_that_would_name_no_release_stays_and_the_variant_can_go(folder:
     assert ranges(folder) == {name: ">=0.20"}
 
 
+@pytest.mark.slow
 def test_a_release_that_takes_none_gets_a_variant(folder: Path) -> None:
     lock(folder)
     releases = InMemory({"0.19.0": LOADER, "0.21.0": PORTED})
@@ -264,6 +266,7 @@ def test_a_release_that_is_recorded_in_the_lock_is_so_once(folder: Path) -> None
     assert len(mod_lock.parse((folder / "mod.lock").read_bytes(), "mod.lock").trees) == 2
 
 
+@pytest.mark.slow
 def test_what_a_port_followed_is_told(folder: Path) -> None:
     lock(folder)
     renamed = CLASHING.replace("def load(", "def fetch(")
@@ -271,6 +274,7 @@ def test_what_a_port_followed_is_told(folder: Path) -> None:
     assert kept.told == ("followed: Loader.load is now Loader.fetch (50% alike)",)
 
 
+@pytest.mark.slow
 def test_what_the_release_changed_too_is_left_to_a_person(folder: Path) -> None:
     lock(folder)
     releases = InMemory({"0.19.0": LOADER, "0.21.0": CLASHING})
@@ -296,6 +300,7 @@ class WithoutOther(InMemory):
         return MemoryTree(files, version=name, spec=f"pypi:{name}", pristine=True)
 
 
+@pytest.mark.slow
 def test_what_was_merged_and_would_not_work_is_left_with_what_is_wrong(folder: Path) -> None:
     uses = LANDED.replace("import os\n", "import os\n\nfrom vllm.other import limit\n").replace(
         "return path", "return limit() and path", 1
@@ -366,6 +371,7 @@ def test_what_is_new_follows_the_newest_of_the_lock_by_version(
     assert keeping.new_to(load(folder), ("0.9.1", "0.10.0", "0.11.0"), None) == ("0.11.0",)
 
 
+@pytest.mark.slow
 def test_a_file_that_goes_through_a_filter_is_not_kept_up(repository: Path) -> None:
     commit(repository, {".gitattributes": "patches/** filter=lfs\n"})
     (repository / ".gitattributes").unlink()  # what the commit says counts

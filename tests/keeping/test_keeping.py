@@ -39,6 +39,7 @@ def save(home: LibraryHome, name: str, text: str) -> str:
         return branches.commit(home, name, head, place, "fast goes on\n")
 
 
+@pytest.mark.slow
 def test_a_branch_has_the_change_and_nothing_else_of_the_repository_moves(library: Path) -> None:
     before = git(library, "rev-parse", "HEAD")
     home = branches.home(str(library))
@@ -52,12 +53,14 @@ def test_a_branch_has_the_change_and_nothing_else_of_the_repository_moves(librar
     assert (library / "patches/fast/x.py").read_text() == "X = 1\n"
 
 
+@pytest.mark.slow
 def test_a_repository_without_a_commit_has_no_tip(tmp_path: Path) -> None:
     (tmp_path / "empty/patches").mkdir(parents=True)
     git(tmp_path / "empty", "init", "-q")
     assert branches.tip(branches.home(str(tmp_path / "empty")), "HEAD") is None
 
 
+@pytest.mark.slow
 def test_files_of_a_commit_are_those_of_the_library(library: Path) -> None:
     home = branches.home(str(library))
     head = branches.tip(home, "HEAD")
@@ -65,6 +68,7 @@ def test_files_of_a_commit_are_those_of_the_library(library: Path) -> None:
     assert "patches/fast/mod.toml" in branches.files(home, head)
 
 
+@pytest.mark.slow
 def test_a_library_below_the_top_has_its_own_files_alone(library: Path) -> None:
     home = branches.home(str(library / "patches"))
     assert (home.path, home.prefix) == ("patches", "patches/")
@@ -80,6 +84,7 @@ def test_a_library_below_the_top_has_its_own_files_alone(library: Path) -> None:
     assert changed == ["D\tpatches/fast/x.py", "A\tpatches/new.py"]
 
 
+@pytest.mark.slow
 def test_what_can_be_run_stays_so_and_links_stay_out_of_the_scratch_folder(library: Path) -> None:
     script = library / "run.sh"
     script.write_text("x\n")
@@ -98,6 +103,7 @@ def test_what_can_be_run_stays_so_and_links_stay_out_of_the_scratch_folder(libra
     assert git(library, "diff", "--name-only", head, NAME) == "run.sh"
 
 
+@pytest.mark.slow
 def test_a_link_among_the_files_of_mods_is_refused(library: Path) -> None:
     (library / "patches/fast/y.py").symlink_to("x.py")
     head = commit(library, {})
@@ -111,6 +117,7 @@ def test_a_link_among_the_files_of_mods_is_refused(library: Path) -> None:
     assert caught.value.hint == f"put the files themselves in its place, then git add {path}"
 
 
+@pytest.mark.slow
 def test_a_commit_that_lacks_the_library_is_refused(library: Path) -> None:
     (library / "other").mkdir()
     head = git(library, "rev-parse", "HEAD")
@@ -123,6 +130,7 @@ def test_a_commit_that_lacks_the_library_is_refused(library: Path) -> None:
     assert caught.value.hint == "git log --stat -- other"
 
 
+@pytest.mark.slow
 def test_a_branch_that_is_there_by_now_is_not_moved(library: Path) -> None:
     home = branches.home(str(library))
     first = save(home, NAME, "X = 2\n")
@@ -131,6 +139,7 @@ def test_a_branch_that_is_there_by_now_is_not_moved(library: Path) -> None:
     assert branches.tip(home, NAME) == first
 
 
+@pytest.mark.slow
 def test_names_that_lead_out_of_a_commit_are_refused(library: Path) -> None:
     blob = git(library, "rev-parse", "HEAD:README")
     words = ("hash-object", "-t", "tree", "-w", "--literally", "--stdin")
@@ -143,6 +152,7 @@ def test_names_that_lead_out_of_a_commit_are_refused(library: Path) -> None:
         branches.files(branches.home(str(library)), head)
 
 
+@pytest.mark.slow
 def test_a_repository_of_somebody_else_is_kept_up_too(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +161,7 @@ def test_a_repository_of_somebody_else_is_kept_up_too(
     assert branches.tip(home, save(home, NAME, "X = 2\n")) == branches.tip(home, NAME)
 
 
+@pytest.mark.slow
 def test_a_repository_that_git_does_not_read_is_refused(library: Path) -> None:
     home = branches.home(str(library))
     (library / ".git/config").write_text("[")
@@ -235,6 +246,7 @@ def test_a_port_that_is_not_finished_holds_up_the_newer_ones(library: Path) -> N
     assert waiting == KeptRelease("fast", "0.20.0", "waits", left=(why,), branch=NAME, commit=made)
 
 
+@pytest.mark.slow
 def test_a_name_that_no_branch_can_have_is_told(library: Path) -> None:
     (stuck,) = keep(library, "0.20.0", mod="fast..er")
     assert (stuck.did, stuck.commit) == ("stuck", None)
@@ -243,6 +255,7 @@ def test_a_name_that_no_branch_can_have_is_told(library: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty/patches").mkdir(parents=True)
     git(tmp_path / "empty", "init", "-q")

@@ -97,6 +97,7 @@ def release(version: str, text: str) -> MemoryTree:
     return MemoryTree(files, version=version)
 
 
+@pytest.mark.slow
 def test_each_release_has_its_variant_or_says_why_not() -> None:
     texts = {
         "0.20.0": BODIES[0],

@@ -29,6 +29,7 @@ def recorded(script: str, tree: MemoryTree = TREE, **limits: Any) -> ModEffect:
     return recording.record(argv, "mine", files, tree, Limits(**{"seconds": 30, **limits}))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_a_command_has_a_launchers_variables() -> None:
     names = (
@@ -58,6 +59,7 @@ def test_a_command_has_a_launchers_variables() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_what_it_changed_is_told_from_what_it_left_elsewhere() -> None:
     effect = recorded(
@@ -86,6 +88,7 @@ def test_what_ends_a_script_is_said_with_the_last_lines_that_it_printed() -> Non
     assert lines[-15:] == [f"  | line {n}" for n in range(6, 21)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 @pytest.mark.parametrize(
     ("name", "most", "script", "why"),

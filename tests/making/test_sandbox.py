@@ -195,6 +195,7 @@ def test_scripts_and_programs_can_be_run() -> None:
     assert modes == {"workspace/run.sh": 0o755, "workspace/x.py": 0o755, "tmp/a": 0o644}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_a_run_in_bubblewrap() -> None:
     job = JOB._replace(argv=["sh", "-c", "cat x.py; rm run.sh; echo new > /tmp/b; exit 3"])
@@ -205,6 +206,7 @@ def test_a_run_in_bubblewrap() -> None:
     assert (ran.code, ran.output) == (127, "no-such-program: No such file or directory")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_nothing_of_a_run_lies_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))

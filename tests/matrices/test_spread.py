@@ -56,6 +56,7 @@ def test_a_killed_process_loses_nothing_but_its_cell(tmp_path: Path) -> None:
     assert {answer.verdict for answer in found.values()} == {Verdict.APPLIES}
 
 
+@pytest.mark.slow
 def test_a_task_is_done_once_by_whoever_is_free(tmp_path: Path) -> None:
     found = verdicts(tmp_path, *(task(str(number), "good") for number in range(7)))
     assert sorted(spec for spec, _ in found) == [str(number) for number in range(7)]

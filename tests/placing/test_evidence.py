@@ -108,6 +108,7 @@ def test_what_a_hunk_shows_counts_where_something_was_put_in_between() -> None:
     assert error(put(above, text)).code == "elsewhere"
 
 
+@pytest.mark.slow
 def test_the_import_or_the_assignment_that_a_hunk_is_part_of_is_a_proof() -> None:
     lines = (" X = [", "     1,", "-    2,", "+    20,", " ]")
     assert places(put(hunk(1, 4, 4, *lines), "X = [\n    1,\n    2,\n]\n"))[0][3] == "scope"
@@ -141,6 +142,7 @@ def test_places_that_nothing_tells_apart_are_all_named_up_to_five() -> None:
     assert "`F.f`" not in many
 
 
+@pytest.mark.slow
 def test_a_text_in_more_places_than_can_be_told_apart_belongs_to_none() -> None:
     for count, code in ((1000, "ambiguous"), (1001, "ambiguous"), (1, None)):
         planned = put(
@@ -194,6 +196,7 @@ def test_hunks_are_placed_in_their_order_and_do_not_overlap() -> None:
 # --- edges ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_was_written_for_an_edge_of_the_file_says_where_its_text_is() -> None:
     start = hunk(1, 2, 3, "+dict()", " int()", " str()")
     finding = error(put(start, "len()\nint()\nstr()\n"))

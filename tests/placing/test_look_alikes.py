@@ -163,6 +163,7 @@ def test_a_row_does_not_go_into_another_table(header: str) -> None:
         assert moved.verdict is Verdict.MISPLACED
 
 
+@pytest.mark.slow
 def test_a_statement_that_git_does_not_name_is_held_to_no_header() -> None:
     base = "import os\n\n(\n    A,\n    B,\n    C,\n) = os.make(\n    1,\n)\n\nif os:\n    from x import (\n        D,\n        E,\n        F,\n    )\n"
     for old, new, header in (
@@ -355,6 +356,7 @@ def test_the_lock_of_another_patch_says_nothing() -> None:
     assert found(planned, "stale-lock")
 
 
+@pytest.mark.slow
 def test_a_branch_is_part_of_where_a_hunk_was_written() -> None:
     base = f"def load(kind, a):\n    if kind:\n{body('a')}    else:\n{body('a')}"
     mine = locked(written(base, "else"), base)
@@ -368,6 +370,7 @@ def test_a_branch_is_part_of_where_a_hunk_was_written() -> None:
 # --- several mods of one file ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_mod_is_placed_through_what_another_one_did_to_its_file() -> None:
     first = mod(variant(diff_of(PATH, CLASS, f"import json\n{CLASS}")), name="first")
     final = touched(CLASS, "load_w2", "shard.contiguous()", "shard.clone()")

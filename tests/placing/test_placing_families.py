@@ -367,6 +367,7 @@ LOOK_ALIKES = (
 )
 
 
+@pytest.mark.slow
 def test_of_two_places_the_one_between_proven_hunks_is_taken_and_order_is_the_proof() -> None:
     base = "class A:\n" + method("first", "m = 1", "n = 2", "o = 3") + LOOK_ALIKES[9:]
     base = base.replace("\n\n    def", "\n\n\n\n\n    def")
@@ -440,6 +441,7 @@ def test_the_result_of_a_look_alike_patch_is_seen_as_in_by_the_other_blob_of_its
 TWIN = method("forward", "y = self.x", "y += 1", "return y")
 
 
+@pytest.mark.slow
 def test_of_two_classes_with_the_same_forward_the_header_tells_which_in_any_order() -> None:
     base = f"class A:\n{TWIN}\nclass B:\n{TWIN}"
     swapped = f"class B:\n{TWIN}\nclass A:\n{TWIN}"
@@ -456,6 +458,7 @@ def test_of_two_classes_with_the_same_forward_the_header_tells_which_in_any_orde
         assert refused(one(patch, f"class {other}:\n{TWIN}"))
 
 
+@pytest.mark.slow
 def test_a_text_that_stands_once_has_its_place_only_if_the_patch_names_what_it_is_in() -> None:
     base = "class A:\n" + method("f", *(f"{name} = 1" for name in "abcdefg"))
     final = base.replace("d = 1", "d = 9")

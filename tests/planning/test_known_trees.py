@@ -133,6 +133,7 @@ def test_files_that_come_and_go_are_put_in_the_long_way(patch: bytes) -> None:
     assert same(planned, one(plain, there))
 
 
+@pytest.mark.slow
 def test_a_lock_without_a_place_for_each_hunk_is_not_believed() -> None:
     plain = mod(variant(PATCH))
     for more in ({"hunks": ()}, {"files": ()}, {"witness": ()}, {"witness": ("0" * 64,)}):
@@ -231,6 +232,7 @@ def test_a_mod_is_known_on_what_the_mods_before_it_left() -> None:
     assert not alone.vouched
 
 
+@pytest.mark.slow
 def test_users_of_what_is_removed_are_asked_for_on_a_remote_tree_too() -> None:
     gone = "def load():\n    return 1\n\n\ndef save():\n    return 2\n"
     user = "from vllm.x import load\n\nload()\n"

@@ -38,6 +38,7 @@ def test_hunks_are_counted_over_all_patches_of_a_variant(monkeypatch: pytest.Mon
         plan([mod(variant(A_PATCH, A_PATCH))], tree(TWINS))
 
 
+@pytest.mark.slow
 def test_what_would_not_work_says_what_was_not_looked_for() -> None:
     planned = one(
         mod(variant(diff_of(PATH, TWINS, TWINS.replace("x + 1", "gone(x)", 1)))), tree(TWINS)
@@ -510,6 +511,7 @@ def beside(**files: str) -> MemoryTree:
     return MemoryTree({path: text.encode() for path, text in texts.items()})
 
 
+@pytest.mark.slow
 def test_a_lock_vouches_for_the_fit_only_beside_the_files_it_was_asked_beside() -> None:
     long = one(mod(variant(OVERRIDE)), beside())
     assert BASE in long.beside
@@ -525,6 +527,7 @@ def test_a_lock_vouches_for_the_fit_only_beside_the_files_it_was_asked_beside() 
     assert planned.verdict is Verdict.UNFIT
 
 
+@pytest.mark.slow
 def test_planning_reads_each_file_twice_at_most() -> None:
     """Once for itself, and once for the type checker."""
     there = MemoryTree({PATH: TWINS.encode(), **{f"vllm/m{i}.py": b"x\n" for i in range(50)}})
@@ -533,6 +536,7 @@ def test_planning_reads_each_file_twice_at_most() -> None:
     assert {there.reads[f"vllm/m{i}.py"] for i in range(50)} == {1}
 
 
+@pytest.mark.slow
 def test_what_a_lock_vouches_for_is_planned_from_the_files_in_question() -> None:
     more = {f"vllm/m{i}.py": b"x\n" for i in range(50)}
     there = MemoryTree({PATH: TWINS.encode(), **more})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from memory_tree import MemoryTree
 from mod_making import diff_of, indexed, mod, variant
 from small_plans import PATH, found, one
@@ -117,6 +118,7 @@ def test_a_deletion_is_the_release_s_own_only_where_something_can_say_so() -> No
     assert answer.verdict is Verdict.APPLIED
 
 
+@pytest.mark.slow
 def test_a_mod_has_the_same_place_after_another_one_as_in_a_plan_with_it() -> None:
     twin = "def {}(value):\n    total = 0\n    total += value\n    return total\n\n\n"
     base = "first = 1\n\n\n" + twin.format("f1") + twin.format("f2")

@@ -38,10 +38,12 @@ def holding(*mods: Mod) -> Receipt:
     return Receipt("0.19.1", tuple(rows), ())
 
 
+@pytest.mark.slow
 def test_mods_go_in_as_they_were_given() -> None:
     assert order(of("c"), of("a"), of("b")) == "cab"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["requires", "after"])
 def test_a_mod_follows_what_it_requires_and_what_it_is_after(key: str) -> None:
     def waits(name: str, *others: str) -> Mod:

@@ -73,6 +73,7 @@ def test_of_variants_that_are_in_the_one_that_is_meant_for_the_tree_is_named() -
         assert (planned.verdict, planned.variant) == (Verdict.APPLIED, inside)
 
 
+@pytest.mark.slow
 def test_a_variant_that_is_meant_for_the_tree_is_taken_before_one_that_is_not() -> None:
     outside = change("b = 2", "b = 9", "outside", "<0.1")
     inside = change("c = 3", "c = 9", "inside", "==0.19.1")
@@ -237,6 +238,7 @@ def test_what_cannot_be_read_is_told_beside_what_does_not_fit() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_goes_in_and_would_not_work_is_unfit() -> None:
     planned = one(mod(change("b = 2", "b = nowhere")), tree(TEXT))
     assert planned.verdict is Verdict.UNFIT
@@ -276,6 +278,7 @@ def test_a_bad_patch_of_any_variant_is_an_error() -> None:
         one(mod(bad), tree(TEXT))
 
 
+@pytest.mark.slow
 def test_a_variant_for_a_package_is_in_range_by_the_version_of_the_package() -> None:
     class WithPackage(MemoryTree):
         def package(self, name: str) -> str | None:

@@ -32,6 +32,7 @@ def problems(done: FilePort) -> list[tuple[str, str, str | None]]:
     return [(one.code, one.message, one.scope) for one in done.ported.problems]
 
 
+@pytest.mark.slow
 def test_a_file_that_stayed_is_merged_in_its_place() -> None:
     done = port(a="import re\n" + OLD)
     assert (done.path, done.new_path, done.ported.proof) == (PATH, PATH, "file")
@@ -50,6 +51,7 @@ def test_a_file_is_followed_to_the_one_that_defines_what_is_changed() -> None:
     assert done.followed[0].how == "100% alike"
 
 
+@pytest.mark.slow
 def test_a_function_is_followed_out_of_a_file_that_stayed() -> None:
     done = port(a="import os\n", b=OLD)
     assert (done.path, done.new_path, done.ported.text) == (PATH, "vllm/b.py", NEW.encode())

@@ -39,6 +39,7 @@ HELP = "def weigh(path, limit=3):\n    total = len(path)\n    return total * lim
 OURS = f"{PLAIN}from vllm.helpers import weigh\n\n\ndef mine(p):\n    return weigh(p)\n"
 
 
+@pytest.mark.slow
 def test_a_moved_name_follows_to_the_one_module_that_defines_it() -> None:
     after, told = repaired(
         {"vllm/helpers.py": HELP}, {"vllm/helpers.py": "", "vllm/scales.py": HELP}, OURS
@@ -47,6 +48,7 @@ def test_a_moved_name_follows_to_the_one_module_that_defines_it() -> None:
     assert told == ("weigh of vllm.helpers is weigh of vllm.scales by now, and nowhere else",)
 
 
+@pytest.mark.slow
 def test_a_name_keeps_what_the_mod_calls_it() -> None:
     ours = OURS.replace("import weigh", "import weigh as w").replace("return weigh", "return w")
     after, _ = repaired(
@@ -66,6 +68,7 @@ def mine(p):
 """
 
 
+@pytest.mark.slow
 def test_one_name_of_an_import_over_several_lines_is_taken_out_of_it() -> None:
     kept = "def kept(p):\n    return p\n"
     after, _ = repaired(
@@ -98,6 +101,7 @@ def test_another_thing_that_was_there_before_is_no_new_home() -> None:
     assert repaired(before, {"vllm/helpers.py": "", "vllm/scales.py": HELP}, OURS) == (OURS, ())
 
 
+@pytest.mark.slow
 def test_what_upstream_wrote_is_left_to_upstream() -> None:
     """The import that fails is the target's own line, which the mod only uses."""
     theirs = OURS.replace("def mine(p)", "def theirs(p)")

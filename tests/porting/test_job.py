@@ -16,12 +16,14 @@ MOD = BASE.replace("open(path)", "open(path).read()")
 AGAIN = BASE.replace("open(path)", "open(path, 'rb')")
 
 
+@pytest.mark.slow
 def test_what_only_a_release_between_had_is_not_in_the_target(tmp_path: Path) -> None:
     outcome = ported(tmp_path, BASE, MOD, MOD, AGAIN)
     assert not outcome.carried
     assert outcome.left
 
 
+@pytest.mark.slow
 def test_what_came_into_a_release_between_and_changed_since_is_left_to_a_person(
     tmp_path: Path,
 ) -> None:
@@ -30,6 +32,7 @@ def test_what_came_into_a_release_between_and_changed_since_is_left_to_a_person(
     assert outcome.steps == ("0.21.0",)
 
 
+@pytest.mark.slow
 def test_no_part_of_a_change_is_lost_on_the_way(tmp_path: Path) -> None:
     space = "\n\n\n"
     base = f"LIMIT = 1\n{space}{BASE}{space}DEPTH = 1\n"
@@ -77,6 +80,7 @@ def test_what_the_steps_have_solved_is_not_left_to_a_person(tmp_path: Path) -> N
         assert f"step by step it needs no hand up to {steps[-1]}" in words
 
 
+@pytest.mark.slow
 def test_steps_that_solve_nothing_more_leave_the_jump_as_it_is(tmp_path: Path) -> None:
     base, changed, _, _, _ = renamed_and_rewritten()
     clashing = base.replace("path.close()", "path.shut()")
@@ -88,6 +92,7 @@ def test_steps_that_solve_nothing_more_leave_the_jump_as_it_is(tmp_path: Path) -
 SPACED = f"import os\n\n\n{BASE}"
 
 
+@pytest.mark.slow
 def test_a_port_that_goes_in_is_a_variant_more_in_the_manifest(tmp_path: Path) -> None:
     outcome = ported(tmp_path, BASE, MOD, SPACED)
     assert (outcome.clean, outcome.fits, outcome.left, outcome.carried) == (
@@ -119,6 +124,7 @@ def test_what_the_target_has_already_needs_no_variant(tmp_path: Path) -> None:
     assert not outcome.left
 
 
+@pytest.mark.slow
 def test_what_is_left_is_counted_by_whether_a_marker_shows_it(tmp_path: Path) -> None:
     clashes = ported(tmp_path / "a", BASE, MOD, AGAIN)
     assert (clashes.left_places, clashes.fits, clashes.removed) == ((0, 1, 0), False, ())
@@ -126,6 +132,7 @@ def test_what_is_left_is_counted_by_whether_a_marker_shows_it(tmp_path: Path) ->
     assert gone.left_places == (1, 0, 0)
 
 
+@pytest.mark.slow
 def test_what_was_merged_and_would_not_work_is_left_with_its_errors(tmp_path: Path) -> None:
     base = f"def assist(path):\n    return path\n\n\n{BASE}"
     outcome = ported(tmp_path, base, base.replace("open(path)", "assist(path)"), BASE)

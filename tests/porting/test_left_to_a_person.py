@@ -34,6 +34,7 @@ def own(folder: Path) -> Mod:
     return load_mod(str(folder / "patches/fast"))
 
 
+@pytest.mark.slow
 def test_what_clashes_lies_there_with_both_sides_and_what_it_came_from(tmp_path: Path) -> None:
     work = laid_out(tmp_path, CLASHING)
     assert work.folder == str(tmp_path / "patches/fast/.port-new")
@@ -49,12 +50,14 @@ def test_what_clashes_lies_there_with_both_sides_and_what_it_came_from(tmp_path:
     assert writing.unfinished(own(tmp_path)) == work
 
 
+@pytest.mark.slow
 def test_a_port_that_left_nothing_is_not_laid_out(tmp_path: Path) -> None:
     outcome = ported(tmp_path, BASE, MOD, "import os\n\n\n" + BASE)
     assert writing.lay_out(outcome) is None
     assert not (tmp_path / "patches/fast/.port-new").exists()
 
 
+@pytest.mark.slow
 def test_no_port_is_laid_out_over_an_earlier_one(tmp_path: Path) -> None:
     outcome = ported(tmp_path, BASE, MOD, CLASHING)
     work = writing.lay_out(outcome)
@@ -69,6 +72,7 @@ def test_no_port_is_laid_out_over_an_earlier_one(tmp_path: Path) -> None:
     assert caught.value.hint == f"ls -ld {work.folder}"
 
 
+@pytest.mark.slow
 def test_a_function_that_is_gone_is_a_patch_beside_the_file(tmp_path: Path) -> None:
     both = MOD.replace("path.close()", "path.close(1)")
     work = laid_out(tmp_path, GONE, both)
@@ -81,6 +85,7 @@ def test_a_function_that_is_gone_is_a_patch_beside_the_file(tmp_path: Path) -> N
     assert Path(work.edited(PATH)).read_text() == GONE.replace("path.close()", "path.close(1)")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_gone_is_a_patch_of_all_of_it(tmp_path: Path) -> None:
     fast = write_mod(tmp_path, "fast", diff_of(PATH, BASE, MOD))
     outcome = ported(tmp_path, BASE, MOD, CLASHING)
@@ -92,6 +97,7 @@ def test_a_file_that_is_gone_is_a_patch_of_all_of_it(tmp_path: Path) -> None:
     assert (fast / ".port-new/x.py.patch").read_bytes().endswith(diff_of(PATH, BASE, MOD)[-60:])
 
 
+@pytest.mark.slow
 def test_every_place_that_is_left_is_named(tmp_path: Path) -> None:
     work = laid_out(tmp_path, CLASHING)
     edited = work.edited(PATH)
@@ -135,6 +141,7 @@ def test_a_mod_without_an_unfinished_port_says_how_to_begin_one(tmp_path: Path) 
     assert caught.value.hint == f"rm -r {mod.directory}/.port-a"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", [{"schema": 2}, {"files": 1}, None])
 def test_a_port_that_cannot_be_read_says_what_to_remove(tmp_path: Path, changed: Any) -> None:
     work = laid_out(tmp_path, CLASHING)

@@ -97,6 +97,7 @@ def swapped(data: bytes) -> bytes:
     return b"\n\n\n".join((head, second.rstrip(b"\n"), first)) + b"\n"
 
 
+@pytest.mark.slow
 def test_of_twins_that_changed_places_none_is_changed_by_mistake() -> None:
     """A merge of the whole file is clean, and in the wrong class: both results are shown."""
     lines = [line_diff.split(one) for one in (TWINS, IN_SECOND, swapped(TWINS))]
@@ -150,6 +151,7 @@ def test_properties_are_told_apart_by_their_decorators() -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_both_changed_is_a_clash_with_its_scope() -> None:
     target = TWINS[:-40] + TWINS[-40:].replace(b"y = x + 1", b"y = x + 3")
     done = text.port(TWINS, IN_SECOND, target, python=True)
@@ -160,6 +162,7 @@ def test_what_both_changed_is_a_clash_with_its_scope() -> None:
     assert b"class First:\n    def forward(self, x):\n        y = x + 1\n" in marked
 
 
+@pytest.mark.slow
 def test_what_the_target_has_two_lines_on_is_not_put_in_twice() -> None:
     base = b"def f(x):\n    a = 1\n    b = 2\n    c = 3\n    d = 4\n    return x\n"
     guard = b"    if x is None:\n        raise ValueError\n"

@@ -62,6 +62,7 @@ def test_an_override_gets_what_is_optional_and_passes_it_on(
     assert notes == (f"Mine.step takes {names} now, as Base's does",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "ours"),
     [
@@ -92,6 +93,7 @@ def test_what_is_not_one_thing_alone_is_left_to_a_person(old: str, new: str, our
     assert repaired(old, new, ours) == (ours, ())
 
 
+@pytest.mark.slow
 def test_only_calls_of_what_is_overridden_are_changed() -> None:
     ours = "    def step(self, a, b=1):\n        self.step(a)\n        super().other(a)\n        return a\n"
     after, _ = repaired(OLD, "def step(self, a, b=1, c=2):", ours)

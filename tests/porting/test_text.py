@@ -130,6 +130,7 @@ def lines(data: bytes) -> list[bytes]:
     return data.splitlines(keepends=True)
 
 
+@pytest.mark.slow
 def test_markers_of_the_texts_themselves_are_no_clash() -> None:
     marks = b"".join(mark * 50 + b" x\n" for mark in (b"<", b"|", b"=", b">"))
     base = marks + b"a\nb\nc\n"

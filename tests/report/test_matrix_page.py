@@ -185,6 +185,7 @@ def test_the_heads_mark_where_a_series_begins_and_what_is_no_release() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_releases_share_is_written_once() -> None:
     few, many = (len(html.render(large(4, trees))) for trees in (100, 200))
     assert (many - few) / (4 * 100) < 400  # bytes per further cell, of four hunks each

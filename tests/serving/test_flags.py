@@ -387,6 +387,7 @@ def ruled(names: str, *pairs: tuple[str, str]) -> FlagShape:
     return shape.shape(sources, known.by_name["--names"], known.rules)
 
 
+@pytest.mark.slow
 def test_optional_text_is_a_rule_of_releases_that_have_it() -> None:
     rule = (KWARGS, f"{KWARGS}        type_hints == {{bool, str, type(None)}}\n")
     assert (ruled("bool | str | None", rule).kind, ruled("bool | str | None", rule).nargs) == (

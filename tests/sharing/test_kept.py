@@ -115,6 +115,7 @@ def test_a_path_that_no_library_has_is_not_listed() -> None:
         kept.lock(ACME, FetchedLibrary("1.0", {**FILES, "patches/../x": b""}))
 
 
+@pytest.mark.slow
 def test_git_reads_the_scratch_repository_whatever_the_user_lets_it_find(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

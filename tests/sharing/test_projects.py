@@ -79,6 +79,7 @@ def kept(place: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
 
 
+@pytest.mark.slow
 def test_what_was_added_is_put_in_and_taken_out_again(call: Call, place: Path, site: Path) -> None:
     untouched = snapshot(site)
     said = call("add", "git+../alice@v1", "--mod", "fast")
@@ -100,6 +101,7 @@ def test_what_was_added_is_put_in_and_taken_out_again(call: Call, place: Path, s
     assert "alice" not in (place / "vllm-mods.lock").read_text()
 
 
+@pytest.mark.slow
 def test_sync_holds_a_tree_to_exactly_what_is_named(
     call: Call, place: Path, alice: Path, site: Path
 ) -> None:
@@ -120,6 +122,7 @@ def test_sync_holds_a_tree_to_exactly_what_is_named(
     assert (site / "vllm/fast.py").read_text() == "X = 2\n"
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_leaves_the_tree_as_it_was(call: Call, site: Path) -> None:
     call("add", "git+../alice@v1", "--mod", "fast")
     call("apply", "slow", "--target", site)
@@ -131,6 +134,7 @@ def test_what_does_not_fit_leaves_the_tree_as_it_was(call: Call, site: Path) -> 
     assert snapshot(site) == before
 
 
+@pytest.mark.slow
 def test_an_edit_in_the_tree_is_not_thrown_away(call: Call, site: Path) -> None:
     call("add", "git+../alice@v1", "--mod", "fast")
     call("sync", "--target", site)
@@ -234,6 +238,7 @@ def test_an_annotated_tag_a_branch_and_a_commit_are_revisions(call: Call, alice:
     assert said.json["library"]["commit"] == git(alice, "rev-parse", "HEAD")
 
 
+@pytest.mark.slow
 def test_a_revision_that_there_is_not(call: Call, place: Path) -> None:
     said = call("add", "git+../alice@v9")
     assert said.code == 2
@@ -241,6 +246,7 @@ def test_a_revision_that_there_is_not(call: Call, place: Path) -> None:
     assert kept(place) == {}
 
 
+@pytest.mark.slow
 def test_a_library_in_a_folder_of_a_repository(call: Call, tmp_path: Path) -> None:
     files = {f"deep/vllm/{name}": text for name, text in mod("fast").items()}
     commit(tmp_path / "many", files | {"patches/other.txt": "no part of it"}, "v1")
@@ -249,6 +255,7 @@ def test_a_library_in_a_folder_of_a_repository(call: Call, tmp_path: Path) -> No
     assert call("show", "many/fast").code == 0
 
 
+@pytest.mark.slow
 def test_comments_and_order_stay(call: Call, place: Path) -> None:
     text = """\
 # ours
@@ -273,6 +280,7 @@ path = "../alice"
     assert (place / "vllm-mods.toml").read_text() == text
 
 
+@pytest.mark.slow
 def test_a_project_in_pyproject(call: Call, place: Path, site: Path) -> None:
     text = (
         '[project]\nname = "ours"\n\n[tool.vllm-mods]\nschema = 1\n\n[tool.ruff]\nline-length = 9\n'
@@ -287,6 +295,7 @@ def test_a_project_in_pyproject(call: Call, place: Path, site: Path) -> None:
     assert "two files of one project" in said.err
 
 
+@pytest.mark.slow
 def test_the_file_above_counts_in_a_repository_only(
     call: Call, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +321,7 @@ def test_a_library_that_was_not_fetched_is_not_fetched_by_reading(
     assert "fast" in call("list").out
 
 
+@pytest.mark.slow
 def test_a_library_that_is_gone_is_had_from_the_cache(
     call: Call, alice: Path, site: Path, tmp_path: Path
 ) -> None:
@@ -325,6 +335,7 @@ def test_a_library_that_is_gone_is_had_from_the_cache(
     assert call("update").code == 1
 
 
+@pytest.mark.slow
 def test_a_folder_is_read_as_it_stands_and_synced_as_it_is_locked(
     call: Call, place: Path, site: Path
 ) -> None:
@@ -341,6 +352,7 @@ def test_a_folder_is_read_as_it_stands_and_synced_as_it_is_locked(
     assert (site / "vllm/mine.py").read_text() == "X = 7\n"
 
 
+@pytest.mark.slow
 def test_a_distribution_brings_a_library_and_runs_nothing(
     call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -439,6 +451,7 @@ def test_a_pairing_takes_the_mods_beside_it(
     assert call("sync", "nowhere", "--target", site).code == 2
 
 
+@pytest.mark.slow
 def test_a_target_names_an_environment(call: Call, place: Path, tmp_path: Path) -> None:
     build(tmp_path / "venv/lib/python3.12/site-packages")
     call("add", "git+../alice@v1")
@@ -448,6 +461,7 @@ def test_a_target_names_an_environment(call: Call, place: Path, tmp_path: Path) 
     assert (tmp_path / "venv/lib/python3.12/site-packages/vllm/slow.py").exists()
 
 
+@pytest.mark.slow
 def test_a_name_is_taken_once(call: Call, place: Path) -> None:
     call("add", "git+../alice@v1")
     before = kept(place)
@@ -470,6 +484,7 @@ def test_a_folder_that_cannot_be_written(
     assert kept(place) == {}
 
 
+@pytest.mark.slow
 def test_both_are_written_or_none(call: Call, place: Path) -> None:
     (place / "vllm-mods.lock").mkdir()
     said = call("add", "git+../alice@v1")

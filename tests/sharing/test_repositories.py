@@ -57,6 +57,7 @@ def asked_of_git(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return commands
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rev", "commands"),
     [
@@ -77,6 +78,7 @@ def test_no_more_is_fetched_than_the_commit_where_that_is_known(
     assert asked_of_git == commands
 
 
+@pytest.mark.slow
 def test_a_commit_that_is_locked_is_the_one_that_is_fetched(alice: Path) -> None:
     first = git(alice, "rev-parse", "v1")
     fetched = fetch(alice.parent, "main", first)
@@ -86,6 +88,7 @@ def test_a_commit_that_is_locked_is_the_one_that_is_fetched(alice: Path) -> None
     assert sorted(objects.values()) == [b"commit", b"tree", b"tree", b"tree"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rev", "locked", "what"),
     [
@@ -104,6 +107,7 @@ def test_what_a_repository_has_not_is_told_with_the_way_to_look(
     )
 
 
+@pytest.mark.slow
 def test_all_files_of_a_library_have_a_limit(alice: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "LIBRARY", 10_000)
     assert fetch(alice.parent, "v1").files == FILES
@@ -112,6 +116,7 @@ def test_all_files_of_a_library_have_a_limit(alice: Path, monkeypatch: pytest.Mo
         fetch(alice.parent, "v1")
 
 
+@pytest.mark.slow
 def test_a_file_that_is_kept_elsewhere_is_not_asked_for(alice: Path) -> None:
     with pytest.raises(TreeError) as caught:
         fetch(alice.parent, "lfs")

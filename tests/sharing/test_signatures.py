@@ -71,6 +71,7 @@ def keep_unsigned(place: Path) -> None:
     (place / locking.LOCK).write_bytes(lock)
 
 
+@pytest.mark.slow
 def test_what_is_signed_is_fetched_and_opened(place: Path) -> None:
     sign(place, "patches/fast/mod.toml")
     locked = locking.resolve(project(place), "acme", SIGNED)
@@ -79,11 +80,13 @@ def test_what_is_signed_is_fetched_and_opened(place: Path) -> None:
     assert library.owner == "acme"
 
 
+@pytest.mark.slow
 def test_what_nobody_signed_is_not_fetched(place: Path) -> None:
     with pytest.raises(UsageError, match="nothing says what the library may hold"):
         locking.resolve(project(place), "acme", SIGNED)
 
 
+@pytest.mark.slow
 def test_a_file_that_the_signed_list_does_not_name_is_not_fetched(place: Path) -> None:
     (place / "library/patches/fast/more.patch").write_text("")
     sign(place, "patches/fast/mod.toml")
@@ -91,6 +94,7 @@ def test_a_file_that_the_signed_list_does_not_name_is_not_fetched(place: Path) -
         locking.resolve(project(place), "acme", SIGNED)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_not_as_it_was_signed_is_not_fetched(place: Path) -> None:
     sign(place, "patches/fast/mod.toml")
     (place / "library/patches/fast/mod.toml").write_text("schema = 1  # another\n")
@@ -99,12 +103,14 @@ def test_a_file_that_is_not_as_it_was_signed_is_not_fetched(place: Path) -> None
         locking.resolve(project(place), "acme", SIGNED)
 
 
+@pytest.mark.slow
 def test_what_is_kept_and_nobody_signed_is_not_opened(place: Path) -> None:
     keep_unsigned(place)
     with pytest.raises(UsageError, match="nothing says what the library may hold"):
         locking.open_shared(project(place))
 
 
+@pytest.mark.slow
 def test_what_is_kept_and_was_changed_after_it_was_signed_is_not_opened(place: Path) -> None:
     sign(place, "patches/fast/mod.toml")
     (place / "library/patches/fast/mod.toml").write_text("schema = 1  # another\n")
@@ -114,6 +120,7 @@ def test_what_is_kept_and_was_changed_after_it_was_signed_is_not_opened(place: P
         locking.open_shared(project(place))
 
 
+@pytest.mark.slow
 def test_what_is_kept_and_somebody_else_signed_is_not_opened(place: Path) -> None:
     sign(place, "patches/fast/mod.toml")
     keep_unsigned(place)

@@ -237,6 +237,7 @@ def test_a_backup_on_another_file_system_is_put_back_as_a_copy(
     assert snapshot(root) == before
 
 
+@pytest.mark.slow
 def test_a_tree_is_unfinished_while_there_is_a_journal_of_ours(root: Path) -> None:
     assert journal.unfinished(str(root)) is None
     (root / f"{PREFIX}7").mkdir(mode=0o755)  # not one that this tool makes

@@ -509,6 +509,7 @@ def users_site() -> Iterator[Path]:
         yield site
 
 
+@pytest.mark.slow
 @root_only
 def test_the_owner_of_a_tree_needs_no_root(users_site: Path) -> None:
     before = snapshot(users_site)

@@ -61,6 +61,7 @@ def _values(codes: Sequence[str], job: ReadingJob = JOB, **files: str) -> dict[s
     return dict(zip(codes, values, strict=True))
 
 
+@pytest.mark.slow
 def test_a_tokenizer_of_letters_and_of_the_tags_that_are_asked_for() -> None:
     first = 0x110000
     expected = {
@@ -263,6 +264,7 @@ def test_names_that_the_release_writes_itself_are_texts() -> None:
     assert (release.spec, release.version) == (toy_release().spec, "0.21.0")
 
 
+@pytest.mark.slow
 def test_libraries_that_are_not_installed_are_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def test_a_call_that_the_template_writes_otherwise_is_an_error() -> None:
     assert not found.ok
 
 
+@pytest.mark.slow
 def test_a_template_whose_calls_no_parser_reads_is_told_so() -> None:
     found = _checked(TEMPLATE.replace(b"<call>", b"<do>"), pair=(None, None))
     assert found.back is not None
@@ -123,6 +124,7 @@ def test_a_parser_that_is_known_to_read_the_calls_reads_them(version: str) -> No
     assert min(pair.read[:3]) >= pair.asked - 4
 
 
+@pytest.mark.slow
 def test_a_template_without_tools_is_not_jobs_asked_calls() -> None:
     text = TEMPLATE.replace(b"{{- tools|tojson if tools else '' }}", b"")
     found = _checked(text)
@@ -175,12 +177,14 @@ def test_a_parser_that_fails_or_never_ends_has_the_others_go_on(
     )
 
 
+@pytest.mark.slow
 def test_a_name_that_the_release_does_not_have_is_refused_with_those_that_it_has() -> None:
     with pytest.raises(UsageError, match="has no --tool-call-parser hermes") as caught:
         _checked(pair=("hermes", None))
     assert caught.value.hint == "it has toy"
 
 
+@pytest.mark.slow
 def test_gpt_oss_needs_a_release_whose_parser_can_be_asked() -> None:
     tools = toy_release().files["vllm/tool_parsers/__init__.py"].decode()
     with pytest.raises(UsageError, match="its server reads gpt-oss's answers itself"):

@@ -51,6 +51,7 @@ def test_generation_marks_and_loop_controls_are_known() -> None:
     assert _prompt(text) == "a"
 
 
+@pytest.mark.slow
 @pytest.mark.started
 def test_the_date_is_today_in_the_callers_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Etc/GMT-14")
@@ -182,10 +183,12 @@ def test_memory_is_limited(text: str) -> None:
     assert any(word in error for word in ("Memory", "memory", "Overflow", "too big", "died"))
 
 
+@pytest.mark.slow
 def test_a_prompt_has_an_end() -> None:
     assert "16,777,216 letters" in _error("{{ 'a' * 20000000 }}")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.started
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ def test_what_is_lost_is_found_where_it_is_lost(
     assert not found.ok
 
 
+@pytest.mark.slow
 def test_reasoning_of_answered_questions_may_go_but_costs_the_cache() -> None:
     last = "{{ m.reasoning_content if loop.index > ns.q }}"
     question = (
@@ -125,6 +126,7 @@ def test_a_refusal_of_what_few_clients_send_is_told_and_is_no_fault() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_refusal_of_a_system_message_is_told_and_a_crash_on_it_is_a_fault() -> None:
     refusing = "{{ raise_exception('no system') if messages[0].role == 'system' }}"
     assert _check(refusing + WHOLE).ok
@@ -146,6 +148,7 @@ def test_each_prompt_of_a_conversation_is_rendered_once() -> None:
     assert {("chat", 5, True), ("chat", 1, True), ("chat", 1, False)} <= set(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "opened", ["<think>", "<|channel>thought\\n", "[THINK]", "<|START_THINKING|>", "My thoughts:"]
 )
@@ -299,6 +302,7 @@ def test_blocks_of_generation_are_known_to_both_engines() -> None:
 # ---- what a model's tokenizer says -------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_special_tokens_come_from_the_models_folder(tmp_path: Path) -> None:
     (tmp_path / "tokenizer_config.json").write_text(
         json.dumps(
@@ -428,6 +432,7 @@ def test_what_is_said_where_nothing_tells_who_speaks() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_is_lost_of_the_cache_is_counted_in_turns_and_bytes() -> None:
     checked = _check(WHOLE.replace("{{ tools|tojson if tools }}", "{{ messages|length }}é"))
     counts = {
@@ -456,6 +461,7 @@ def test_only_the_first_turn_that_is_lost_is_told() -> None:
     assert (replay.turns, replay.turns_kept) == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_prompt_that_fails_says_where_and_counts_nothing() -> None:
     replay = _scene(_check("\n{{ 1 // 0 }}" + WHOLE), "chat")
     (finding,) = replay.findings
@@ -466,6 +472,7 @@ def test_a_prompt_that_fails_says_where_and_counts_nothing() -> None:
     assert (refused.message, refused.level.value) == ("no", "error")
 
 
+@pytest.mark.slow
 def test_content_is_handed_over_as_the_release_takes_the_template() -> None:
     parts = "{% for part in m.content %}{{ part.text if part.text else part }}{% endfor %}"
     assert _messages(WHOLE.replace("{{ m.content }}", parts)) == []
@@ -511,6 +518,7 @@ def test_switches_are_on_where_there_is_reasoning_and_content_is_in_parts_where_
 # ---- the engines, the tokens and the file's name ---------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_said_of_the_other_engine() -> None:
     odd = "{% if messages|length == 5 %}{{ messages[0].content.removeprefix('a') }}{% endif %}"
     (finding,) = _check("{{ '' }}\n" + odd + WHOLE).findings
@@ -526,6 +534,7 @@ def test_what_is_said_of_the_other_engine() -> None:
     assert other.line is None
 
 
+@pytest.mark.slow
 def test_the_tokens_that_stand_in_are_named_and_those_that_are_given_are_not() -> None:
     text = "{{ bos_token ~ eos_token }}" + WHOLE
     (finding,) = _check(text).findings
@@ -564,6 +573,7 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
     assert bool(checked.replays) is (why is None)
 
 
+@pytest.mark.slow
 def test_what_ranks_reads_no_messages() -> None:
     checked = _check("{{ query }}{{ document }}{{ passage }}")
     (finding,) = checked.findings

@@ -76,6 +76,7 @@ def test_what_is_not_as_it_should_be(expect: dict[str, Any], code: str, message:
     assert not found.ok
 
 
+@pytest.mark.slow
 def test_an_error_has_its_line_and_one_that_is_expected_is_right() -> None:
     text = TEXT + "\n{{ raise_exception('no user') if messages[0].content == 'hi' }}"
     assert _check(text, error="no user").ok
@@ -179,6 +180,7 @@ def test_what_is_no_template_says_where() -> None:
     assert (checked.outcomes, checked.replays) == ((), ())
 
 
+@pytest.mark.slow
 def test_prompts_are_those_of_the_conversations_beside_it() -> None:
     checked = _check(rendered="hi\n")
     assert {name: one.prompt for name, one in checked.prompts.items()} == {"hello": "hi\n"}

@@ -44,6 +44,7 @@ def test_what_git_says_of_its_failure_is_handed_on(tmp_path: Path) -> None:
     assert "no-such-command" in done.why
 
 
+@pytest.mark.slow
 def test_a_repository_of_ten_thousand_million_files_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ def commit(folder: Path, data: bytes) -> None:
     git(folder, "commit", "-qam", "more")
 
 
+@pytest.mark.slow
 def test_a_revision_is_read_without_touching_the_checkout(repository: Path) -> None:
     first = git(repository, "rev-parse", "HEAD")
     commit(repository, b"second\n")
@@ -54,6 +55,7 @@ def test_a_revision_is_read_without_touching_the_checkout(repository: Path) -> N
     assert git(repository, "status", "--porcelain=v2", "--branch") == before
 
 
+@pytest.mark.slow
 def test_links_and_ways_out_are_refused(repository: Path) -> None:
     tree = open_tree(f"git:{repository}@HEAD")
     with pytest.raises(TreeError, match="symbolic link"):
@@ -92,6 +94,7 @@ def test_what_is_not_there_is_said(repository: Path, name: str, message: str) ->
     assert caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_repository_of_something_else_is_said(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
@@ -99,6 +102,7 @@ def test_a_repository_of_something_else_is_said(tmp_path: Path) -> None:
         open_tree(f"git:{tmp_path}@HEAD")
 
 
+@pytest.mark.slow
 def test_without_git_the_message_says_what_to_install(repository: Path) -> None:
     code = (
         "from vllm_mods.base.errors import TreeError\nfrom vllm_mods.trees.open import open_tree\n"
@@ -141,6 +145,7 @@ def test_a_line_of_history_follows_first_parents(tmp_path: Path) -> None:
     assert line[0].date.startswith("2023-11-14T22:")
 
 
+@pytest.mark.slow
 def test_a_blob_is_read_once_for_all_commits(tmp_path: Path) -> None:
     commits = grow(
         tmp_path,
@@ -190,6 +195,7 @@ ALWAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", FETCH)
 def test_no_setting_of_a_repository_runs_a_program(

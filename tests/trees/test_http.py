@@ -92,6 +92,7 @@ def test_a_page_that_is_not_there_is_none(server: PackageServer) -> None:
     assert len(server.requests) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["failures", "truncations"])
 def test_passing_faults_are_tried_again(server: PackageServer, fault: str) -> None:
     for _ in range(3):
@@ -221,6 +222,7 @@ def certificate(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_certificates(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -395,6 +397,7 @@ def test_more_than_there_can_be_is_not_read(monkeypatch: pytest.MonkeyPatch) -> 
         assert ask.received == 14
 
 
+@pytest.mark.slow
 def test_nobodys_login_is_given_by_one_that_is_anonymous(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -341,6 +341,7 @@ def test_a_vllm_behind_a_link_is_no_place_to_patch(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_of_several_vllms_the_one_with_a_lock_is_meant(tmp_path: Path) -> None:
     files = {**VLLM, f"{VENV}/vllm/__init__.py": b"", f"{SITE}/{pairing_lock.PLACE}": b""}
     base = image_of(tmp_path, files, Env=["PATH=/opt/venv/bin"])
@@ -370,6 +371,7 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_what_a_revision_refuses_has_a_next_step(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     refusals = [
@@ -421,6 +423,7 @@ def test_what_names_no_repository(tmp_path: Path, name: str, message: str, hint:
     assert caught.value.hint == hint.format(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_newest_build_of_a_clone(repository: Path) -> None:
     with pytest.raises(UsageError) as caught:
         revisions.newest_build(str(repository))
@@ -495,6 +498,7 @@ def test_the_ssh_that_the_user_names_is_used(given: dict[str, str], command: str
     assert environ["GIT_ALLOW_PROTOCOL"] == "http:https:ssh"
 
 
+@pytest.mark.slow
 def test_a_git_that_is_not_there_or_never_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,7 @@ def test_no_release_that_is_allowed_is_said(server: PackageServer) -> None:
     assert server.requests
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_a_script_over_releases_states_the_versions_that_these_took(
     server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -311,6 +312,7 @@ def test_a_matrix_takes_another_version_and_keeps_its_answers_apart(
         assert f"beside this vLLM is transformers {version}" in notes(cell)
 
 
+@pytest.mark.slow
 def test_every_release_is_read_with_the_version_that_was_named(
     matrix: Matrix, tmp_path: Path, server: PackageServer
 ) -> None:
@@ -348,6 +350,7 @@ def test_one_mod_whose_package_cannot_be_told_stops_no_other(
     }
 
 
+@pytest.mark.slow
 def test_a_port_to_another_version_of_the_package_states_it(
     server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,6 +379,7 @@ def test_a_port_to_another_version_of_the_package_states_it(
     assert "variant 0.19" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_port_that_a_person_finishes_is_of_the_version_that_it_was_begun_for(
     server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -392,6 +396,7 @@ def test_a_port_that_a_person_finishes_is_of_the_version_that_it_was_begun_for(
     assert server.requests
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_an_import_is_read_beside_another_version(
     server: PackageServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]

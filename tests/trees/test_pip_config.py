@@ -136,6 +136,7 @@ def test_settings_that_pip_would_not_take_either(tmp_path: Path, text: str, mess
     assert caught.value.hint
 
 
+@pytest.mark.slow
 def test_pip_reads_the_same_files_in_the_same_order(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
