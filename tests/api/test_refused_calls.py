@@ -264,6 +264,7 @@ def plain(place: Path, more: str) -> Library:
     return library()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("call", "message", "hint"), REFUSALS)
 def test_what_is_refused_says_why_and_what_to_do(
     place: Path, call: Callable[[Path], object], message: str, hint: str | None

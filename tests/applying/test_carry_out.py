@@ -194,6 +194,7 @@ def test_what_others_need_does_not_go_out_without_them(
     assert carry_out.remove(site, ["low", "high"]).reverted == ("low", "high")
 
 
+@pytest.mark.slow
 def test_edits_go_only_where_that_is_asked_for(
     site: Path, mods: Callable[..., tuple[Mod, ...]]
 ) -> None:

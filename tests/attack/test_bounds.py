@@ -227,6 +227,7 @@ def test_toml_that_is_just_within_its_limits_is_read_in_seconds() -> None:
 # ---- names -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("end", ["a\tb", "a\nb", "\udcff", " ", "a" * 5000, "@{", "HEAD:vllm"])
 @pytest.mark.parametrize("tree", ["git:{}@", "git:{}@HEAD..", "image:registry:127.0.0.1:9/a:"])

@@ -183,6 +183,7 @@ def test_what_the_mod_names_it_replaces(call: Caller, tmp_path: Path, path: str)
     call("lock", NAME, "--base", f"oci:{tmp_path}/made", "--output", tmp_path / "again.lock")
 
 
+@pytest.mark.slow
 def test_two_mods_with_different_files_for_one_path(call: Caller) -> None:
     brings(call, CONF)
     brings(call, CONF, mod="writing", data="other\n")

@@ -191,6 +191,7 @@ def test_no_command_waits_for_a_pipe_or_reads_an_endless_file(
         assert place.name in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_template_commands_do_not_either(library: Path) -> None:
     for name in ("template.jinja", "template.toml", "conversations/a.json"):
         place = library / "templates/chat" / name

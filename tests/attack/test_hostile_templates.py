@@ -76,6 +76,7 @@ def test_whoever_gets_out_of_the_sandbox_opens_and_changes_nothing(
     ]
 
 
+@pytest.mark.slow
 def test_what_the_process_had_open_is_closed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s")
     opened = f"file = os.open({str(tmp_path / 'secret')!r}, os.O_RDWR)\nfence.lock("

@@ -402,6 +402,7 @@ def test_a_quoted_path_as_long_as_a_patch() -> None:
         diff.parse(b'--- "a/' + b"x" * 1_000_000 + b"\n+++ b/x\n", "x")
 
 
+@pytest.mark.slow
 def test_conflict_markers_in_the_texts_themselves() -> None:
     marks = [b"<" * 40 + b"\n", b"=" * 60 + b"\n", b">" * 50 + b"\n", b"|" * 40 + b"\n"]
     base, ours = [*marks, b"a\n"], [*marks, b"b\n"]

@@ -212,6 +212,7 @@ def test_a_lock_that_lies_in_a_library_is_held_to_it(project: Path) -> None:
         trust.demand_pairing(library, "pair", str(place))
 
 
+@pytest.mark.slow
 @needs_ssh_keygen
 def test_a_library_is_taken_when_everybody_who_is_asked_has_signed_it(project: Path) -> None:
     key(project, "ann")

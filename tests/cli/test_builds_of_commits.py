@@ -68,6 +68,7 @@ def test_check_matrix_and_port_read_a_build_of_a_clone(
     assert call("check", "fast", "--target", tree, "--commits", clone, "--strict-version").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("index")
 def test_without_it_the_message_names_the_tree_and_no_release_stands_in(
     call: Call, clone: Path

@@ -78,6 +78,7 @@ def test_a_log_says_whether_the_code_ran(call: Call, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path) -> None:
     said = call("evidence", "--container", "mine")

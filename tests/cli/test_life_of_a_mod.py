@@ -174,6 +174,7 @@ def test_only_supported_leaves_out_and_says_so(call: Call, site: Path, library: 
     assert "left out: old" in answer.err
 
 
+@pytest.mark.slow
 def test_source_date_epoch_makes_the_same_tree_twice(
     call: Call, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

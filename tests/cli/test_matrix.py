@@ -275,6 +275,7 @@ def test_an_index_that_lies_about_a_hash(call: Call, index: PackageServer) -> No
     assert cells["pypi:0.21.0"]["verdict"] == "applies"
 
 
+@pytest.mark.slow
 def test_a_server_without_ranges(call: Call, index: PackageServer) -> None:
     index.ranges = False
     index.files["vllm-0.21.0.tar.gz"] = make_sdist(FILES, version="0.21.0")

@@ -132,6 +132,7 @@ def test_what_cannot_be_placed_is_refused(
     refused(named("again.py", "again.py"), "may mean any of 2 files")
 
 
+@pytest.mark.slow
 def test_two_trees(call: Call, base: Path, mine: Path, tmp_path: Path) -> None:
     new = write_tree(tmp_path / "new", "0.19.1", engine__loader=SUB, loader=FAST, more="M = 1\n")
     (base / "vllm/k.so").write_bytes(b"\0old")

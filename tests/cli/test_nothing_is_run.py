@@ -97,6 +97,7 @@ def targets(hostile: Path, tmp_path: Path, mark: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_checking_and_applying_runs_nothing_of_what_is_read(
     call: Callable[..., Any], hostile: Path, mods: Path, mark: Path, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def sound(tmp_path: Path) -> Path:
 # --- --pairing --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_pairing_stands_for_its_mods_in_order(call: Call, site: Path, paired: Path) -> None:
     answer = call("check", "--pairing", "desk", "--target", site, "--json")
     assert answer.code == 0

@@ -353,6 +353,7 @@ def test_a_base_that_the_variant_does_not_fit_is_refused(
     assert "is to be ported from vLLM 0.20.0, and does not go in there: conflict" in done.err
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_stays_as_it_is(
     call: Call, library: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

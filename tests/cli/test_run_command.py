@@ -90,6 +90,7 @@ def digest(call: Caller) -> str:
     return hashlib.sha256(call.lock.read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 def test_run_starts_the_image_of_the_lock(call: Caller, docker: Docker) -> None:
     docker.image(f"sha256:{digest(call)}")
     said = call("run", NAME, "--env-file", "/e", "--", "--max-model-len", 512)
@@ -160,6 +161,7 @@ def test_wait_has_an_end(call: Caller, docker: Docker, monkeypatch: pytest.Monke
     assert "has not served within 0 seconds" in call("run", NAME, "--port", 1, "--wait", code=1).err
 
 
+@pytest.mark.slow
 def test_without_an_engine_it_is_said(
     call: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,6 +163,7 @@ def test_an_argument_that_the_template_does_not_read_is_named(call: Call) -> Non
     assert "note: the template does not read `lou`, and vLLM drops it" in answer.err
 
 
+@pytest.mark.slow
 def test_a_template_that_fails_is_named_with_its_line(call: Call, small: Path) -> None:
     (small / "template.jinja").write_text("{# #}\n{{ raise_exception('no') }}")
     answer = call("template", "render", "small", "hello")

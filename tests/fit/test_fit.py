@@ -142,6 +142,7 @@ def test_an_override_must_take_the_calls_of_the_tree() -> None:
     assert "hf_config=" in found.message
 
 
+@pytest.mark.slow
 def test_the_same_override_fits_where_nobody_passes_the_keyword() -> None:
     files = FILES | {CONFIG: FILES[CONFIG].replace("(model, hf_config=hf_config)", "(model)")}
     assert errors(INC, OLD_SIGNATURE, files=files) == []
@@ -223,6 +224,7 @@ def test_what_was_wrong_before_is_no_news() -> None:
     assert errors(INC, ("Layer(nothing", "Layer( nothing"), files=files) == []
 
 
+@pytest.mark.slow
 def test_a_guard_that_is_there_already_is_reported() -> None:
     guard = "                if name is None:\n                    return None\n"[8:].replace(
         "\n        ", "\n"
@@ -238,6 +240,7 @@ def test_a_method_defined_a_second_time_is_reported() -> None:
     assert [f.code for f in errors(INC, (PICK, again))] == ["fit-duplicate"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_told_is_one_note_per_file() -> None:
     new = "        import torch\n        torch.x(name.y(), name.z())\n        return name(1)\n"
     notes = findings(INC, (PICK, new))
@@ -381,6 +384,7 @@ async def {name}(request):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [

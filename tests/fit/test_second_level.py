@@ -316,6 +316,7 @@ def used(body: str) -> tuple[str, str]:
     return BODY, indent(body, "    ") + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "code", "words"), NOES)
 def test_no(body: str, code: str, words: str) -> None:
     found = errors(USE, used(body), files=dict(FILES))
@@ -387,6 +388,7 @@ def test_a_hook_that_nobody_calls_is_the_first_note() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_file_that_nothing_imports_is_a_note() -> None:
     tree = tree_of(FILES)
     new = FileChange(path="vllm/alone.py", before=None, after=b"x = 1\n")

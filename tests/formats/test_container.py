@@ -162,6 +162,7 @@ class _Health(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "ends"), [(200, 0), (503, 1), (None, 1)])
 @pytest.mark.parametrize("host", ["--host 0.0.0.0 ", "--host=127.0.0.1 ", ""])
 def test_health_is_what_the_server_says(code: int | None, ends: int, host: str) -> None:

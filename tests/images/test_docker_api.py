@@ -186,6 +186,7 @@ def base(engine: Engine) -> Iterator[Base]:
     opened.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listed", ["srv", None])
 def test_an_engine_gives_the_files_that_a_layout_has(
     base: Base, tmp_path: Path, listed: str | None

@@ -176,6 +176,7 @@ def test_a_repository_without_a_working_tree_is_no_home(tmp_path: Path) -> None:
     assert caught.value.hint == "git clone it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("why", "hint"),
     [

@@ -79,6 +79,7 @@ def test_what_it_changed_is_told_from_what_it_left_elsewhere() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sandboxed")
 def test_what_ends_a_script_is_said_with_the_last_lines_that_it_printed() -> None:
     with pytest.raises(Refused) as caught:

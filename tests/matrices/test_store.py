@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import grimp
+import pytest
 from mod_making import diff_of, mod, variant
 from release_shelf import ReleaseInMemory
 
@@ -47,6 +48,7 @@ def test_files_that_trade_their_names_give_another_key(tmp_path: Path) -> None:
     assert package(tmp_path, {"a.py": "2", "b.py": "1"}) != known
 
 
+@pytest.mark.slow
 def test_no_answer_rests_on_code_that_the_key_passes_over() -> None:
     graph = grimp.build_graph("vllm_mods", exclude_type_checking_imports=True)
     used = graph.find_upstream_modules("vllm_mods.matrices.work") | {"vllm_mods.matrices.work"}

@@ -157,6 +157,7 @@ def test_a_text_in_more_places_than_can_be_told_apart_belongs_to_none() -> None:
         assert ("more than 1,000 places" in message) == (count > 1000)
 
 
+@pytest.mark.slow
 def test_a_proven_hunk_before_and_one_behind_hold_the_one_at_its_stated_line() -> None:
     twin = "int()\nstr()\nset()\nlen()\n"
     text = f"all()\ntuple()\nany()\nbin()\n{twin}{twin}hex()\nbytes()\noct()\n"
@@ -174,6 +175,7 @@ def test_a_proven_hunk_before_and_one_behind_hold_the_one_at_its_stated_line() -
     assert codes(put(only, text)) == {"ambiguous"}
 
 
+@pytest.mark.slow
 def test_hunks_are_placed_in_their_order_and_do_not_overlap() -> None:
     first, second = "abs()\nall()\nany()\n", "bin()\nhex()\noct()\n"
     text = f"{first}len()\nint()\n{second}"
@@ -214,6 +216,7 @@ def test_what_was_written_for_an_edge_of_the_file_says_where_its_text_is() -> No
     assert after(put(end, "len()\nint()\nstr()\n")) == "len()\nint()\nstr()\ndict()\n"
 
 
+@pytest.mark.slow
 def test_of_the_same_text_in_the_middle_and_at_the_edge_the_edge_is_meant() -> None:
     end = hunk(3, 2, 3, " int()", " str()", "+dict()")
     assert after(put(end, "int()\nstr()\nint()\nstr()\n")) == "int()\nstr()\nint()\nstr()\ndict()\n"
@@ -328,6 +331,7 @@ def test_a_statement_is_not_gone_where_its_function_has_it_further_down() -> Non
     assert put(patch, moved).verdict is Verdict.APPLIED
 
 
+@pytest.mark.slow
 def test_inside_a_string_a_hunk_has_a_place_only_by_its_header() -> None:
     body = "    if a:\n        b = 1\n    c = 1\n"
     change = hunk(2, 3, 3, "     if a:", "-        b = 1", "+        b = 2", "     c = 1")

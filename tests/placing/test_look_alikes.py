@@ -194,6 +194,7 @@ def indented(*rows: str) -> str:
     return "".join(f"    {row}\n" for row in rows)
 
 
+@pytest.mark.slow
 def test_an_insertion_of_which_upstream_rewrote_half_since_does_not_go_in_beside_it() -> None:
     head = "def run(job, fast):\n    check(job)\n\n"
     tail = "    return start(job, mode)\n"
@@ -335,6 +336,7 @@ def test_a_twin_at_the_stated_line_is_no_place_and_a_lock_leads_to_the_right_one
     assert after(planned) == touched(swapped, "load_w2", "contiguous", "clone")
 
 
+@pytest.mark.slow
 def test_a_lock_names_a_statement_and_not_which_of_its_arguments_a_line_was_in() -> None:
     arguments = "".join(
         f"        {name}=empty(\n            {size},\n            kind=int32,\n            device=job.device,\n        ),\n"

@@ -81,6 +81,7 @@ def test_an_addition_at_the_end_moves_with_the_end() -> None:
     assert after(planned) == module("import os\n", HEAD, LAST, MORE)
 
 
+@pytest.mark.slow
 def test_of_two_places_the_end_is_that_of_a_hunk_without_context_below_it() -> None:
     tail = "    finally:\n        close()\n    return 1\n"
     body = "def first():\n    try:\n        one()\n" + tail
@@ -106,6 +107,7 @@ def test_an_addition_at_the_start_that_is_in_below_other_lines_is_not_put_in_aga
     assert not one(patch, "import sys\nimport os\n" + base).verdict.writes
 
 
+@pytest.mark.slow
 def test_a_deletion_at_the_end_goes_in_on_its_own_tree() -> None:
     base = module(HEAD, LAST, MORE)
     patch = diff_of(PATH, base, module(HEAD, LAST))
@@ -299,6 +301,7 @@ def f(a):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [GETTER, CONDITION, OVERLOADED])
 def test_a_getter_an_overload_and_the_two_sides_of_a_condition_are_not_dead(text: str) -> None:
     base = "import os\nfrom typing import overload\n\n\n" + text
@@ -396,6 +399,7 @@ def test_hunks_that_would_have_to_change_places_are_refused() -> None:
     assert refused(one(patch, other))
 
 
+@pytest.mark.slow
 def test_all_hunks_at_their_stated_lines_prove_one_that_nothing_else_places() -> None:
     base = "import os\nimport re\nimport sys\n\n\n" + LOOK_ALIKES
     base = base.rstrip("\n") + "\n\n\nLAST = 1\nEND = 2\n"
@@ -569,6 +573,7 @@ def forged(mod_: Mod, before: str, result: str, line: int, scope: str) -> bytes:
     return lock_with(mod_, one_tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("above", ["", "import os\n\n\n"])
 def test_a_forged_lock_does_not_put_a_hunk_of_one_class_into_another(above: str) -> None:
     plain = mod(variant(FOR_B))

@@ -60,6 +60,7 @@ def test_a_hunk_that_lands_elsewhere_is_moved_by_the_lock_too() -> None:
     assert "lands at line 5, +3" in found(quick, "offset").message
 
 
+@pytest.mark.slow
 def test_each_of_the_trees_in_a_lock_is_known() -> None:
     plain, trees = mod(variant(PATCH)), [tree(TEXT), tree(f"import os\n\n\n{TEXT}")]
     both = locked(plain, *trees)

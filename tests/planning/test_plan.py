@@ -252,6 +252,7 @@ def test_git_s_first_lines_of_an_empty_file_make_none() -> None:
 # --- what is in already ------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_danger_a_second_run_is_told_by_the_stated_lines_although_the_text_still_matches() -> None:
     base = "def f():\n    a()\n    b()\n"
     patch = diff_of(PATH, base, base.replace("    b()", "    a()\n    b()"), context=1)
@@ -486,6 +487,7 @@ def test_a_lock_of_another_state_of_the_mod_vouches_for_nothing() -> None:
     assert planned.verdict is Verdict.APPLIES
 
 
+@pytest.mark.slow
 def test_a_lock_whose_result_is_not_what_comes_out_is_not_believed() -> None:
     long = one(mod(variant(A_PATCH)), tree(TWINS))
     lying = lock_of(long).replace(b'"line": 2', b'"line": 8')

@@ -161,6 +161,7 @@ def test_of_a_tree_without_a_version_no_range_says_anything() -> None:
     assert codes(planned) == {"text"}
 
 
+@pytest.mark.slow
 def test_a_variant_that_goes_in_and_would_not_work_says_more_than_that_none_is_meant() -> None:
     planned = one(
         mod(apart("p", "<0.1", "x"), change("b = 2", "b = nowhere", "q", "<0.2")), tree(TEXT)

@@ -83,6 +83,7 @@ def test_one_name_of_an_import_over_several_lines_is_taken_out_of_it() -> None:
 UNLIKE = "def weigh(path):\n" + "".join(f"    path = [path, {n}]\n" for n in range(9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target",
     [
@@ -151,6 +152,7 @@ def test_an_import_of_the_mod_that_has_its_lines_alone_is_written_anew(
     assert moved(PLAIN + old + rest) == PLAIN + (old if new is None else new) + rest
 
 
+@pytest.mark.slow
 def test_line_ends_stay_as_they_are() -> None:
     theirs, ours = PLAIN.replace("\n", "\r\n"), OURS.replace("\n", "\r\n")
     assert moved(ours, theirs) == ours.replace("vllm.helpers", "vllm.scales")

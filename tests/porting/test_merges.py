@@ -213,6 +213,7 @@ def test_a_function_like_no_other_is_gone() -> None:
     assert done.followed == ()
 
 
+@pytest.mark.slow
 def test_other_files_are_merged_as_lines() -> None:
     base, mod = b"{% a %}\n{% b %}\n{% c %}\n", b"{% a %}\n{% b %}\n{% d %}\n"
     assert text.port(base, mod, b"{% 0 %}\n" + base, python=False).text == b"{% 0 %}\n" + mod

@@ -62,6 +62,7 @@ def test_what_the_mod_would_leave_out_is_named_by_line() -> None:
     ))]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("python", "theirs", "problem"),
     [

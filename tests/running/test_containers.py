@@ -160,6 +160,7 @@ def test_what_a_container_said_is_both_of_its_streams(
     assert engine.log(ONE) == b"said"
 
 
+@pytest.mark.slow
 def test_a_log_that_does_not_end_is_not_waited_for(
     docker: Program, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

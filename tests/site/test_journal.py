@@ -257,6 +257,7 @@ def test_a_journal_that_was_not_there_yet_leaves_nothing_to_put_back(root: Path)
     assert snapshot(root) == before
 
 
+@pytest.mark.slow
 def test_of_many_files_that_cannot_be_put_back_twenty_are_named(root: Path) -> None:
     paths = [f"vllm/many/{n:02}.py" for n in range(23)]
 

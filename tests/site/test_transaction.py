@@ -903,6 +903,7 @@ def test_what_was_in_is_set_aside_as_it_was_and_only_what_is_needed_is_kept(
     assert receipt_of(site).mods == two.mods
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("replace",), ("rmdir", "utime")])
 def test_what_was_set_aside_half_is_gone_after_a_kill(
     tmp_path: Path, names: tuple[str, ...]

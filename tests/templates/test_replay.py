@@ -114,6 +114,7 @@ def test_reasoning_of_answered_questions_may_go_but_costs_the_cache() -> None:
     assert 0 < found.turns_kept < found.turns
 
 
+@pytest.mark.slow
 def test_a_refusal_of_what_few_clients_send_is_told_and_is_no_fault() -> None:
     refusing = "{% for m in messages[1:] if m.role == 'system' %}{{ raise_exception('midway') }}{% endfor %}"
     found = _check(refusing + WHOLE)
@@ -160,6 +161,7 @@ def test_reasoning_that_the_client_dropped_is_no_loss_of_the_template(opened: st
     assert "chat" not in _codes(found)
 
 
+@pytest.mark.slow
 def test_an_end_that_only_a_closed_history_has_is_no_part_of_a_prompt() -> None:
     text = (
         WHOLE.replace("'<assistant>'", "'<assistant><think>'")
@@ -169,6 +171,7 @@ def test_an_end_that_only_a_closed_history_has_is_no_part_of_a_prompt() -> None:
     assert _codes(found) == {}
 
 
+@pytest.mark.slow
 def test_a_template_is_asked_to_reason_where_it_has_a_switch_for_it() -> None:
     closed = (
         "{{ '<assistant>' if add_generation_prompt }}"
@@ -234,6 +237,7 @@ def test_a_question_that_ends_as_an_answer_begins_has_begun_it() -> None:
     assert _codes(found).keys() <= {"system-message", "system-message-midway"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "kept"), [("%Y-%m-%d", True), ("%H:%M", False), ("%S", False)])
 def test_a_template_that_tells_the_time_loses_the_cache_by_the_minute(
     form: str,
@@ -244,6 +248,7 @@ def test_a_template_that_tells_the_time_loses_the_cache_by_the_minute(
     assert {one.code for one in found.every} == (set() if kept else {"cache-lost"})
 
 
+@pytest.mark.slow
 def test_what_is_lost_is_called_by_what_it_is() -> None:
     found = _check(WHOLE.replace("{{ m.content }}", "{{ m.content if m.role == 'user' }}"))
     told = [one.message for one in found.every if one.code == "content-lost"]
@@ -277,6 +282,7 @@ def test_a_template_without_tools_is_not_chosen_calls() -> None:
 # ---- the engine of vLLM's Rust frontend --------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "odd",
     [
@@ -292,6 +298,7 @@ def test_what_minijinja_does_otherwise_is_said(odd: str) -> None:
     assert found.ok
 
 
+@pytest.mark.slow
 def test_blocks_of_generation_are_known_to_both_engines() -> None:
     found = _check(
         WHOLE.replace("{{ m.content }}", "{%- generation -%}{{ m.content }}{% endgeneration %}")

@@ -129,6 +129,7 @@ def test_without_a_sentence_of_effort_qwen38_has_the_prompts_of_qwen36(slug: str
     assert render_by_minijinja(QWEN38, one["messages"], **variables) == prompt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "digest"),
     [

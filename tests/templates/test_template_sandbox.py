@@ -216,6 +216,7 @@ def test_a_prompt_is_no_refusal() -> None:
     assert _render("{{ messages[0].content }}").rendered == (rendering.Rendered("hi"),)
 
 
+@pytest.mark.slow
 def test_a_process_that_does_nothing_at_all_has_an_end_by_the_clock(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

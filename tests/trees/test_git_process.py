@@ -24,6 +24,7 @@ def run(folder: Path, *words: str) -> GitOutcome:
     return git_process.run(str(folder), words, git_process.environment(os.environ))
 
 
+@pytest.mark.slow
 def test_what_git_prints_is_had_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

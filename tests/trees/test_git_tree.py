@@ -117,6 +117,7 @@ def test_without_git_the_message_says_what_to_install(repository: Path) -> None:
     assert "apt-get install git" in run.stdout
 
 
+@pytest.mark.slow
 def test_a_line_of_history_follows_first_parents(tmp_path: Path) -> None:
     first, second = grow(
         tmp_path,

@@ -108,6 +108,7 @@ def test_passing_faults_are_tried_again(server: PackageServer, fault: str) -> No
     assert client().page(f"{server.index}/vllm/", "text/html") is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "why"), [("failures", "503 Service Unavailable"), ("truncations", "broke off")]
 )
@@ -121,6 +122,7 @@ def test_faults_that_do_not_pass_are_said(server: PackageServer, fault: str, why
         client().download(wheel_url(server), io.BytesIO())
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_reset_is_tried_again() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     accepted: list[int] = []
