@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -272,16 +272,19 @@ def test_each_file_is_synced_once(
         path.touch()
     synced: list[str] = []
     threads: set[int] = set()
+    together = min(4, count)
+    begun, all_at_it = itertools.count(), threading.Barrier(max(1, together))
 
     def sync(number: int) -> None:
         threads.add(threading.get_ident())
-        time.sleep(0.005)
+        if next(begun) < together:
+            all_at_it.wait(10)
         synced.append(os.readlink(f"/proc/self/fd/{number}"))
 
     monkeypatch.setattr(os, "fsync", sync)
     site.sync([str(path) for path in paths])
     assert sorted(synced) == [str(path) for path in paths]
-    assert len(threads) == min(4, count)
+    assert len(threads) == together
 
 
 def test_a_disk_that_fails_while_syncing_is_an_error(
