@@ -209,24 +209,26 @@ def _says_nothing(node: cst.CSTNode) -> bool:
     return True
 
 
-_HEADERS = {
-    "accept",
-    "accept-encoding",
-    "authorization",
-    "content-encoding",
-    "content-length",
-    "content-range",
-}
-_HEADERS |= {
-    "content-type",
-    "docker-content-digest",
-    "etag",
-    "if-match",
-    "if-none-match",
-    "if-range",
-    "location",
-}
-_HEADERS |= {"range", "retry-after", "www-authenticate"}
+_HEADERS = frozenset(
+    [
+        "accept",
+        "accept-encoding",
+        "authorization",
+        "content-encoding",
+        "content-length",
+        "content-range",
+        "content-type",
+        "docker-content-digest",
+        "etag",
+        "if-match",
+        "if-none-match",
+        "if-range",
+        "location",
+        "range",
+        "retry-after",
+        "www-authenticate",
+    ]
+)
 
 
 def _reads_the_same(old: cst.CSTNode, new: cst.CSTNode) -> bool:
