@@ -63,9 +63,8 @@ class Asked:
     @property
     def tree(self) -> ast.Module:
         """The syntax tree of the file."""
-        return syntax_tree.module(self.world.glance(self.diagnostic.path) or b"") or ast.Module(
-            [], []
-        )
+        data = self.world.glance(self.diagnostic.path) or b""
+        return syntax_tree.module(data) or ast.Module([], [])
 
     @cached_property
     def member(self) -> re.Match[str] | None:
@@ -74,8 +73,7 @@ class Asked:
 
     def row(self, line: int) -> bytes:
         """Return a line of the file, by its 1-based number."""
-        rows = (self.world.glance(self.diagnostic.path) or b"").splitlines()
-        return rows[line - 1] if line <= len(rows) else b""
+        return self.world.row(self.diagnostic.path, line)
 
     @cached_property
     def around(self) -> tuple[ast.AST, ...]:

@@ -162,12 +162,10 @@ def _opinion(
 
 def _honour(after: World, problem: Problem) -> Problem:
     """Make a note of what the author has told a type checker to let be."""
-    rows = (after.glance(problem.path) or b"").splitlines()
-    row = rows[problem.line - 1] if 0 < problem.line <= len(rows) else b""
     if (
         problem.level is Level.NOTE
         or problem.code == FindingCode.FIT_SYNTAX
-        or not IGNORED.search(row)
+        or not IGNORED.search(after.row(problem.path, problem.line))
     ):
         return problem
     message = f"{problem.message} (its line says `type: ignore`)"

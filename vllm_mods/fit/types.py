@@ -102,18 +102,9 @@ def _about(diagnostics: Iterable[Diagnostic], question: Question) -> Iterator[Di
 
 def _likenesses(diagnostic: Diagnostic, world: World) -> tuple[tuple[str, ...], ...]:
     """Return two things by which the same complaint is known in another tree: its text, and the line that it is about."""
-    rows = (world.glance(diagnostic.path) or b"").splitlines()
-    row = (
-        rows[diagnostic.line - 1].decode(errors="replace").strip()
-        if diagnostic.line <= len(rows)
-        else ""
-    )
-    return (diagnostic.path, diagnostic.rule, "text", diagnostic.text), (
-        diagnostic.path,
-        diagnostic.rule,
-        "line",
-        row,
-    )
+    about = diagnostic.path, diagnostic.rule
+    row = world.row(diagnostic.path, diagnostic.line).decode(errors="replace").strip()
+    return (*about, "text", diagnostic.text), (*about, "line", row)
 
 
 def _ask(

@@ -102,6 +102,11 @@ class World:
             self.texts[path] = self.tree.read(path)
         return self.texts[path]
 
+    def row(self, path: str, line: int) -> bytes:
+        """Return a line of a file, by its 1-based number, ``b""`` where there is none; a search only passes over it."""
+        rows = (self.glance(path) or b"").splitlines()
+        return rows[line - 1] if 0 < line <= len(rows) else b""
+
     def paths(self, under: str = "vllm") -> frozenset[str]:
         """Return every file below a folder of the site root."""
         if under not in self._paths:

@@ -98,5 +98,5 @@ def stands(hunk: Hunk, target: Target, line: int) -> bool:
 
     What a lock says of a place is believed only where the patch itself does not contradict it.
     """
-    at = (there for there in matches(target.data, hunk.old) if at_edges(hunk, target, there))
-    return [there for there in at if is_below(hunk.section, target, there)] == [line]
+    starts = (start for start in matches(target.data, hunk.old) if at_edges(hunk, target, start))
+    return [start for start in starts if is_below(hunk.section, target, start)] == [line]

@@ -72,21 +72,21 @@ def term_faults(uses: Iterable[Use], name: str, terms: TemplateTerms) -> Iterato
     for use in uses:
         if not use.values:
             continue
-        given = use.values[0]
+        value = use.values[0]
         if use.name == _KWARGS:
             yield from _unread(use, name, terms.kwargs)
-        elif not use.keys and given not in terms.takes.get(use.name, (given,)):
+        elif not use.keys and value not in terms.takes.get(use.name, (value,)):
             wanted = " or ".join(terms.takes[use.name])
-            message = f"{given!r} does not go with {name}, which is meant for {wanted}"
+            message = f"{value!r} does not go with {name}, which is meant for {wanted}"
             yield ServeFault(FindingCode.TEMPLATE_TERMS, use.typed, message, wanted)
 
 
 def _unread(use: Use, name: str, kwargs: Sequence[str]) -> Iterator[ServeFault]:
     try:
-        given = command.as_object(use) if use.keys else json_of(use.values[0])
+        arguments = command.as_object(use) if use.keys else json_of(use.values[0])
     except ValueError:
         return  # that of the flag itself is said
-    for key in given if isinstance(given, dict) else ():
+    for key in arguments if isinstance(arguments, dict) else ():
         if key in kwargs:
             continue
         if near := values.nearest(key, kwargs):
