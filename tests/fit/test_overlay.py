@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vllm_mods.fit.overlay import overlay
+from vllm_mods.fit.overlay import overlay, replace
 
 
 def test_a_link_that_cannot_be_removed_leaves_the_file_behind_it_alone(
@@ -36,3 +36,16 @@ def test_a_link_that_cannot_be_removed_leaves_the_file_behind_it_alone(
     monkeypatch.undo()
     assert refused
     assert stat.S_IMODE(kept.stat().st_mode) == 0o644
+
+
+def test_files_of_an_overlay_are_replaced_and_taken_away(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    (site / "vllm").mkdir(parents=True)
+    (site / "vllm" / "changed.py").write_text("A = 1\n")
+
+    with overlay(str(site), {"vllm/changed.py": b"A = 2\n", "vllm/new.py": b"B = 1\n"}) as folder:
+        replace(folder, {"vllm/changed.py": b"A = 3\n", "vllm/new.py": None})
+        shown = {path.name: path.read_text() for path in Path(folder, "vllm").iterdir()}
+
+    assert shown == {"changed.py": "A = 3\n"}
+    assert (site / "vllm" / "changed.py").read_text() == "A = 1\n"

@@ -70,14 +70,13 @@ def judge(
         why = f"{len(used)} files mention what the patch changes, and the type checker read {MOST_USERS}"
         answers.append(Doubt(judged[0].path, "use", why))
     at_origin = None if origin is None else _question_at_origin(origin, cache, lowest)
-    touched = {path: touched_lines(before.read(path), data) for path, data in sound.items()}
     origin_with = at_origin and at_origin.after
-    for path, lines in {**used, **touched}.items():
-        answers.extend(
-            _file(before, after, path, lines, changed=path in sound, at_origin=origin_with)
-        )
+    for path, lines in used.items():
+        answers.extend(_file(before, after, path, lines, changed=False, at_origin=origin_with))
     receivers = partial(receiver_types, laid_out=cache.laid_out, python=lowest)
     for path, data in sound.items():
+        lines = touched_lines(before.read(path), data)
+        answers.extend(_file(before, after, path, lines, changed=True, at_origin=origin_with))
         answers.extend(_overrides(before, after, path, receivers))
         answers.extend(dead_problems(before, after, path, at_origin and at_origin.before))
         added = added_lines(before.read(path), data)

@@ -71,6 +71,14 @@ def overlay(root: str, files: Mapping[str, bytes | None]) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def replace(folder: str, files: Mapping[str, bytes | None]) -> None:
+    """Replace some of the files that an overlay was made with, by others; ``None`` takes one away."""
+    for path, data in files.items():
+        place = Path(folder, path)
+        place.unlink(missing_ok=True)
+        _write(str(place), data)
+
+
 _Below = Mapping[str, bytes | None]
 
 

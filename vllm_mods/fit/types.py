@@ -18,7 +18,7 @@ from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.gates import RULES, judge
 from vllm_mods.fit.lines import added_lines
-from vllm_mods.fit.overlay import LaidOut, overlay, python_of
+from vllm_mods.fit.overlay import LaidOut, overlay, python_of, replace
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.signatures import every
 from vllm_mods.fit.syntax import invalid
@@ -71,14 +71,14 @@ def type_problems(
 
 def _news(question: Question, laid_out: LaidOut) -> list[Diagnostic]:
     lowest, below = question.after.tree.layers()
-    root = laid_out.folder(lowest)
     changes = question.changes
-    before = python_of(replaced(), below, {change.path: change.before for change in changes})
-    after = python_of(replaced(), below, {change.path: change.after for change in changes})
     asked = {*(c.path for c in changes if c.after), *question.users[:MOST_USERS]}
-    now = tuple(_about(_ask(root, after, asked, question), question))
-    # Of what nothing is said now, nothing that was said before is asked.
-    was = _ask(root, before, {one.path for one in now}, question)
+    files = python_of(replaced(), below, _plain({c.path: c.after for c in changes}))
+    with overlay(laid_out.folder(lowest), files) as folder:
+        now = tuple(_about(_ask(folder, asked, question), question))
+        replace(folder, _plain({c.path: c.before for c in changes}))
+        # Of what nothing is said now, nothing that was said before is asked.
+        was = _ask(folder, {one.path for one in now}, question)
     # What it cannot read now it could not read before: that is said all the same.
     unread = [one for one in now if one.rule not in RULES]
     return [*unread, *_without((one for one in now if one.rule in RULES), was, question)]
@@ -107,17 +107,16 @@ def _likenesses(diagnostic: Diagnostic, world: World) -> tuple[tuple[str, ...], 
     return (*about, "text", diagnostic.text), (*about, "line", row)
 
 
-def _ask(
-    root: str, files: Mapping[str, bytes | None], asked: set[str], question: Question
-) -> tuple[Diagnostic, ...]:
-    if not asked:
-        return ()
-    plain = {p: plain_getattr(data) if p in asked and data else data for p, data in files.items()}
-    with overlay(root, plain) as folder:
-        diagnostics = check(folder, asked, RULES, question.python)
+def _ask(folder: str, asked: set[str], question: Question) -> tuple[Diagnostic, ...]:
     return tuple(
-        one for one in diagnostics if one.rule not in RULES or RULES[one.rule].only in one.text
+        one
+        for one in check(folder, asked, RULES, question.python)
+        if one.rule not in RULES or RULES[one.rule].only in one.text
     )
+
+
+def _plain(files: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
+    return {path: data and plain_getattr(data) for path, data in python_of(files).items()}
 
 
 def _without(
@@ -148,10 +147,13 @@ def _scope(diagnostic: Diagnostic, world: World) -> str:
     return scope_at(world.glance(diagnostic.path) or b"", diagnostic.line)
 
 
+_GETATTR = re.compile(rb"""\bgetattr\(.*["'] *\)""")
+
+
 @lru_cache(maxsize=256)
 def plain_getattr(data: bytes) -> bytes:
     """Return a file in which ``getattr(object, "name")`` on one line is ``object.name``, everything in its place."""
-    tree = syntax_tree.module(data) if b"getattr(" in data else None
+    tree = syntax_tree.module(data) if _GETATTR.search(data) else None
     rows = data.splitlines(keepends=True)
     for node in every(tree) if tree else ():
         name = named_member(node)

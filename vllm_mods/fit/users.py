@@ -55,7 +55,7 @@ def _mentions(data: bytes, words: Iterable[str]) -> frozenset[int]:
 
 def _changed(before: World, after: World, path: str) -> Iterator[tuple[str, set[str]]]:
     """Yield names whose definition changed or is gone, and the words that a file has to mention, too, if one is common."""
-    old, new = (_definitions(world.glance(path)) for world in (before, after))
+    old, new = (_definitions(world, path) for world in (before, after))
     stem = module_stem(path)
     if after.glance(path) is None and old:
         yield stem, set()
@@ -70,11 +70,13 @@ def _changed(before: World, after: World, path: str) -> Iterator[tuple[str, set[
             yield last, {cls or stem, stem}
 
 
-def _definitions(data: bytes | None) -> dict[str, list[str]]:
+def _definitions(world: World, path: str) -> dict[str, list[str]]:
     """Return each name of a module and its classes, dotted, with a text that is another one where its use is."""
     definitions: dict[str, list[str]] = defaultdict(list)
+    data = world.glance(path)
     if data is not None and (tree := syntax_tree.module(data)) is not None:
         _of_body(tree.body, "", definitions)
+        world.module(path)  # it is asked for, and the syntax tree is at hand
     return definitions
 
 
