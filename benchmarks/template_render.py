@@ -1,7 +1,9 @@
-"""How long a prompt of 1 MB takes with the bundled templates, beside the models' own.
+"""How long a prompt takes with the bundled templates, beside the models' own.
 
-Agents' histories, with program text in results of tools or in long calls, and a chat. The least of several
-renderings with a compiled template in both engines; ``OTHER`` is the ``chat_template.jinja`` of a model.
+Histories of 10, 100 and 1,000 messages: agents' and chats, of short and of long messages, as vLLM hands them to a
+template that takes parts: the text of users, systems and assistants as a list of one part, that of tools as text.
+A round renders a history once with each template; of the rounds' ratios to ``OTHER``, the ``chat_template.jinja``
+of a model, the median is printed. Templates are compiled before, as vLLM does.
 
     python benchmarks/template_render.py OTHER
 """
@@ -9,65 +11,110 @@ renderings with a compiled template in both engines; ``OTHER`` is the ``chat_tem
 from __future__ import annotations
 
 import os
+import statistics
 import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from vllm_mods.library.catalog import Library
+from vllm_mods.templates.replay import tool
 from vllm_mods.templates.sandbox import environment, rust_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-ROUNDS = 15
-BYTES = 1 << 20
+    Message = dict[str, Any]
+    Renderer = Callable[[], str]
+
+COUNTS = (10, 100, 1000)
+MESSAGES = 3000
+"""So many are rendered at least with each template, in rounds of a history."""
+ROUNDS = 9
 LINE = "        if left < right and name not in {'a', 'b'}:  # text with <, > and \"quotes\"\n"
-
-
 PIPED = LINE.replace("and", "|").replace("{'a', 'b'}", "a | b")
+SHORT = "Well, is it so?"
+TOOLS = [tool("edit", path="string", text="string", line="integer"), tool("run", command="string")]
 
 
-def agent(line: str, *, written: bool) -> list[dict[str, Any]]:
-    """Return messages of about a megabyte: results of tools, half of it ``written`` by the model itself."""
-    text = line * 200
-    edit = text if written else ""
-    function = {"name": "edit", "arguments": {"path": "a.py", "text": edit, "line": 3}}
+def parts(*texts: str) -> list[dict[str, str]]:
+    """Return the content that vLLM makes of texts."""
+    return [{"type": "text", "text": text} for text in texts]
+
+
+def answer(text: str, thought: str | None, **more: object) -> Message:
+    """Return what a model said; vLLM has the reasoning under both names."""
+    reasoning = {} if thought is None else {"reasoning": thought, "reasoning_content": thought}
+    return {"role": "assistant", "content": parts(text), **reasoning, **more}
+
+
+def agent(count: int, result: str, written: str) -> list[Message]:
+    """Return an agent's history, in which each call has text that is ``written`` by the model itself."""
+    function = {"name": "edit", "arguments": {"path": "a.py", "text": written, "line": 3}}
     call = {"id": "call00001", "type": "function", "function": function}
-    spoken = {"reasoning": "So be it.", "reasoning_content": "So be it.", "tool_calls": [call]}
-    one_round: list[dict[str, Any]] = [
-        {"role": "assistant", "content": "", **spoken},
-        {"role": "tool", "tool_call_id": "call00001", "name": "edit", "content": text},
+    step: list[Message] = [
+        answer("", "So be it.", tool_calls=[call]),
+        {"role": "tool", "tool_call_id": "call00001", "name": "edit", "content": result},
     ]
-    return [{"role": "user", "content": "Mend it."}, *one_round * (BYTES // len(text + edit) + 1)]
-
-
-def chat() -> list[dict[str, Any]]:
-    """Return a chat of about a megabyte, half of it reasoning and answers."""
-    text = LINE * 20
-    half = LINE * 10
-    one_round = [
-        {"role": "user", "content": text},
-        {"role": "assistant", "content": half, "reasoning": half, "reasoning_content": half},
+    head: list[Message] = [
+        {"role": "system", "content": parts("Be brief.")},
+        {"role": "user", "content": parts("Mend it.")},
     ]
-    return one_round * (BYTES // len(text) // 2) + one_round[:1]
+    return head + step * ((count - len(head)) // 2)
 
 
-HISTORIES = {
-    "results of tools": agent(LINE, written=False),
-    "half of it calls": agent(LINE, written=True),
-    "half of it calls, with | in them": agent(PIPED, written=True),
-    "a chat": chat(),
+def chat(count: int, text: str, thought: str | None, *, texts: int = 1) -> list[Message]:
+    """Return a chat that ends with a question; each question is of so many ``texts``."""
+    question: Message = {"role": "user", "content": parts(*[text] * texts)}
+    turns = [message for _ in range(count // 2) for message in (answer(text, thought), question)]
+    return [{"role": "system", "content": parts("Be brief.")}, *turns[1 - count :]]
+
+
+def with_pictures(messages: list[Message]) -> list[Message]:
+    """Return messages with a picture before each question."""
+    return [
+        {**one, "content": [{"type": "image"}, *one["content"]]} if one["role"] == "user" else one
+        for one in messages
+    ]
+
+
+HISTORIES: dict[str, tuple[Callable[[int], list[Message]], list[Message] | None]] = {
+    "agent, short": (partial(agent, result="Done.", written="x = 1\n"), TOOLS),
+    "agent, long results": (partial(agent, result=LINE * 100, written="x = 1\n"), TOOLS),
+    "agent, long calls": (partial(agent, result="Done.", written=LINE * 100), TOOLS),
+    "agent, all long, with |": (partial(agent, result=PIPED * 50, written=PIPED * 50), TOOLS),
+    "chat, short": (partial(chat, text=SHORT, thought=None), None),
+    "chat, short, reasoning": (partial(chat, text=SHORT, thought=SHORT), None),
+    "chat, long, reasoning": (partial(chat, text=LINE * 20, thought=LINE * 20), None),
+    "chat, long, with |": (partial(chat, text=PIPED * 20, thought=None), None),
+    "chat, control tokens in it": (partial(chat, text=f"{SHORT} <|im_end|>", thought=None), None),
+    "chat, questions of 3 texts": (partial(chat, text=SHORT, thought=None, texts=3), None),
+    "chat, pictures": (lambda count: with_pictures(chat(count, SHORT, None)), None),
 }
 
 
-def milliseconds(render: Callable[[], str]) -> float:
-    took = []
-    for _ in range(ROUNDS):
-        before = time.process_time()
+def renderers(text: str, variables: dict[str, Any]) -> tuple[Renderer, Renderer]:
+    """Return how a history is rendered, by Jinja and by minijinja."""
+    stated = {name: value for name, value in variables.items() if value is not None}
+    return (
+        partial(environment().from_string(text).render, variables),
+        partial(rust_environment(text).render_template, "", **stated),
+    )
+
+
+def seconds(render: Renderer, times: int) -> float:
+    before = time.process_time()
+    for _ in range(times):
         render()
-        took.append(time.process_time() - before)
-    return 1000 * min(took)
+    return (time.process_time() - before) / times
+
+
+def ratios(renders: list[Renderer], count: int) -> Iterator[float]:
+    """Yield, for all but the first, the median of the rounds' ratios to the first."""
+    times = max(1, MESSAGES // count // ROUNDS)
+    rounds = [[seconds(render, times) for render in renders] for _ in range(ROUNDS)]
+    for other in range(1, len(renders)):
+        yield statistics.median(took[other] / took[0] for took in rounds)
 
 
 def read(path: str) -> str:
@@ -77,23 +124,25 @@ def read(path: str) -> str:
 
 def main() -> None:
     library = Library()
-    sources = {"the other": read(sys.argv[1])}
-    for name in library.template_names():
-        sources[name] = read(os.path.join(library.template_folder(name), "template.jinja"))
-    for what, messages in HISTORIES.items():
-        given = {"messages": messages, "add_generation_prompt": True}
-        print(what)
-        base: tuple[float, float] | None = None
-        for name, text in sources.items():
-            took = (
-                milliseconds(partial(environment().from_string(text).render, given, tools=None)),
-                milliseconds(partial(rust_environment(text).render_template, "", **given)),
-            )
-            base = base or took
-            print(
-                f"  {name:20} {took[0]:7.1f} ms ({took[0] / base[0]:.2f}) "
-                f"{took[1]:7.1f} ms ({took[1] / base[1]:.2f})"
-            )
+    names = library.template_names()
+    texts = [read(sys.argv[1])]
+    texts += [read(os.path.join(library.template_folder(name), "template.jinja")) for name in names]
+    print(f"{'messages, Jinja and minijinja':38}", *(f"{name:>16}" for name in names))
+    highest = 0.0
+    for what, (history, tools) in HISTORIES.items():
+        for count in COUNTS:
+            variables = {
+                "messages": history(count),
+                "tools": tools,
+                "add_generation_prompt": True,
+            }
+            made = [renderers(text, variables) for text in texts]
+            jinja = list(ratios([render for render, _ in made], count))
+            rust = list(ratios([render for _, render in made], count))
+            highest = max(highest, *jinja)
+            cells = (f"{a:9.2f} {b:6.2f}" for a, b in zip(jinja, rust, strict=True))
+            print(f"{what:28} {count:>9,}", *cells)
+    print(f"the highest with Jinja: {highest:.2f}")
 
 
 if __name__ == "__main__":
