@@ -148,6 +148,8 @@ def test_a_check_says_what_each_conversation_loses() -> None:
         "    refused [not-rendered]",
         "bare",
         "  nothing is refused or lost",
+        "small: at fault: loses a; does not render b; 1 of 2 conversations are not as they should be; no reasoning",
+        "bare: at fault: it cannot be read",
     ]
     assert (reply.ok, reply.data["ok"]) == (False, False)
     assert reply.data["templates"] == [
@@ -155,6 +157,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
             "name": "small",
             "path": "/t/template.jinja",
             "ok": False,
+            "verdict": lines(reply)[-2].removeprefix("small: "),
             "weights": WEIGHTS,
             "content_format": [{"since": "0.10", "format": "openai"}],
             "variables": ("messages", "thinking"),
@@ -184,6 +187,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
             "name": "bare",
             "path": "/b.jinja",
             "ok": True,
+            "verdict": "at fault: it cannot be read",
             "weights": NO_WEIGHTS,
             "content_format": [],
             "variables": (),
@@ -206,8 +210,54 @@ def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
         "  reads no arguments",
         "  nothing is refused or lost, style 1",
         "  note: odd [text]",
+        "bare: it was asked about no chat",
     ]
     assert reply.ok
+
+
+def replayed(name: str, *findings: Finding) -> Replayed:
+    return Replayed(A._replace(name=name), Rendered("p"), 1, 1, 1, 1, findings)
+
+
+BESIDE = replayed("text-beside-a-call", LOST)
+MIDWAY = replayed("system-message-midway", REFUSED._replace(level=Level.NOTE))
+THINKS = replayed("agent-that-reasons")
+TOOLLESS = Finding(FindingCode.NO_TOOLS, "no", level=Level.NOTE)
+UNREAD = Finding(FindingCode.KWARG_UNREAD, "x")
+
+
+@pytest.mark.parametrize(
+    ("replays", "findings", "expected"),
+    [
+        ((replayed("chat"),), (), "works for chat; no reasoning"),
+        ((replayed("chat"), replayed("agent"), THINKS), (), "works for chat and agents"),
+        ((replayed("chat"),), (TOOLLESS,), "works for chat; no tools; no reasoning"),
+        (
+            (replayed("chat"), MIDWAY, THINKS),
+            (),
+            "works for chat; does not render system messages midway",
+        ),
+        (
+            (replayed("chat"), replayed("agent"), BESIDE, THINKS),
+            (),
+            "at fault: loses text beside calls; works for chat and agents",
+        ),
+        ((replayed("chat", LOST), THINKS), (), "at fault: loses chats"),
+        (
+            (replayed("chat"), THINKS),
+            (UNREAD,),
+            "at fault: it is not what its template.toml says; works for chat",
+        ),
+        ((), (), "it was asked about no chat"),
+    ],
+)
+def test_one_sentence_says_what_a_template_is_good_for_and_the_exit_code_follows_it(
+    replays: tuple[Replayed, ...], findings: tuple[Finding, ...], expected: str
+) -> None:
+    reply = template.checked([TemplateChecked(BARE, ANSWER, findings, (), replays)])
+    assert lines(reply)[-1] == f"bare: {expected}"
+    assert reply.data["templates"][0]["verdict"] == expected
+    assert reply.ok == (not expected.startswith("at fault"))
 
 
 def test_two_templates_are_held_against_each_other_prompt_by_prompt() -> None:
@@ -327,13 +377,13 @@ def test_of_all_parsers_of_a_release_those_that_read_all_are_named(
     back = ReadBack(RELEASE, named=False, pairs=pairs, findings=(STYLE,))
     reply = template.checked([NONE_READ._replace(back=back)])
     end = ["    note: odd [text]", "  nothing is refused or lost"]
-    assert lines(reply)[1:] == [OF_RELEASE, *expected, *end]
+    assert lines(reply)[1:-1] == [OF_RELEASE, *expected, *end]
 
 
 def test_of_parsers_that_were_named_each_is_told() -> None:
     back = ReadBack(RELEASE, named=True, pairs=(HERMES, BOTH), findings=(STYLE,))
     reply = template.checked([NONE_READ._replace(back=back)])
-    assert lines(reply)[1:-1] == [
+    assert lines(reply)[1:-2] == [
         "  vLLM 0.19.1 reads its answers back",
         "    hermes: all 2, whole and streamed",
         f"    {BOTH_READ}",
