@@ -113,6 +113,42 @@ def test_a_command_with_a_template_of_the_library_is_held_against_it(
     ]
 
 
+XML_CALLS = """{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}
+<tool_call>
+<function={{ c.function.name }}>
+{{ c.function.arguments | tojson }}
+</function>
+</tool_call>
+{% endfor %}{% endfor %}"""
+
+
+@pytest.mark.parametrize("named", ["{}", "m --chat-template {}/chat_template.jinja"])
+def test_a_parser_that_does_not_read_what_the_models_own_template_writes_is_wrong(
+    call: Call, tree: Path, tmp_path: Path, named: str
+) -> None:
+    model = tmp_path / "qwen3.6-27b"
+    model.mkdir()
+    (model / "chat_template.jinja").write_text(XML_CALLS)
+    line = f"vllm serve {named.format(model)} --enable-auto-tool-choice --tool-call-parser "
+    answer = call("serve-check", "--command", f"{line}hermes", "--target", tree, "--json")
+    (fault,) = [one for one in answer.json["findings"] if one["level"] == "error"]
+    assert (answer.code, fault["code"], fault["suggestion"]) == (1, "parser-terms", "qwen3_coder")
+    assert "<function=NAME>" in fault["message"]
+    (model / "chat_template.jinja").write_text("{{ messages }}")
+    answer = call("serve-check", "--command", f"{line}hermes", "--target", tree)
+    assert answer.code == 0
+
+
+def test_of_a_models_name_alone_a_parser_of_others_is_a_note(call: Call, tree: Path) -> None:
+    line = "vllm serve Qwen/Qwen3.6-27B --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser deepseek_r1"
+    answer = call("serve-check", "--command", line, "--target", tree, "--json")
+    notes = [(one["level"], one["subject"]) for one in answer.json["findings"]]
+    codes = {one["code"] for one in answer.json["findings"]} - {"value-unclear"}
+    assert ("note", "--tool-call-parser") in notes
+    assert ("note", "--reasoning-parser") in notes
+    assert codes >= {"parser-unclear"}
+
+
 @pytest.mark.usefixtures("releases")
 def test_a_command_line_that_is_not(call: Call, tree: Path) -> None:
     line = "VLLM_PROT=80 vllm serve m --silent --dtype half --dtype bf16"

@@ -1,5 +1,7 @@
 """A serve command held against the vLLM that it will run on; of a pairing, before that is locked, built and run too."""
 
+import contextlib
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,14 +24,20 @@ from vllm_mods.serving.check import ServeAnswer, Serving, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
-from vllm_mods.serving.template import TemplateTerms
+from vllm_mods.serving.template import ParserTerms, TemplateTerms
+from vllm_mods.templates import call_forms
 from vllm_mods.templates import check as template_check
 from vllm_mods.templates.source import Template, open_template
 from vllm_mods.trees.image import ImageTree
 from vllm_mods.trees.receipt_tree import receipt_of
 
 _ENGINE_FINDINGS = frozenset({"rust-frontend", "template-unreadable"})
-_STARTS = {FindingCode.MOD_FLAG_ABSENT, FindingCode.TEMPLATE_TERMS, FindingCode.FLAG_UNUSED}
+_STARTS = {
+    FindingCode.MOD_FLAG_ABSENT,
+    FindingCode.TEMPLATE_TERMS,
+    FindingCode.PARSER_TERMS,
+    FindingCode.FLAG_UNUSED,
+}
 """What vLLM takes all the same: a mod then may do nothing, calls may stay text."""
 _CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 
@@ -205,6 +213,7 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
         container=tree if isinstance(tree, ImageTree) else None,
         missing=tuple(name for name, _ in asked.missing),
         other_engine=lambda name, data: _with_minijinja(asked.library, name, data),
+        own_terms=_own_terms,
         terms=lambda name, data: _terms(_template(asked.library, name, data)),
     )
     result = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
@@ -284,6 +293,29 @@ def _terms(template: Template) -> TemplateTerms | None:
     if about.reasoning_parser:
         takes["--reasoning-parser"] = (about.reasoning_parser,)
     return TemplateTerms(takes, tuple(one.name for one in about.kwargs))
+
+
+def _own_terms(model: str, chat_template: str) -> ParserTerms | None:
+    """Return the parsers for a model's own template, which is read where it lies here, or for models of its name."""
+    place, template = chat_template or model, None
+    if os.path.exists(place):
+        with contextlib.suppress(UsageError, ManifestError):
+            template = open_template(Library(), os.path.abspath(place))
+    form = call_forms.form_of_template(template) if template else None
+    sure = form is not None
+    if template is None and not chat_template:
+        form = call_forms.form_of_name(model)
+    reads: dict[str, tuple[str, ...]] = {}
+    shown: dict[str, str] = {}
+    if form is not None:
+        reads["--tool-call-parser"] = form.readers
+        who = f"{place} has it write" if sure else f"models called like {model} write"
+        shown["--tool-call-parser"] = f"{who} calls as {form.name}"
+    if not chat_template and (thinks := call_forms.reasoning_parser_of(model)):
+        reads["--reasoning-parser"] = (thinks,)
+        shown["--reasoning-parser"] = f"with thinking off {model} writes no </think>"
+    others = (one for other in call_forms.FORMS if other is not form for one in other.readers)
+    return ParserTerms(reads, shown, tuple(others) if sure else ()) if reads else None
 
 
 def _with_template(asked: ServeArguments, library: Library) -> ServeArguments:

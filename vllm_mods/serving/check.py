@@ -36,6 +36,7 @@ class Serving(NamedTuple):
     are plans on the tree without the mods. ``container`` is None unless the tree is an image. ``missing``
     names mods that no library has. Of a mod's template, by the name of its file and its text, ``terms`` says what it
     goes with, None if nothing is known, and ``other_engine`` what minijinja renders differently, ``""`` if nothing.
+    ``own_terms`` says what parsers a model is for that is served without one, by its name and ``--chat-template``.
     """
 
     argv: tuple[str, ...]
@@ -46,6 +47,7 @@ class Serving(NamedTuple):
     missing: tuple[str, ...] = ()
     other_engine: Callable[[str, bytes], str] | None = None
     terms: Callable[[str, bytes], template.TemplateTerms | None] = lambda _name, _data: None
+    own_terms: Callable[[str, str], template.ParserTerms | None] = lambda _model, _template: None
 
 
 class ServeAnswer(NamedTuple):
@@ -97,6 +99,11 @@ class _Checker:
         )
         for name, terms in self.served.values():
             yield from template.term_faults(self.parsed.uses, name, terms)
+        named = [u.values[0] for u in self.parsed.uses if u.name == "--model" and u.values]
+        model = self.parsed.model or next(iter(named), "")
+        own = next((value for use in uses for value in use.values), "")
+        if not self.served and (parsers := self.serving.own_terms(model, own)):
+            yield from template.parser_faults(self.parsed.uses, parsers)
         if envs.renders_with_minijinja(self.sources, self.serving.env):
             yield from template.engine_faults(uses, self.serving.mods, self.serving.other_engine)
         for mod in self.serving.mods:

@@ -27,6 +27,18 @@ class TemplateTerms(NamedTuple):
     kwargs: tuple[str, ...]
 
 
+class ParserTerms(NamedTuple):
+    """The parsers for what a model writes, by their flags, where no template of ours says them.
+
+    ``shown`` says of each flag what the model writes; ``wrong`` are parsers that do not read it, known only where its
+    own template shows it.
+    """
+
+    reads: Mapping[str, tuple[str, ...]]
+    shown: Mapping[str, str]
+    wrong: tuple[str, ...] = ()
+
+
 class ContainerSettings(Protocol):
     """Where vLLM is started: ``directory`` (absolute), and the files that are there."""
 
@@ -79,6 +91,23 @@ def term_faults(uses: Iterable[Use], name: str, terms: TemplateTerms) -> Iterato
             wanted = " or ".join(terms.takes[use.name])
             message = f"{value!r} does not go with {name}, which is meant for {wanted}"
             yield ServeFault(FindingCode.TEMPLATE_TERMS, use.typed, message, wanted)
+
+
+def parser_faults(uses: Iterable[Use], terms: ParserTerms) -> Iterator[ServeFault]:
+    """Yield parsers that are not those for what the model writes: a fault where its own template shows it, else a note."""
+    for use in uses:
+        wanted = terms.reads.get(use.name, ())
+        if not wanted or not use.values or use.values[0] in wanted:
+            continue
+        value, shown = use.values[0], terms.shown[use.name]
+        if value in terms.wrong:
+            message = f"{value!r} does not read it: {shown}, and {wanted[0]} reads that"
+            yield ServeFault(FindingCode.PARSER_TERMS, use.typed, message, wanted[0])
+        else:
+            message = (
+                f"{value!r} is not known to read it: {shown}, and {wanted[0]} is meant for that"
+            )
+            yield note(FindingCode.PARSER_UNCLEAR, use.typed, message)
 
 
 def _unread(use: Use, name: str, kwargs: Sequence[str]) -> Iterator[ServeFault]:

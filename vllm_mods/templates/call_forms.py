@@ -1,0 +1,67 @@
+"""In which form a model writes its calls: as its template writes them, or as models of its name do; and what reads it.
+
+``template check --parsers`` was asked with the models' own templates on 0.17.0, 0.21.0 and 0.33.0: no parser of
+these reads a call of a form that it is not named with here.
+"""
+
+import re
+from typing import NamedTuple
+
+from vllm_mods.base.errors import NotRendered
+from vllm_mods.templates import rendering, replay
+from vllm_mods.templates.conversation import Conversation
+from vllm_mods.templates.source import SPECIAL, Template
+
+
+class CallForm(NamedTuple):
+    """How calls begin, and the parsers that read any; the first one is that which such models are served with."""
+
+    name: str
+    begins: re.Pattern[str]
+    readers: tuple[str, ...]
+
+
+_NAME, _WORD = "look_up", "citadel"
+XML = CallForm(
+    "<function=NAME>",
+    re.compile(rf"<tool_call>\s*<function={_NAME}>"),
+    ("qwen3_coder", "qwen3_xml", "seed_oss", "step3p5", "step5", "mimo"),
+)
+JSON = CallForm(
+    "JSON within <tool_call>",
+    re.compile(rf'<tool_call>\s*\{{"name": "{_NAME}"'),
+    ("hermes", "qwen3_json", "granite4", "ernie45", "llama3_json", "llama4_json"),
+)
+FORMS = (XML, JSON)
+_OF_NAMES = (
+    (re.compile(r"qwen3\.[5-8]|qwen3-coder", re.IGNORECASE), XML),
+    (re.compile(r"qwen2\.5-(?!vl|omni)|qwen3-(\d|next)|qwq-", re.IGNORECASE), JSON),
+)
+_THINKS = re.compile(r"qwen3\.[5-8]", re.IGNORECASE)
+
+
+def form_of_template(template: Template) -> CallForm | None:
+    """Return the form of the calls that a template writes into a history; None if it is neither or not to be seen."""
+    call = replay.tool_call(1, _NAME, {"word": _WORD})
+    messages = ({"role": "user", "content": "Well?"}, replay.assistant_message("", None, call))
+    asked = Conversation("call", messages, (replay.tool(_NAME, word="string"),))
+    asked = asked._replace(add_generation_prompt=False)
+    tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens)
+    try:
+        answer = rendering.render(template.data, template.path, (asked,), tokens=tokens)
+    except NotRendered:
+        return None
+    prompt = answer.rendered[0].prompt or ""
+    # The call itself, and not an example of one in how the tools are told: its value is there.
+    return next((form for form in FORMS if form.begins.search(prompt) and _WORD in prompt), None)
+
+
+def form_of_name(model: str) -> CallForm | None:
+    """Return the form that models of a name are known for; None if it is not known."""
+    name = model.rstrip("/").rpartition("/")[2]
+    return next((form for names, form in _OF_NAMES if names.search(name)), None)
+
+
+def reasoning_parser_of(model: str) -> str | None:
+    """Return the reasoning parser that is written for models of a name; None if it is not known."""
+    return "qwen3" if _THINKS.search(model.rstrip("/").rpartition("/")[2]) else None
