@@ -11,19 +11,17 @@ keeps, beside each other.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from vllm_mods.library.catalog import Library
-from vllm_mods.templates import parser_process, rendering, replay
-from vllm_mods.templates.conversation import Conversation, Message
-from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers
-from vllm_mods.templates.source import SPECIAL, Template, open_template
+from vllm_mods.templates import parser_process, replay
+from vllm_mods.templates.check import check
+from vllm_mods.templates.model_texts import ModelTexts
+from vllm_mods.templates.reading_back import way_name
+from vllm_mods.templates.source import open_template
 from vllm_mods.trees.open import open_tree
 
 PARSERS = ("qwen3_coder", "qwen3")
-WAYS = ("whole", "1")
-END = "<|im_end|>\n"
 TOOLS = (
     replay.tool("edit", path="string", old="string", new="string"),
     replay.tool("run", command="string", timeout="integer", share="number", wide="boolean"),
@@ -120,51 +118,6 @@ TEXTS: Mapping[str, str] = {
     "a list with tags": THOUGHT + call("save", rows='["<tool_call>", "<|im_end|>"]'),
     "an object with tags": THOUGHT + call("save", more='{"a": "<think>", "b": "<function=x>"}'),
 }  # fmt: skip
-QUESTION: Message = {"role": "user", "content": "Well?"}
-FURTHER: Message = {"role": "user", "content": "And?"}
-
-
-def render(template: Template, conversations: Sequence[Conversation]) -> list[str]:
-    """Render conversations; one that fails is an empty text."""
-    tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens)
-    answer = rendering.render(template.data, template.path, conversations, tokens=tokens)
-    return [one.prompt or "" for one in answer.rendered]
-
-
-def message_of(read: Mapping[str, Any]) -> Message:
-    """Return the message that a client sends back after what its server has read."""
-    calls = [
-        replay.tool_call(i, one["name"], one["arguments"]) for i, one in enumerate(read["calls"])
-    ]
-    return replay.assistant_message(read["content"], read["reasoning"] or None, *calls)
-
-
-def kept(template: Template, release: ReleaseParsers) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the way and name of each text, what the model wrote and what the next prompt has of it."""
-    asked = Conversation("asked", (QUESTION,), TOOLS, kwargs={"preserve_thinking": True})
-    (prompt,) = render(template, [asked])
-    jobs = [
-        ReadingJob(prompt, text, True, *PARSERS, TOOLS, ("<think>", "</think>"), WAYS)
-        for text in TEXTS.values()
-    ]
-    rows = [
-        (way, name, text, read)
-        for (name, text), answers in zip(TEXTS.items(), release.read(jobs), strict=True)
-        for way, read in answers.items()
-    ]
-    sent_back = [
-        asked._replace(messages=(QUESTION, message_of(read), FURTHER))
-        for *_, read in rows
-        if "error" not in read
-    ]
-    histories = iter(render(template, sent_back))
-    for way, name, text, read in rows:
-        if "error" in read:
-            yield way, name, text, f"error: {read['error']}"
-            continue
-        history = next(histories)
-        is_kept = history.startswith(prompt + text + END)
-        yield way, name, text, text if is_kept else history[len(prompt) :]
 
 
 def main() -> None:
@@ -173,18 +126,19 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="print what is not kept")
     parser.add_argument("templates", nargs="+")
     options = parser.parse_args()
+    asked = ModelTexts(TEXTS, TOOLS, {"preserve_thinking": True})
     for target in options.target:
         release = parser_process.open_release(open_tree(target))
         for named in options.templates:
             template = open_template(Library(), named)._replace(about=None)
-            rows = list(kept(template, release))
-            counts = [sum(w == way and a == b for w, _, a, b in rows) for way in WAYS]
-            print(
-                f"{release.version} {named}: kept {counts[0]} whole, {counts[1]} streamed, of {len(TEXTS)}"
-            )
-            for way, name, text, came in rows:
-                if options.show and text != came:
-                    print(f"    {way}: {name}: {text!r}\n        {came!r}")
+            checked = check(template, (), release, PARSERS, asked)
+            assert checked.texts is not None
+            counts = ", ".join(f"{n} {way_name(way)}" for way, n in checked.texts.counts.items())
+            print(f"{release.version} {named}: kept {counts}, of {len(TEXTS)}")
+            for text in checked.texts.texts if options.show else ():
+                for way, came in text.came.items():
+                    if came != text.text:
+                        print(f"    {way}: {text.name}: {text.text!r}\n        {came!r}")
 
 
 if __name__ == "__main__":

@@ -57,6 +57,9 @@ def list_(library: Library) -> Reply:
 @option("--tool-call-parser NAME", "This one [template.toml's; all].", "tool")
 @option("--reasoning-parser NAME", "The same for reasoning.", "reasoner")
 @option(
+    "--answers FILE", "With --parsers: texts of a model, which have to come back byte for byte."
+)
+@option(
     "--in TREE",
     "TEMPLATE is a path in there: sdist:FILE, pypi:VERSION, an absolute one in image:REF, …",
     "inside",
@@ -71,6 +74,7 @@ def check(
     target: str | None,
     tool: str | None,
     reasoner: str | None,
+    answers: str | None,
     **given: Any,
 ) -> Reply:
     """Tell whether templates make the prompts that they should; all of them without TEMPLATE.
@@ -78,12 +82,15 @@ def check(
     Also which content format each vLLM takes a template for, which arguments it reads, and
     whether its template.toml says so. Exit code 1 if anything is not as it should be.
     """
-    if parsers != (target is not None) or ((tool or reasoner) and not parsers):
+    if parsers != (target is not None) or ((tool or reasoner or answers) and not parsers):
         raise UsageError(
             "--parsers runs code of --target: both or neither",
             hint="vllm-mods template check TEMPLATE --parsers --target pypi:VERSION",
         )
-    results = template_check(names=templates, parsers_of=target, parsers=(tool, reasoner), **given)
+    texts = None if answers is None else named_files.read(answers)
+    results = template_check(
+        names=templates, parsers_of=target, parsers=(tool, reasoner), answers=texts, **given
+    )
     return report.checked(results)
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from vllm_mods.base.errors import ManifestError
-from vllm_mods.base.finding_codes import FindingCode
-from vllm_mods.base.model import Finding, Level
+from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply, notes
+from vllm_mods.report.template_verdict import verdict
 from vllm_mods.report.text import columns
 from vllm_mods.templates.check import (
     CaseOutcome,
@@ -17,7 +17,8 @@ from vllm_mods.templates.check import (
     count_weights,
     weight,
 )
-from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, only_notes, way_name
+from vllm_mods.templates.model_texts import TextsBack
+from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
 from vllm_mods.templates.replay import Replayed
 from vllm_mods.templates.source import SPECIAL, Template
@@ -34,32 +35,6 @@ _SAID = (
     "other_tool_call_parsers",
     "reasoning_parser",
 )
-
-_ASKED = {
-    "chat": "chats",
-    "system-message": "system messages",
-    "agent": "calls and results",
-    "agent-that-reasons": "reasoning beside calls",
-    "parallel-calls": "parallel calls",
-    "text-beside-a-call": "text beside calls",
-    "chat-that-reasons": "answers with reasoning",
-    "thinking-off": "answers without thinking",
-    "system-message-midway": "system messages midway",
-    "long-chat": "long messages",
-}
-_WORKS_FOR = {"chat": "chat", "agent": "agents"}
-_LOSSES: dict[str, str] = {
-    FindingCode.NOT_RENDERED: "does not render",
-    FindingCode.CONTENT_LOST: "loses",
-    FindingCode.CACHE_LOST: "loses the cache of",
-    FindingCode.WRITTEN_TWICE: "writes twice",
-    FindingCode.ROLES_ALIKE: "does not tell who speaks in",
-    FindingCode.ANSWER_NOT_BEGUN: "does not begin the answer in",
-}
-_LIMITS: dict[str, str] = {
-    FindingCode.NO_TOOLS: "no tools",
-    FindingCode.RUST_FRONTEND: "other prompts with the Rust frontend",
-}
 
 
 def listed(templates: Sequence[Template], faults: Sequence[ManifestError]) -> Reply:
@@ -87,7 +62,7 @@ def checked(results: Sequence[TemplateChecked]) -> Reply:
     ok = all(one.ok for one in results)
     answer = {"ok": ok, "templates": list(map(_checked_data, results))}
     lines = [line for one in results for line in _checked_lines(one)]
-    lines += [f"{one.template.name}: {_verdict(one)}" for one in results]
+    lines += [f"{one.template.name}: {verdict(one)}" for one in results]
     return Reply(answer, "\n".join(lines), ok)
 
 
@@ -96,7 +71,7 @@ def _checked_data(result: TemplateChecked) -> dict[str, Any]:
     return {
         **_head(result.template),
         "ok": result.ok,
-        "verdict": _verdict(result),
+        "verdict": verdict(result),
         "weights": count_weights(result.every),
         "content_format": [
             {"since": since, "format": name} for since, name in (answer.formats if answer else ())
@@ -107,6 +82,7 @@ def _checked_data(result: TemplateChecked) -> dict[str, Any]:
         "conversations": list(map(_outcome, result.outcomes)),
         "replays": list(map(_replay, result.replays)),
         **({"parsers": _parsers(result.back)} if result.back else {}),
+        **({"texts": _texts(result.texts)} if result.texts else {}),
     }
 
 
@@ -205,6 +181,12 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
         lines.append(f"  reads {names or 'no arguments'}")
     if result.back is not None:
         lines += _read_back(result.back)
+    if result.texts is not None:
+        kept = ", ".join(f"{count} {way_name(way)}" for way, count in result.texts.counts.items())
+        lines.append(
+            f"  of {text.counted(len(result.texts.texts), 'text')} of a model come back: {kept}"
+        )
+        lines += text.findings(result.texts.findings, "    ")
     lines.append(f"  {_weights(result)}")
     lines += text.findings(result.findings, "  ")
     conversations: list[CaseOutcome | Replayed] = [*result.outcomes, *result.replays]
@@ -216,45 +198,6 @@ def _checked_lines(result: TemplateChecked) -> list[str]:
             where = "" if finding.line is None else f"{place(result.template.path, finding.line)}: "
             lines.append(f"    {where}{finding}")
     return lines
-
-
-def _verdict(result: TemplateChecked) -> str:
-    """Return what a template is good for, in one sentence; it begins with "at fault" where the exit code is 1."""
-    if result.answer is None:
-        return "at fault: it cannot be read"
-    losses: dict[Level, dict[str, list[str]]] = {Level.ERROR: {}, Level.NOTE: {}}
-    for replay in result.replays:
-        name = replay.conversation.name
-        for code, level in dict.fromkeys((one.code, one.level) for one in replay.findings):
-            asked = losses[level].setdefault(_LOSSES.get(code, "does not do"), [])
-            asked.append(_ASKED.get(name, name))
-    faults, limits = (
-        [f"{loses} {', '.join(asked)}" for loses, asked in losses[level].items()]
-        for level in (Level.ERROR, Level.NOTE)
-    )
-    wrong = sum(not one.ok for one in result.outcomes)
-    if wrong:
-        faults.append(f"{wrong} of {len(result.outcomes)} conversations are not as they should be")
-    if not only_notes(result.findings):
-        faults.append("it is not what its template.toml says")
-    if result.back and not result.back.ok:
-        faults.append(f"vLLM {result.back.release.version} does not read its answers back whole")
-    works = [
-        what
-        for replay in result.replays
-        for what in [_WORKS_FOR.get(replay.conversation.name)]
-        if what and not replay.findings
-    ]
-    good = [f"works for {' and '.join(works)}"] if works else []
-    if not result.replays:
-        good = ["it was asked about no chat"]
-    codes = {one.code for one in result.findings}
-    limits += [words for code, words in _LIMITS.items() if code in codes]
-    if result.replays and not any("reason" in one.conversation.name for one in result.replays):
-        limits.append("no reasoning")
-    if faults:
-        return "; ".join((f"at fault: {faults[0]}", *faults[1:], *good, *limits))
-    return "; ".join((*good, *limits))
 
 
 def _weights(result: TemplateChecked) -> str:
@@ -369,6 +312,10 @@ def _parsers(back: ReadBack) -> dict[str, Any]:
         ],
         "findings": back.findings,
     }
+
+
+def _texts(texts: TextsBack) -> dict[str, Any]:
+    return {"texts": len(texts.texts), "kept": texts.counts, "findings": texts.findings}
 
 
 def _parser_names(pair: PairRead) -> str:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
-from vllm_mods.templates import reading_back, rendering, replay
+from vllm_mods.templates import model_texts, reading_back, rendering, replay
 from vllm_mods.templates.conversation import Conversation, Expected
+from vllm_mods.templates.model_texts import ModelTexts, TextsBack
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.reading_back import ParserPair, ReadBack, only_notes
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
@@ -69,11 +70,13 @@ class TemplateChecked(NamedTuple):
     outcomes: tuple[CaseOutcome, ...] = ()
     replays: tuple[Replayed, ...] = ()
     back: ReadBack | None = None
+    texts: TextsBack | None = None
 
     @property
     def ok(self) -> bool:
         """Whether everything is as it is said to be, and nothing is lost."""
-        return only_notes(self.every) and (self.back is None or self.back.ok)
+        is_read = self.back is None or self.back.ok
+        return only_notes(self.every) and is_read and not (self.texts and self.texts.findings)
 
     @property
     def every(self) -> tuple[Finding, ...]:
@@ -94,11 +97,12 @@ def check(
     conversations: Sequence[Conversation],
     release: ReleaseParsers | None = None,
     parsers: ParserPair = (None, None),
+    texts: ModelTexts | None = None,
 ) -> TemplateChecked:
     """Render conversations with a template, and hold everything against what is said of it.
 
     Those of ``replay`` too, which any template has to get right, and all again with minijinja. The
-    parsers of a ``release`` read answers back: those named, here or by the template, or all.
+    parsers of a ``release`` read answers back: those named, here or by the template, or all; and ``texts`` of a model.
     """
     about = template.about
     # once more for each argument with what its default is said to be, which must change nothing
@@ -158,18 +162,19 @@ def check(
     pairs = [pair for pair in cases if pair[1].prompt is not None]
     rust = render([job for job, _ in pairs], rust=True).rendered
     findings += _compare_engines(pairs, rust)
-    back = release and reading_back.read_back(
-        release,
-        prompts_of,
-        answer.formats,
-        (
-            parsers[0] or (about.tool_call_parser if about else None),
-            parsers[1] or (about.reasoning_parser if about else None),
-        ),
-        with_tools="tools" in answer.variables,
+    pair = (
+        parsers[0] or (about.tool_call_parser if about else None),
+        parsers[1] or (about.reasoning_parser if about else None),
     )
+    back = release and reading_back.read_back(
+        release, prompts_of, answer.formats, pair, with_tools="tools" in answer.variables
+    )
+    sent = None
+    if release and texts:
+        content_format = reading_back.format_of(release, answer.formats)
+        sent = model_texts.send_back(texts, release, pair, prompts_of, content_format)
     whole = answer._replace(rendered=plain)
-    return TemplateChecked(template, whole, tuple(findings), outcomes, replays, back)
+    return TemplateChecked(template, whole, tuple(findings), outcomes, replays, back, sent)
 
 
 def _why_no_chat(path: str, variables: Sequence[str]) -> str | None:

@@ -21,7 +21,8 @@ from vllm_mods.templates.rendering import Rendered
 
 WAYS = ("whole", "1", "3", "1000000")
 """An answer at once, and streamed by so many tokens."""
-_LIKELY = WAYS[:3]  # a delta with all of an answer in it is rare
+LIKELY = WAYS[:3]
+"""A delta with all of an answer in it is rare."""
 _TAG = re.compile(r"<\|[^<>|\s]+\|?>|<[^<>|\s]+\|>|\[/?[A-Z_]{2,}\]")
 _SHOWN = 160
 ParserPair = tuple[str | None, str | None]
@@ -129,9 +130,7 @@ def read_back(
     Raises ``UsageError`` for the name of a parser that the release does not have, ``TreeError`` for one that
     asks what nobody here can answer.
     """
-    version = Version(release.version) if release.version else None
-    known = [name for since, name in formats if version is None or Version(since) <= version]
-    content_format = (known or [formats[0][1]])[-1]
+    content_format = format_of(release, formats)
     written, findings = answers_of(render, content_format, with_tools=with_tools)
     release.require(*named)
     unasked: dict[str, str] = {}
@@ -148,6 +147,13 @@ def read_back(
         message = f"none of the {len(release.tools)} tool parsers reads the calls that it writes"
         findings.append(Finding(FindingCode.CALLS_UNREAD, message))
     return ReadBack(release, any(named), read, tuple(findings))
+
+
+def format_of(release: ReleaseParsers, formats: Sequence[tuple[str, str]]) -> str:
+    """Return the content format that a release takes a template for; ``formats`` are a ``RenderAnswer``'s."""
+    version = Version(release.version) if release.version else None
+    known = [name for since, name in formats if version is None or Version(since) <= version]
+    return (known or [formats[0][1]])[-1]
 
 
 def answers_of(
@@ -271,7 +277,7 @@ def _loss_findings(
     lost: Mapping[tuple[str, ...], Sequence[str]], asked: int, *, named: bool
 ) -> Iterator[Finding]:
     for ways, whys in lost.items():
-        level = Level.ERROR if named and set(ways) & set(_LIKELY) else Level.NOTE
+        level = Level.ERROR if named and set(ways) & set(LIKELY) else Level.NOTE
         where = "" if len(ways) == len(WAYS) else f"{', '.join(map(way_name, ways))}: "
         message = f"{where}{len(whys)} of {asked} answers are read otherwise: {whys[0]}"
         yield Finding(FindingCode.ANSWER_DIFFERS, message, level=level)

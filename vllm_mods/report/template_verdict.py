@@ -1,0 +1,79 @@
+"""What a chat template is good for, in one sentence: what ``template check`` says last."""
+
+from collections.abc import Iterator
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
+from vllm_mods.templates.check import TemplateChecked
+from vllm_mods.templates.reading_back import only_notes
+
+_ASKED = {
+    "chat": "chats",
+    "system-message": "system messages",
+    "agent": "calls and results",
+    "agent-that-reasons": "reasoning beside calls",
+    "parallel-calls": "parallel calls",
+    "text-beside-a-call": "text beside calls",
+    "chat-that-reasons": "answers with reasoning",
+    "thinking-off": "answers without thinking",
+    "system-message-midway": "system messages midway",
+    "long-chat": "long messages",
+}
+_WORKS_FOR = {"chat": "chat", "agent": "agents"}
+_LOSSES: dict[str, str] = {
+    FindingCode.NOT_RENDERED: "does not render",
+    FindingCode.CONTENT_LOST: "loses",
+    FindingCode.CACHE_LOST: "loses the cache of",
+    FindingCode.WRITTEN_TWICE: "writes twice",
+    FindingCode.ROLES_ALIKE: "does not tell who speaks in",
+    FindingCode.ANSWER_NOT_BEGUN: "does not begin the answer in",
+}
+_LIMITS: dict[str, str] = {
+    FindingCode.NO_TOOLS: "no tools",
+    FindingCode.RUST_FRONTEND: "other prompts with the Rust frontend",
+}
+
+
+def verdict(result: TemplateChecked) -> str:
+    """Return the sentence of a template; it begins with "at fault" where the exit code is 1."""
+    if result.answer is None:
+        return "at fault: it cannot be read"
+    works = [
+        _WORKS_FOR[replay.conversation.name]
+        for replay in result.replays
+        if replay.conversation.name in _WORKS_FOR and not replay.findings
+    ]
+    good = [f"works for {' and '.join(works)}"] if works else []
+    if not result.replays:
+        good = ["it was asked about no chat"]
+    codes = {finding.code for finding in result.findings}
+    limits = [*_losses(result, Level.NOTE), *(_LIMITS[code] for code in _LIMITS if code in codes)]
+    if result.replays and not any("reason" in one.conversation.name for one in result.replays):
+        limits.append("no reasoning")
+    first, *others = (*_faults(result), *good, *limits)
+    return "; ".join((first if result.ok else f"at fault: {first}", *others))
+
+
+def _faults(result: TemplateChecked) -> Iterator[str]:
+    yield from _losses(result, Level.ERROR)
+    wrong = sum(not outcome.ok for outcome in result.outcomes)
+    if wrong:
+        yield f"{wrong} of {len(result.outcomes)} conversations are not as they should be"
+    if not only_notes(result.findings):
+        yield "it is not what its template.toml says"
+    if result.back and not result.back.ok:
+        yield f"vLLM {result.back.release.version} does not read its answers back whole"
+    if result.texts and result.texts.findings:
+        lost, asked = len(result.texts.findings), len(result.texts.texts)
+        yield f"{lost} of {asked} texts of a model come back otherwise through its parsers and the template"
+
+
+def _losses(result: TemplateChecked, level: Level) -> Iterator[str]:
+    """Yield what it does to which conversations, of the findings of a level."""
+    losses: dict[str, list[str]] = {}
+    for replay in result.replays:
+        name = replay.conversation.name
+        for code in dict.fromkeys(one.code for one in replay.findings if one.level is level):
+            losses.setdefault(_LOSSES[code], []).append(_ASKED.get(name, name))
+    for loses, asked in losses.items():
+        yield f"{loses} {', '.join(asked)}"

@@ -1,0 +1,148 @@
+r"""Texts as a model wrote them: read by a release's parsers, sent back, and rendered into the next prompt.
+
+A text is kept if the next prompt begins with the prompt, the very text, and what ends a turn. What a parser loses no
+template gives back. They stand in a JSON object::
+
+    {"texts": {"a name": "Hm.\n</think>\n\nYes."}, "tools": […], "kwargs": {…}}
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vllm_mods.base.errors import ManifestError
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Finding
+from vllm_mods.formats.schema import Table
+from vllm_mods.templates import replay
+from vllm_mods.templates.conversation import Conversation, Message, object_of
+from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers
+from vllm_mods.templates.reading_back import LIKELY, ParserPair, way_name
+from vllm_mods.templates.rendering import Rendered
+
+_QUESTION: Message = {"role": "user", "content": "Well?"}
+_FURTHER: Message = {"role": "user", "content": "And?"}
+_PLAIN = "It is an abacus."
+_TAGS = ("<think>", "</think>")
+_SHOWN = 60
+
+
+class ModelTexts(NamedTuple):
+    """Texts by their names, and what the request had that they answer."""
+
+    texts: Mapping[str, str]
+    tools: tuple[Any, ...] | None = None
+    kwargs: Mapping[str, Any] = {}
+
+
+class TextBack(NamedTuple):
+    """One text, and what the next prompt has of it, by the ways in which it was read: None where it was not read."""
+
+    name: str
+    text: str
+    error: str | None
+    came: Mapping[str, str | None]
+
+    def kept(self, way: str) -> bool:
+        """Whether it came back byte for byte."""
+        return self.came[way] == self.text
+
+
+class TextsBack(NamedTuple):
+    """What became of all texts."""
+
+    texts: tuple[TextBack, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many were kept, by the ways in which they were read."""
+        return {way: sum(text.kept(way) for text in self.texts) for way in LIKELY}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """One for each text that was not kept."""
+        return tuple(_findings(self.texts))
+
+
+def read(data: bytes, where: str) -> ModelTexts:
+    """Read texts. Raises ``ManifestError`` with every problem."""
+    top = Table(object_of(data, where), "", [])
+    texts = top.table("texts").raw
+    if not texts or not all(isinstance(text, str) for text in texts.values()):
+        top.problem("texts", "is to have texts by their names")
+    tools = tuple(tool.raw for tool in top.tables("tools")) or None
+    kwargs = dict(top.table("kwargs").raw)
+    top.refuse_unknown()
+    if top.problems:
+        raise ManifestError(where, tuple(top.problems))
+    return ModelTexts({name: str(text) for name, text in texts.items()}, tools, kwargs)
+
+
+def send_back(
+    asked: ModelTexts,
+    release: ReleaseParsers,
+    pair: ParserPair,
+    render: Callable[[Sequence[Conversation]], Sequence[Rendered]],
+    content_format: str,
+) -> TextsBack:
+    """Have a pair of a release's parsers read each text, and render what was read into the next prompt.
+
+    Raises ``UsageError`` for a parser that the release does not have, ``ManifestError`` where there is no prompt.
+    """
+    release.require(*pair)
+
+    def conversation(*messages: Message, begun: bool = True) -> Conversation:
+        handed = tuple(replay.with_content_as(one, content_format) for one in messages)
+        return Conversation("texts", handed, asked.tools, dict(asked.kwargs), begun)
+
+    answered = (_QUESTION, replay.assistant_message(_PLAIN))
+    first, plain = render([conversation(_QUESTION), conversation(*answered, begun=False)])
+    if first.prompt is None or plain.prompt is None:
+        why = first.error or plain.error or ""
+        raise ManifestError("--answers", (f"no prompt for them: {why}",))
+    prompt, end = first.prompt, plain.prompt.rpartition(_PLAIN)[2]
+    jobs = [
+        ReadingJob(prompt, text, True, *pair, asked.tools or (), _TAGS, LIKELY)
+        for text in asked.texts.values()
+    ]
+    answers = release.read(jobs)
+    read_well = [one for by_way in answers for one in by_way.values() if "error" not in one]
+    histories = iter(
+        render([conversation(_QUESTION, _message(one), _FURTHER) for one in read_well])
+    )
+    texts = []
+    for (name, text), by_way in zip(asked.texts.items(), answers, strict=True):
+        came: dict[str, str | None] = {}
+        for way, one in by_way.items():
+            history = None if "error" in one else next(histories).prompt
+            whole = history is not None and history.startswith(prompt + text + end)
+            came[way] = text if whole else history and history.removeprefix(prompt)
+        error = next((str(one["error"]) for one in by_way.values() if "error" in one), None)
+        texts.append(TextBack(name, text, error, came))
+    return TextsBack(tuple(texts))
+
+
+def _message(read_answer: Mapping[str, Any]) -> Message:
+    """Return the message that a client sends back after what its server has read."""
+    calls = [
+        replay.tool_call(i, one["name"], one["arguments"])
+        for i, one in enumerate(read_answer["calls"])
+    ]
+    return replay.assistant_message(
+        read_answer["content"], read_answer["reasoning"] or None, *calls
+    )
+
+
+def _findings(texts: Sequence[TextBack]) -> Iterator[Finding]:
+    for text in texts:
+        lost = [way for way in LIKELY if not text.kept(way)]
+        if not lost:
+            continue
+        came = text.came[lost[0]]
+        same = len(os.path.commonprefix([text.text, came or ""]))  # noqa: RUF071  (letters are meant)
+        wrote, has = text.text[same : same + _SHOWN], (came or "")[same : same + _SHOWN]
+        how = f"{wrote!r} is {has!r} in the next prompt"
+        if came is None:
+            how = text.error or "the template refuses what was read of it"
+        where = "" if len(lost) == len(LIKELY) else f"{', '.join(map(way_name, lost))}: "
+        yield Finding(FindingCode.ANSWER_DIFFERS, f"{where}{text.name}: {how}")
