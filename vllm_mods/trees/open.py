@@ -54,9 +54,8 @@ def open_tree(
     ('0.19.1', 'A = 1')
     """
     spec = os.fspath(spec)
-    if spec.startswith("vllm=="):  # as a requirement of pip names it
-        spec = f"pypi:{spec}"
-    kind, colon, rest = spec.partition(":")
+    # as a requirement of pip names a release
+    kind, colon, rest = (f"pypi:{spec}" if spec.startswith("vllm==") else spec).partition(":")
     if verify and kind != "pypi":
         raise UsageError(
             f"{spec} is no release of an index, and only these are verified", hint="pypi:VERSION"
