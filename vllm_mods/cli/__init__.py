@@ -148,7 +148,7 @@ def _add_examples(command: click.Command, path: str) -> None:
 def main(context: click.Context) -> None:
     """Version, prove, apply and revert patches ("mods") to an installed vLLM.
 
-    TREE is a path to the vllm package or the folder that holds it, or one of
+    TREE is a path to the vllm package, the folder that holds it or its environment, or one of
     pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV, image:REF.
 
     \b
