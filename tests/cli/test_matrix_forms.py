@@ -51,8 +51,9 @@ def test_each_form_is_printed(matrix: Call) -> None:
 
 def test_github_shows_what_is_wrong_at_the_manifest(matrix: Call) -> None:
     answer = matrix("--format", "github", "--strict")
-    wrong, *others = answer.out.splitlines()
+    wrong, *others, summary = answer.out.splitlines()
     assert answer.code == 1
+    assert summary.startswith("::notice title=vllm-mods::")
     assert re.match(
         r"::error file=\S+/patches/fast/mod\.toml,title=fast%3A conflict::conflict on .*%0A", wrong
     )

@@ -35,7 +35,7 @@ def workflow_commands(result: CheckResult) -> str:
 
 
 def matrix_commands(result: MatrixResult) -> str:
-    """Return a line for each thing that is wrong with a mod on neighbouring releases, and for each problem of its manifest or lock."""
+    """Return a line for each thing that is wrong with a mod on neighbouring releases, for each problem of its manifest or lock, and for all."""
     manifests = {mod.name: os.path.join(mod.directory, MANIFEST) for mod in result.mods}
     of = view.grid(result)
     remarks = []
@@ -48,10 +48,11 @@ def matrix_commands(result: MatrixResult) -> str:
     for one in view.problems(result):
         level = Level.NOTE if one.code in notes else Level.ERROR
         remarks.append((level, one.mod, one.code, view.problem(of, one)))
-    return "".join(
-        workflow_command(level, manifests[mod], f"{mod}: {code}", message)
+    lines = [
+        workflow_command(level, manifests.get(mod, MANIFEST), f"{mod}: {code}", message)
         for level, mod, code, message in remarks
-    )
+    ]
+    return "".join((*lines, f"::notice title=vllm-mods::{_escaped(view.summary(of))}\n"))
 
 
 def workflow_command(level: Level, path: str, title: str, message: str) -> str:
