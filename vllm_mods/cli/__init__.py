@@ -126,6 +126,8 @@ class _Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
+        if args == ["version"]:
+            args = ["--version"]
         return super().parse_args(ctx, args)
 
 
