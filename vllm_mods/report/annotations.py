@@ -44,10 +44,15 @@ def matrix_commands(result: MatrixResult) -> str:
         details = "\n".join(map(str, run.first.findings))
         message = f"{word} on {run.trees}: {view.MEANINGS[word]}\n{details}".rstrip()
         remarks.append((Level.ERROR, run.mod, word, message))
-    notes = {one.code for one in result.problems if one.level is Level.NOTE or not result.strict}
-    for one in view.problems(result):
-        level = Level.NOTE if one.code in notes else Level.ERROR
-        remarks.append((level, one.mod, one.code, view.problem(of, one)))
+    notes = {
+        problem.code
+        for problem in result.problems
+        if problem.level is Level.NOTE or not result.strict
+    }
+    for grievance in view.problems(result):
+        level = Level.NOTE if grievance.code in notes else Level.ERROR
+        message = view.problem(of, grievance)
+        remarks.append((level, grievance.mod, grievance.code, message))
     lines = [
         workflow_command(level, manifests.get(mod, MANIFEST), f"{mod}: {code}", message)
         for level, mod, code, message in remarks
