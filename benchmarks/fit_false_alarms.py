@@ -8,7 +8,8 @@ command fails for the latter.
     python benchmarks/fit_false_alarms.py --trees trees/0.19.0 trees/0.19.1 pypi:0.20.0
 
 ``--reversed`` goes from each release back to the one before, ``--alone`` takes each changed file
-as a patch of its own on a tree that is the newer release otherwise.
+as a patch of its own on a tree that is the newer release otherwise, ``--clusters N`` so many groups of
+changed files of which each names one before it: what one author may have changed at once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import random
 import resource
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -24,14 +26,19 @@ from fit_blindness import Older
 
 from vllm_mods.base.model import FileChange, Level
 from vllm_mods.fit import fit
-from vllm_mods.fit.world import SummaryCache
+from vllm_mods.fit.search import WORD
+from vllm_mods.fit.world import SummaryCache, module_stem
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from vllm_mods.base.model import Finding
     from vllm_mods.base.tree import Tree
+
+Patch = tuple[FileChange, ...]
+LARGEST = 8
+"""How many files a cluster has at most."""
 
 # What upstream shipped and fit is right about, by code, file and a text of the scope or the
 # message, each looked up in the release.
@@ -208,7 +215,7 @@ def held(spec: str) -> Tree:
     return Older(tree, {}, {p: tree.read(p) or b"" for p in tree.paths() if p.endswith(".py")})
 
 
-def changes_between(old: Tree, new: Tree) -> tuple[FileChange, ...]:
+def changes_between(old: Tree, new: Tree) -> Patch:
     """Return upstream's change of every Python file, as one patch."""
     paths = {path for tree in (old, new) for path in tree.paths("vllm") if path.endswith(".py")}
     found = (
@@ -217,17 +224,26 @@ def changes_between(old: Tree, new: Tree) -> tuple[FileChange, ...]:
     return tuple(change for change in found if change.before != change.after)
 
 
-def judge(
-    changes: tuple[FileChange, ...], old: Tree, new: Tree, cache: SummaryCache, *, alone: bool
-) -> Iterator[Finding]:
-    """Yield what is found of a release's changes, taken as one patch or each as one."""
-    if not alone:
-        yield from fit(changes, old, cache=cache).findings
-        return
+def judge(patches: Iterable[Patch], new: Tree, cache: SummaryCache) -> Iterator[Finding]:
+    """Yield what is found of some of a release's changes, each patch on the release without it."""
     kept = {path: new.read(path) or b"" for path in new.paths()}
-    for change in changes:
-        tree = Older(new, {change.path: change.before}, kept)
-        yield from fit((change,), tree, cache=cache).findings
+    for patch in patches:
+        tree = Older(new, {change.path: change.before for change in patch}, kept)
+        yield from fit(patch, tree, cache=cache).findings
+
+
+def clusters(changes: Patch, many: int) -> Iterator[Patch]:
+    """Yield groups of two to eight changed files, the same ones in each run."""
+    draw = random.Random(1)
+    words = {c.path: set(WORD.findall((c.before or b"") + (c.after or b""))) for c in changes}
+    for first in draw.sample(changes, min(many, len(changes))):
+        group = [first]
+        for change in draw.sample(changes, len(changes)):
+            stems = {module_stem(member.path).encode() for member in group}
+            if change not in group and len(group) < LARGEST and stems & words[change.path]:
+                group.append(change)
+        if len(group) > 1:
+            yield tuple(group)
 
 
 def main() -> int:
@@ -235,6 +251,7 @@ def main() -> int:
     parser.add_argument("--trees", nargs="+", required=True, help="releases, oldest first")
     parser.add_argument("--reversed", action="store_true", help="from the newer to the older")
     parser.add_argument("--alone", action="store_true", help="each file as a patch of its own")
+    parser.add_argument("--clusters", type=int, default=0, help="so many of each pair")
     parser.add_argument("--show-notes", action="store_true")
     options = parser.parse_args()
     print(
@@ -248,7 +265,11 @@ def main() -> int:
         start = sum(os.times()[:4])
         old, new = held(one), held(other)
         changes = changes_between(old, new)
-        found = list(judge(changes, old, new, cache, alone=options.alone))
+        groups = list(clusters(changes, options.clusters))
+        if options.alone or groups:
+            found = list(judge(groups or [(change,) for change in changes], new, cache))
+        else:
+            found = list(fit(changes, old, cache=cache).findings)
         files, lines = len(changes), sum(len((c.after or b"").splitlines()) for c in changes)
         seconds = sum(os.times()[:4]) - start
         errors = [finding for finding in found if finding.level is Level.ERROR]

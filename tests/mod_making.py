@@ -48,7 +48,7 @@ def mod(*variants: Variant, name: str = "mod", **more: Any) -> Mod:
         "version": "1.0.0",
         "summary": "a mod",
         "license": "Apache-2.0",
-        "directory": f"/mods/{name}",
+        "directory": f"/lib/patches/{name}",
         "digest": (sha256(repr(variants).encode()) or ""),
     }
     return Mod(name=name, variants=tuple(variants), **{**base, **more})

@@ -76,7 +76,13 @@ def test_versions_sort_as_versions() -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "first"),
-    [("0.19.9", "0.19.1"), ("0.99", "0.33.0"), ("0.20", "0.20.0"), ("0.20.9", "0.20.2")],
+    [
+        ("0.19.9", "0.19.1"),
+        ("0.99", "0.33.0"),
+        ("0.20", "0.20.0"),
+        ("0.20.9", "0.20.2"),
+        ("9", "0.33.0"),
+    ],
 )
 def test_the_nearest_release_is_the_one_meant(wanted: str, first: str) -> None:
     known = ["0.9.2", "0.19.0", "0.19.1", "0.20.0", "0.20.2", "0.33.0"]

@@ -115,7 +115,9 @@ def test_what_does_not_fit_fails_the_step_and_is_summed_up(
 ) -> None:
     (site / "vllm/loader.py").write_text("import os\n")
     inputs = {"library": str(library), "mods": "fast", "tree": str(site), "report": "page.html"}
-    assert run(**inputs).returncode == 1
+    done = run(**inputs)
+    assert done.returncode == 1
+    assert "patches/fast/mod.toml,title=fast%3A missing::missing on " in done.stdout
     assert "✗ **missing**" in (tmp_path / "summary.md").read_text()
     assert (tmp_path / "work/page.html").exists()
     assert run(library=str(library), mods="fast", target=str(site)).returncode == 1

@@ -225,6 +225,8 @@ def test_a_shell_is_offered_commands_with_what_they_do_and_the_options_of_one() 
         (("template", "check", "qwen3.5-enh"), ["qwen3.5-enhanced"]),
         (("apply", "--library", "{}", "b-mod"), ["b-mod-of-mine"]),
         (("apply", "--library", "none", "a-mod"), []),
+        (("explain", "no-var"), ["no-variant"]),
+        (("explain", "unsupp"), ["unsupported"]),
     ],
 )
 def test_a_shell_is_offered_names_of_the_libraries_that_the_line_names(

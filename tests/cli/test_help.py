@@ -115,6 +115,7 @@ def test_every_option_is_shown_once(call: Call) -> None:
 
 def test_what_is_misspelt_is_named(call: Call) -> None:
     assert "did you mean `matrix`" in call("matirx").err
+    assert call("version").out == call("--version").out
     assert "--target" in call("check", "fast", "--taget", "x").err
     assert "did you mean `fast`" in call("show", "fasst").err
     assert "did you mean `qwen3.5-122b-hybrid`" in call("show", "qwen3.5-122b-hybird").err

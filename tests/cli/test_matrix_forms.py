@@ -49,6 +49,18 @@ def test_each_form_is_printed(matrix: Call) -> None:
     assert html.out == matrix("--format", "html").out
 
 
+def test_github_shows_what_is_wrong_at_the_manifest(matrix: Call) -> None:
+    answer = matrix("--format", "github", "--strict")
+    wrong, *others, summary = answer.out.splitlines()
+    assert answer.code == 1
+    assert summary.startswith("::notice title=vllm-mods::")
+    assert re.match(
+        r"::error file=\S+/patches/fast/mod\.toml,title=fast%3A conflict::conflict on .*%0A", wrong
+    )
+    assert others
+    assert all(re.match(r"::(error|notice) file=\S+/mod\.toml,title=", line) for line in others)
+
+
 def test_json_is_the_same_by_either_name(matrix: Call) -> None:
     assert matrix("--json").out == matrix("--format", "json").out
     assert matrix("--json").json["schema"] == 1

@@ -45,12 +45,12 @@ def told(made: Plan, *, edited: bool = False) -> str | None:
     return hint(made, MemoryTree(there, released={"vllm/a.py": b"theirs\n"}))
 
 
-PORT = "vllm-mods port mod --to pypi:0.22.0 --from pypi:0.20 --library /"
+PORT = "vllm-mods port mod --to pypi:0.22.0 --from pypi:0.20 --library /lib"
 BASE = (
-    "vllm-mods check mod --library / --target pypi:0.22.0 --base pypi:0.20"
+    "vllm-mods check mod --library /lib --target pypi:0.22.0 --base pypi:0.20"
     "  # the release that the patch was made for"
 )
-SHOW = "vllm-mods show mod --library /"
+SHOW = "vllm-mods show mod --library /lib"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ SHOW = "vllm-mods show mod --library /"
         (plan(Verdict.UNREADABLE, "unreadable"), None),
         (
             plan(Verdict.UNREADABLE, "not-in-tree"),
-            "vllm-mods check mod --library / --target SITE_PACKAGES  # an installation that has the package",
+            "vllm-mods check mod --library /lib --target SITE_PACKAGES  # an installation that has the package",
         ),
     ],
 )
@@ -88,7 +88,7 @@ def test_each_refusal_has_its_next_command(made: Plan, command: str | None) -> N
 
 def test_a_mod_that_its_lock_knows_is_ported_from_what_the_lock_says() -> None:
     made = plan(Verdict.CONFLICT, "text", lock=b"x")
-    assert told(made) == "vllm-mods port mod --to pypi:0.22.0 --library /"
+    assert told(made) == "vllm-mods port mod --to pypi:0.22.0 --library /lib"
     stale = plan(Verdict.CONFLICT, "text", "stale-lock", lock=b"x")
     assert told(stale) == PORT
 
@@ -128,7 +128,7 @@ def test_of_several_mods_the_one_that_the_others_wait_for_is_told_of() -> None:
     (second,) = plan(Verdict.CONFLICT, "text").mods
     second = second._replace(mod=second.mod._replace(name="needed"))
     made = Plan(spec="/a b", version="0.22.0", mods=(first, second), changes=())
-    assert told(made) == "vllm-mods port needed --to '/a b' --from pypi:0.20 --library /"
+    assert told(made) == "vllm-mods port needed --to '/a b' --from pypi:0.20 --library /lib"
 
 
 def test_without_a_refusal_there_is_nothing_to_do() -> None:
@@ -138,7 +138,7 @@ def test_without_a_refusal_there_is_nothing_to_do() -> None:
 
 def test_what_lies_outside_or_beside_is_put_right_by_what_names_it() -> None:
     assert told(plan(Verdict.CONFLICT, "undeclared")) == (
-        f"{SHOW}  # read what it does; /mods/mod/mod.toml has to say it"
+        f"{SHOW}  # read what it does; /lib/patches/mod/mod.toml has to say it"
     )
     made = plan(Verdict.UNFIT, "python-conflict")
     (one,) = made.mods
@@ -158,7 +158,9 @@ def test_a_mod_for_a_package_is_looked_at_where_that_is(spec: str) -> None:
     where = "SITE_PACKAGES  # an installation that has the package"
     if not spec.startswith(("git", "/")):
         where = f"{shlex.quote(spec)} --with ext==VERSION"
-    assert told(replace(made, mods=mods)) == (f"vllm-mods check mod --library / --target {where}")
+    assert told(replace(made, mods=mods)) == (
+        f"vllm-mods check mod --library /lib --target {where}"
+    )
 
 
 def test_a_file_that_cannot_be_read_or_is_far_away_is_not_held_to_record() -> None:
@@ -191,16 +193,16 @@ def test_the_release_that_a_range_begins_with_is_the_base(vllm: str, start: str 
     made = plan(Verdict.MISPLACED, "look-alike")
     (one,) = made.mods
     made = replace(made, mods=(one._replace(variant=ranged),))
-    target = "vllm-mods check mod --library / --target pypi:0.22.0"
+    target = "vllm-mods check mod --library /lib --target pypi:0.22.0"
     if start is None:
-        assert told(made) == "vllm-mods port mod --to pypi:0.22.0 --library /"
+        assert told(made) == "vllm-mods port mod --to pypi:0.22.0 --library /lib"
     else:
         assert told(made) == (
             f"{target} --base pypi:{start}  # the release that the patch was made for"
         )
     locked = made.mods[0]._replace(mod=made.mods[0].mod._replace(lock=b"x"))
     assert told(replace(made, mods=(locked,))) == (
-        "vllm-mods port mod --to pypi:0.22.0 --library /"
+        "vllm-mods port mod --to pypi:0.22.0 --library /lib"
     )
 
 
@@ -211,5 +213,5 @@ def test_what_no_patch_is_of_is_looked_at_and_not_ported() -> None:
     assert told(replace(made, mods=(one._replace(variant=bare),))) == SHOW
     nameless = one._replace(variant=None)
     assert told(replace(made, mods=(nameless,))) == (
-        "vllm-mods port mod --to pypi:0.22.0 --library /"
+        "vllm-mods port mod --to pypi:0.22.0 --library /lib"
     )

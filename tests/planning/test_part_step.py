@@ -166,7 +166,7 @@ def test_all_patches_of_a_variant_have_one_limit(
         DiffError, match=f"with the patches before it, it has more than {least - 1} "
     ) as caught:
         parts_of(made, made.variants[0], "", vouched=vouched)
-    assert str(caught.value).startswith("/mods/mod/one/1.patch:1: ")
+    assert str(caught.value).startswith("/lib/patches/mod/one/1.patch:1: ")
     assert caught.value.hint == "make several mods of it"
 
 

@@ -275,7 +275,7 @@ def test_a_tree_that_cannot_be_read_is_unreadable_in_the_words_and_with_the_hint
 
 def test_a_bad_patch_of_any_variant_is_an_error() -> None:
     bad = variant(b"--- a/vllm/x.py\n+++ b/vllm/x.py\n@@ what @@\n", name="bad", vllm="<0.1")
-    with pytest.raises(DiffError, match=r"/mods/mod/bad/0\.patch"):
+    with pytest.raises(DiffError, match=r"/lib/patches/mod/bad/0\.patch"):
         one(mod(bad), tree(TEXT))
 
 

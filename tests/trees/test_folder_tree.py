@@ -83,13 +83,28 @@ def test_what_is_no_tree_is_said_with_the_way_on(
     assert hint in caught.value.hint
 
 
-def test_a_virtual_environment_is_answered_with_its_site_root(tmp_path: Path) -> None:
-    root = tmp_path / "lib" / "python3.12" / "site-packages"
+def test_a_virtual_environment_and_its_python_stand_for_the_vllm_in_it(tmp_path: Path) -> None:
+    root = _vllm_in(tmp_path / "env", "python3.12")
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to("/bin/sh")  # as venv makes it: a link to another place
+    assert find_site_root(str(tmp_path / "env")) == find_site_root(str(python)) == str(root)
+    with pytest.raises(UsageError, match="holds no vLLM"):
+        find_site_root(str(python.parent))
+
+
+def test_of_two_vllms_in_an_environment_one_has_to_be_named(tmp_path: Path) -> None:
+    places = [_vllm_in(tmp_path, version) for version in ("python3.11", "python3.12")]
+    with pytest.raises(UsageError, match="an environment with several vLLMs") as caught:
+        find_site_root(str(tmp_path))
+    assert caught.value.hint == f"name the one you mean: {places[0]}/vllm or {places[1]}/vllm"
+
+
+def _vllm_in(environment: Path, python: str) -> Path:
+    root = environment / "lib" / python / "site-packages"
     (root / "vllm").mkdir(parents=True)
     (root / "vllm" / "__init__.py").touch()
-    with pytest.raises(UsageError) as caught:
-        find_site_root(str(tmp_path))
-    assert caught.value.hint == f"did you mean {root}"
+    return root
 
 
 def test_files_are_read_byte_for_byte(site: Path) -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMS = (
-    "a TREE is a path to the vllm folder or its site root, pypi:VERSION, pypi:WHEEL-FILE-NAME, "
-    "wheel:FILE, sdist:FILE, git:REPO@REV or image:REF"
+    "a TREE is a path to the vllm folder, its site root or its environment, pypi:VERSION, "
+    "pypi:WHEEL-FILE-NAME, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF"
 )
 OWN = "{0} has its own packages, and only releases, wheels and sdists are read with others"
 

@@ -231,6 +231,21 @@ def test_an_unknown_release_names_the_nearest(server: PackageServer) -> None:
     with pytest.raises(UsageError, match=WHEEL):
         open_tree("pypi:vllm-0.19.1-7-cp38-abi3-manylinux_2_31_x86_64.whl")
     with pytest.raises(UsageError, match="no such file or version"):
+        open_tree("pypi:newest")
+
+
+def test_a_release_is_named_as_pip_names_it_and_the_newest_by_a_word(server: PackageServer) -> None:
+    server.files["vllm-0.20.0rc1.tar.gz"] = b""
+    notes: list[str] = []
+    for spec in ("vllm==0.19.1", "pypi:vllm==0.19.1", "pypi:latest"):
+        tree = open_tree(spec, note=notes.append)
+        assert (tree.version, tree.spec) == ("0.19.1", "pypi:0.19.1")
+    assert notes == ["pypi:latest is 0.19.1"]
+
+
+def test_an_index_of_pre_releases_has_no_newest_release(server: PackageServer) -> None:
+    server.files = {"vllm-0.20.0rc1.tar.gz": b""}
+    with pytest.raises(UsageError, match="no release but pre-releases"):
         open_tree("pypi:latest")
 
 

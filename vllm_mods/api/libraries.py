@@ -10,7 +10,7 @@ from vllm_mods.base.errors import DiffError, ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod, Variant
 from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.library import project_file, trust
+from vllm_mods.library import mod_path, project_file, trust
 from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
@@ -106,10 +106,18 @@ def choose(
 ) -> Chosen:
     """Read a pairing's mods and the named ones, or without either the default ones.
 
-    ``target`` is the folder that they are to go into. A name that no library has is looked up there, since
+    A mod may be named by its folder too, or be a patch alone, where it does not go into anything. ``target`` is the
+    folder that they are to go into. A name that no library has is looked up there, since
     it keeps each mod as it went in; and the pairing has to be trusted. Raises ``UsageError`` where no
     mod is left, ``Refused`` for a pairing that no policy vouches for.
     """
+    paths = [name for name in names if mod_path.is_path(name)]
+    if paths and target is not None:
+        raise UsageError(
+            f"{paths[0]} is in no library, and what goes into a vLLM has a name and a version",
+            hint=f"vllm-mods check {shlex.quote(paths[0])}  # then `vllm-mods new` makes a mod of a patch, --library DIR names a library",
+        )
+    names = [name for name in names if name not in paths]
     paired = None if pairing is None else library.pairing(pairing)
     if pairing is not None and target is not None:
         trust.demand_pairing(library, pairing)
@@ -120,9 +128,12 @@ def choose(
         names = [name for name in names if name not in {mod.name for mod in in_target}]
     if paired is not None:
         names = (*library.mods_of(paired), *names)
-    elif not names and not in_target and not (names := library.defaults()):
+    elif not names and not in_target and not paths and not (names := library.defaults()):
         raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
-    return Chosen((*library.select(names), *in_target), paired)
+    mods = [*library.select(names), *in_target]
+    for path in paths:
+        mods += [mod for mod in mod_path.load(path, library) if mod not in mods]
+    return Chosen(tuple(mods), paired)
 
 
 def _kept_in(target: str, names: Sequence[str]) -> tuple[Mod, ...]:

@@ -4,8 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
+from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.plan import as_tree
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod, ModPlan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.library import mod_folder, writing
@@ -15,6 +16,9 @@ from vllm_mods.making.compose import ModEffect, Wanted
 from vllm_mods.making.over_releases import ReleaseRow
 from vllm_mods.making.recording import Limits
 from vllm_mods.planning import lock_entries
+
+_NEWEST = 50
+"""So many releases are looked at for the one that a diff was made on: about two years of them."""
 
 
 class NewMod(NamedTuple):
@@ -90,6 +94,23 @@ def new(
             record, name, files, opened, limits or Limits(), container=container
         )
     return of_effect(wanted, effect, opened).written(library)
+
+
+def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
+    """Open the newest of vLLM's releases that has what each hunk of a diff expects, at the line that it states.
+
+    Raises ``Refused`` where none of the newest ones has, ``DiffError`` for a diff that is none.
+    """
+    specs = releases_in(access, ">=0", plain=True)[-_NEWEST:]
+    for spec in reversed(specs):
+        tree = access.open(spec)
+        if from_diff.is_of(diff, diff_name, tree):
+            access.note(f"{diff_name} is of {spec}: the newest release with each hunk at its line")
+            return tree
+    raise Refused(
+        f"{diff_name}: none of the releases from {specs[0]} to {specs[-1]} has all hunks at their lines",
+        hint="--tree TREE, the vLLM that it was made on: git:REPO@REV for one between two releases",
+    )
 
 
 def of_effect(wanted: Wanted, effect: ModEffect, tree: Tree) -> NewMod:

@@ -114,13 +114,17 @@ def nearest(version: str, versions: Iterable[str], count: int) -> tuple[str, ...
     """Return the ``count`` versions nearest to ``version``, the nearest first.
 
     Near is by the numbers from the left, as people mean it: of 0.19.0 and 0.20.0, the first is
-    nearer to 0.19.9.
+    nearer to 0.19.9. Behind the number that differs, the next newer or older version is.
     """
     wanted = _numbers(version)
 
     def distance(other: str) -> tuple[int, ...]:
         pairs = itertools.zip_longest(wanted, _numbers(other), fillvalue=0)
-        return tuple(abs(mine - its) for mine, its in pairs)
+        sign, distances = 0, []
+        for mine, its in pairs:
+            distances.append(sign * its if sign else abs(mine - its))
+            sign = sign or (mine < its) - (mine > its)
+        return tuple(distances)
 
     newest_first = sorted(versions, key=sort_key, reverse=True)
     return tuple(sorted(newest_first, key=distance)[:count])

@@ -126,6 +126,8 @@ class _Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
+        if args == ["version"]:
+            args = ["--version"]
         return super().parse_args(ctx, args)
 
 
@@ -148,7 +150,7 @@ def _add_examples(command: click.Command, path: str) -> None:
 def main(context: click.Context) -> None:
     """Version, prove, apply and revert patches ("mods") to an installed vLLM.
 
-    TREE is a path to the vllm package or the folder that holds it, or one of
+    TREE is a path to the vllm package, the folder that holds it or its environment, or one of
     pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV, image:REF.
 
     \b

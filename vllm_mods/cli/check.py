@@ -33,6 +33,7 @@ from vllm_mods.report.reply import Reply
 def check_command(*, explain: bool, form: str, as_json: bool, **given: Any) -> int:
     """Tell whether mods fit a vLLM tree; change nothing.
 
+    MOD is the name of one in a library, the folder of one (./mods/fix), or a patch (fix.patch).
     Without MOD and --pairing, all bundled mods that are marked as default.
     Exits 0 if every mod goes in (with --model: and is meant for it).
     """

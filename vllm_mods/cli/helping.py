@@ -32,8 +32,13 @@ def doctor(target: str | None, access: Access) -> Reply:
     return report.examined(examine(target, access.open))
 
 
+def _complete_words(_context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+    known = (entry.word for entry in (*words.endings(), *words.findings()))
+    return [word for word in known if word.startswith(typed)]
+
+
 @click.command(name="explain")
-@click.argument("word", metavar="VERDICT|CODE")
+@click.argument("word", metavar="VERDICT|CODE", shell_complete=_complete_words)
 @options.json_output
 def explain(word: str) -> Reply:
     """Say what a verdict, an exit code, a kind of error or the code of a finding means, and what to do next.

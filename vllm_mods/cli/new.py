@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from vllm_mods.api.access import Access
-from vllm_mods.api.new import new
+from vllm_mods.api.new import find_release, new
 from vllm_mods.base.errors import UsageError
 from vllm_mods.cli import named_files, options
 from vllm_mods.cli.options import option
@@ -38,7 +38,11 @@ recorded = options.grouped(
 @option("--from-diff FILE", "A diff, with any paths; - for stdin.", "diff_file")
 @option("--from-trees OLD NEW", "Two trees to compare.", "trees", nargs=2)
 @option("--record", "Run COMMAND on a copy of --tree.")
-@option("--tree TREE", "The vLLM of the diff, or to run COMMAND on.", "base")
+@option(
+    "--tree TREE",
+    "The vLLM of the diff, or to run COMMAND on; `auto` is the newest release with each hunk at its line.",
+    "base",
+)
 @option("--image REF", "Run COMMAND in a container of this image, which holds a vLLM.")
 @option("--library DIR", "Write to DIR/patches/NAME [.].", default=".")
 @option("--summary TEXT", "What the mod is for.")
@@ -76,15 +80,30 @@ def command(
         raise UsageError("--image is for --record, in place of --tree", hint="--record --image REF")
     spec = f"image:{image}" if image else trees[0] if trees else base
     if not spec:
-        raise UsageError("on which vLLM was it made, or is it to be run?", hint="--tree TREE")
+        raise UsageError(
+            "on which vLLM was it made, or is it to be run?",
+            hint="--tree TREE; of a diff --tree auto finds the release",
+        )
+    diff, diff_name = _read_diff(diff_file)
+    if spec == "auto" and diff is not None:
+        tree = find_release(access, diff, diff_name)
+    else:
+        tree = access.open(spec)
     result = new(
         name,
-        tree=access.open(spec),
-        diff=None if diff_file is None else named_files.read(diff_file),
+        tree=tree,
+        diff=diff,
         edited=access.open(trees[1]) if trees else None,
         record=argv,
         in_container=image is not None,
-        diff_name="stdin" if diff_file == "-" else diff_file or "",
+        diff_name=diff_name,
         **given,
     )
     return report.new(result)
+
+
+def _read_diff(path: str | None) -> tuple[bytes | None, str]:
+    """Return a diff, None where none is named, and what messages call it."""
+    return (
+        (None, "") if path is None else (named_files.read(path), "stdin" if path == "-" else path)
+    )

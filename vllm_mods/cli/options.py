@@ -168,7 +168,7 @@ target_folder = option(
 )
 target_tree = option(
     "--target TREE",
-    "A folder, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the active environment's].",
+    "A folder, an environment, pypi:VERSION, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF [the active environment's].",
     envvar=TARGET,
     callback=_or_found,
 )

@@ -15,6 +15,7 @@ from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.diagnosis import search
+from vllm_mods.diagnosis.beside import requirement_troubles
 from vllm_mods.diagnosis.diagnosis import Diagnosis, Examined, Trouble, tool
 from vllm_mods.diagnosis.listing import Compared, Listed, compare, listed, unresolved
 from vllm_mods.formats import receipt
@@ -75,6 +76,7 @@ def _look(tree: Tree, issues: list[Trouble]) -> Examined:
     if not isinstance(tree, ImageTree):  # an engine lists a folder by sending all that is in it
         with _collect_errors(issues):
             issues += _distributions(tree)
+            issues += requirement_troubles(tree)
             files = listed(tree)
             held = None if files is None else compare(tree, files)
             issues += _files(tree, files, held, current, again)

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
+from functools import lru_cache
 
 from vllm_mods.fit.hierarchy import lineage
 from vllm_mods.fit.shapes import Class, Import
@@ -77,12 +77,11 @@ def classes_in(world: World, path: str) -> Iterator[tuple[str, Symbol]]:
 @remembered
 def subclasses(world: World, symbol: Symbol) -> tuple[Symbol, ...]:
     """Return the classes below a class, as far as a text search for its name leads to them."""
-    heirs = _heirs(world)
     known: dict[Symbol, None] = {}
     queue = [symbol]
     while queue:
         name = queue.pop().cls.name.encode()
-        for path in heirs.get(name, ()):
+        for path in _files_with_heirs(world, name):
             world.consulted.add(path)
             for _, other in classes_in(world, path):
                 if other == symbol or other in known:
@@ -94,19 +93,14 @@ def subclasses(world: World, symbol: Symbol) -> tuple[Symbol, ...]:
 
 
 @remembered
-def _heirs(world: World) -> dict[bytes, list[str]]:
+def _files_with_heirs(world: World, name: bytes) -> list[str]:
     """Return the files with a class that has a base of some name, under whatever alias."""
-    heirs: dict[bytes, list[str]] = {}
-    for path in python_files(world):
-        data = world.glance(path) or b""
-        digest, known = sha256(data).digest(), world.cache.bases
-        if digest not in known:
-            known[digest] = _bases(data)
-        for name in known[digest]:
-            heirs.setdefault(name, []).append(path)
-    return heirs
+    files = ((path, world.glance(path) or b"") for path in python_files(world))
+    return [path for path, data in files if name in data and name in _bases(data)]
 
 
+# A class has several above it, and each is asked for.
+@lru_cache(maxsize=512)
 def _bases(data: bytes) -> frozenset[bytes]:
     bases = {word for text in _CLASS.findall(data) for word in WORD.findall(text)}
     return frozenset(bases.union(*(_real_names(data, used) for used in bases)))

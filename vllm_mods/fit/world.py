@@ -34,11 +34,10 @@ _DEPTH = 12
 class SummaryCache:
     """What was derived from files, by the sha256 of their bytes. Share one among many trees.
 
-    ``bases`` are the names that classes of a file have as bases, ``laid_out`` the last trees as folders.
+    ``laid_out`` are the last trees as folders.
     """
 
     modules: dict[bytes, Module | None] = field(default_factory=dict)
-    bases: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
     laid_out: LaidOut = field(default_factory=LaidOut, compare=False)
 
 

@@ -9,6 +9,7 @@ found to be a hunk, and nothing else: lines beyond a hunk's counts it drops with
 """
 
 import io
+import os
 
 from vllm_mods.base.errors import DiffError
 from vllm_mods.base.model import Mod, PatchFile, Variant
@@ -48,7 +49,7 @@ def touched(mod: Mod, variant: Variant) -> list[str]:
     paths = [
         path
         for patch in variant.patches
-        for path in paths_of(patch, f"{mod.directory}/{patch.source}")
+        for path in paths_of(patch, os.path.join(mod.directory, patch.source))
     ]
     for brought in (variant.replace, variant.overlay, variant.binary):
         paths += [one.path for one in brought]

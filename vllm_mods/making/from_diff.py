@@ -61,6 +61,33 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
     return ModEffect(tuple(file_changes), notes=notes)
 
 
+def is_of(data: bytes, where: str, tree: Tree) -> bool:
+    """Tell whether a tree has what each hunk of a diff expects, at the line that it states.
+
+    Raises ``DiffError`` for what is no diff, or has no line to tell a tree by.
+    """
+    expecting = [part for part in _parts(data, where) if any(hunk.old for hunk in part.file.hunks)]
+    if not expecting:
+        why = "no line of it was in a file before, so that no release can be told by it"
+        raise DiffError(where, 1, why, hint="--tree TREE, the one it was made on")
+    paths = sorted(tree.paths("vllm"))
+    return all(
+        any(
+            _is_at_its_lines(part.file, tree.read(path) or b"")
+            for path in _candidates(part.old, paths) or _candidates(part.new, paths)
+        )
+        for part in expecting
+    )
+
+
+def _is_at_its_lines(file: FileDiff, data: bytes) -> bool:
+    rows = data.splitlines(keepends=True)
+    return all(
+        tuple(rows[hunk.stated - 1 : hunk.stated - 1 + len(hunk.old)]) == hunk.old
+        for hunk in file.hunks
+    )
+
+
 def _parts(data: bytes, where: str) -> Iterator[DiffPart]:
     """Take a diff apart. Raises ``DiffError`` for what is none, and where files are renamed or copied."""
     if len(data) > limits.PATCH:

@@ -18,7 +18,7 @@ _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")
 
 
-def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901 - one kind of refusal per branch
+def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kind of refusal per branch
     """Return what helps with the first mod of a plan for a tree that does not go in, None if nothing is known."""
     from vllm_mods.trees.packages import reinstalling  # noqa: PLC0415  (packaging is slow)
 
@@ -31,6 +31,8 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901 - one kind of refu
     errors = [found for found in mod_plan.findings if found.level is Level.ERROR]
     codes = {found.code for found in errors}
     target = shlex.quote(plan.spec)
+    if outside := _outside_of_libraries(mod_plan):
+        return outside
     paths = dict.fromkeys(found.path for found in errors if found.path)
     if "other-version" in codes:
         advice = f"vllm-mods revert {mod_plan.mod.name} --target {target}"
@@ -58,6 +60,17 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901 - one kind of refu
         base = _base(mod_plan, plan) if codes & _UNTOLD else None
         advice = base or _port(mod_plan, plan)
     return advice
+
+
+def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
+    """Return what makes a mod of a patch alone, or of a folder elsewhere one that other commands can name."""
+    place, name = os.path.split(mod_plan.mod.directory)
+    if not name:
+        patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
+        return f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # the release it was made for; `port` goes on from there"
+    if os.path.basename(place) != "patches":
+        return f"move it to LIBRARY/patches/{name}  # `--library LIBRARY` names it to `port`, `show` and `apply`"
+    return None
 
 
 def _is_edited(tree: Tree, path: str) -> bool:

@@ -5,6 +5,7 @@ the reversed diffs. Either succeeds for the whole variant or not at all.
 """
 
 import itertools
+import os
 from collections.abc import Sequence
 
 from vllm_mods.base import limits
@@ -68,7 +69,7 @@ def parts_of(
     parts: list[Part] = []
     hunks = size = 0
     for patch in variant.patches:
-        where = f"{mod.directory}/{patch.source}"
+        where = os.path.join(mod.directory, patch.source)
         size += len(patch.data)
         if size > limits.PATCH:
             why = f"with the patches before it, it has more than {limits.PATCH}"

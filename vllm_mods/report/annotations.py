@@ -1,11 +1,12 @@
-"""The answer of ``check`` as GitHub's workflow commands, which it shows beside the code."""
+"""The answers of ``check`` and ``matrix`` as GitHub's workflow commands, which it shows beside the code."""
 
 import os
 
 from vllm_mods.api.plan import CheckResult
 from vllm_mods.base.model import Level
 from vllm_mods.library.mod_folder import MANIFEST
-from vllm_mods.report.matrix_grid import clean
+from vllm_mods.matrices.cell import MatrixResult
+from vllm_mods.report import matrix_grid as view
 from vllm_mods.report.text import MEANING
 
 
@@ -33,6 +34,32 @@ def workflow_commands(result: CheckResult) -> str:
     return lines
 
 
+def matrix_commands(result: MatrixResult) -> str:
+    """Return a line for each thing that is wrong with a mod on neighbouring releases, for each problem of its manifest or lock, and for all."""
+    manifests = {mod.name: os.path.join(mod.directory, MANIFEST) for mod in result.mods}
+    of = view.grid(result)
+    remarks = []
+    for run in view.wrong(of):
+        word = run.first.word
+        details = "\n".join(map(str, run.first.findings))
+        message = f"{word} on {run.trees}: {view.MEANINGS[word]}\n{details}".rstrip()
+        remarks.append((Level.ERROR, run.mod, word, message))
+    notes = {
+        problem.code
+        for problem in result.problems
+        if problem.level is Level.NOTE or not result.strict
+    }
+    for grievance in view.problems(result):
+        level = Level.NOTE if grievance.code in notes else Level.ERROR
+        message = view.problem(of, grievance)
+        remarks.append((level, grievance.mod, grievance.code, message))
+    lines = [
+        workflow_command(level, manifests.get(mod, MANIFEST), f"{mod}: {code}", message)
+        for level, mod, code, message in remarks
+    ]
+    return "".join((*lines, f"::notice title=vllm-mods::{_escaped(view.summary(of))}\n"))
+
+
 def workflow_command(level: Level, path: str, title: str, message: str) -> str:
     """Return a remark on a file; paths below the current folder, which is the repository's, are from there."""
     below = os.path.relpath(path)
@@ -46,4 +73,4 @@ def _escaped(text: str, more: str = "") -> str:
     """Escape what would end a workflow command, or one of its properties."""
     for sign in f"%\r\n{more}":
         text = text.replace(sign, f"%{ord(sign):02X}")
-    return clean(text)
+    return view.clean(text)

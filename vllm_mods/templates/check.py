@@ -171,7 +171,7 @@ def check(
     )
     sent = None
     if release and texts:
-        content_format = reading_back.format_of(release, answer.formats)
+        content_format = rendering.format_on(answer.formats, release.version)
         sent = model_texts.send_back(texts, release, pair, prompts_of, content_format)
     whole = answer._replace(rendered=plain)
     return TemplateChecked(template, whole, tuple(findings), outcomes, replays, back, sent)

@@ -9,12 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from packaging.version import Version
-
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level
-from vllm_mods.templates import replay
+from vllm_mods.templates import rendering, replay
 from vllm_mods.templates.conversation import Conversation, Message
 from vllm_mods.templates.parser_process import ReadingJob, ReleaseParsers, as_text
 from vllm_mods.templates.rendering import Rendered
@@ -130,7 +128,7 @@ def read_back(
     Raises ``UsageError`` for the name of a parser that the release does not have, ``TreeError`` for one that
     asks what nobody here can answer.
     """
-    content_format = format_of(release, formats)
+    content_format = rendering.format_on(formats, release.version)
     written, findings = answers_of(render, content_format, with_tools=with_tools)
     release.require(*named)
     unasked: dict[str, str] = {}
@@ -147,13 +145,6 @@ def read_back(
         message = f"none of the {len(release.tools)} tool parsers reads the calls that it writes"
         findings.append(Finding(FindingCode.CALLS_UNREAD, message))
     return ReadBack(release, any(named), read, tuple(findings))
-
-
-def format_of(release: ReleaseParsers, formats: Sequence[tuple[str, str]]) -> str:
-    """Return the content format that a release takes a template for; ``formats`` are a ``RenderAnswer``'s."""
-    version = Version(release.version) if release.version else None
-    known = [name for since, name in formats if version is None or Version(since) <= version]
-    return (known or [formats[0][1]])[-1]
 
 
 def answers_of(

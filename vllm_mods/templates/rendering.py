@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from packaging.version import Version
+
 from vllm_mods.base import limits, own_process
 from vllm_mods.base.errors import NotRendered
 from vllm_mods.base.untrusted import DEEP, is_deep, json_of
@@ -55,6 +57,13 @@ class RenderAnswer(NamedTuple):
     arguments: tuple[str, ...]
     formats: tuple[tuple[str, str], ...]
     rendered: tuple[Rendered, ...]
+
+
+def format_on(formats: Sequence[tuple[str, str]], release: str | None) -> str:
+    """Return which of the ``formats`` of ``RenderAnswer`` a release takes; the newest, if it is not known which it is."""
+    version = Version(release) if release else None
+    known = [name for since, name in formats if version is None or Version(since) <= version]
+    return (known or [formats[0][1]])[-1]
 
 
 def render(

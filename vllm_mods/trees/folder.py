@@ -153,6 +153,7 @@ class FolderTree(Tree):
 def find_site_root(path: str) -> str:
     """Return the resolved site root for itself, its ``vllm`` package folder, or a folder inside that.
 
+    An environment, or its ``bin/python``, stands for the one vLLM in it.
     Raises ``UsageError`` if there is no vLLM at ``path`` or if several readings are possible.
     """
     resolved = os.path.realpath(path)
@@ -163,14 +164,29 @@ def find_site_root(path: str) -> str:
         if name == "vllm" and os.path.isfile(os.path.join(folder, "__init__.py")):
             roots.append(above)
         folder = above
+    why = "is of a vllm package folder that also holds another one"
+    if not roots:
+        roots, why = _roots_in_environment(path), "is an environment with several vLLMs"
     if not roots:
         raise _no_vllm(path)
     if len(roots) > 1:
         raise UsageError(
-            f"{path} is of a vllm package folder that also holds another one",
+            f"{path} {why}",
             hint=f"name the one you mean: {' or '.join(f'{root}/vllm' for root in roots)}",
         )
     return roots[0]
+
+
+def _roots_in_environment(path: str) -> list[str]:
+    """Return the site roots with a vLLM of a virtual environment or an installation prefix, or of its interpreter."""
+    import glob  # noqa: PLC0415  (few name one)
+
+    folder, name = os.path.split(os.path.abspath(path))  # the interpreter is a link out of it
+    if name.startswith("python") and os.path.basename(folder) == "bin" and os.path.isfile(path):
+        path = os.path.dirname(folder)
+    pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", MARKER)
+    roots = (os.path.dirname(os.path.dirname(place)) for place in glob.glob(pattern))
+    return sorted({os.path.realpath(root) for root in roots})
 
 
 def read_in_workspace(path: str, workspace: str | None, spec: str) -> bytes | None:
@@ -255,14 +271,9 @@ def _no_vllm(path: str) -> UsageError:
             if path.endswith(ending):
                 hint = f"{kind}:{path}"
         return UsageError(f"{path} is a file, not a folder", hint=hint)
-    import glob  # noqa: PLC0415  (error path)
-
-    # where a virtual environment or an installation prefix keeps its packages
-    pattern = os.path.join(glob.escape(path), "lib", "python3*", "*-packages", MARKER)
-    places = [os.path.dirname(os.path.dirname(place)) for place in sorted(glob.glob(pattern))]
     show = "python3 -m pip show --files vllm  # 'Location' is the site root"
     return UsageError(
         f"{path} holds no vLLM: neither {path}/vllm/__init__.py nor {path}/__init__.py of a folder "
         "named vllm is there",
-        hint=f"did you mean {places[0]}" if places else show,
+        hint=show,
     )

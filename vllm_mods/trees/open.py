@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from vllm_mods.trees.archive import ArchiveTree
 
 _FORMS = (
-    "a TREE is a path to the vllm folder or its site root, pypi:VERSION, pypi:WHEEL-FILE-NAME, "
-    "wheel:FILE, sdist:FILE, git:REPO@REV or image:REF"
+    "a TREE is a path to the vllm folder, its site root or its environment, pypi:VERSION, "
+    "pypi:WHEEL-FILE-NAME, wheel:FILE, sdist:FILE, git:REPO@REV or image:REF"
 )
 
 
@@ -32,8 +32,9 @@ def open_tree(
     """Open a vLLM source tree to read: a folder, a release, a wheel, a revision, an image.
 
     ``spec`` is a path to the site root (``site-packages``), to its ``vllm`` folder or to one inside
-    that, or ``pypi:VERSION``, ``pypi:WHEEL-FILE-NAME``, ``wheel:FILE``, ``sdist:FILE``,
-    ``git:REPO@REV``, ``image:REF``. A release is read over HTTP by byte ranges.
+    that, to an environment or its ``bin/python``; or ``pypi:VERSION`` (``vllm==VERSION`` and ``pypi:latest`` too),
+    ``pypi:WHEEL-FILE-NAME``, ``wheel:FILE``, ``sdist:FILE``, ``git:REPO@REV``, ``image:REF``. A release is read over
+    HTTP by byte ranges.
 
     ``offline`` opens no connection; ``workspace`` is an absolute folder that may be read by
     absolute path; ``progress`` is called with what is being read, the bytes done and the total
@@ -53,7 +54,8 @@ def open_tree(
     ('0.19.1', 'A = 1')
     """
     spec = os.fspath(spec)
-    kind, colon, rest = spec.partition(":")
+    # as a requirement of pip names a release
+    kind, colon, rest = (f"pypi:{spec}" if spec.startswith("vllm==") else spec).partition(":")
     if verify and kind != "pypi":
         raise UsageError(
             f"{spec} is no release of an index, and only these are verified", hint="pypi:VERSION"

@@ -8,6 +8,8 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
+from packaging.version import Version
+
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
@@ -113,8 +115,11 @@ class Releases:
     ) -> Tree:
         """Open a release by its version or by the name of one of its files; ``verify`` it first.
 
-        ``named`` are versions of other packages to read beside it, by their names. Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
+        ``latest`` is the newest that is no pre-release. ``named`` are versions of other packages to read beside it, by their names. Raises ``UsageError`` if there is no such release, ``TreeError`` if it cannot be read.
         """
+        name = name.removeprefix(f"{self._project}==").strip()
+        if name == "latest":
+            name = self._latest()
         spec = f"pypi:{name}"
         commit = node(name) if self._commits is not None else None
         if self._commits is not None and commit is not None and "://" not in self._commits:
@@ -153,6 +158,16 @@ class Releases:
         tree.verified = "parts" if in_parts else file.sha256 and "whole"
         tree.others = OtherPackages(self.of, tree.metadata, file.uploaded, named or {})
         return tree
+
+    def _latest(self) -> str:
+        versions = [Version(version) for version in self.versions()]
+        stable = [version for version in versions if not version.is_prerelease]
+        if not stable:
+            raise UsageError(
+                "pypi:latest: the index has no release but pre-releases", hint=_SETTINGS
+            )
+        self._tell(f"pypi:latest is {max(stable)}")
+        return str(max(stable))
 
     def whole(self, name: str) -> Tree:
         """Open a release so that all of its source is here: its sdist, or the wheel where there is none.

@@ -1,0 +1,90 @@
+"""``check`` and ``diff`` take a mod by its folder, and a patch alone."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from mod_making import diff_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from command_line import Answer
+
+    Call = Callable[..., Answer]
+
+CHANGE = diff_of("vllm/a.py", "A = 1\n", "A = 2\n")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["mine.patch", "./mine.diff", "sub/2026 Fix.patch"])
+def test_a_patch_is_a_mod_without_a_name(call: Call, site: Path, here: Path, name: str) -> None:
+    (site / "vllm/a.py").write_text("A = 1\n")
+    (here / "sub").mkdir()
+    (here / name).write_bytes(CHANGE)
+    answer = call("check", name, "--target", site)
+    assert (answer.code, answer.err) == (0, "")
+    assert "applies: every hunk fits at its stated line" in answer.out
+    assert "+A = 2" in call("diff", name, "--target", site).out
+
+
+def test_a_patch_that_does_not_fit_leads_to_a_mod_that_can_be_ported(
+    call: Call, site: Path, here: Path
+) -> None:
+    (site / "vllm/a.py").write_text("A = 5\n")
+    (here / "my fix.patch").write_bytes(CHANGE)
+    answer = call("check", "my fix.patch", "--target", site)
+    assert answer.code == 1
+    assert "hunk 1 of my fix.patch" in answer.out
+    assert "vllm-mods new NAME --from-diff 'my fix.patch' --tree pypi:VERSION" in answer.err
+
+
+def test_the_folder_of_a_mod_stands_for_it(call: Call, library: Path, site: Path) -> None:
+    answer = call("check", f"{library}/patches/fast", "--target", site)
+    assert answer.code == 0
+    assert "fast 1.0.0  applies" in answer.out
+
+
+def test_a_folder_outside_of_a_library_is_told_where_it_belongs(
+    call: Call, library: Path, site: Path, here: Path
+) -> None:
+    shutil.copytree(library / "patches/fast", here / "fast")
+    (site / "vllm/loader.py").write_text("gone = 1\n")
+    answer = call("check", "./fast", "--target", site)
+    assert answer.code == 1
+    assert "hint: move it to LIBRARY/patches/fast" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gone.patch", "gone.patch: no such file or folder"),
+        ("./gone", "./gone: no such file or folder"),
+        ("./empty", "./empty is a folder without a mod.toml"),
+        ("./prose.patch", "./prose.patch:1: there is no change in this file"),
+    ],
+)
+def test_what_is_no_mod_is_said(
+    call: Call, site: Path, here: Path, name: str, message: str
+) -> None:
+    (here / "empty").mkdir()
+    (here / "prose.patch").write_text("hello\n")
+    answer = call("check", name, "--target", site)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"error: {message}")
+
+
+def test_what_goes_into_a_vllm_has_a_name(call: Call, site: Path, here: Path) -> None:
+    (here / "mine.patch").write_bytes(CHANGE)
+    answer = call("apply", "mine.patch", "--target", site)
+    assert answer.code == 2
+    assert "mine.patch is in no library" in answer.err
+    assert "vllm-mods check mine.patch" in answer.err

@@ -1,0 +1,107 @@
+"""The packages beside a vLLM are held against what its METADATA requires."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
+from vllm_mods.diagnosis.beside import requirement_troubles
+from vllm_mods.trees.folder import FolderTree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vllm_mods.diagnosis.diagnosis import Trouble
+
+WANTED = (
+    "torch==2.11.0",
+    "flashinfer-python==0.6.8.post1",
+    "xgrammar<1.0.0,>=0.2.0",
+    "apples==1; sys_platform == 'win32'",
+    "pears==1; python_version < '3.12'",
+    "nuts==1; extra == 'nuts'",
+)
+
+
+def troubles(root: Path, *installed: str, files: tuple[str, ...] = ()) -> list[Trouble]:
+    (root / "vllm-0.21.0.dist-info").mkdir(parents=True)
+    lines = "".join(f"Requires-Dist: {one}\n" for one in WANTED)
+    metadata = f"Metadata-Version: 2.4\nName: vllm\nVersion: 0.21.0\n{lines}\nRequires-Dist: text\n"
+    (root / "vllm-0.21.0.dist-info/METADATA").write_text(metadata)
+    for one in installed:
+        (root / f"{one}.dist-info").mkdir()
+    for path in files:
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).touch()
+    return list(requirement_troubles(FolderTree(str(root))))
+
+
+SOUND = ("torch-2.11.0", "flashinfer_python-0.6.8.post1", "xgrammar-0.2.1")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "lib/python3.12/site-packages"
+
+
+@pytest.mark.parametrize(
+    "installed",
+    [
+        SOUND,
+        ("torch-2.11.0+cu130", *SOUND[1:], "pears-9", "nuts-9", "apples-9"),
+        (*SOUND[:2], "xgrammar-0.3.0rc1"),
+        (*SOUND[:2], "xgrammar-9of.mine"),
+    ],
+)
+def test_what_is_required_is_sound(root: Path, installed: tuple[str, ...]) -> None:
+    assert troubles(root, *installed) == []
+
+
+def test_each_package_of_another_version_is_wrong(root: Path) -> None:
+    told = troubles(root, "torch-2.10.0", "Flashinfer.Python-0.6.14", "xgrammar-1.0.0")
+    assert {one.code for one in told} == {FindingCode.UNMET_REQUIREMENT}
+    assert {one.level for one in told} == {Level.ERROR}
+    first, *_, last = told
+    assert first.message == "torch 2.10.0 is installed, and this vLLM requires torch==2.11.0"
+    assert first.hint == "pip install 'torch==2.11.0'"
+    assert last.message.startswith("xgrammar 1.0.0 is installed")
+    assert len(told) == 3
+
+
+def test_packages_that_are_elsewhere_are_counted_in_a_note(root: Path) -> None:
+    (told,) = troubles(root, "torch-2.11.0")
+    assert told.code is FindingCode.REQUIREMENT_ELSEWHERE
+    assert told.level is Level.NOTE
+    assert told.message == (
+        f"2 of the packages that this vLLM requires are not in {root}: flashinfer-python, xgrammar"
+    )
+
+
+def test_the_python_that_the_folder_is_of_answers_markers(tmp_path: Path) -> None:
+    (told,) = troubles(tmp_path / "lib/python3.11/site-packages", *SOUND, "pears-2")
+    assert told.message == "pears 2 is installed, and this vLLM requires pears==1"
+
+
+@pytest.mark.parametrize(
+    ("torch", "file", "wrong"),
+    [
+        ("torch-2.11.0+cpu", "vllm/cumem_allocator.abi3.so", True),
+        ("torch-2.11.0+cpu", "vllm/_C.abi3.so", False),
+        ("torch-2.11.0+cu130", "vllm/cumem_allocator.abi3.so", False),
+    ],
+)
+def test_a_torch_for_a_cpu_is_wrong_beside_a_vllm_for_a_gpu(
+    root: Path, torch: str, file: str, *, wrong: bool
+) -> None:
+    told = troubles(root, torch, *SOUND[1:], files=(file,))
+    assert [one.message.partition(":")[0] for one in told] == (
+        ["torch 2.11.0+cpu is built for a CPU, and this vLLM for a GPU"] if wrong else []
+    )
+
+
+def test_of_a_folder_without_metadata_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "torch-2.10.0.dist-info").mkdir()
+    assert list(requirement_troubles(FolderTree(str(tmp_path)))) == []

@@ -1,0 +1,65 @@
+"""The packages beside an installed vLLM, held against what its own METADATA requires of them."""
+
+import platform
+import re
+from collections.abc import Iterator
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
+from vllm_mods.base.tree import Tree
+from vllm_mods.diagnosis.diagnosis import Trouble
+from vllm_mods.formats import tree_names
+from vllm_mods.formats.tree_names import canonical
+from vllm_mods.trees import packages
+
+# An extension that is built for GPUs only.
+_OF_GPU = "vllm/cumem_allocator.abi3.so"
+_PYTHON = re.compile(r"/python(3\.\d+)/")
+
+
+def requirement_troubles(tree: Tree) -> Iterator[Trouble]:
+    """Yield the packages in a site root that are not of the versions that vLLM requires; those that are elsewhere are a note."""
+    named = tree_names.dist_infos(tree.folders())
+    own = next((folder for folder, (name, _) in named.items() if name == "vllm"), None)
+    if own is None or tree.root is None:
+        return
+    installed = {canonical(name): version for name, version in named.values()}
+    python = _PYTHON.search(f"{tree.root}/")
+    machine = packages.markers(
+        python[1] if python else ".".join(platform.python_version_tuple()[:2]), platform.machine()
+    )
+    absent = []
+    for required in packages.needs(tree.read(f"{own}/METADATA") or b"", machine):
+        version = installed.get(canonical(required.name))
+        if version is None:
+            absent.append(required.name)
+        elif not _takes(required.specifier, version):
+            yield Trouble(
+                FindingCode.UNMET_REQUIREMENT,
+                f"{required.name} {version} is installed, and this vLLM requires {required.name}{required.specifier}",
+                f"pip install '{required.name}{required.specifier}'",
+            )
+    torch = installed.get("torch", "")
+    if torch.endswith("+cpu") and tree.read(_OF_GPU) is not None:
+        yield Trouble(
+            FindingCode.UNMET_REQUIREMENT,
+            f"torch {torch} is built for a CPU, and this vLLM for a GPU: {_OF_GPU} is there",
+            "pip install --force-reinstall torch, from the index of your CUDA or ROCm",
+        )
+    if absent:
+        named_few = ", ".join(absent[:5]) + (", …" if len(absent) > 5 else "")
+        yield Trouble(
+            FindingCode.REQUIREMENT_ELSEWHERE,
+            f"{len(absent)} of the packages that this vLLM requires are not in {tree.root}: {named_few}",
+            level=Level.NOTE,
+        )
+
+
+def _takes(wanted: SpecifierSet, version: str) -> bool:
+    try:
+        return wanted.contains(Version(version), prereleases=True)
+    except InvalidVersion:  # somebody's own: nothing is known of it
+        return True
