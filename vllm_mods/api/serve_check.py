@@ -212,8 +212,8 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
         mods=planned.mods if planned else (),
         container=tree if isinstance(tree, ImageTree) else None,
         missing=tuple(name for name, _ in asked.missing),
-        other_engine=lambda name, data: _with_minijinja(asked.library, name, data),
         own_terms=_own_terms,
+        other_engine=lambda name, data: _with_minijinja(asked.library, name, data),
         terms=lambda name, data: _terms(_template(asked.library, name, data)),
     )
     result = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
