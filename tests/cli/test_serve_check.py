@@ -139,14 +139,16 @@ def test_a_parser_that_does_not_read_what_the_models_own_template_writes_is_wron
     assert answer.code == 0
 
 
-def test_of_a_models_name_alone_a_parser_of_others_is_a_note(call: Call, tree: Path) -> None:
-    line = "vllm serve Qwen/Qwen3.6-27B --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser deepseek_r1"
+@pytest.mark.parametrize(("maker", "level"), [("Qwen", "error"), ("somebody", "note")])
+def test_by_its_name_the_makers_own_model_is_known_and_anothers_is_a_note(
+    call: Call, tree: Path, maker: str, level: str
+) -> None:
+    line = f"vllm serve {maker}/Qwen3.6-27B --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser deepseek_r1"
     answer = call("serve-check", "--command", line, "--target", tree, "--json")
-    notes = [(one["level"], one["subject"]) for one in answer.json["findings"]]
-    codes = {one["code"] for one in answer.json["findings"]} - {"value-unclear"}
-    assert ("note", "--tool-call-parser") in notes
-    assert ("note", "--reasoning-parser") in notes
-    assert codes >= {"parser-unclear"}
+    told = [(one["code"], one["level"], one["subject"]) for one in answer.json["findings"]]
+    code = "parser-terms" if level == "error" else "parser-unclear"
+    assert (code, level, "--tool-call-parser") in told
+    assert ("parser-unclear", "note", "--reasoning-parser") in told
 
 
 @pytest.mark.usefixtures("releases")

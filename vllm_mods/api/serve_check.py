@@ -305,11 +305,12 @@ def _own_terms(model: str, chat_template: str) -> ParserTerms | None:
     sure = form is not None
     if template is None and not chat_template:
         form = call_forms.form_of_name(model)
+        sure = form is not None and model.startswith(call_forms.MAKER)
     reads: dict[str, tuple[str, ...]] = {}
     shown: dict[str, str] = {}
     if form is not None:
         reads["--tool-call-parser"] = form.readers
-        who = f"{place} has it write" if sure else f"models called like {model} write"
+        who = f"{place} has it write" if template else f"models called like {model} write"
         shown["--tool-call-parser"] = f"{who} calls as {form.name}"
     if not chat_template and (thinks := call_forms.reasoning_parser_of(model)):
         reads["--reasoning-parser"] = (thinks,)

@@ -37,6 +37,8 @@ _OF_NAMES = (
     (re.compile(r"qwen3\.[5-8]|qwen3-coder", re.IGNORECASE), XML),
     (re.compile(r"qwen2\.5-(?!vl|omni)|qwen3-(\d|next)|qwq-", re.IGNORECASE), JSON),
 )
+MAKER = "Qwen/"
+"""Whose models on the Hub are what their names say; others' may have been trained with another form."""
 _THINKS = re.compile(r"qwen3\.[5-8]", re.IGNORECASE)
 
 
