@@ -483,6 +483,8 @@ def lie_in_front(mutant: Mutant | None, folder: Path) -> None:
     if mutant is not None:
         (package.parent / mutant.path).unlink()
         (package.parent / mutant.path).write_text(mutant.source())
+    for name in ("patches", "templates", "pairings"):  # what is bundled lies beside it
+        (package.parent / name).symlink_to(ROOT / name)
     places = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(places)
     sys.path.insert(0, places[0])
