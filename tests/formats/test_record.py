@@ -36,6 +36,9 @@ def test_a_new_row_goes_before_the_own_row_of_an_unsorted_record() -> None:
     before = row("vllm/b.py", b"b") + row("vllm/a.py", b"a") + OWN
     after = record.edit(before, {"vllm/aa.py": of(b"x")})
     assert after == before.replace(OWN, b"") + row("vllm/aa.py", b"x") + OWN
+    other = row("vllm/vendored/x-1.dist-info/RECORD", b"r")
+    after = record.edit(before + other, {"vllm/aa.py": of(b"x")})
+    assert after == before.replace(OWN, b"") + row("vllm/aa.py", b"x") + OWN + other
 
 
 def test_a_new_row_goes_where_the_order_of_a_sorted_record_wants_it() -> None:
