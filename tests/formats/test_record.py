@@ -75,6 +75,15 @@ def test_quoted_names(name: str) -> None:
     assert record.agrees(after, name, *of(b"new"))
 
 
+@pytest.mark.parametrize(
+    "name", ['with "quotes".py', "with,comma.py", "with\nend.py", "with\rend.py"]
+)
+def test_a_new_name_has_the_quotes_that_it_needs(name: str) -> None:
+    after = record.edit(row("b.py", b"b"), {name: of(b"new")})
+    assert sorted(one[0] for one in csv.reader(io.StringIO(after.decode(), ""))) == ["b.py", name]
+    assert record.edit(after, {name: None}) == row("b.py", b"b")
+
+
 def test_a_plain_name_in_needless_quotes_is_found() -> None:
     before = b'"a.py",sha256=x,1\n'
     after = record.edit(before, {"a.py": of(b"new")})
