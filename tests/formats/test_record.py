@@ -90,6 +90,14 @@ def test_a_plain_name_in_needless_quotes_is_found() -> None:
     assert after == row("a.py", b"new").replace(b"a.py", b'"a.py"', 1)
 
 
+def test_a_new_file_goes_into_a_package_that_is_listed_wherever_that_lies() -> None:
+    rows = row("a/b/__init__.py", b"") + row("a/x.py", b"") + row("c/__init__.py", b"")
+    for path in ("a/b/c.py", "a/b/c/d/e.py", "c/d.py"):
+        assert record.takes(rows, path)
+    for path in ("a/x.py", "a/c/d.py", "b/d.py", "d.py", "ab/c.py"):
+        assert not record.takes(rows, path)
+
+
 def test_agrees_knows_true_false_and_does_not_know() -> None:
     rows = row("a.py", b"a") + b"b.py,,\n"
     assert record.agrees(rows, "a.py", *of(b"a")) is True
