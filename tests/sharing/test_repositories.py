@@ -93,6 +93,7 @@ def test_a_commit_that_is_locked_is_the_one_that_is_fetched(alice: Path) -> None
     ("rev", "locked", "what"),
     [
         ("v9", None, "has no tag, branch or commit v9"),
+        ("--since=now", None, "has no tag, branch or commit --since=now"),
         ("v1", "0" * 40, f"has no commit {'0' * 40}"),
     ],
 )
