@@ -139,6 +139,16 @@ def test_without_a_line_in_common_the_most_alike_is_told() -> None:
     assert nearest.nearest(wanted, target("z\n"), None) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "is_like"), [("abcxy", True), ("abc", True), ("abcdefg", True), ("abxyz", False)]
+)
+def test_a_line_is_like_another_from_six_tenths_on(line: str, *, is_like: bool) -> None:
+    for wanted, there in ((line, "abcde"), ("abcde", line)):
+        near = nearest.nearest(hunk(f"{wanted}\n", "1\n"), target(f"{there}\n"), None)
+        assert (near is not None) is is_like
+    assert nearest.nearest(hunk("abc\n", "1\n"), target("abcdefg\n"), None) is not None
+
+
 def test_in_very_many_lines_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = hunk("something_long = compute(1)\n", "x = 2\n")
     text = "one\ntwo\nsomething_long = compute(17)\n\n\n"
