@@ -102,6 +102,7 @@ def test_blank_lines_alone_tell_nothing_but_at_an_edge() -> None:
     [
         (("a", "x", "b"), 1, False),
         (("a", "x", "b", "a", "y", "b"), 1, False),
+        (("a", "y", "b", "a", "x", "b"), 4, False),
         (("a", "a", "a"), 1, True),
         (("a", "a", "a"), 2, True),
     ],
@@ -111,3 +112,106 @@ def test_what_a_hunk_leaves_may_stand_where_its_text_does(
 ) -> None:
     made = hunk(" a", "-x", "+y", " b") if "x" in lines else hunk(" a", "+a", " a")
     assert doubts.overlaps(made, target(*lines), line) is overlaps
+
+
+# --- of what a mod removed ----------------------------------------------------------------------------
+
+
+def left(before: str, after: str, now: str, line: int, *, context: int = 1) -> bool:
+    (file,) = parse(diff_of("x.py", before, after, context=context), "x.patch")
+    undone = file.reversed()
+    (one,) = undone.hunks
+    there = target(*now.splitlines())
+    assert list(one.old) == list(there.lines[line - 1 : line - 1 + len(one.old)])
+    return doubts.is_left(one, undone, there, line)
+
+
+KEPT = "def f():\n    a = 1\n    b = 2\n    c = 3\n"
+BEFORE = KEPT.replace("    b", "    x = 1\n    b")
+
+
+@pytest.mark.parametrize(
+    ("now", "line", "is_left"),
+    [
+        (KEPT, 2, False),
+        (f"{KEPT}    x = 1\n", 2, True),
+        (f"{KEPT}    x = 1", 2, True),
+        ("def f():\n    x = 1\n    a = 1\n    b = 2\n", 3, True),
+        (f"{KEPT}\n\ndef g():\n    d = 4\n    x = 1\n", 2, False),
+        (f"{KEPT}    if c:\n        x = 1\n", 2, False),
+        (f"{KEPT}x = 1\n", 2, False),
+    ],
+)
+def test_a_removed_line_that_its_scope_has_elsewhere_was_moved(
+    now: str, line: int, *, is_left: bool
+) -> None:
+    assert left(BEFORE, KEPT, now, line) is is_left
+
+
+TOP = "a = 1\nb = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("now", "is_left"),
+    [
+        (TOP, False),
+        (f"{TOP}def g():\n    pass\n\nx = 1\n", True),
+        (f"{TOP}def g():\n    x = 1\n", False),
+        (f"{TOP}class A:\n    x = 1\n", False),
+    ],
+)
+def test_a_removed_line_of_the_module_may_be_anywhere_in_it(now: str, *, is_left: bool) -> None:
+    assert left("a = 1\nx = 1\nb = 2\n", TOP, now, 1) is is_left
+
+
+def test_what_a_hunk_puts_back_was_not_removed() -> None:
+    rows = [f"{name} = {n}\n" for n, name in enumerate("abcdef")]
+    before = "".join([rows[0], "x = 1\n", *rows[1:]])
+    after = "".join([*rows[:5], "x = 1\n", rows[5]])
+    (file,) = parse(diff_of("x.py", before, after, context=1), "x.patch")
+    undone = file.reversed()
+    there = target(*after.splitlines())
+    lines = (1, 5)
+    answers = [
+        doubts.is_left(one, undone, there, line)
+        for one, line in zip(undone.hunks, lines, strict=True)
+    ]
+    assert answers == [False, False]
+
+
+FOUR = "".join(f"    v{n} = {n}\n" for n in range(4))
+LONGER = KEPT.replace("    b", f"{FOUR}    b")
+
+
+@pytest.mark.parametrize(
+    ("now", "line", "is_left"),
+    [
+        (KEPT.replace("    c", "    v0 = 0\n    v3 = 3\n    c"), 2, True),
+        (KEPT.replace("    c", "    v3 = 3\n    c"), 2, False),
+        (KEPT.replace("    a", "    v1 = 1\n    v2 = 2\n    a"), 4, True),
+        (KEPT + "    d\n" * 6 + "    v0 = 0\n    v1 = 1\n", 2, False),
+    ],
+)
+def test_half_of_what_was_removed_around_its_place_is_enough(
+    now: str, line: int, *, is_left: bool
+) -> None:
+    assert left(LONGER, KEPT, now, line) is is_left
+
+
+CLASS = "class A:\n    def f(self):\n        a = 1\n\n    def h(self):\n        b = 2\n"
+WITH_G = CLASS.replace("    def h", "    def g(self):\n        x = 1\n\n    def h")
+
+
+@pytest.mark.parametrize(
+    ("now", "is_left"),
+    [
+        (CLASS, False),
+        (f"{CLASS}\n    def g(self, y):\n        return y\n", True),
+        (f"{CLASS}\n    async def g(self):\n        return 0\n", True),
+        (f"{CLASS}\n\nclass B:\n    def g(self):\n        return 0\n", False),
+        (f"{CLASS}\n    def gg(self):\n        return 0\n", False),
+        (f"{CLASS}\n\ndef g():\n    return 0\n", True),
+    ],
+)
+def test_a_removed_method_that_its_class_has_still_is_left(now: str, *, is_left: bool) -> None:
+    assert left(WITH_G, CLASS, now, 4) is is_left
