@@ -145,3 +145,21 @@ def test_hunks_may_come_in_any_order_and_their_new_lines_follow_from_the_old() -
     (file,) = diff.parse(HEAD + late + early + b"@@ -5 +1 @@\n-f\n+g\n", "p.patch")
     starts = [(one.number, one.old_start, one.new_start) for one in file.hunks]
     assert starts == [(2, 3, 2), (3, 5, 3), (1, 9, 7)]
+
+
+@pytest.mark.parametrize(
+    ("behind", "section"),
+    [
+        (b"", ""),
+        (b" ", ""),
+        (b" class A:", "class A:"),
+        (b"  def f(x):  ", "def f(x):"),
+        (b"x", "x"),
+        (b" \xff", "\ufffd"),
+    ],
+)
+def test_what_stands_behind_the_numbers_of_a_hunk_is_its_section(
+    behind: bytes, section: str
+) -> None:
+    (file,) = diff.parse(HEAD + HUNK.replace(b"+1 @@", b"+1 @@" + behind), "p.patch")
+    assert file.hunks[0].section == section
