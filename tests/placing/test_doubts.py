@@ -136,6 +136,8 @@ BEFORE = KEPT.replace("    b", "    x = 1\n    b")
         (KEPT, 2, False),
         (f"{KEPT}    x = 1\n", 2, True),
         (f"{KEPT}    x = 1", 2, True),
+        (f"def z():\n    pass\n\n\n{KEPT}    x = 1\n", 6, True),
+        (f"def z():\n    x = 1\n    pass\n\n\n{KEPT}", 7, False),
         ("def f():\n    x = 1\n    a = 1\n    b = 2\n", 3, True),
         (f"{KEPT}\n\ndef g():\n    d = 4\n    x = 1\n", 2, False),
         (f"{KEPT}    if c:\n        x = 1\n", 2, False),
@@ -188,6 +190,14 @@ LONGER = KEPT.replace("    b", f"{FOUR}    b")
     [
         (KEPT.replace("    c", "    v0 = 0\n    v3 = 3\n    c"), 2, True),
         (KEPT.replace("    c", "    v3 = 3\n    c"), 2, False),
+        (
+            "def z():\n"
+            + "    pass\n" * 9
+            + KEPT.replace("    c", "    v0 = 0\n    v3 = 3\n    c"),
+            12,
+            True,
+        ),
+        (f"def z():\n{FOUR}" + "    pass\n" * 9 + KEPT, 16, False),
         (KEPT.replace("    a", "    v1 = 1\n    v2 = 2\n    a"), 4, True),
         (KEPT + "    d\n" * 6 + "    v0 = 0\n    v1 = 1\n", 2, False),
     ],
