@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from memory_tree import MemoryTree
+from mod_making import mod, variant
 
 import vllm_mods as vm
 from vllm_mods.api import access, on_base
 from vllm_mods.base.errors import Refused
+from vllm_mods.formats import mod_lock
+from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.library.catalog import Library
+from vllm_mods.matrices import run, work
 from vllm_mods.trees import image, release
 
 if TYPE_CHECKING:
@@ -133,4 +138,52 @@ def test_the_base_of_a_pairing_is_opened_for_each_place_and_told_of(
     assert asked == [
         (("x/y:1",), {"progress": progress, "note": note, "platform": place})
         for place in (None, "linux/arm64")
+    ]
+
+
+class Enough(Exception):
+    """What is to be known is known."""
+
+
+def test_a_matrix_is_made_as_the_caller_wants_it(
+    monkeypatch: pytest.MonkeyPatch, there: vm.Access
+) -> None:
+    monkeypatch.setenv("VLLM_MODS_CACHE", "/cache")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2})
+    asked: Called = []
+
+    def made(*given: Any, **named: Any) -> None:
+        asked.append((given, named))
+        raise Enough
+
+    monkeypatch.setattr(run, "Matrix", made)
+    lock = mod_lock.dump(Lock("one", "1.0.0", "d", {}, "s", ()))
+    plain = mod(variant(package="transformers", package_version=">=4"))
+    one = plain._replace(lock=lock)
+
+    def heard(*_: object) -> None:
+        """Hear nothing."""
+
+    terms = {"vllm": ">=0.20", "jobs": 2, "kept": False, "others": OTHERS, "progress": heard}
+    for more in ({}, {"strict": True}, {"jobs": None}):
+        with pytest.raises(Enough):
+            vm.matrix([one], ["site"], access=there, **{**terms, **more})  # type: ignore[arg-type]
+    for (_, setting, jobs), named in asked:
+        assert named == {"named": frozenset({"site"}), "progress": heard}
+        strict = setting.strict
+        assert setting == work.Setting(
+            mods=(plain if strict else one,),
+            cache_dir=setting.cache_dir,
+            offline=True,
+            store=False,
+            strict=strict,
+            commits="clone",
+            others=OTHERS,
+        )
+        assert setting.cache_dir.startswith("/cache")
+        assert jobs in {2, 3}
+    assert [(given[1].strict, given[2]) for given, _ in asked] == [
+        (False, 2),
+        (True, 2),
+        (False, 3),
     ]
