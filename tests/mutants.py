@@ -298,6 +298,17 @@ def _holds_nothing(node: cst.Arg) -> bool:
     return keyword == "strict" and node.value.deep_equals(cst.Name("True"))
 
 
+def _counts_others(node: cst.Subscript) -> Iterator[cst.CSTNode]:
+    """Yield how often a text is split whose first part alone is read, or the last of one split from its end."""
+    match node:
+        case cst.Subscript(
+            value=cst.Call(func=cst.Attribute(attr=cst.Name(how)), args=[_, cst.Arg(value=count)]),
+            slice=[cst.SubscriptElement(slice=cst.Index(value=index))],
+        ) if isinstance(count, cst.Integer):
+            if (how, cst.Module([]).code_for_node(index)) in {("split", "0"), ("rsplit", "-1")}:
+                yield count
+
+
 _ALWAYS_THERE = {"end_lineno", "end_col_offset"}
 """What every parsed node has: what stands behind ``or`` is for the type checker alone."""
 
@@ -333,6 +344,9 @@ class _Collector(cst.CSTVisitor):
     def visit_BooleanOperation(self, node: cst.BooleanOperation) -> None:
         if isinstance(node.left, cst.Attribute) and node.left.attr.value in _ALWAYS_THERE:
             self.unread.add(node.right)
+
+    def visit_Subscript(self, node: cst.Subscript) -> None:
+        self.unread |= {*_counts_others(node)}
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef) -> None:  # noqa: ARG002
         self.functions.pop()
@@ -473,6 +487,27 @@ def take_place(mutant: Mutant) -> None:
     for old, new in _functions(there, made, name):
         old.__code__, old.__defaults__ = new.__code__, new.__defaults__
         old.__kwdefaults__ = new.__kwdefaults__
+    changed = [
+        (there[key], value)
+        for key, value in made.items()
+        if value and _is_data(value) and there[key] != value
+    ]
+    for module in [one for one in sys.modules.values() if hasattr(one, "__dict__")]:
+        for key, value in list(vars(module).items()):
+            for before, after in changed:
+                if value is before:
+                    setattr(module, key, after)
+
+
+def _is_data(value: object) -> bool:
+    """Tell whether something is a table that a module made when it was imported, of nothing but texts and numbers."""
+    if isinstance(value, dict):
+        return all(map(_is_part, (*value, *value.values())))
+    return isinstance(value, tuple | list | frozenset) and all(map(_is_part, value))
+
+
+def _is_part(value: object) -> bool:
+    return value is None or isinstance(value, str | bytes | int | float) or _is_data(value)
 
 
 def lie_in_front(mutant: Mutant | None, folder: Path) -> None:
@@ -483,6 +518,8 @@ def lie_in_front(mutant: Mutant | None, folder: Path) -> None:
     if mutant is not None:
         (package.parent / mutant.path).unlink()
         (package.parent / mutant.path).write_text(mutant.source())
+    for name in ("patches", "templates", "pairings"):  # what is bundled lies beside it
+        (package.parent / name).symlink_to(ROOT / name)
     places = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(places)
     sys.path.insert(0, places[0])

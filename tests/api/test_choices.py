@@ -16,7 +16,7 @@ from mod_making import diff_of, write_mod
 from small_site import FILES, build
 
 import vllm_mods as vm
-from vllm_mods.api import export, import_mod, libraries, on_base, run
+from vllm_mods.api import export, import_mod, libraries, on_base, run, serve_check
 from vllm_mods.api.access import releases_in
 from vllm_mods.api.template_check import render_template
 from vllm_mods.base import limits
@@ -179,6 +179,25 @@ def test_an_exported_recipe_says_which_folders_it_needs() -> None:
         f"--output mods/{mod}`, or have the image built with the mods"
         for mod in ("fast", "gone")
     ]
+
+
+def test_a_command_is_held_against_a_mod_whose_template_it_names(place: Path) -> None:
+    write_mod(place / "own", "chat", PATCH, more="")
+    (place / "own/templates/chat").mkdir(parents=True)
+    (place / "own/templates/chat/template.jinja").write_text("x")
+    manifest = place / "own/patches/chat/mod.toml"
+    manifest.write_text(
+        f'{manifest.read_text()}templates = [{{ name = "chat", file = "chat.jinja" }}]\n'
+    )
+    for argument, names in (
+        ("--chat-template=/w/chat.jinja", ("chat",)),
+        ("fast.jinja", ()),
+        ("/w/other.jinja", ()),
+    ):
+        asked = serve_check.ServeArguments(("vllm", "serve", "m", argument), {}, ())
+        held = serve_check._with_template(asked, Library("own"))
+        assert tuple(mod.name for mod in held.mods) == names
+        assert (held.library is not None) is bool(names)
 
 
 # --- locks --------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -84,6 +86,32 @@ def test_what_the_process_had_open_is_closed(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
     assert b"Bad file descriptor" in done.stderr
     assert (tmp_path / "secret").read_text() == "s"
+
+
+_AS_32_BITS = """
+import ctypes, mmap, os, struct
+low = getattr(mmap, "MAP_32BIT", 0x40) | mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+memory = mmap.mmap(-1, 4096, low, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+place = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+name = b"NAME\\0"
+# push rbx; mov eax, 39 (mkdir); mov ebx, the name; mov ecx, 0o777; int 0x80; pop rbx; ret
+code = struct.pack("<BBIBIBI", 0x53, 0xB8, 39, 0xBB, place + 64, 0xB9, 0o777) + bytes.fromhex("cd805bc3")
+memory[: len(code)], memory[64 : 64 + len(name)] = code, name
+call = ctypes.CFUNCTYPE(ctypes.c_int)(place)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="it has calls of 32 bits")
+def test_calls_by_the_numbers_of_another_architecture_are_none(tmp_path: Path) -> None:
+    """39 makes a folder there, and here it is ``getpid``."""
+    for name, start, made in (("free", "", True), ("fenced", _START, False)):
+        program = _AS_32_BITS.replace("NAME", str(tmp_path / name)) + start + "os._exit(-call())"
+        done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+        if made and not (tmp_path / name).exists():
+            pytest.skip("this kernel takes no calls of 32 bits")
+        assert done.returncode == (0 if made else errno.EPERM), done.stderr
+        assert (tmp_path / name).exists() is made
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,8 @@ def test_two_applies_at_once(call: Call, site: Path) -> None:
 
     descriptor = os.open(site, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    refuse(call, site, "apply", "fast", code=3, says="another vllm-mods is working")
+    said = refuse(call, site, "apply", "fast", code=3, says="another vllm-mods is working")
+    assert "hint: wait for it to end, then run the command again" in said.err
     os.close(descriptor)
     assert call("apply", "fast", "--target", site).code == 0
 

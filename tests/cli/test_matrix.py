@@ -384,6 +384,20 @@ def test_a_lock_has_the_releases_that_are_new_to_it_as_a_whole_once(
     assert wheel_name("0.19.0") not in whole(index)[before:]
 
 
+@pytest.mark.slow
+def test_what_is_verified_is_the_wheel_that_the_index_means(
+    call: Call, index: PackageServer
+) -> None:
+    index.hashes[wheel_name("0.19.0")] = "0" * 64
+    only = ("matrix", "limit", "--vllm", "==0.19.0")
+    assert call(*only).code == 0
+    assert whole(index) == []
+    answer = call(*only, "--verify")
+    assert answer.code == 1
+    assert "its sha256 is" in answer.err
+    assert whole(index) == [wheel_name("0.19.0")]
+
+
 def test_no_lock_is_written_of_another_wheel_than_the_index_means(
     call: Call, index: PackageServer, library: Path
 ) -> None:

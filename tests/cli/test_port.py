@@ -161,6 +161,13 @@ def test_a_conflict_is_laid_out_finished_and_gone(
 
     resolved = CLASHING.replace('"heavy"', '"fast"', 1)
     edited.write_text(resolved)
+    manifest = library / "patches/fast/mod.toml"
+    of_mod = manifest.read_text()
+    manifest.write_text(of_mod.replace('id = "a"', 'id = "b"'))
+    renamed = call("port", "fast", "--continue")
+    assert (renamed.code, "no variant `a` any more" in renamed.err) == (2, True)
+    assert "hint: --abort" in renamed.err
+    manifest.write_text(of_mod)
     done = call("port", "fast", "--continue")
     assert done.code == 0, done.err
     assert "from vLLM 0.19.1 to 0.20.0" in done.out

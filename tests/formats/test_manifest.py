@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -349,6 +350,34 @@ def test_each_key_of_a_manifest_has_its_field() -> None:
 def test_what_a_key_may_not_say(old: str, new: str, problem: str) -> None:
     assert old in FULL
     assert problem in problems(FULL.replace(old, new))
+
+
+REQUIRED = {
+    (): ("name", "version", "summary", "license"),
+    ("files", 1): ("path", "source"),
+    ("variant", 1): ("id", "vllm"),
+    ("variant", 0, "replace", 1): ("path", "old", "new"),
+    ("variant", 0, "fetch", 0): ("url", "sha256", "file"),
+    ("variant", 0, "templates", 0): ("name", "file"),
+    ("variant", 1, "overlay", 0): ("source", "path"),
+    ("variant", 1, "binary", 0): ("source", "path", "sha256", "platform"),
+    ("variant", 0, "allow", 0): ("code", "reason"),
+}
+
+
+@pytest.mark.parametrize("place", REQUIRED, ids=str)
+def test_a_key_that_has_no_default_is_required(place: tuple[str | int, ...]) -> None:
+    for key in REQUIRED[place]:
+        raw = tomllib.loads(FULL)
+        raw["variant"][0]["allow"] = [{"code": "fit-call", "reason": "because"}]
+        table: Any = raw
+        for step in place:
+            table = table[step]
+        assert table.pop(key)
+        with pytest.raises(ManifestError) as caught:
+            manifest.from_dict(raw, "mod.toml")
+        where = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in (*place, key))
+        assert f"{where[1:]}: is required" in caught.value.problems
 
 
 def test_two_libraries_for_one_path_are_for_two_platforms() -> None:

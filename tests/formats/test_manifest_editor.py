@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from typing import TYPE_CHECKING
 
 import pytest
 
 from vllm_mods.base.errors import Refused
 from vllm_mods.formats import manifest_editor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PREFIXES = b"""\
 name = "fast"  # of the mod
@@ -107,8 +111,20 @@ def test_a_variant_more_is_written_as_a_person_would() -> None:
 
 
 def test_what_is_no_toml_is_refused() -> None:
-    with pytest.raises(Refused, match="cannot be edited"):
-        manifest_editor.set_in_variant(b"[[variant]\n", "mod.toml", "0.1", "vllm", "<2")
+    broken = b"[[variant]\n"
+    hints: dict[str, Callable[[], bytes]] = {
+        'write vllm = "<2" into variant `0.1`': lambda: manifest_editor.set_in_variant(
+            broken, "mod.toml", "0.1", "vllm", "<2"
+        ),
+        'write it as `vllm = "<2"`': lambda: manifest_editor.set_key(broken, "x", "vllm", "<2"),
+        "write each variant as a [[variant]] table": lambda: manifest_editor.add_variant(
+            broken, "x", {"id": "a"}, "Ported."
+        ),
+    }
+    for hint, edit in hints.items():
+        with pytest.raises(Refused, match="cannot be edited") as caught:
+            edit()
+        assert caught.value.hint == hint
 
 
 def test_an_edit_that_comes_out_otherwise_than_meant_is_refused() -> None:

@@ -162,6 +162,19 @@ def test_the_command_that_serves_is_found_among_others() -> None:
     assert len(script.commands) == 4
 
 
+def test_what_a_command_says_has_the_lines_that_its_author_wrote() -> None:
+    pairing = made(
+        "\n\nexport A=1\n# why\n{twice}\necho $(date)\nvllm serve {model}",
+        defaults={"twice": "a\nb"},
+    )
+    command, script = pairings.serve_command(pairing)
+    assert command.line == 7
+    assert [one.line for one in script.commands] == [3, 5, 5, 6, 7]
+    assert [(one.line, one.text) for one in script.unknown] == [(6, "$(date)")]
+    assert script.comments == ((4, "# why"),)
+    assert pairings.faults(made("\nvllm serve m\necho 'x"))[0].startswith("line 3: ")
+
+
 def test_version_one_of_recipes_knows_no_model_placeholder() -> None:
     pairing = made("vllm serve {model}", recipe=Recipe("1", "p", {}, {}))
     assert pairings.faults(pairing) == ("line 1: {model} has no default",)

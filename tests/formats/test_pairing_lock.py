@@ -125,6 +125,28 @@ def test_another_file_is_refused(data: bytes, said: str) -> None:
         pairing_lock.parse(data, "x.lock")
 
 
+def test_a_newer_lock_names_the_version_that_reads_it() -> None:
+    for data, hint in (
+        (b'{"schema": 2, "tool": "vllm-mods 9.0"}', "vllm-mods 9.0"),
+        (b"{}", "a newer vllm-mods"),
+    ):
+        with pytest.raises(ManifestError) as caught:
+            pairing_lock.parse(data, "x.lock")
+        assert caught.value.hint == f"use the version that wrote it: {hint}"
+
+
+def test_the_locks_of_several_platforms_are_one_in_any_order_and_come_apart_again() -> None:
+    amd = LOCK._replace(base=LOCK.base._replace(platform="linux/amd64", config=f"sha256:{B}"))
+    both = pairing_lock.joined([LOCK, amd])
+    assert both == pairing_lock.joined([amd, LOCK])
+    assert both.base == amd.base
+    assert pairing_lock.by_platform(both) == {"linux/amd64": amd, "linux/arm64": LOCK}
+    assert pairing_lock.parse(pairing_lock.dump(both), "x.lock") == both
+    twice = both._replace(platforms=both.platforms * 2)
+    with pytest.raises(ManifestError, match="platforms: one is there twice"):
+        pairing_lock.parse(pairing_lock.dump(twice), "x.lock")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -125,3 +125,10 @@ def test_parameters_that_may_be_given_by_their_place_have_their_defaults() -> No
         ("b", None),
         ("c", "1"),
     ]
+
+
+def test_what_python_warns_of_is_no_reason_to_refuse_a_file() -> None:
+    data = b"x = '\\d'\ny = 1 is 1\n"
+    tree = syntax_tree.module(data)
+    assert tree is not None
+    assert ast.unparse(tree) == "x = '\\\\d'\ny = 1 is 1"

@@ -36,6 +36,9 @@ def test_a_new_row_goes_before_the_own_row_of_an_unsorted_record() -> None:
     before = row("vllm/b.py", b"b") + row("vllm/a.py", b"a") + OWN
     after = record.edit(before, {"vllm/aa.py": of(b"x")})
     assert after == before.replace(OWN, b"") + row("vllm/aa.py", b"x") + OWN
+    other = row("vllm/vendored/x-1.dist-info/RECORD", b"r")
+    after = record.edit(before + other, {"vllm/aa.py": of(b"x")})
+    assert after == before.replace(OWN, b"") + row("vllm/aa.py", b"x") + OWN + other
 
 
 def test_a_new_row_goes_where_the_order_of_a_sorted_record_wants_it() -> None:
@@ -72,10 +75,27 @@ def test_quoted_names(name: str) -> None:
     assert record.agrees(after, name, *of(b"new"))
 
 
+@pytest.mark.parametrize(
+    "name", ['with "quotes".py', "with,comma.py", "with\nend.py", "with\rend.py"]
+)
+def test_a_new_name_has_the_quotes_that_it_needs(name: str) -> None:
+    after = record.edit(row("b.py", b"b"), {name: of(b"new")})
+    assert sorted(one[0] for one in csv.reader(io.StringIO(after.decode(), ""))) == ["b.py", name]
+    assert record.edit(after, {name: None}) == row("b.py", b"b")
+
+
 def test_a_plain_name_in_needless_quotes_is_found() -> None:
     before = b'"a.py",sha256=x,1\n'
     after = record.edit(before, {"a.py": of(b"new")})
     assert after == row("a.py", b"new").replace(b"a.py", b'"a.py"', 1)
+
+
+def test_a_new_file_goes_into_a_package_that_is_listed_wherever_that_lies() -> None:
+    rows = row("a/b/__init__.py", b"") + row("a/x.py", b"") + row("c/__init__.py", b"")
+    for path in ("a/b/c.py", "a/b/c/d/e.py", "c/d.py"):
+        assert record.takes(rows, path)
+    for path in ("a/x.py", "a/c/d.py", "b/d.py", "d.py", "ab/c.py"):
+        assert not record.takes(rows, path)
 
 
 def test_agrees_knows_true_false_and_does_not_know() -> None:

@@ -132,7 +132,7 @@ def test_a_part_of_the_releases_looked_at_again_leaves_the_others_as_they_were()
         made = again(of, **{label: answer})
         assert mod_lock.dump(made.lock) == of.lock
         assert len(made.kept) == 3
-        assert made.lost == ()
+        assert (made.lost, made.why) == ((), None)
 
 
 def test_what_was_looked_at_is_replaced_and_added_in_the_order_of_releases() -> None:
@@ -155,6 +155,7 @@ def test_a_witness_of_what_is_void_vouches_for_nothing_more() -> None:
     made = again(of, v0_19_1=BAD)
     assert [tree.witness for tree in made.lock.trees] == [("x",)]
     assert (made.kept, made.lost) == (("0.20.0",), ("0.19.0",))
+    assert made.why == "had them in one entry with releases that are otherwise now"
 
 
 def test_nothing_is_kept_of_the_lock_of_another_state_of_the_mod() -> None:

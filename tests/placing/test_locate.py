@@ -139,6 +139,16 @@ def test_without_a_line_in_common_the_most_alike_is_told() -> None:
     assert nearest.nearest(wanted, target("z\n"), None) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "is_like"), [("abcxy", True), ("abc", True), ("abcdefg", True), ("abxyz", False)]
+)
+def test_a_line_is_like_another_from_six_tenths_on(line: str, *, is_like: bool) -> None:
+    for wanted, there in ((line, "abcde"), ("abcde", line)):
+        near = nearest.nearest(hunk(f"{wanted}\n", "1\n"), target(f"{there}\n"), None)
+        assert (near is not None) is is_like
+    assert nearest.nearest(hunk("abc\n", "1\n"), target("abcdefg\n"), None) is not None
+
+
 def test_in_very_many_lines_nothing_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = hunk("something_long = compute(1)\n", "x = 2\n")
     text = "one\ntwo\nsomething_long = compute(17)\n\n\n"
@@ -202,6 +212,48 @@ def test_a_header_is_looked_for_above_a_line_and_not_below_it() -> None:
     for line in (2, 3):
         assert headers.is_below("def f():", target(text), line)
         assert not headers.is_below("def g():", target(text), line)
+
+
+def test_a_header_of_git_is_the_nearest_definition_or_line_in_column_0() -> None:
+    text = "import os\n\n\nclass A:\n    x = 1\n\n    async def f(self):\n        a = 1\n\n    def g(self):\n        b = 2\n"
+    there = target(text)
+    for line, above in {
+        1: (),
+        2: ("import os",),
+        6: ("class A:",),
+        9: ("class A:", "async def f(self):"),
+        11: ("class A:", "def g(self):", "def g("),
+    }.items():
+        sections = ("import os", "class A:", "async def f(self):", "def g(self):", "def g(")
+        assert tuple(one for one in sections if headers.is_below(one, there, line)) == above
+        assert headers.is_below("", there, line)
+
+
+def test_the_scope_of_a_hunk_is_that_of_the_lines_that_it_keeps() -> None:
+    text = "class A:\n    x = 1\n\n    def f(self):\n        return 1\n\n    y = 2\n"
+    without = text.replace("    def f(self):\n        return 1\n\n", "")
+    gone = hunk(text, without, context=2)
+    assert locate.scope_of(gone, target(text), 2) == "A"
+    assert locate.scope_of(gone.reversed(), target(without), 2) == "A"
+    inner = hunk(text, text.replace("return 1", "return 2"), context=3)
+    assert locate.scope_of(inner, target(text), 2) == "A | A.f"
+    assert locate.scope_of(inner, Target(text.encode(), None), 2) == ""
+
+
+def test_a_twin_in_the_very_scope_that_a_lock_names_is_one() -> None:
+    part = "    a = one({0})\n    b = two({0})\n    c = three({0})\n    d = four({0})\n"
+    between = "".join(f"    v{n} = {n}\n" for n in range(20))
+    text = f"def f(x):\n{part.format('x')}{between}{part.format('x')}"
+    wanted = hunk(text, text[::-1].replace("(owt", "(9owt", 1)[::-1], context=1)
+    (file,) = parse(diff_of("vllm/x.py", "a\n", "b\n"), "x.patch")
+    file = file._replace(hunks=(wanted,))
+    changed = text[::-1].replace("(eerht", "(0eerht", 1)[::-1]
+    (answer,) = locate.place(file, target(changed), written={1: ("f",)})
+    assert isinstance(answer, Lost)
+    assert answer.code == "look-alike"
+    assert answer.lines == (2, 26)
+    other = changed.replace(between, f"{between}\n\ndef g(x):\n")
+    assert locate.place(file, target(other), written={1: ("f",)}) == (Located(2, "f", "scope"),)
 
 
 def test_what_has_no_place_says_whether_its_text_is_nowhere_or_in_too_many_places() -> None:

@@ -13,7 +13,8 @@ from sampling import SEED, few
 
 from vllm_mods.formats import syntax_tree
 from vllm_mods.formats.concrete_syntax import UnparsableError
-from vllm_mods.placing.scopes import Scope, read_scopes, read_strictly
+from vllm_mods.placing.scopes import Scope, long_strings, read_scopes, read_strictly
+from vllm_mods.placing.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -313,3 +314,10 @@ def test_only_touched_statements_stand_and_where_they_were() -> None:
 def test_a_class_that_is_touched_outside_its_statements_stands_whole() -> None:
     source = b"class A:\n    x = 1\n    # here\n    y = 2\n\nz = 1\n"
     assert syntax_tree.only(source, {3}) == source.replace(b"z = 1", b"")
+
+
+def test_strings_over_more_than_two_lines_have_their_lines() -> None:
+    data = b'a = """\n1\n"""\nb = f"""\n{x}\n2\n"""\nc = b"""\n\n"""\nd = """\n"""\n'
+    assert sorted(set(long_strings(data))) == [(1, 3), (4, 7), (8, 10)]
+    assert long_strings(b"def f(:\n") == ()
+    assert not Target(b"def f(:\n\n\n", read_scopes).in_string(2, 2)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import threading
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +180,45 @@ def test_what_cannot_be_written_is_said_with_both_files_and_neither_is(place: Pa
     )
     assert caught.value.hint == f"ls -ld {place}"
     assert (place / "vllm-mods.toml").read_text() == "schema = 1\n"
+
+
+def test_the_lock_has_at_any_moment_all_that_the_file_names(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, order = os.replace, list[str]()
+
+    def replace(source: str, target: str) -> None:
+        order.append(os.path.basename(target))
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    file = str(place / "vllm-mods.toml")
+    names = {"vllm-mods.toml", "vllm-mods.lock"}
+    add(place, "fast")
+    assert [one for one in order if one in names] == ["vllm-mods.lock", "vllm-mods.toml"]
+    order.clear()
+    changing.remove(file, "ours")
+    assert [one for one in order if one in names] == ["vllm-mods.toml", "vllm-mods.lock"]
+
+
+def test_a_project_that_another_run_changes_is_waited_for(place: Path) -> None:
+    add(place)
+    held = os.open(place, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    done = threading.Event()
+
+    def remove() -> None:
+        changing.remove(str(place / "vllm-mods.toml"), "ours")
+        done.set()
+
+    other = threading.Thread(target=remove)
+    other.start()
+    assert not done.wait(0.05)
+    assert "ours" in read(place)["libraries"]
+    os.close(held)
+    other.join(10)
+    assert done.is_set()
+    assert "libraries" not in read(place)
 
 
 def test_signers_are_named_from_the_projects_file(place: Path) -> None:

@@ -93,6 +93,7 @@ def test_a_commit_that_is_locked_is_the_one_that_is_fetched(alice: Path) -> None
     ("rev", "locked", "what"),
     [
         ("v9", None, "has no tag, branch or commit v9"),
+        ("--since=now", None, "has no tag, branch or commit --since=now"),
         ("v1", "0" * 40, f"has no commit {'0' * 40}"),
     ],
 )
@@ -108,9 +109,37 @@ def test_what_a_repository_has_not_is_told_with_the_way_to_look(
 
 
 @pytest.mark.slow
+def test_of_a_repository_without_commits_the_newest_is_none(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "alice")
+    with pytest.raises(UsageError) as caught:
+        fetch(tmp_path)
+    assert caught.value.message == ("git+./alice: the repository has no tag, branch or commit HEAD")
+
+
+@pytest.mark.slow
+def test_of_a_tag_and_a_branch_of_one_name_the_tag_is_meant(tmp_path: Path) -> None:
+    alice = tmp_path / "alice"
+    first = commit(alice, mod("fast"), "both")
+    git(alice, "branch", "other")
+    newest = commit(alice, mod("fast", "2.0.0"))
+    git(alice, "branch", "both")
+    assert git(alice, "rev-parse", "refs/heads/both") == newest
+    assert fetch(tmp_path, "both").resolved == first
+    assert fetch(tmp_path, "other").resolved == first
+    assert fetch(tmp_path, "refs/heads/both").resolved == newest
+
+
+@pytest.mark.slow
 def test_all_files_of_a_library_have_a_limit(alice: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lower(monkeypatch, "LIBRARY", 10_000)
-    assert fetch(alice.parent, "v1").files == FILES
+    fetched = fetch(alice.parent, "v1")
+    assert fetched.files == FILES
+    objects = (data.partition(b"\0")[2] for data in fetched.objects.values())
+    size = sum(map(len, (*objects, *FILES.values())))
+    lower(monkeypatch, "LIBRARY", size)
+    assert fetch(alice.parent, "v1") == fetched
+    lower(monkeypatch, "LIBRARY", size - 1)
+    with pytest.raises(TreeError, match="the most of"):
+        fetch(alice.parent, "v1")
     lower(monkeypatch, "LIBRARY", 200)
     with pytest.raises(TreeError, match=r"git\+\./alice@v1: is more than 200 bytes, the most of"):
         fetch(alice.parent, "v1")

@@ -90,8 +90,9 @@ def test_what_nobody_signed_is_not_fetched(place: Path) -> None:
 def test_a_file_that_the_signed_list_does_not_name_is_not_fetched(place: Path) -> None:
     (place / "library/patches/fast/more.patch").write_text("")
     sign(place, "patches/fast/mod.toml")
-    with pytest.raises(Refused, match=r"more\.patch has the hash .* does not name it"):
+    with pytest.raises(Refused, match=r"more\.patch has the hash .* does not name it") as caught:
         locking.resolve(project(place), "acme", SIGNED)
+    assert caught.value.hint == "ask its author to sign the files as they are"
 
 
 @pytest.mark.slow

@@ -26,6 +26,23 @@ if TYPE_CHECKING:
         ("git+file:///mods", {"git": "file:///mods"}, "mods"),
         ("git+me@h.org:Alice/mods.git", {"git": "me@h.org:Alice/mods.git"}, "mods"),
         ("git+./folder@v1", {"git": "./folder", "rev": "v1"}, "folder"),
+        ("git+../up/mods.git", {"git": "../up/mods.git"}, "mods"),
+        (
+            "git+/srv/git/My_Mods.git@main",
+            {"git": "/srv/git/My_Mods.git", "rev": "main"},
+            "my_mods",
+        ),
+        (
+            "git+ssh://git@h.org:22/alice/mods#subdirectory=a/b",
+            {"git": "ssh://git@h.org:22/alice/mods", "subdirectory": "a/b"},
+            "alice",
+        ),
+        (
+            "git+https://h.org/mods.git@a/b",
+            {"git": "https://h.org/mods.git", "rev": "a/b"},
+            "h.org",
+        ),
+        ("./Odd Name!", {"path": "./Odd Name!"}, "odd-name"),
         ("folder", {"path": "./folder"}, "folder"),
         ("../beside", {"path": "../beside"}, "beside"),
     ],
@@ -34,7 +51,7 @@ def test_sources_and_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, source: dict[str, str], name: str
 ) -> None:
     here = tmp_path / "here"
-    for folder in (here / "folder", tmp_path / "beside"):
+    for folder in (here / "folder", here / "Odd Name!", tmp_path / "beside"):
         folder.mkdir(parents=True)
     monkeypatch.chdir(here)
     read, suggested = changing.parse_source(text, str(here / "vllm-mods.toml"))
@@ -55,6 +72,21 @@ def test_what_is_no_source_is_repeated_only_if_it_is_no_url(
     assert "git+URL[@REV][#subdirectory=DIR], package:NAME or a folder" in caught.value.message
     assert "secret" not in caught.value.message
     assert "vllm-mods apply MOD puts a mod in" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("package:a b", "package: expected the name of a distribution"),
+        ("git+https://h.org/x/y@a..b", "rev: expected a tag, a branch or a commit"),
+    ],
+)
+def test_what_a_source_may_not_say_is_told_with_its_part(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        changing.parse_source(text, str(tmp_path / "vllm-mods.toml"))
+    assert (caught.value.message, caught.value.hint) == (problem, "vllm-mods add --help")
 
 
 def test_where_there_is_no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

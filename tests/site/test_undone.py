@@ -116,6 +116,10 @@ def install_later(root: Path) -> None:
     installing.install(root, {**FILES, A: b"A = 9\n"}, "0.20.0")
 
 
+def install_another_build(root: Path) -> None:
+    installing.install(root, {**FILES, A: b"A = 9\n"})
+
+
 def replace_all_but_what_mods_made(root: Path) -> None:
     kept = (root / D).read_bytes()
     install_later(root)
@@ -142,6 +146,7 @@ CASES: dict[str, tuple[Callable[[Path], object], tuple[str, ...], tuple[str, ...
     "RECORD is edited": (edit_record, (), ()),
     "RECORD alone is gone": (lambda root: (root / RECORD).unlink(), (), ()),
     "installed again": (lambda root: installing.install(root, FILES), ALL, ()),
+    "another build installed": (install_another_build, ALL, ()),
     "a later one installed": (install_later, ALL, ()),
     "a later one beside what a mod made": (replace_all_but_what_mods_made, ALL, ()),
     "uninstalled": (installing.uninstall, (A, D, RECORD, COMPILED[A]), ()),

@@ -197,8 +197,9 @@ def test_gpt_oss_needs_a_release_whose_parser_can_be_asked() -> None:
 def test_a_tree_without_parsers_says_so() -> None:
     tree = toy_release()
     tree.files = {"vllm/__init__.py": b""}
-    with pytest.raises(TreeError, match="there is no vllm/tool_parsers"):
+    with pytest.raises(TreeError, match="there is no vllm/tool_parsers") as caught:
         parser_process.open_release(tree)
+    assert caught.value.hint == "vLLM has it from 0.15 on"
 
 
 def test_a_tree_whose_parsers_do_not_import_says_why() -> None:
@@ -437,6 +438,7 @@ def test_those_that_could_not_be_asked_are_told(silent: set[str], level: Level) 
     assert caught.value.message == (
         "toy: toy and think asks why, of a module that is stood in for here: it says nothing of the template"
     )
+    assert caught.value.hint == "another parser, or ask a vLLM that runs"
 
 
 @pytest.mark.parametrize(

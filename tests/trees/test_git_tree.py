@@ -98,8 +98,9 @@ def test_what_is_not_there_is_said(repository: Path, name: str, message: str) ->
 def test_a_repository_of_something_else_is_said(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
-    with pytest.raises(UsageError, match="holds no vLLM"):
+    with pytest.raises(UsageError, match="holds no vLLM") as caught:
         open_tree(f"git:{tmp_path}@HEAD")
+    assert caught.value.hint == "name a clone of vLLM's repository"
 
 
 @pytest.mark.slow

@@ -327,6 +327,17 @@ def test_a_range_has_to_be_the_one_that_was_asked_for(
     assert span == (None if total is None else (b"abc", total, "e" * 256))
 
 
+def test_a_range_of_a_whole_or_packed_answer_is_none() -> None:
+    pages = {
+        "/whole": lambda to: to.say(200, b"abc", Content_Range="bytes 2-4/9"),
+        "/packed": lambda to: to.say(
+            206, b"abc", Content_Range="bytes 2-4/9", Content_Encoding="gzip"
+        ),
+    }
+    with site(pages) as (url, _):
+        assert [alone().span(url + path, 2, 5) for path in pages] == [None, None]
+
+
 def test_what_is_asked_for_is_named_in_the_headers() -> None:
     with site({"/x": lambda to: to.say(200, b"x", Content_Type="text/html")}) as (url, handler):
         ask = alone()

@@ -173,9 +173,11 @@ def test_a_folder_that_cannot_be_listed_is_said(
     scandir = os.scandir
 
     def refused(place: str) -> object:
-        if not place.endswith("/sub"):
+        if place.rstrip("/") not in closed:
             return scandir(place)
         raise PermissionError(13, "Permission denied")
+
+    closed = {f"{tmp_path}/vllm/sub"}
 
     monkeypatch.setattr(os, "scandir", refused)
     with pytest.raises(TreeError) as caught:
@@ -185,6 +187,10 @@ def test_a_folder_that_cannot_be_listed_is_said(
         f"{tmp_path}: {why}",
         f"ls -la {tmp_path}/vllm/sub",
     )
+    closed = {str(tmp_path)}
+    with pytest.raises(TreeError) as caught:
+        list(tree.paths(""))
+    assert caught.value.message == f"{tmp_path}: cannot list .: Permission denied"
     gone = FolderTree(str(tmp_path / "gone"))
     with pytest.raises(TreeError) as caught:
         gone.folders()

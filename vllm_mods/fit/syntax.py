@@ -58,7 +58,7 @@ def _error(path: str, data: bytes, lowest: tuple[int, int] | None) -> Exception 
         try:
             compile(data, path, "exec", dont_inherit=True)
             if lowest is not None:
-                syntax_tree.parse(data, path, feature_version=lowest)
+                syntax_tree.parse(data, feature_version=lowest)
         except (RecursionError, MemoryError, SyntaxError, ValueError) as error:
             return error
     return None

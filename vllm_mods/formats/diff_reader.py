@@ -108,8 +108,7 @@ class _DiffReader:
 
     def git_file(self) -> FileDiff:
         start = self.at
-        header = self.lines[self.at]
-        self.no_carriage_return(header)
+        self.no_carriage_return(self.lines[start])
         self.at += 1
         modes: dict[bytes, int] = {}
         names: dict[bytes, str] = {}
@@ -132,7 +131,7 @@ class _DiffReader:
             self.at += 1
         if line is not None:
             self.no_binary(line)
-        old, new = self.git_names(header, modes, names)
+        old, new = self.git_names(start, modes, names)
         hunks = self.hunks()
         file = FileDiff(
             old_path=old,
@@ -153,10 +152,10 @@ class _DiffReader:
         return file
 
     def git_names(
-        self, header: bytes, modes: dict[bytes, int], names: dict[bytes, str]
+        self, head: int, modes: dict[bytes, int], names: dict[bytes, str]
     ) -> tuple[str | None, str | None]:
         """Read the two paths from the lines that state them: '---' and '+++', renames, the header."""
-        start = self.at
+        start, header = self.at, self.lines[head]
         line = self.peek()
         if line is not None and line.startswith(
             b"--- "
@@ -177,7 +176,9 @@ class _DiffReader:
             return old, new
         if names:
             return names.get(b"rename from"), names.get(b"rename to")
+        self.at = head  # which is the line that says what is wrong
         path = self.name(header.removeprefix(b"diff --git "), diff_names.in_git_head)
+        self.at = start
         return (
             None if b"new file mode" in modes else path,
             None if b"deleted file mode" in modes and b"new file mode" not in modes else path,

@@ -273,7 +273,7 @@ def _origins(pairing: Pairing) -> list[int]:
             dropped = {"", "\\"} if loses else {""} if not lines else set()
             if (_without_executor(text) if loses else text).strip() not in dropped:
                 lines.append(number)
-    return lines or [1]
+    return lines
 
 
 def _loses_executor(pairing: Pairing) -> bool:

@@ -70,7 +70,7 @@ def _find(record: bytes, path: str) -> tuple[int, int] | None:
     for name in (_written(plain), _quoted(plain)):
         start = 0 if record.startswith(name + b",") else record.find(b"\n" + name + b",") + 1
         if start or record.startswith(name + b","):
-            return start, record.find(b"\n", start) + 1 or len(record)
+            return start, record.find(b"\n", start + len(name)) + 1 or len(record)
     return None
 
 
@@ -121,7 +121,7 @@ def _among(record: bytes, start: int, prefix: bytes, plain: bytes) -> int:
     place, last = None, b""
     while record.startswith(prefix, start) and start < len(record):
         end = record.find(b"\n", start) + 1 or len(record)
-        name = _name(record[start:end].rstrip(b"\r\n")).strip(b'"')
+        name = _name(record[start:end]).strip(b'"')
         if name < last:
             own = record.find(b".dist-info/RECORD,")
             return record.rfind(b"\n", 0, own) + 1 if own >= 0 else len(record)

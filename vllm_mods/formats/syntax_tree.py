@@ -21,12 +21,12 @@ class DeepError(SyntaxError):
         super().__init__(TOO_DEEP)
 
 
-def parse(source: bytes | str, filename: str = "<unknown>", **options: Any) -> Any:  # noqa: ANN401  (as ``ast.parse`` has it)
+def parse(source: bytes | str, **options: Any) -> Any:  # noqa: ANN401  (as ``ast.parse`` has it)
     """Parse, never run, with options of ``ast.parse``. Raises ``SyntaxError`` or ``ValueError``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in somebody else's file are no news
         try:
-            return ast.parse(source, filename, **options)
+            return ast.parse(source, **options)
         except (RecursionError, MemoryError) as error:
             raise DeepError from error
 

@@ -159,7 +159,7 @@ class _BlockReader:
     def _joined(self, first: ast.stmt) -> int:
         """Return the line of the ``else`` or ``finally`` above a suite's first statement."""
         for line in range(syntax_tree.first_line(first), 0, -1):
-            if re.match(_JOINED, self.lines[line - 1].decode(errors="replace")):
+            if re.match(_JOINED, self.lines[line - 1].decode()):
                 return line
         return first.lineno
 
@@ -169,7 +169,7 @@ class _BlockReader:
         rows = self.lines[first - 1 : last]
         rows[-1] = rows[-1][: node.end_col_offset]
         rows[0] = rows[0][node.col_offset :]
-        text = b" ".join(b" ".join(rows).split()).decode(errors="replace")
+        text = b" ".join(b" ".join(rows).split()).decode()
         if len(text) <= _LONGEST:
             return text
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]

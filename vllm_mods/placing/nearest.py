@@ -58,7 +58,7 @@ def _alike(wanted: Sequence[bytes], stretch: Sequence[bytes], first: int) -> Nea
     if len(lines) * len(wanted) > _MOST_COMPARED:
         return None
     for want in sorted(wanted, key=len, reverse=True):
-        matcher = difflib.SequenceMatcher(b=shown(want), autojunk=False)
+        matcher = difflib.SequenceMatcher(b=shown(want))
         bounds = []
         for text in lines:
             matcher.set_seq1(text)

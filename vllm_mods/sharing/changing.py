@@ -269,7 +269,7 @@ def _write(
 def _locked_project(where: str) -> Iterator[ProjectFile]:
     """Read a project, and let nobody else change it meanwhile; one that there is not yet is empty."""
     folder = os.path.dirname(where)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # it is held for milliseconds

@@ -41,12 +41,12 @@ def forget(root: str, sources: Iterable[str]) -> list[str]:
     It is a cache that Python fills again, outside of the tree: nothing brings it back. That which
     tells Python not to check (PEP 552) would run in place of the changed source.
     """
-    prefixes = {os.environ.get("PYTHONPYCACHEPREFIX"), sys.pycache_prefix} - {None, ""}
+    named = (os.environ.get("PYTHONPYCACHEPREFIX"), sys.pycache_prefix)
     stays = [
         place
         for source in sources
-        for prefix in prefixes
-        for place in _elsewhere(f"{os.path.realpath(prefix or '')}{root}", source)
+        for prefix in set(filter(None, named))
+        for place in _elsewhere(f"{os.path.realpath(prefix)}{root}", source)
         if not _removed(place)
     ]
     if not stays:

@@ -23,8 +23,9 @@ _CALLS = {
     "clock_getres": (229, 114), "getrandom": (318, 278), "getpid": (39, 172), "gettid": (186, 178),
     "getrusage": (98, 165), "exit": (60, 93), "exit_group": (231, 94),
 }  # fmt: skip
-_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050001  # EPERM
+_EQUAL = 0x15
+_ARCHITECTURE, _NUMBER = (0x20, 0, 0, 4), (0x20, 0, 0, 0)  # are loaded
+_ALLOW, _REFUSE = (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x00050001)  # EPERM
 _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2
 
 
@@ -51,13 +52,13 @@ def lock(seconds: int, memory: int, output: int) -> None:
     allowed = [numbers[column] for numbers in _CALLS.values()]
     last = len(allowed)
     steps = [
-        (_LOAD, 0, 0, 4),
+        _ARCHITECTURE,
         (_EQUAL, 1, 0, arch),
-        (_RETURN, 0, 0, _REFUSE),
-        (_LOAD, 0, 0, 0),
+        _REFUSE,
+        _NUMBER,
         *((_EQUAL, last - i, 0, number) for i, number in enumerate(allowed)),
-        (_RETURN, 0, 0, _REFUSE),
-        (_RETURN, 0, 0, _ALLOW),
+        _REFUSE,
+        _ALLOW,
     ]
     code = b"".join(struct.pack("HBBI", *step) for step in steps)
     text = ctypes.create_string_buffer(code, len(code))

@@ -153,7 +153,6 @@ def _path(node: nodes.Node, rules: FormatRules) -> str | None:
     """Return the name that is read, dotted for an attribute of a namespace."""
     if isinstance(node, nodes.Name):
         return node.name if node.ctx == "load" else None
-    if rules.namespaces and isinstance(node, nodes.Getattr):
-        base = _path(node.node, rules)
-        return None if base is None else f"{base}.{node.attr}"
+    if rules.namespaces and isinstance(node, nodes.Getattr) and (base := _path(node.node, rules)):
+        return f"{base}.{node.attr}"
     return None
