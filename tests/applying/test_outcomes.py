@@ -160,7 +160,7 @@ def test_a_refusal_names_each_mod_that_does_not_go_in_with_all_that_is_wrong() -
         "  two 1.0.0: conflict",
         *(f"    {finding}" for finding in bad.findings),
     ]
-    assert (refused.plan, refused.hint) == (plan, "vllm-mods show two --library /")
+    assert (refused.plan, refused.hint) == (plan, "vllm-mods show two --library /lib")
     known = advice.refusal(Plan("site", "0.19.1", (bad,), ()), PLACE, ())
     assert known.message.startswith("nothing was changed in site: vLLM 0.19.1\n")
 

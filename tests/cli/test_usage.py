@@ -67,7 +67,7 @@ CASES: list[tuple[str, str, str]] = [
     (
         "new x --from-diff it.yaml",
         "on which vLLM was it made, or is it to be run?",
-        "--tree TREE",
+        "--tree TREE; of a diff --tree auto finds the release",
     ),
     ("port fast", *ONE_OF_PORT),
     ("port fast --continue --abort", *ONE_OF_PORT),
