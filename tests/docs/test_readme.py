@@ -28,3 +28,10 @@ def test_the_index_is_given_no_link_to_a_file() -> None:
     assert "docs/guides/mod-authors.md" in text
     # A mod is applied and an image built by what is left, too.
     assert text.count("```") == README.count("```")
+
+
+def test_the_docs_are_short_enough_to_be_read() -> None:
+    """Counted without what is typed and printed: whoever adds a page makes others shorter."""
+    pages = (path.read_text() for path in (ROOT / "docs").rglob("*.md"))
+    prose = (re.sub(r"(?ms)^```.*?^```$", "", page) for page in pages)
+    assert sum(len(page.split()) for page in prose) <= 26_000
