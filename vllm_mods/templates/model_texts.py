@@ -113,8 +113,8 @@ def send_back(
     texts = []
     for (name, text), by_way in zip(asked.texts.items(), answers, strict=True):
         came: dict[str, str | None] = {}
-        for way, one in by_way.items():
-            history = None if "error" in one else next(histories).prompt
+        for way, answer in by_way.items():
+            history = None if "error" in answer else next(histories).prompt
             whole = history is not None and history.startswith(prompt + text + end)
             came[way] = text if whole else history and history.removeprefix(prompt)
         error = next((str(one["error"]) for one in by_way.values() if "error" in one), None)
