@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.base import limits
@@ -17,7 +17,7 @@ _PACKAGES = (
     "vllm/reasoning",
     "vllm/tool_parsers",
 )
-_MODULES = (
+MODULES = (
     "vllm/entrypoints/generate/base/protocol.py",
     "vllm/entrypoints/openai/chat_completion/protocol.py",
     "vllm/entrypoints/openai/engine/protocol.py",
@@ -84,7 +84,8 @@ class ReleaseParsers(NamedTuple):
 
         One that is ``stood_in`` is no answer: the parser asks what is not known of a module that is not there.
         """
-        lines, end = _run(self.sources, jobs) if jobs else ([], "")
+        asked = [job._asdict() for job in jobs]
+        lines, end = run(SANDBOX, self.sources, asked) if jobs else ([], "")
         answers = lines[2:][: len(jobs)]
         read = []
         for i, job in enumerate(jobs):
@@ -99,17 +100,12 @@ def open_release(tree: Tree) -> ReleaseParsers:
 
     Raises ``TreeError`` if it has none that run, ``UsageError`` if what they need is not installed.
     """
-    paths = [path for under in _PACKAGES for path in tree.paths(under) if path.endswith(".py")]
-    if not any(path.startswith("vllm/tool_parsers/") for path in paths):
+    sources = read_sources(tree, _PACKAGES, MODULES)
+    if not any(path.startswith("vllm/tool_parsers/") for path in sources):
         raise TreeError(
             f"{tree.spec}: there is no vllm/tool_parsers", hint="vLLM has it from 0.15 on"
         )
-    sources = {}
-    for path in (*paths, *_MODULES):
-        data = tree.read(path)
-        if data is not None:
-            sources[path] = data.decode("utf-8", "replace")
-    lines, end = _run(sources, ())
+    lines, end = run(SANDBOX, sources, ())
     missing = _texts(lines[0].get("missing")) if lines else ()
     if len(lines) > 1 and "error" not in lines[1]:
         tools, reasoners = (_texts(lines[1].get(name)) for name in ("tools", "reasoners"))
@@ -118,6 +114,13 @@ def open_release(tree: Tree) -> ReleaseParsers:
         raise UsageError(f"the parsers of vLLM need {', '.join(missing)}", hint=_INSTALL)
     why = lines[1]["error"] if len(lines) > 1 else end
     raise TreeError(f"{tree.spec}: its parsers do not run: {why}")
+
+
+def read_sources(tree: Tree, packages: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
+    """Return the text of all modules of a tree's packages, and of others, by their paths; what is not there is left out."""
+    paths = [path for under in packages for path in tree.paths(under) if path.endswith(".py")]
+    read = ((path, tree.read(path)) for path in (*paths, *modules))
+    return {path: data.decode("utf-8", "replace") for path, data in read if data is not None}
 
 
 def as_text(value: Any) -> str:
@@ -139,18 +142,18 @@ def _sanitize(answer: Any, why: str) -> dict[str, Any]:
     return {**texts, "calls": answer.get("calls")}
 
 
-def _run(
-    sources: Mapping[str, str], jobs: Sequence[ReadingJob]
+def run(
+    sandbox: str, sources: Mapping[str, str], jobs: Sequence[Mapping[str, Any]]
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return the lines of the sandbox, and how it ended if it did before its time."""
+    """Return the lines of a sandbox that runs a release's code, and how it ended if it did before its time."""
     case = {
         "sources": dict(sources),
-        "jobs": [one._asdict() for one in jobs],
+        "jobs": list(jobs),
         "seconds": limits.PARSER_SECONDS,
         "memory": limits.TEMPLATE_MEMORY,
         "output": limits.PARSER_OUTPUT,
     }
-    lines, code, _ = run_apart(SANDBOX, case, _PATIENCE * limits.PARSER_SECONDS, {})
+    lines, code, _ = run_apart(sandbox, case, _PATIENCE * limits.PARSER_SECONDS, {})
     if code in OUT_OF_TIME:
         return lines, f"they compute for more than {limits.PARSER_SECONDS}"
     if code == -signal.SIGXFSZ:

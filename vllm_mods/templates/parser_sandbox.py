@@ -150,7 +150,7 @@ def main() -> None:
     try:
         tools, reasoners = answers.names()
     except BaseException as error:  # noqa: BLE001  (whatever it is, the release has it)
-        fence.write_line(error=_describe(error))
+        fence.write_line(error=describe(error))
         return
     fence.write_line(tools=tools, reasoners=reasoners)
     for job in case["jobs"]:
@@ -199,7 +199,7 @@ def _read(job: Mapping[str, Any]) -> dict[str, Any]:
         except release_code.StandInAskedError as error:
             answers_by_way[way] = {"error": str(error), "stood_in": True}
         except BaseException as error:  # noqa: BLE001  (a parser may even exit)
-            answers_by_way[way] = {"error": _describe(error)}
+            answers_by_way[way] = {"error": describe(error)}
     signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     return answers_by_way
 
@@ -209,7 +209,8 @@ def _stop_answer(number: int, frame: FrameType | None) -> NoReturn:
     raise TimeoutError(f"more than {_SECONDS} seconds for one answer")
 
 
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
+    """Return an error in words, with what caused it."""
     causes: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(causes) < 3:

@@ -16,7 +16,7 @@ from typing import Any
 
 NEEDED = ("ijson", "partial_json_parser", "pydantic", "regex")
 """What parsers cannot do without."""
-WANTED = ("cohere_melody", "openai_harmony")
+WANTED = ("cohere_melody", "jinja2", "openai", "openai_harmony")
 """What those of one family cannot do without."""
 STANDARD = (
     "abc", "argparse", "ast", "asyncio", "base64", "bisect", "collections.abc", "contextlib",
@@ -31,6 +31,14 @@ STANDARD = (
 
 
 _OWN = ("vllm.parser", "vllm.reasoning", "vllm.tool_parsers")
+_OWN_OF_CLIENTS = (
+    "vllm.entrypoints.anthropic.",
+    "vllm.entrypoints.chat_utils",
+    "vllm.entrypoints.openai.chat_completion.protocol",
+    "vllm.entrypoints.openai.responses.",
+    "vllm.renderers.chat_utils",
+    "vllm.renderers.params",
+)
 """What is never stood in for."""
 
 
@@ -48,7 +56,12 @@ class _AnyName(type):
 
 
 class _StandIn(metaclass=_AnyName):
-    """A class of a library that is not there: it can be made, called, inherited, and validates anything."""
+    """A class of a library that is not there: it can be made, called, inherited, and validates anything.
+
+    With ``strict``, it refuses to say of any value whether it is valid.
+    """
+
+    strict = False
 
     def __init__(self, *args: Any, **given: Any) -> None:
         del args
@@ -75,7 +88,14 @@ class _StandIn(metaclass=_AnyName):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: Any) -> Any:
-        return importlib.import_module("pydantic_core.core_schema").any_schema()
+        schemas = importlib.import_module("pydantic_core.core_schema")
+        if _StandIn.strict:
+            return schemas.no_info_plain_validator_function(_refuse_to_validate)
+        return schemas.any_schema()
+
+
+def _refuse_to_validate(value: Any) -> Any:
+    raise StandInAskedError(f"whether {value!r:.40} is valid")
 
 
 def _stand_in(name: str) -> _AnyName:
@@ -129,8 +149,10 @@ class _Stood(ModuleType):
 class ReleaseModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """The modules of ``sources``, by their paths; what else is not there yet is stood in for."""
 
-    def __init__(self, sources: Mapping[str, str]) -> None:
+    def __init__(self, sources: Mapping[str, str], *, strict: bool = False) -> None:
         self.sources = sources
+        self.own = _OWN_OF_CLIENTS if strict else _OWN
+        _StandIn.strict = strict
 
     def install(self) -> None:
         """Have all that is imported from now on come from here."""
@@ -145,7 +167,7 @@ class ReleaseModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if top in sys.stdlib_module_names or top in (*NEEDED, *WANTED):
             return None
         origin = self._path(name)
-        if origin is None and name.startswith(_OWN):
+        if origin is None and name.startswith(self.own):
             return None
         spec = importlib.machinery.ModuleSpec(name, self, origin=origin)
         if origin is None or origin.endswith("/__init__.py"):

@@ -273,7 +273,7 @@ def _judge(conversation: Conversation, rendered: Mapping[Cut, Rendered]) -> Repl
         findings += _form_findings(conversation, prompts, whole.prompt or "")
     turns = kept_turns = total = kept = 0
     for at, after in _steps(conversation):
-        wanted = _reusable_prefix(
+        wanted = reusable_prefix(
             conversation.messages[at], prompts[at, True], prompts[at, False], prompts[at + 1, False]
         )
         then = prompts[after, True]
@@ -322,7 +322,7 @@ def _form_findings(
         yield Finding(FindingCode.ANSWER_NOT_BEGUN, message)
 
 
-def _reusable_prefix(message: Message, prompt: str, without: str, history: str) -> str:
+def reusable_prefix(message: Message, prompt: str, without: str, history: str) -> str:
     """Return what the next prompt can begin with: to the end of what the answer says.
 
     Where the model was to reason and none came back, or the template makes up that it did not, the
@@ -362,7 +362,9 @@ def _texts(message: Message) -> Iterator[tuple[str, str]]:
         yield "reasoning", message["reasoning"]
     for call in message.get("tool_calls", ()):
         yield "call", call["function"]["name"]
-        yield "argument", call["function"]["arguments"]["word"]
+        for value in call["function"]["arguments"].values():
+            if isinstance(value, str):
+                yield "argument", value
 
 
 def with_content_as(message: Message, content_format: str) -> Message:

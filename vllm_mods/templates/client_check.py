@@ -1,0 +1,127 @@
+"""What becomes of a client's requests with a template on a release: whether it works, and what is lost first."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from packaging.version import Version
+
+from vllm_mods.base.tree import Tree
+from vllm_mods.templates import client_requests, rendering, replay
+from vllm_mods.templates.client_requests import Client, RequestJob, Taken
+from vllm_mods.templates.conversation import Conversation
+from vllm_mods.templates.rendering import Rendered
+from vllm_mods.templates.source import Template
+
+_MARK = re.compile(r"\bmark-([a-z-]+[a-z])")
+"""What has to be in a prompt of a request: each of its texts has such a word, which says what it is."""
+_EFFORT = "reasoning_effort"
+
+
+class Verdict(StrEnum):
+    """What a client is to expect, from the best to the worst; of what is unknown nothing is said."""
+
+    WORKS = "works"
+    CACHE_LOST = "cache lost"
+    LOST = "lost"
+    REFUSED = "refused"
+    UNKNOWN = "not known"
+
+
+class ClientAnswer(NamedTuple):
+    """What a client is to expect of a template, and why it is not all."""
+
+    template: str
+    client: str
+    verdict: Verdict
+    why: str = ""
+
+
+class _Asked(NamedTuple):
+    """What was made of one turn: the prompt, the same without a beginning of the answer, and with the answer behind it."""
+
+    taken: Taken
+    prompt: Rendered
+    without: Rendered
+    history: Rendered
+
+
+def ask(
+    templates: Sequence[Template], clients: Sequence[Client], tree: Tree
+) -> Iterator[ClientAnswer]:
+    """Yield what each client is to expect of each template on the vLLM of a tree.
+
+    Raises as ``client_requests.take`` does, and ``NotRendered`` for what is no template.
+    """
+    version = Version(tree.version) if tree.version else None
+    heads = [rendering.render(one.data, one.path, ()) for one in templates]
+    formats = [
+        next(name for since, name in reversed(head.formats) if version is None or Version(since) <= version)
+        for head in heads
+    ]
+    jobs = [
+        RequestJob(client.endpoint, turn.body, template.data.decode(), content_format)
+        for template, content_format in zip(templates, formats, strict=True)
+        for client in clients
+        for turn in client.turns
+    ]
+    taken = iter(client_requests.take(tree, jobs))
+    for template, head, content_format in zip(templates, heads, formats, strict=True):
+        by_client = [(client, [next(taken) for _ in client.turns]) for client in clients]
+        parts = [
+            part
+            for client, requests in by_client
+            for turn, request in zip(client.turns, requests, strict=True)
+            for part in _conversations(request, turn, content_format)
+        ]
+        rendered = iter(rendering.render(template.data, template.path, parts).rendered)
+        for client, requests in by_client:
+            asked = [_Asked(one, next(rendered), next(rendered), next(rendered)) for one in requests]
+            verdict, why = _judge(client, asked, reads_effort=_EFFORT in head.variables)
+            yield ClientAnswer(template.name, client.name, verdict, why)
+
+
+def _conversations(
+    request: Taken, turn: client_requests.Turn, content_format: str
+) -> tuple[Conversation, ...]:
+    kwargs = {name: value for name, value in request.kwargs.items() if name != "add_generation_prompt"}
+    prompt = Conversation("", request.messages, request.tools, kwargs)
+    answer = replay.with_content_as(turn.answer, content_format) if turn.answer else {}
+    told = (*request.messages, answer) if answer else request.messages
+    without = prompt._replace(add_generation_prompt=False)
+    return prompt, without, without._replace(messages=told)
+
+
+def _judge(client: Client, asked: Sequence[_Asked], *, reads_effort: bool) -> tuple[Verdict, str]:
+    """Return the worst that happens in a client's turns, and the first place where it does."""
+    found = list(_findings(client, asked, reads_effort=reads_effort))
+    order = list(Verdict)
+    return max(found, key=lambda one: order.index(one[0]), default=(Verdict.WORKS, ""))
+
+
+def _findings(
+    client: Client, asked: Sequence[_Asked], *, reads_effort: bool
+) -> Iterator[tuple[Verdict, str]]:
+    wanted = ""
+    for number, (turn, one) in enumerate(zip(client.turns, asked, strict=True), 1):
+        where = f"turn {number}"
+        if one.taken.unknown is not None:
+            yield Verdict.UNKNOWN, f"{where}: {one.taken.unknown}"
+            return
+        if one.taken.refused is not None or one.prompt.prompt is None:
+            yield Verdict.REFUSED, f"{where}: {one.taken.refused or one.prompt.error}"
+            return
+        prompt = one.prompt.prompt
+        for mark in dict.fromkeys(_MARK.findall(json.dumps(turn.body))):
+            if not re.search(rf"\bmark-{mark}\b(?!-)", prompt):
+                yield Verdict.LOST, f"{where}: the {mark.replace('-', ' ')} is not in the prompt"
+        if client.effort and reads_effort and one.taken.kwargs.get(_EFFORT) != client.effort:
+            yield Verdict.LOST, f"{where}: the effort {client.effort!r} does not reach the template"
+        if not prompt.startswith(wanted):
+            what = f"the prompt does not begin with that of turn {number - 1} and its answer"
+            yield Verdict.CACHE_LOST, f"{where}: {what}"
+        if turn.answer is not None:
+            sides = (one.without.prompt or "", one.history.prompt or "")
+            wanted = replay.reusable_prefix(turn.answer, prompt, *sides)

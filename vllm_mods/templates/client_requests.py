@@ -1,0 +1,132 @@
+"""The requests that clients send, and what a release makes of them: ``client_sandbox`` is started and asked.
+
+``clients/README.md`` says what is in a client's file.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.tree import Tree
+from vllm_mods.templates import parser_process, replay
+from vllm_mods.templates.conversation import Message
+
+SANDBOX = "vllm_mods.templates.client_sandbox"
+_PACKAGES = ("vllm/renderers/chat_utils",)
+_MODULES = (
+    "vllm/entrypoints/anthropic/protocol.py",
+    "vllm/entrypoints/anthropic/serving.py",
+    "vllm/entrypoints/chat_utils.py",
+    "vllm/entrypoints/constants.py",
+    "vllm/entrypoints/openai/responses/protocol.py",
+    "vllm/entrypoints/openai/responses/utils.py",
+    "vllm/renderers/__init__.py",
+    "vllm/renderers/params.py",
+    "vllm/tool_parsers/utils.py",
+    "vllm/utils/import_utils.py",
+    *parser_process.MODULES,
+)
+"""What is run of a release; anything else of it is stood in for."""
+_INSTALL = "pip install openai pydantic  # the extra `parsers` of vllm-mods has what this needs"
+
+
+class Turn(NamedTuple):
+    """The body of a request, and the model's answer to it as vLLM hands it over; the last has none."""
+
+    body: dict[str, Any]
+    answer: Message | None
+
+
+class Client(NamedTuple):
+    """A client, by the name of its file; ``effort`` is what it asks for, if it asks."""
+
+    name: str
+    title: str
+    endpoint: str
+    effort: str | None
+    turns: tuple[Turn, ...]
+
+
+class RequestJob(NamedTuple):
+    """One request to an endpoint whose server has this chat template."""
+
+    endpoint: str
+    body: dict[str, Any]
+    template: str
+    content_format: str
+
+
+class Taken(NamedTuple):
+    """What a template gets of a request; or in which words it is ``refused``, or why that is ``unknown``."""
+
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Any, ...] | None = None
+    kwargs: Mapping[str, Any] = {}  # noqa: RUF012  (nothing changes it)
+    refused: str | None = None
+    unknown: str | None = None
+
+
+def clients() -> tuple[Client, ...]:
+    """Return the clients whose requests are known, by their names."""
+    folder = files(__package__).joinpath("clients")
+    named = sorted(file.name for file in folder.iterdir() if file.name.endswith(".json"))
+    return tuple(
+        _client(name.removesuffix(".json"), json.loads(folder.joinpath(name).read_bytes()))
+        for name in named
+    )
+
+
+def _client(name: str, about: Mapping[str, Any]) -> Client:
+    """Put the requests of a client together: each has what was sent before, and what its turn adds."""
+    field = "input" if about["endpoint"] == "/v1/responses" else "messages"
+    sent: list[Any] = []
+    turns = []
+    for number, turn in enumerate(about["turns"], 1):
+        sent = [*sent, *turn["add"]]
+        body = {**about["request"], field: sent}
+        body = json.loads(json.dumps(body).replace("{turn}", str(number)))
+        turns.append(Turn(body, _answer(turn["answer"]) if "answer" in turn else None))
+    return Client(name, about["title"], about["endpoint"], about.get("effort"), tuple(turns))
+
+
+def _answer(answer: Mapping[str, Any]) -> Message:
+    calls = (
+        replay.tool_call(i, call["name"], call["arguments"])
+        for i, call in enumerate(answer["calls"])
+    )
+    return replay.assistant_message(answer["content"], answer["reasoning"], *calls)
+
+
+def take(tree: Tree, jobs: Sequence[RequestJob]) -> list[Taken]:
+    """Have a release's own code take requests, fenced in.
+
+    Raises ``TreeError`` for a tree without the code, ``UsageError`` if what it needs is not installed.
+    """
+    sources = parser_process.read_sources(tree, _PACKAGES, _MODULES)
+    if not any("chat_utils" in path for path in sources):
+        raise TreeError(
+            f"{tree.spec}: there is no chat_utils of vLLM, which makes messages of requests",
+            hint="name a vLLM, 0.17 or newer: --target pypi:VERSION",
+        )
+    lines, end = parser_process.run(SANDBOX, sources, [job._asdict() for job in jobs])
+    head = lines[0] if lines else {}
+    if missing := head.get("missing"):
+        raise UsageError(f"vLLM's endpoints need {', '.join(map(str, missing))}", hint=_INSTALL)
+    answers = [one for one in lines[1:] if "fence" not in one][: len(jobs)]
+    if lines[1:] and "fence" in lines[1]:
+        raise TreeError(f"{tree.spec}: its endpoints do not run: {lines[1]['fence']}")
+    return [_taken(answers[i] if i < len(answers) else {"error": end}) for i in range(len(jobs))]
+
+
+def _taken(answer: Mapping[str, Any]) -> Taken:
+    """Return an answer in its expected shape: the process may write anything."""
+    match answer:
+        case {"refused": str(words)}:
+            return Taken(refused=words)
+        case {"messages": list(messages), "tools": list() | None as tools, "kwargs": dict(kwargs)}:
+            given = None if tools is None else tuple(tools)
+            return Taken(tuple(messages), given, kwargs)
+    return Taken(unknown=str(answer.get("error", "it says nothing of it")))
+

@@ -1,0 +1,131 @@
+"""The process in which a release's own code takes the requests of clients, behind a fence of the kernel.
+
+``client_requests`` starts it. What comes in are bodies of requests, and what goes out is what the chat template
+would be given of each: its messages, its tools and its arguments.
+"""
+
+import importlib
+import json
+import pkgutil
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from vllm_mods.templates import fence, parser_sandbox, release_code
+
+_CHAT = "vllm.entrypoints.openai.chat_completion.protocol"
+_RESPONSES = "vllm.entrypoints.openai.responses"
+_ANTHROPIC = "vllm.entrypoints.anthropic"
+_UTILITIES = ("vllm.renderers.chat_utils", "vllm.entrypoints.chat_utils")
+"""Where a message becomes what a template gets; the newest place first."""
+_CONVERTERS = ("to_chat_completion_request", "_convert_anthropic_to_openai_request")
+_MERGES = "_detect_merge_inline_system"
+_CONFIG = SimpleNamespace(
+    allowed_local_media_path="",
+    allowed_media_domains=None,
+    enable_prompt_embeds=False,
+    multimodal_config=None,
+)
+"""What is asked of a model's configuration where messages are texts; anything else of it is not known."""
+_FORM = 4
+"""So deep lies the form of an item in the place of an error: the field, its list, the number, the form."""
+_KINDS = (("type",), ("role",))
+_LIBRARIES = (
+    "encodings.unicode_escape", "html", "jinja2.constants", "jinja2.debug", "jinja2.ext", "jinja2.sandbox",
+    "openai",
+)  # fmt: skip
+
+
+def main() -> None:
+    """Take the requests of the case on stdin."""
+    case = json.load(sys.stdin)
+    fence.write_line(missing=import_all())
+    try:
+        fence.lock(case["seconds"], case["memory"], case["output"])
+    except OSError as error:
+        fence.write_line(fence=f"there is no fence of the kernel: {error}")
+        return
+    release_code.ReleaseModules(case["sources"], strict=True).install()
+    for job in case["jobs"]:
+        fence.write_line(**_take(job))
+
+
+def import_all() -> list[str]:
+    """Import all that may be imported, and return what is not installed."""
+    missing = []
+    for name in _LIBRARIES:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError:
+            missing.append(name)
+    if "openai" not in missing:
+        types = importlib.import_module("openai.types")
+        for module in pkgutil.walk_packages(types.__path__, "openai.types."):
+            importlib.import_module(module.name)
+    return [*missing, *parser_sandbox.import_all()]
+
+
+def _take(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a template gets of a request, or why it is ``refused``, or why nobody knows."""
+    try:
+        answer = _convert(job["endpoint"], job["body"], job["template"], job["content_format"])
+        return json.loads(json.dumps(answer))  # type: ignore[no-any-return]
+    except ValueError as error:
+        return {"refused": _words(error)}
+    except BaseException as error:  # noqa: BLE001  (whatever it is, the release has it)
+        return {"error": parser_sandbox.describe(error)}
+
+
+def _convert(endpoint: str, body: Any, template: str, content_format: str) -> dict[str, Any]:
+    chat = importlib.import_module(_CHAT)
+    if endpoint == "/v1/responses":
+        request = importlib.import_module(f"{_RESPONSES}.protocol").ResponsesRequest(**body)
+        utilities = importlib.import_module(f"{_RESPONSES}.utils")
+        messages = utilities.construct_input_messages(
+            request_instructions=request.instructions, request_input=request.input
+        )
+        tools = utilities.construct_tool_dicts(request.tools, request.tool_choice)
+    else:
+        request = (
+            _of_anthropic(body, template)
+            if endpoint == "/v1/messages"
+            else chat.ChatCompletionRequest(**body)
+        )
+        messages = request.messages
+        tools = [tool.model_dump() for tool in request.tools] if request.tools else None
+    given = request.build_chat_params(template, content_format).chat_template_kwargs
+    utilities = next(filter(None, map(_module, _UTILITIES)))
+    conversation, *_ = utilities.parse_chat_messages(messages, _CONFIG, content_format)
+    kwargs = {name: value for name, value in given.items() if value is not None}
+    return {"messages": conversation, "tools": tools, "kwargs": kwargs}
+
+
+def _of_anthropic(body: Any, template: str) -> Any:
+    request = importlib.import_module(f"{_ANTHROPIC}.protocol").AnthropicMessagesRequest(**body)
+    serving = importlib.import_module(f"{_ANTHROPIC}.serving").AnthropicServingMessages
+    own = vars(serving)  # asked for anything else, a class that inherits from a stand-in has it
+    convert = getattr(serving, next(name for name in _CONVERTERS if name in own))
+    if _MERGES not in own:
+        return convert(request)
+    return convert(request, merge_inline_system=getattr(serving, _MERGES)(template))
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        return None
+
+
+def _words(error: ValueError) -> str:
+    """Return what is refused, and its place: of several forms that it could have, that of the one it is nearest to."""
+    if not hasattr(error, "errors"):
+        return str(error)
+    errors = [(one["loc"][:_FORM], one) for one in error.errors()]
+    others = {form for form, one in errors if one["loc"][-1:] in _KINDS}
+    near = Counter(form for form, _ in errors)
+    _, first = min(errors, key=lambda one: (one[0] in others, near[one[0]], -len(one[1]["loc"])))
+    place = ".".join(str(part) for part in first["loc"] if "[" not in str(part))
+    return f"{place}: {first['msg']}".removeprefix(": ")
