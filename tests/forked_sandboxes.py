@@ -23,7 +23,7 @@ import pytest
 from alone import FAR
 from sampling import ALL
 
-from vllm_mods.templates import parser_process, rendering
+from vllm_mods.templates import client_requests, parser_process, rendering
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -75,6 +75,7 @@ _PARSERS = "ijson openai_harmony partial_json_parser pydantic regex"
 _KNOWN = {
     rendering.SANDBOX: ("sandbox", _ENGINES),
     parser_process.SANDBOX: ("parser_sandbox", _PARSERS),
+    client_requests.SANDBOX: ("client_sandbox", "openai"),
 }
 
 

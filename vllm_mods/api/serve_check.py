@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
+from vllm_mods.api.template_clients import client_notes
 from vllm_mods.base.errors import ManifestError, Refused, TreeError, UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level, Mod, Plan
@@ -214,7 +215,7 @@ def answer(asked: ServeArguments, tree: Tree, planned: Plan | None) -> ServeAnsw
         missing=tuple(name for name, _ in asked.missing),
         own_terms=_own_terms,
         other_engine=lambda name, data: _with_minijinja(asked.library, name, data),
-        terms=lambda name, data: _terms(_template(asked.library, name, data)),
+        terms=lambda name, data: _terms(asked.library, _template(asked.library, name, data), tree),
     )
     result = check(KnownFlags(LayeredTree(tree, planned.changes) if planned else tree), serving)
     notes = [
@@ -280,9 +281,9 @@ def _template(library: Library | None, name: str, data: bytes) -> Template:
     return of_library if of_library.data == data else alone
 
 
-def _terms(template: Template) -> TemplateTerms | None:
+def _terms(library: Library | None, template: Template, tree: Tree) -> TemplateTerms | None:
     about = template.about
-    if about is None:
+    if about is None or library is None:
         return None
     takes: dict[str, tuple[str, ...]] = {
         "--chat-template-content-format": ("auto", about.content_format)
@@ -292,7 +293,8 @@ def _terms(template: Template) -> TemplateTerms | None:
         takes["--tool-call-parser"] = (about.tool_call_parser, *others)
     if about.reasoning_parser:
         takes["--reasoning-parser"] = (about.reasoning_parser,)
-    return TemplateTerms(takes, tuple(one.name for one in about.kwargs))
+    clients = client_notes(library, template, tree.version) if tree.version else ()
+    return TemplateTerms(takes, tuple(one.name for one in about.kwargs), clients)
 
 
 def _own_terms(model: str, chat_template: str) -> ParserTerms | None:

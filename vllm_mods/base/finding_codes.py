@@ -21,6 +21,7 @@ class FindingCode(StrEnum):
     CARRIED = "carried"
     CHANGED_SINCE = "changed-since"
     CLASH = "clash"
+    CLIENT_LOSES = "client-loses"
     CONFIG_FILE = "config-file"
     CONFLICTING_MOD = "conflicting-mod"
     CONTENT_FORMAT = "content-format"

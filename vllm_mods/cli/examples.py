@@ -37,6 +37,7 @@ EXAMPLES = (
     "vllm-mods export qwen3.5-122b-hybrid --format compose --output compose.yaml",
     "vllm-mods template list",
     "vllm-mods template check ./chat_template.jinja --parsers --target pypi:0.33.0",
+    "vllm-mods template clients qwen3.6-enhanced",
     "vllm-mods template render qwen3.5-enhanced request.json",
     "vllm-mods template diff ./chat_template.jinja qwen3.5-enhanced",
     "vllm-mods image inspect vllm/vllm-openai:v0.21.0",

@@ -10,12 +10,14 @@ from vllm_mods.api.template_check import (
     render_template,
     template_check,
 )
+from vllm_mods.api.template_clients import template_clients
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.untrusted import json_of
-from vllm_mods.cli import named_files, options
+from vllm_mods.cli import answers, named_files, options
 from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
+from vllm_mods.report import template_clients as clients_report
 from vllm_mods.report.reply import Reply
 from vllm_mods.templates import conversation
 from vllm_mods.templates.conversation import Conversation
@@ -92,6 +94,25 @@ def check(
         names=templates, parsers_of=target, parsers=(tool, reasoner), answers=texts, **given
     )
     return report.checked(results)
+
+
+@command.command(name="clients")
+@click.argument("templates", nargs=-1, metavar="[TEMPLATE]...", shell_complete=_complete)
+@option("--target TREE", "Ask this vLLM: a folder, pypi:VERSION, …")
+@option("--vllm RANGE", "Ask all releases in a range, such as '>=0.17'.")
+@option("--update", "Write what they answer into the library's table.")
+@options.library
+@options.access
+@options.json_output
+def clients(templates: tuple[str, ...], **given: Any) -> Reply:
+    """Tell which clients work with templates on which vLLM: Claude Code, Codex, OpenCode, Cline.
+
+    Without --target and --vllm, the table that lies beside the templates is shown. It was made by each
+    release's own code, which took what these clients send.
+    """
+    if given["target"] is not None and given["vllm"] is not None:
+        raise UsageError("--vllm and --target both say which vLLM is meant", hint="give one")
+    return clients_report.listed(template_clients(names=templates, note=answers.note, **given))
 
 
 @command.command(name="render")

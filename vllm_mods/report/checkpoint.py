@@ -43,6 +43,7 @@ def suggested(result: Suggested, paint: Paint) -> Reply:
         names = [fit.name for fit in suggestion.templates]
         others = f" (or {', '.join(names[1:])})" if names[1:] else ""
         lines += ["chat template", f"  {names[0]}{others}"]
+        lines += [f"    {line}" for line in (*result.flags, *result.clients)]
     lines.append("pairings" if suggestion.pairings else "pairings     there are none")
     for each in suggestion.pairings:
         same = "for this very model" if each.same else "written for another model of its kind"
@@ -57,6 +58,7 @@ def suggested(result: Suggested, paint: Paint) -> Reply:
         },
         "mods": list(map(_needed, suggestion.mods)),
         "templates": list(map(_needed, suggestion.templates)),
+        **data.fields(result, "flags", "clients"),
         "pairings": suggestion.pairings,
         **({} if result.plan is None else {"plan": data.plan(result.plan)}),
         "ok": result.ok,

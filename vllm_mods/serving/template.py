@@ -21,10 +21,14 @@ _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
 
 
 class TemplateTerms(NamedTuple):
-    """What a template goes with: the values that it ``takes`` of flags, by their names, and its arguments."""
+    """What a template goes with: the values that it ``takes`` of flags, by their names, and its arguments.
+
+    ``clients`` says which clients lose what with it on this vLLM.
+    """
 
     takes: Mapping[str, tuple[str, ...]]
     kwargs: tuple[str, ...]
+    clients: tuple[str, ...] = ()
 
 
 class ParserTerms(NamedTuple):
@@ -81,6 +85,8 @@ def served(uses: Sequence[Use], mods: Sequence[ModPlan]) -> list[tuple[str, Temp
 
 def term_faults(uses: Iterable[Use], name: str, terms: TemplateTerms) -> Iterator[ServeFault]:
     """Yield what of a whole command a template, whose ``name`` is that of its file, does not go with."""
+    for message in terms.clients:
+        yield note(FindingCode.CLIENT_LOSES, name, message)
     for use in uses:
         if not use.values:
             continue

@@ -2,22 +2,27 @@
 
 import json
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from packaging.version import Version
 
+from vllm_mods.base.errors import TreeError
+from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
-from vllm_mods.templates import client_requests, rendering, replay
+from vllm_mods.templates import client_requests, reading_back, rendering, replay
 from vllm_mods.templates.client_requests import Client, RequestJob, Taken
 from vllm_mods.templates.conversation import Conversation
+from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.rendering import Rendered
 from vllm_mods.templates.source import Template
 
-_MARK = re.compile(r"\bmark-([a-z-]+[a-z])")
+_MARK = re.compile(r"mark-([a-z-]*[a-z])")
 """What has to be in a prompt of a request: each of its texts has such a word, which says what it is."""
 _EFFORT = "reasoning_effort"
+_LONGEST = 110
 
 
 class Verdict(StrEnum):
@@ -31,12 +36,51 @@ class Verdict(StrEnum):
 
 
 class ClientAnswer(NamedTuple):
-    """What a client is to expect of a template, and why it is not all."""
+    """What ``subject`` is to expect of a template, and why it is not all: a client by its name, or the flags of parsers."""
 
     template: str
-    client: str
+    subject: str
     verdict: Verdict
     why: str = ""
+
+    @property
+    def is_client(self) -> bool:
+        """Whether it is about a client's requests, and not about the parsers that read answers."""
+        return not self.subject.startswith("--")
+
+
+def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientAnswer]:
+    """Yield how the parsers that a template is meant for read its answers on a release: nothing of one that names none."""
+    about = template.about
+    if about is None or about.tool_call_parser is None:
+        return
+    formats = rendering.render(template.data, template.path, ()).formats
+    for tool in (about.tool_call_parser, *about.other_tool_call_parsers):
+        flags = {"--tool-call-parser": tool, "--reasoning-parser": about.reasoning_parser}
+        subject = " ".join(f"{flag} {name}" for flag, name in flags.items() if name)
+        answer = ClientAnswer(template.name, subject, Verdict.WORKS)
+        pair = (tool, about.reasoning_parser)
+        if tool not in release.tools or pair[1] not in (None, *release.reasoners):
+            yield answer._replace(verdict=Verdict.REFUSED, why="the release has no such parser")
+            continue
+        try:
+            back = reading_back.read_back(
+                release,
+                lambda jobs: rendering.render(template.data, template.path, jobs).rendered,
+                formats,
+                pair,
+                with_tools=True,
+            )
+        except TreeError as error:
+            yield answer._replace(verdict=Verdict.UNKNOWN, why=error.message)
+            continue
+        findings = [finding for pair_read in back.pairs for finding in pair_read.findings]
+        first = next(
+            (one for one in findings if one.level is Level.ERROR), next(iter(findings), None)
+        )
+        verdict = Verdict.WORKS if back.ok else Verdict.LOST
+        why = textwrap.shorten(first.message, _LONGEST, placeholder=" …") if first else ""
+        yield answer._replace(verdict=verdict, why=why)
 
 
 class _Asked(NamedTuple):
@@ -58,7 +102,11 @@ def ask(
     version = Version(tree.version) if tree.version else None
     heads = [rendering.render(one.data, one.path, ()) for one in templates]
     formats = [
-        next(name for since, name in reversed(head.formats) if version is None or Version(since) <= version)
+        next(
+            name
+            for since, name in reversed(head.formats)
+            if version is None or Version(since) <= version
+        )
         for head in heads
     ]
     jobs = [
@@ -78,7 +126,9 @@ def ask(
         ]
         rendered = iter(rendering.render(template.data, template.path, parts).rendered)
         for client, requests in by_client:
-            asked = [_Asked(one, next(rendered), next(rendered), next(rendered)) for one in requests]
+            asked = [
+                _Asked(one, next(rendered), next(rendered), next(rendered)) for one in requests
+            ]
             verdict, why = _judge(client, asked, reads_effort=_EFFORT in head.variables)
             yield ClientAnswer(template.name, client.name, verdict, why)
 
@@ -86,7 +136,9 @@ def ask(
 def _conversations(
     request: Taken, turn: client_requests.Turn, content_format: str
 ) -> tuple[Conversation, ...]:
-    kwargs = {name: value for name, value in request.kwargs.items() if name != "add_generation_prompt"}
+    kwargs = {
+        name: value for name, value in request.kwargs.items() if name != "add_generation_prompt"
+    }
     prompt = Conversation("", request.messages, request.tools, kwargs)
     answer = replay.with_content_as(turn.answer, content_format) if turn.answer else {}
     told = (*request.messages, answer) if answer else request.messages
@@ -115,7 +167,7 @@ def _findings(
             return
         prompt = one.prompt.prompt
         for mark in dict.fromkeys(_MARK.findall(json.dumps(turn.body))):
-            if not re.search(rf"\bmark-{mark}\b(?!-)", prompt):
+            if not re.search(rf"mark-{mark}(?![a-z-])", prompt):
                 yield Verdict.LOST, f"{where}: the {mark.replace('-', ' ')} is not in the prompt"
         if client.effort and reads_effort and one.taken.kwargs.get(_EFFORT) != client.effort:
             yield Verdict.LOST, f"{where}: the effort {client.effort!r} does not reach the template"

@@ -29,7 +29,6 @@ _MODULES = (
     *parser_process.MODULES,
 )
 """What is run of a release; anything else of it is stood in for."""
-_INSTALL = "pip install openai pydantic  # the extra `parsers` of vllm-mods has what this needs"
 
 
 class Turn(NamedTuple):
@@ -63,7 +62,7 @@ class Taken(NamedTuple):
 
     messages: tuple[Message, ...] = ()
     tools: tuple[Any, ...] | None = None
-    kwargs: Mapping[str, Any] = {}  # noqa: RUF012  (nothing changes it)
+    kwargs: Mapping[str, Any] = {}
     refused: str | None = None
     unknown: str | None = None
 
@@ -113,11 +112,11 @@ def take(tree: Tree, jobs: Sequence[RequestJob]) -> list[Taken]:
     lines, end = parser_process.run(SANDBOX, sources, [job._asdict() for job in jobs])
     head = lines[0] if lines else {}
     if missing := head.get("missing"):
-        raise UsageError(f"vLLM's endpoints need {', '.join(map(str, missing))}", hint=_INSTALL)
-    answers = [one for one in lines[1:] if "fence" not in one][: len(jobs)]
-    if lines[1:] and "fence" in lines[1]:
-        raise TreeError(f"{tree.spec}: its endpoints do not run: {lines[1]['fence']}")
-    return [_taken(answers[i] if i < len(answers) else {"error": end}) for i in range(len(jobs))]
+        raise UsageError(f"vLLM's endpoints need {', '.join(map(str, missing))}", hint=parser_process.INSTALL)
+    if no_fence := head.get("error"):
+        raise TreeError(f"{tree.spec}: its endpoints are not run: {no_fence}")
+    answers = [*lines[1:], *[{"error": end}] * len(jobs)]
+    return [_taken(answer) for answer in answers[: len(jobs)]]
 
 
 def _taken(answer: Mapping[str, Any]) -> Taken:
@@ -128,5 +127,5 @@ def _taken(answer: Mapping[str, Any]) -> Taken:
         case {"messages": list(messages), "tools": list() | None as tools, "kwargs": dict(kwargs)}:
             given = None if tools is None else tuple(tools)
             return Taken(tuple(messages), given, kwargs)
-    return Taken(unknown=str(answer.get("error", "it says nothing of it")))
-
+        case _:
+            return Taken(unknown=str(answer.get("error", "it says nothing of it")))

@@ -41,12 +41,13 @@ _LIBRARIES = (
 def main() -> None:
     """Take the requests of the case on stdin."""
     case = json.load(sys.stdin)
-    fence.write_line(missing=import_all())
+    missing = import_all()
     try:
         fence.lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
-        fence.write_line(fence=f"there is no fence of the kernel: {error}")
+        fence.write_line(error=f"there is no fence of the kernel for them: {error}")
         return
+    fence.write_line(missing=missing)
     release_code.ReleaseModules(case["sources"], strict=True).install()
     for job in case["jobs"]:
         fence.write_line(**_take(job))

@@ -31,8 +31,8 @@ _HARMONY = "vllm/parser/harmony.py"
 _PATIENCE = 3
 """A machine may be busy: so many times the limit by the clock."""
 SANDBOX = "vllm_mods.templates.parser_sandbox"
-_INSTALL = (
-    "pip install cohere_melody ijson oss-harmony partial-json-parser pydantic regex"
+INSTALL = (
+    "pip install cohere_melody ijson openai oss-harmony partial-json-parser pydantic regex"
     "  # the extra `parsers` of vllm-mods"
 )
 
@@ -111,7 +111,7 @@ def open_release(tree: Tree) -> ReleaseParsers:
         tools, reasoners = (_texts(lines[1].get(name)) for name in ("tools", "reasoners"))
         return ReleaseParsers(tree.spec, tree.version, sources, tools, reasoners, missing)
     if missing:
-        raise UsageError(f"the parsers of vLLM need {', '.join(missing)}", hint=_INSTALL)
+        raise UsageError(f"the parsers of vLLM need {', '.join(missing)}", hint=INSTALL)
     why = lines[1]["error"] if len(lines) > 1 else end
     raise TreeError(f"{tree.spec}: its parsers do not run: {why}")
 

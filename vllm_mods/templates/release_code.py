@@ -16,8 +16,10 @@ from typing import Any
 
 NEEDED = ("ijson", "partial_json_parser", "pydantic", "regex")
 """What parsers cannot do without."""
-WANTED = ("cohere_melody", "jinja2", "openai", "openai_harmony")
+WANTED = ("cohere_melody", "openai_harmony")
 """What those of one family cannot do without."""
+ENDPOINTS = ("jinja2", "openai")
+"""What the endpoints of a server cannot do without."""
 STANDARD = (
     "abc", "argparse", "ast", "asyncio", "base64", "bisect", "collections.abc", "contextlib",
     "contextvars", "copy", "dataclasses", "datetime", "decimal", "difflib", "enum", "fractions",
@@ -164,7 +166,7 @@ class ReleaseModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Find any module: standard and needed ones have to be there by now."""
         del path, target
         top = name.partition(".")[0]
-        if top in sys.stdlib_module_names or top in (*NEEDED, *WANTED):
+        if top in sys.stdlib_module_names or top in (*NEEDED, *WANTED, *ENDPOINTS):
             return None
         origin = self._path(name)
         if origin is None and name.startswith(self.own):

@@ -1,0 +1,136 @@
+"""The clients of chat templates: which of them work on which release, asked of the releases or read from a library's table."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from vllm_mods.api.access import Access, releases_in
+from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.output import write_whole
+from vllm_mods.library.catalog import Library
+from vllm_mods.templates import client_check, client_requests, client_table
+from vllm_mods.templates.client_check import ClientAnswer, Verdict
+from vllm_mods.templates.client_table import ClientTable, Row
+from vllm_mods.templates.parser_process import open_release
+from vllm_mods.templates.source import Template, open_template
+
+
+class TemplateClients(NamedTuple):
+    """A template, and the rows of the table that are about it; none if nobody asked, or of another text."""
+
+    template: Template
+    rows: tuple[Row, ...]
+
+
+def template_clients(
+    library: Library,
+    names: Sequence[str] = (),
+    *,
+    target: str | None = None,
+    vllm: str | None = None,
+    update: bool = False,
+    access: Access | None = None,
+    note: Callable[[str], None] = lambda _words: None,
+) -> tuple[TemplateClients, ...]:
+    """Tell which clients work with chat templates on which releases of vLLM.
+
+    ``names`` are templates of the library, without any all of them. Without ``target`` and ``vllm``, the library's
+    table says it; with a tree as ``open_tree`` takes it, or a range of releases, these are asked: their own code takes
+    each client's requests, fenced in. ``update`` writes the table. ``note`` hears of each release that is asked.
+
+    Raises ``UsageError`` for a template that there is not, ``TreeError`` for a tree that cannot be asked.
+
+    >>> vm.template_clients(vm.Library(), ["nothing"])
+    Traceback (most recent call last):
+    ...
+    vllm_mods.base.errors.UsageError: there is no template named `nothing` in ...
+    """
+    if update and (names or vllm is None):
+        raise UsageError(
+            "--update writes the table of all templates, for a range of releases",
+            hint="vllm-mods template clients --update --vllm '>=0.17' --library .",
+        )
+    templates = [open_template(library, name) for name in names or library.template_names()]
+    if target is None and vllm is None:
+        return tuple(
+            TemplateClients(one, read_table(library, one.path).of(one.name, one.data))
+            for one in templates
+        )
+    access = access or Access()
+    specs = [target] if target is not None else releases_in(access, vllm or "", plain=True)
+    answers = {}
+    for spec in specs:
+        if vllm is not None:
+            note(f"asks {spec}")
+        with access.open(spec) as tree:
+            if tree.version is None:
+                raise TreeError(f"{tree.spec}: which vLLM it is it does not say")
+            release = open_release(tree)
+            answers[tree.version] = [
+                *client_check.ask(templates, client_requests.clients(), tree),
+                *(row for one in templates for row in client_check.ask_parsers(one, release)),
+            ]
+    table = client_table.collect(answers, {one.name: one.data for one in templates})
+    if update:
+        _write(library, table, templates)
+    return tuple(TemplateClients(one, table.of(one.name, one.data)) for one in templates)
+
+
+def read_table(library: Library, template: str) -> ClientTable:
+    """Return the table that lies beside a template of a library, which may have none. Raises ``ManifestError``."""
+    path = _beside(template)
+    data = library.read(path) if os.path.isfile(path) else None
+    return client_table.EMPTY if data is None else client_table.parse(data, path)
+
+
+def client_notes(library: Library, template: Template, version: str) -> tuple[str, ...]:
+    """Return what clients lose with a template of the library on a release, and from which on they do not.
+
+    Nothing is said of what the table does not know.
+    """
+    table = read_table(library, template.path)
+    losing = (
+        row.answer
+        for row in table.at(template.name, template.data, version)
+        if row.answer.is_client and row.answer.verdict not in (Verdict.WORKS, Verdict.UNKNOWN)
+    )
+    return tuple(
+        f"{_title(answer)}: {answer.verdict}, {answer.why}; {_from(table.works_from(answer))}"
+        for answer in losing
+    )
+
+
+def clients_from(library: Library, template: Template) -> tuple[str, ...]:
+    """Return from which release on each client works with a template of the library."""
+    table = read_table(library, template.path)
+    newest = {row.answer[:2]: row.answer for row in table.of(template.name, template.data)}
+    return tuple(
+        f"{_title(answer)}: {_from(table.works_from(answer))}"
+        for answer in newest.values()
+        if answer.is_client
+    )
+
+
+def _title(answer: ClientAnswer) -> str:
+    titles = {client.name: client.title for client in client_requests.clients()}
+    return titles.get(answer.subject, answer.subject)
+
+
+def _from(since: str | None) -> str:
+    return f"works from vLLM {since} on" if since else "works on no release that was asked"
+
+
+def _beside(template: str) -> str:
+    return os.path.join(os.path.dirname(os.path.dirname(template)), client_table.FILE)
+
+
+def _write(library: Library, table: ClientTable, templates: Iterable[Template]) -> None:
+    """Write the table of each library that may be written."""
+    names_at: dict[str, list[str]] = {}
+    for one in templates:
+        names_at.setdefault(_beside(one.path), []).append(one.name)
+    writable = {place: names for place, names in names_at.items() if library.is_writable(place)}
+    if not writable:
+        raise UsageError("these templates came with vllm-mods", hint="--library DIR is your own")
+    for place, names in writable.items():
+        write_whole(place, client_table.write(table.only(names)))

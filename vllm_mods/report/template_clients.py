@@ -1,0 +1,41 @@
+"""The answer of ``template clients``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vllm_mods.api.template_clients import TemplateClients
+from vllm_mods.report import data, text
+from vllm_mods.report.reply import Reply
+from vllm_mods.templates.client_table import Row
+
+
+def listed(results: Sequence[TemplateClients]) -> Reply:
+    """Return, for each template, what each client is to expect on which releases."""
+    lines = []
+    for one in results:
+        lines.append(one.template.name)
+        rows = [(row.answer.subject, _releases(row), _words(row)) for row in one.rows]
+        lines += [f"  {line}" for line in text.columns(rows)]
+        if not rows:
+            lines.append("  nothing is known of its text: --target TREE asks a vLLM")
+    answer = {
+        "templates": [
+            {"name": one.template.name, "rows": list(map(_data, one.rows))} for one in results
+        ]
+    }
+    return Reply(answer, "\n".join(lines))
+
+
+def _releases(row: Row) -> str:
+    return row.since if row.since == row.until else f"{row.since} to {row.until}"
+
+
+def _words(row: Row) -> str:
+    return f"{row.answer.verdict}: {row.answer.why}" if row.answer.why else str(row.answer.verdict)
+
+
+def _data(row: Row) -> dict[str, Any]:
+    return {
+        **data.fields(row, "since", "until"),
+        **data.fields(row.answer, "subject", "verdict", "why"),
+    }

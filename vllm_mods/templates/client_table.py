@@ -1,0 +1,157 @@
+"""The table of clients: which works with which template on which release, and what reads the answers. Pure.
+
+``templates/clients.toml`` of a library is made of answers by ``write``, and read by ``parse``. A row holds for the
+releases from ``since`` to ``until`` that were asked; of any other release it says nothing.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from packaging.version import InvalidVersion, Version
+
+from vllm_mods.base.untrusted import toml_of
+from vllm_mods.formats import toml_writer
+from vllm_mods.formats.schema import Table, reading
+from vllm_mods.templates.client_check import ClientAnswer, Verdict
+
+FILE = "clients.toml"
+_SCHEMA = 1
+_HEAD = "# Made by `vllm-mods template clients --update`: what each release's own code makes of each client's requests.\n"
+
+
+class Row(NamedTuple):
+    """The same ``answer`` on all releases from ``since`` to ``until`` that were asked."""
+
+    since: str
+    until: str
+    answer: ClientAnswer
+
+
+class ClientTable(NamedTuple):
+    """The rows, the releases that were asked, and the digests of the templates by their names."""
+
+    releases: tuple[str, ...]
+    templates: Mapping[str, str]
+    rows: tuple[Row, ...]
+
+    def only(self, names: Sequence[str]) -> "ClientTable":
+        """Return what it says of some templates."""
+        return self._replace(
+            templates={name: self.templates[name] for name in sorted(names)},
+            rows=tuple(row for row in self.rows if row.answer.template in names),
+        )
+
+    def of(self, template: str, data: bytes) -> tuple[Row, ...]:
+        """Return the rows of a template; none if it is another text by now."""
+        known = self.templates.get(template) == digest(data)
+        return tuple(row for row in self.rows if known and row.answer.template == template)
+
+    def at(self, template: str, data: bytes, version: str) -> tuple[Row, ...]:
+        """Return the rows that hold for a release; none if it was not asked."""
+        asked = any(_same(version, one) for one in self.releases)
+        return tuple(
+            row
+            for row in self.of(template, data)
+            if asked and Version(row.since) <= Version(version) <= Version(row.until)
+        )
+
+    def works_from(self, answer: ClientAnswer) -> str | None:
+        """Return the release from which on, to the newest that was asked, nothing is lost; ``None`` if there is none."""
+        mine = [row for row in self.rows if row.answer[:2] == answer[:2]]
+        last = max(mine, key=lambda row: Version(row.since))
+        return last.since if last.answer.verdict is Verdict.WORKS else None
+
+
+EMPTY = ClientTable((), {}, ())
+
+
+def digest(data: bytes) -> str:
+    """Return what a template's text is known by."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def collect(
+    answers: Mapping[str, Iterable[ClientAnswer]], templates: Mapping[str, bytes]
+) -> ClientTable:
+    """Make a table of the answers by release: those in a row that are the same are one."""
+    releases = sorted(answers, key=Version)
+    by_pair: dict[tuple[str, str], list[tuple[str, ClientAnswer]]] = {}
+    for release in releases:
+        for answer in answers[release]:
+            by_pair.setdefault(answer[:2], []).append((release, answer))
+    rows = []
+    for _, of_pair in sorted(by_pair.items()):
+        for answer, run in itertools.groupby(of_pair, key=lambda one: one[1]):
+            asked = [release for release, _ in run]
+            rows.append(Row(asked[0], asked[-1], answer))
+    digests = {name: digest(data) for name, data in sorted(templates.items())}
+    return ClientTable(tuple(releases), digests, tuple(rows))
+
+
+def write(table: ClientTable) -> bytes:
+    """Return a table as its file."""
+    rows = (_columns(row) for row in table.rows)
+    lines = [
+        f"schema = {_SCHEMA}",
+        f"releases = {toml_writer.value(table.releases)}",
+        "rows = [",
+        *(f"  {toml_writer.value(row)}," for row in rows),
+        "]",
+        "",
+        "[templates]  # the digests of their texts",
+        *toml_writer.rows(table.templates),
+    ]
+    return (_HEAD + "\n".join(lines) + "\n").encode()
+
+
+def _columns(row: Row) -> dict[str, str]:
+    answer = row.answer
+    columns = {
+        "template": answer.template,
+        "subject": answer.subject,
+        "since": row.since,
+        "until": row.until,
+        "verdict": str(answer.verdict),
+    }
+    return {**columns, "why": answer.why} if answer.why else columns
+
+
+def parse(data: bytes, where: str) -> ClientTable:
+    """Read such a file. Raises ``ManifestError`` with every problem."""
+    with reading(toml_of(data, where), where, _SCHEMA) as top:
+        digests = top.table("templates")
+        return ClientTable(
+            releases=tuple(_version(top, "releases", one) for one in top.strings("releases")),
+            templates={name: digests.text(name) for name in digests.raw},
+            rows=top.rows("rows", _row),
+        )
+
+
+def _row(table: Table) -> Row:
+    verdicts = {str(one): one for one in Verdict}
+    verdict = table.choice("verdict", tuple(verdicts), Verdict.UNKNOWN, required=True)
+    answer = ClientAnswer(
+        table.text("template", required=True),
+        table.text("subject", required=True),
+        verdicts.get(verdict, Verdict.UNKNOWN),
+        table.text("why"),
+    )
+    since, until = (
+        _version(table, key, table.text(key, required=True)) for key in ("since", "until")
+    )
+    return Row(since, until, answer)
+
+
+def _version(table: Table, key: str, text: str) -> str:
+    try:
+        return str(Version(text))
+    except InvalidVersion:
+        table.problem(key, f"{text!r} is not a version")
+        return "0"
+
+
+def _same(version: str, other: str) -> bool:
+    """Tell whether two are one release, whatever stands behind a plus sign."""
+    return Version(version).public == Version(other).public
