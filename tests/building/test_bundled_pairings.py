@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.network
 
 SITE = "usr/local/lib/python3.12/dist-packages"
-PAIRINGS = ("qwen3.5-122b-hybrid", "qwen3.5-122b-int4", "qwen3.5-122b-int4-flashqla")
+PAIRINGS = (
+    "qwen3.5-122b-hybrid",
+    "qwen3.5-122b-int4",
+    "qwen3.5-122b-int4-flashqla",
+    "qwen3.6-35b",
+)
 
 
 class Recorded(TreeView):

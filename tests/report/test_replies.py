@@ -362,7 +362,14 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
     tensors: Any = {"a.1": None}
     model = Checkpoint("org/m", "c0ffee", {}, tensors, "1" * 64, "2" * 64)
     reply = checkpoint.suggested(
-        Suggested(model, Suggestion(facts, (fast, nice), (t1, t2), pairings), None), paint
+        Suggested(
+            model,
+            Suggestion(facts, (fast, nice), (t1, t2), pairings),
+            None,
+            flags=("--a b",),
+            clients=("Codex: works",),
+        ),
+        paint,
     )
     assert lines(reply) == [
         "org/m at c0ffee",
@@ -381,6 +388,8 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "  nice",
         "chat template",
         "  t1 (or t2)",
+        "    --a b",
+        "    Codex: works",
         "pairings",
         "  p1: for this very model",
         "  p2: written for another model of its kind",
@@ -407,6 +416,8 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
             {"name": "nice", "required": False, "without": None},
         ],
         "templates": [{"name": name, "required": False, "without": None} for name in ("t1", "t2")],
+        "flags": ("--a b",),
+        "clients": ("Codex: works",),
         "pairings": pairings,
         "ok": True,
     }

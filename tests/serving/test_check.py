@@ -285,6 +285,19 @@ def test_a_command_is_held_against_what_its_template_goes_with(
     assert "template-terms" not in {code for code, *_ in held("/else/other.jinja")}
 
 
+def test_clients_that_lose_something_with_the_template_are_noted() -> None:
+    file = TemplateFile(name="t", file="t.jinja", source="s", data=b"text")
+    brings = planned(mod(variant(templates=(file,))))
+    argv = words(shlex.split("vllm serve m --chat-template .vllm-mods/templates/t.jinja"))
+    terms = _TERMS._replace(clients=("Codex: refused",))
+    serving = Serving(argv, mods=(brings,), terms=lambda *_: terms)
+    answer = check(KnownFlags(MemoryTree(dict(_WITH_FORMAT))), serving)
+    assert [(f.subject, f.message) for f in answer.faults if f.code == "client-loses"] == [
+        ("t.jinja", "Codex: refused")
+    ]
+    assert answer.ok
+
+
 def test_a_tool_parser_is_not_used_without_the_choice_of_tools() -> None:
     fault = only(ask("--tool-call-parser hermes"))
     assert (fault.code, fault.subject, fault.near) == (

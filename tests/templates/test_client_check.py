@@ -164,8 +164,10 @@ def test_a_probe_that_there_is_not_yet_is_not_made_up() -> None:
         ),
         ({_PARSING: PARSING.replace("conversation = []", "config.hf_config")}, "AttributeError"),
         ({_PARSING: PARSING.replace("return conversation", "return {1, 2}")}, "not JSON serializable"),
+        ({_PARSING: "text = open('/etc/hostname').read()"}, "PermissionError"),
+        ({_PARSING: "import os\nos.fork()"}, "PermissionError"),
     ],
-    ids=["endpoint", "function", "stand-in", "type", "config", "set"],
+    ids=["endpoint", "function", "stand-in", "type", "config", "set", "file", "program"],
 )  # fmt: skip
 def test_what_cannot_be_run_is_not_known_and_never_an_answer(
     changed: dict[str, str], words: str

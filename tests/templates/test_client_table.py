@@ -39,7 +39,7 @@ def test_what_is_written_is_read_back() -> None:
 
 @pytest.mark.parametrize(
     ("version", "verdict"),
-    [("0.9.0", "refused"), ("0.21.0", "works"), ("0.21.0+cu129", "works"), ("0.23.0", None), ("0.20.1", None)],
+    [("0.9.0", "refused"), ("0.21.0", "works"), ("0.21.0+cu129", "works"), ("0.23.0", None), ("0.20.1", None), ("0.21.0.dev1", None), ("main", None)],
 )  # fmt: skip
 def test_a_release_that_was_not_asked_has_no_row(version: str, verdict: str | None) -> None:
     rows = _table().at("t", _TEXT, version)

@@ -39,11 +39,6 @@ def template_clients(
     each client's requests, fenced in. ``update`` writes the table. ``note`` hears of each release that is asked.
 
     Raises ``UsageError`` for a template that there is not, ``TreeError`` for a tree that cannot be asked.
-
-    >>> vm.template_clients(vm.Library(), ["nothing"])
-    Traceback (most recent call last):
-    ...
-    vllm_mods.base.errors.UsageError: there is no template named `nothing` in ...
     """
     if update and (names or vllm is None):
         raise UsageError(

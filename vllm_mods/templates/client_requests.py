@@ -3,6 +3,7 @@
 ``clients/README.md`` says what is in a client's file.
 """
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -67,6 +68,7 @@ class Taken(NamedTuple):
     unknown: str | None = None
 
 
+@functools.cache
 def clients() -> tuple[Client, ...]:
     """Return the clients whose requests are known, by their names."""
     folder = files(__package__).joinpath("clients")
@@ -112,7 +114,9 @@ def take(tree: Tree, jobs: Sequence[RequestJob]) -> list[Taken]:
     lines, end = parser_process.run(SANDBOX, sources, [job._asdict() for job in jobs])
     head = lines[0] if lines else {}
     if missing := head.get("missing"):
-        raise UsageError(f"vLLM's endpoints need {', '.join(map(str, missing))}", hint=parser_process.INSTALL)
+        raise UsageError(
+            f"vLLM's endpoints need {', '.join(map(str, missing))}", hint=parser_process.INSTALL
+        )
     if no_fence := head.get("error"):
         raise TreeError(f"{tree.spec}: its endpoints are not run: {no_fence}")
     answers = [*lines[1:], *[{"error": end}] * len(jobs)]

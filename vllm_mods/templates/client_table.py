@@ -4,6 +4,7 @@
 releases from ``since`` to ``until`` that were asked; of any other release it says nothing.
 """
 
+import contextlib
 import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,11 +51,13 @@ class ClientTable(NamedTuple):
 
     def at(self, template: str, data: bytes, version: str) -> tuple[Row, ...]:
         """Return the rows that hold for a release; none if it was not asked."""
-        asked = any(_same(version, one) for one in self.releases)
+        release = next((one for one in self.releases if _same(version, one)), None)
+        if release is None:
+            return ()
         return tuple(
             row
             for row in self.of(template, data)
-            if asked and Version(row.since) <= Version(version) <= Version(row.until)
+            if Version(row.since) <= Version(release) <= Version(row.until)
         )
 
     def works_from(self, answer: ClientAnswer) -> str | None:
@@ -153,5 +156,7 @@ def _version(table: Table, key: str, text: str) -> str:
 
 
 def _same(version: str, other: str) -> bool:
-    """Tell whether two are one release, whatever stands behind a plus sign."""
-    return Version(version).public == Version(other).public
+    """Tell whether a version is this release, whatever stands behind a plus sign."""
+    with contextlib.suppress(InvalidVersion):
+        return Version(version).public == other
+    return False

@@ -33,7 +33,7 @@ STANDARD = (
 
 
 _OWN = ("vllm.parser", "vllm.reasoning", "vllm.tool_parsers")
-_OWN_OF_CLIENTS = (
+_OWN_OF_ENDPOINTS = (
     "vllm.entrypoints.anthropic.",
     "vllm.entrypoints.chat_utils",
     "vllm.entrypoints.openai.chat_completion.protocol",
@@ -149,11 +149,15 @@ class _Stood(ModuleType):
 
 
 class ReleaseModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """The modules of ``sources``, by their paths; what else is not there yet is stood in for."""
+    """The modules of ``sources``, by their paths; what else is not there yet is stood in for.
+
+    With ``strict``, those of endpoints: what stands in says nothing of any value, and their libraries are the real ones.
+    """
 
     def __init__(self, sources: Mapping[str, str], *, strict: bool = False) -> None:
         self.sources = sources
-        self.own = _OWN_OF_CLIENTS if strict else _OWN
+        self.own = _OWN_OF_ENDPOINTS if strict else _OWN
+        self.libraries = (*NEEDED, *WANTED, *(ENDPOINTS if strict else ()))
         _StandIn.strict = strict
 
     def install(self) -> None:
@@ -166,7 +170,7 @@ class ReleaseModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Find any module: standard and needed ones have to be there by now."""
         del path, target
         top = name.partition(".")[0]
-        if top in sys.stdlib_module_names or top in (*NEEDED, *WANTED, *ENDPOINTS):
+        if top in sys.stdlib_module_names or top in self.libraries:
             return None
         origin = self._path(name)
         if origin is None and name.startswith(self.own):
