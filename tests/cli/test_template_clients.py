@@ -92,8 +92,13 @@ def test_what_releases_answer_is_written_into_the_table_of_an_own_library(
     answer = call("template", "clients", "--update", "--vllm", ">=0.25")
     assert answer.code == 0
     table = client_table.parse((small.parent / "clients.toml").read_bytes(), "clients.toml")
-    assert (table.releases, list(table.templates)) == (("0.25.0",), ["small"])
+    assert (table.releases, list(table.templates)) == (("0.20.0", "0.21.0", "0.25.0"), ["small"])
+    assert table.answers()["0.20.0"] == _ANSWERS["0.20.0"]
     assert {row.answer.template for row in table.rows} == {"small"}
+    (small / "template.jinja").write_text(TEXT + " ")
+    call("template", "clients", "--update", "--vllm", ">=0.25")
+    table = client_table.parse((small.parent / "clients.toml").read_bytes(), "clients.toml")
+    assert table.releases == ("0.25.0",)  # of another text
 
 
 def _tree(tmp_path: Path) -> Path:

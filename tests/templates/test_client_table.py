@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
-from doc_pages import ROOT
 from packaging.version import Version
 
 from vllm_mods.api.access import Access
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.library.catalog import Library
+from vllm_mods.library.mod_folder import data_root
 from vllm_mods.templates import client_check, client_requests, client_table
 from vllm_mods.templates.client_check import ClientAnswer, Verdict
 from vllm_mods.templates.client_table import ClientTable
@@ -79,7 +80,7 @@ def test_a_faulty_table_says_where_and_why(text: str, problem: str) -> None:
 
 # --- the bundled one
 
-_BUNDLED = ROOT / "templates" / client_table.FILE
+_BUNDLED = Path(data_root()) / "templates" / client_table.FILE
 
 
 def _bundled() -> ClientTable:

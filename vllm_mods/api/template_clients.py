@@ -1,7 +1,7 @@
 """The clients of chat templates: which of them work on which release, asked of the releases or read from a library's table."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
@@ -65,9 +65,9 @@ def template_clients(
                 *client_check.ask(templates, client_requests.clients(), tree),
                 *(row for one in templates for row in client_check.ask_parsers(one, release)),
             ]
-    table = client_table.collect(answers, {one.name: one.data for one in templates})
     if update:
-        _write(library, table, templates)
+        _write(library, templates, answers)
+    table = client_table.collect(answers, _texts(templates))
     return tuple(TemplateClients(one, table.of(one.name, one.data)) for one in templates)
 
 
@@ -119,13 +119,27 @@ def _beside(template: str) -> str:
     return os.path.join(os.path.dirname(os.path.dirname(template)), client_table.FILE)
 
 
-def _write(library: Library, table: ClientTable, templates: Iterable[Template]) -> None:
-    """Write the table of each library that may be written."""
-    names_at: dict[str, list[str]] = {}
+def _write(
+    library: Library, templates: Sequence[Template], answers: Mapping[str, Sequence[ClientAnswer]]
+) -> None:
+    """Write the table of each library that may be written; what it says of other releases stays, if it is of these texts."""
+    by_place: dict[str, list[Template]] = {}
     for one in templates:
-        names_at.setdefault(_beside(one.path), []).append(one.name)
-    writable = {place: names for place, names in names_at.items() if library.is_writable(place)}
-    if not writable:
+        if library.is_writable(_beside(one.path)):
+            by_place.setdefault(_beside(one.path), []).append(one)
+    if not by_place:
         raise UsageError("these templates came with vllm-mods", hint="--library DIR is your own")
-    for place, names in writable.items():
-        write_whole(place, client_table.write(table.only(names)))
+    for place, beside in by_place.items():
+        texts = _texts(beside)
+        before = read_table(library, beside[0].path)
+        same = before.templates == client_table.collect({}, texts).templates
+        mine = {
+            release: [answer for answer in of_all if answer.template in texts]
+            for release, of_all in answers.items()
+        }
+        table = client_table.collect({**(before.answers() if same else {}), **mine}, texts)
+        write_whole(place, client_table.write(table))
+
+
+def _texts(templates: Iterable[Template]) -> dict[str, bytes]:
+    return {one.name: one.data for one in templates}

@@ -7,7 +7,7 @@ releases from ``since`` to ``until`` that were asked; of any other release it sa
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
@@ -29,6 +29,10 @@ class Row(NamedTuple):
     until: str
     answer: ClientAnswer
 
+    def holds_for(self, release: str) -> bool:
+        """Tell whether a release that was asked is one of these."""
+        return Version(self.since) <= Version(release) <= Version(self.until)
+
 
 class ClientTable(NamedTuple):
     """The rows, the releases that were asked, and the digests of the templates by their names."""
@@ -37,12 +41,12 @@ class ClientTable(NamedTuple):
     templates: Mapping[str, str]
     rows: tuple[Row, ...]
 
-    def only(self, names: Sequence[str]) -> "ClientTable":
-        """Return what it says of some templates."""
-        return self._replace(
-            templates={name: self.templates[name] for name in sorted(names)},
-            rows=tuple(row for row in self.rows if row.answer.template in names),
-        )
+    def answers(self) -> dict[str, list[ClientAnswer]]:
+        """Return the answers of each release."""
+        return {
+            release: [row.answer for row in self.rows if row.holds_for(release)]
+            for release in self.releases
+        }
 
     def of(self, template: str, data: bytes) -> tuple[Row, ...]:
         """Return the rows of a template; none if it is another text by now."""
@@ -54,11 +58,7 @@ class ClientTable(NamedTuple):
         release = next((one for one in self.releases if _same(version, one)), None)
         if release is None:
             return ()
-        return tuple(
-            row
-            for row in self.of(template, data)
-            if Version(row.since) <= Version(release) <= Version(row.until)
-        )
+        return tuple(row for row in self.of(template, data) if row.holds_for(release))
 
     def works_from(self, answer: ClientAnswer) -> str | None:
         """Return the release from which on, to the newest that was asked, nothing is lost; ``None`` if there is none."""
