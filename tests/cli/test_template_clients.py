@@ -13,7 +13,7 @@ from toy_release import toy_release
 from vllm_mods.api import template_clients as clients_of_templates
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import client_table
-from vllm_mods.templates.client_check import ClientAnswer, Verdict
+from vllm_mods.templates.client_check import ClientAnswer, ClientVerdict
 from vllm_mods.templates.source import open_template
 
 if TYPE_CHECKING:
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
     Call = Callable[..., Any]
 
-_REFUSED = ClientAnswer("small", "codex", Verdict.REFUSED, "turn 2: no")
+_REFUSED = ClientAnswer("small", "codex", ClientVerdict.REFUSED, "turn 2: no")
 _ANSWERS = {
-    "0.20.0": [_REFUSED, ClientAnswer("small", "opencode", Verdict.WORKS)],
+    "0.20.0": [_REFUSED, ClientAnswer("small", "opencode", ClientVerdict.WORKS)],
     "0.21.0": [
-        ClientAnswer("small", "codex", Verdict.WORKS),
-        ClientAnswer("small", "opencode", Verdict.LOST, "turn 1: the tool is not in the prompt"),
+        ClientAnswer("small", "codex", ClientVerdict.WORKS),
+        ClientAnswer(
+            "small", "opencode", ClientVerdict.LOST, "turn 1: the tool is not in the prompt"
+        ),
     ],
 }
 

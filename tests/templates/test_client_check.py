@@ -11,8 +11,8 @@ from toy_endpoints import ANTHROPIC, CHAT, PARSING, SERVING, toy_endpoints
 
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.templates import client_check, client_requests, parser_process, replay
-from vllm_mods.templates.client_check import Verdict
-from vllm_mods.templates.client_requests import Client, Turn
+from vllm_mods.templates.client_check import ClientVerdict
+from vllm_mods.templates.client_requests import ChatClient, Turn
 from vllm_mods.templates.source import Template
 
 if TYPE_CHECKING:
@@ -45,21 +45,23 @@ _BACK = {"role": "assistant", "content": "It is mark-answer.", "reasoning": "So 
 _NEXT = {"role": "user", "content": "mark-next"}
 
 
-def _client(endpoint: str, *bodies: dict[str, Any], effort: str | None = None) -> Client:
+def _client(endpoint: str, *bodies: dict[str, Any], effort: str | None = None) -> ChatClient:
     """Return a client whose requests are these, with an answer to all but the last."""
     answers = [*[_ANSWER] * (len(bodies) - 1), None]
     turns = (
         Turn({"model": "m", **body}, answer) for body, answer in zip(bodies, answers, strict=True)
     )
-    return Client("toy", "Toy", endpoint, effort, tuple(turns))
+    return ChatClient("toy", "Toy", endpoint, effort, tuple(turns))
 
 
-def _chat(*more: Any, **given: Any) -> Client:
+def _chat(*more: Any, **given: Any) -> ChatClient:
     first = {"messages": [_QUESTION]}
     return _client(_CHAT, first, {"messages": [_QUESTION, *(more or (_BACK,)), _NEXT]}, **given)
 
 
-def _verdict(client: Client, tree: Tree | None = None, text: bytes = _PLAIN) -> tuple[Verdict, str]:
+def _verdict(
+    client: ChatClient, tree: Tree | None = None, text: bytes = _PLAIN
+) -> tuple[ClientVerdict, str]:
     template = Template("t", "t.jinja", text)
     (answer,) = client_check.ask([template], [client], tree or toy_endpoints())
     assert (answer.template, answer.subject, answer.is_client) == ("t", "toy", True)
@@ -67,14 +69,14 @@ def _verdict(client: Client, tree: Tree | None = None, text: bytes = _PLAIN) -> 
 
 
 def test_what_comes_back_whole_works() -> None:
-    assert _verdict(_chat()) == (Verdict.WORKS, "")
+    assert _verdict(_chat()) == (ClientVerdict.WORKS, "")
 
 
 def test_a_request_that_the_release_refuses_is_refused_in_its_words() -> None:
     client = _client(_MESSAGES, {"system": "s", "messages": [{"role": "tool", "content": "c"}]})
     verdict, why = _verdict(client)
     assert (verdict, why) == (
-        Verdict.REFUSED,
+        ClientVerdict.REFUSED,
         "turn 1: messages.0.role: Input should be 'user', 'assistant' or 'system'",
     )
 
@@ -83,12 +85,12 @@ def test_of_many_forms_of_an_item_the_nearest_says_what_is_wrong() -> None:
     """Pydantic says of each form why an item is none of it."""
     item = {"type": "reasoning", "content": "c"}
     verdict, why = _verdict(_client(_RESPONSES, {"input": [item]}))
-    assert (verdict, why) == (Verdict.REFUSED, "turn 1: input.0.Thought.id: Field required")
+    assert (verdict, why) == (ClientVerdict.REFUSED, "turn 1: input.0.Thought.id: Field required")
 
 
 def test_what_the_template_refuses_is_refused_too() -> None:
     client = _client(_CHAT, {"messages": [_QUESTION, {"role": "system", "content": "s"}]})
-    assert _verdict(client, text=_GUARDED) == (Verdict.REFUSED, "turn 1: No.")
+    assert _verdict(client, text=_GUARDED) == (ClientVerdict.REFUSED, "turn 1: No.")
 
 
 def test_a_text_that_is_not_in_the_prompt_is_lost_and_named() -> None:
@@ -97,34 +99,37 @@ def test_a_text_that_is_not_in_the_prompt_is_lost_and_named() -> None:
         "tools: list[Tool] | None", "tools: ClassVar"
     )
     verdict, why = _verdict(client, toy_endpoints(**{_PROTOCOL: ignoring}))
-    assert (verdict, why) == (Verdict.LOST, "turn 1: the tool is not in the prompt")
+    assert (verdict, why) == (ClientVerdict.LOST, "turn 1: the tool is not in the prompt")
 
 
 def test_reasoning_under_a_name_that_the_release_does_not_read_is_lost() -> None:
     other = {**_BACK, "reasoning_content": _BACK["reasoning"]}
     del other["reasoning"]
     verdict, why = _verdict(_chat(other))
-    assert (verdict, why) == (Verdict.LOST, "turn 2: the reasoning is not in the prompt")
+    assert (verdict, why) == (ClientVerdict.LOST, "turn 2: the reasoning is not in the prompt")
 
 
 def test_an_effort_that_does_not_reach_a_template_that_reads_it_is_lost() -> None:
     body = {"messages": [_QUESTION], "reasoning_effort": "high"}
     client = _client(_CHAT, body, effort="high")
-    assert _verdict(client) == (Verdict.WORKS, "")
+    assert _verdict(client) == (ClientVerdict.WORKS, "")
     deaf = toy_endpoints(**{_PROTOCOL: CHAT.replace("self.reasoning_effort", "None")})
     verdict, why = _verdict(client, deaf)
-    assert (verdict, why) == (Verdict.LOST, "turn 1: the effort 'high' does not reach the template")
+    assert (verdict, why) == (
+        ClientVerdict.LOST,
+        "turn 1: the effort 'high' does not reach the template",
+    )
     unread = _PLAIN.replace(b"{{- reasoning_effort }}", b"")
-    assert _verdict(client, deaf, unread) == (Verdict.WORKS, "")
+    assert _verdict(client, deaf, unread) == (ClientVerdict.WORKS, "")
 
 
 def test_a_client_that_does_not_send_reasoning_back_loses_the_cache() -> None:
     verdict, why = _verdict(_chat({"role": "assistant", "content": "It is mark-answer."}))
-    assert verdict is Verdict.CACHE_LOST
+    assert verdict is ClientVerdict.CACHE_LOST
     assert why == "turn 2: the prompt does not begin with that of turn 1 and its answer"
 
 
-def _inline() -> Client:
+def _inline() -> ChatClient:
     """A system message comes with the second question, as Claude Code sends it."""
     told = [{"role": "assistant", "content": "It is mark-answer."}, _NEXT]
     inline = {"role": "system", "content": "mark-inline"}
@@ -141,15 +146,18 @@ def test_the_cache_is_kept_where_a_template_takes_system_messages_midway_and_los
     None
 ):
     """The release's own probe decides: what a template with a guard raises has it merge them into the first."""
-    assert _verdict(_inline()) == (Verdict.WORKS, "")
+    assert _verdict(_inline()) == (ClientVerdict.WORKS, "")
     verdict, why = _verdict(_inline(), text=_GUARDED)
-    assert (verdict, why[:6]) == (Verdict.CACHE_LOST, "turn 2")
+    assert (verdict, why[:6]) == (ClientVerdict.CACHE_LOST, "turn 2")
 
 
 def test_a_probe_that_there_is_not_yet_is_not_made_up() -> None:
     before, _, after = SERVING.partition("    @staticmethod")
     old = before + "    @classmethod" + after.partition("    @classmethod")[2]
-    assert _verdict(_inline(), toy_endpoints(**{_SERVING: old}), _PLAIN) == (Verdict.WORKS, "")
+    assert _verdict(_inline(), toy_endpoints(**{_SERVING: old}), _PLAIN) == (
+        ClientVerdict.WORKS,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +181,7 @@ def test_what_cannot_be_run_is_not_known_and_never_an_answer(
     changed: dict[str, str], words: str
 ) -> None:
     verdict, why = _verdict(_inline(), toy_endpoints(**changed))
-    assert verdict is Verdict.UNKNOWN
+    assert verdict is ClientVerdict.UNKNOWN
     assert words in why
 
 
@@ -187,7 +195,7 @@ def test_the_worst_of_all_turns_counts() -> None:
         {"messages": [_QUESTION, lost, _NEXT]},
         {"messages": [_QUESTION, lost, _NEXT, other, _NEXT]},
     )
-    assert _verdict(client) == (Verdict.LOST, "turn 3: the other is not in the prompt")
+    assert _verdict(client) == (ClientVerdict.LOST, "turn 3: the other is not in the prompt")
 
 
 def test_a_tree_without_the_code_is_refused_and_so_is_a_machine_without_the_libraries(
@@ -207,14 +215,16 @@ def test_a_tree_without_the_code_is_refused_and_so_is_a_machine_without_the_libr
 def test_a_process_that_dies_leaves_what_it_was_asked_unknown() -> None:
     dying = PARSING.replace("import json", "import json, os\nos._exit(1)")
     verdict, why = _verdict(_chat(), toy_endpoints(**{_PARSING: dying}))
-    assert (verdict, "ended too early" in why) == (Verdict.UNKNOWN, True)
+    assert (verdict, "ended too early" in why) == (ClientVerdict.UNKNOWN, True)
 
 
 # --- the bundled requests
 
 
 @pytest.mark.parametrize("client", client_requests.clients(), ids=lambda one: one.name)
-def test_a_client_sends_all_that_was_sent_before_and_its_answers_come_back(client: Client) -> None:
+def test_a_client_sends_all_that_was_sent_before_and_its_answers_come_back(
+    client: ChatClient,
+) -> None:
     field = "input" if client.endpoint == _RESPONSES else "messages"
     about = json.loads(
         files("vllm_mods.templates").joinpath(f"clients/{client.name}.json").read_bytes()

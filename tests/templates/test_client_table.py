@@ -13,13 +13,13 @@ from vllm_mods.base.errors import ManifestError
 from vllm_mods.library.catalog import Library
 from vllm_mods.library.mod_folder import data_root
 from vllm_mods.templates import client_check, client_requests, client_table
-from vllm_mods.templates.client_check import ClientAnswer, Verdict
+from vllm_mods.templates.client_check import ClientAnswer, ClientVerdict
 from vllm_mods.templates.client_table import ClientTable
 from vllm_mods.templates.source import open_template
 
 _TEXT = b"{{ messages }}"
-_REFUSED = ClientAnswer("t", "codex", Verdict.REFUSED, 'turn 1: "no"')
-_WORKS = ClientAnswer("t", "codex", Verdict.WORKS)
+_REFUSED = ClientAnswer("t", "codex", ClientVerdict.REFUSED, 'turn 1: "no"')
+_WORKS = ClientAnswer("t", "codex", ClientVerdict.WORKS)
 _ANSWERS = {"0.20.0": [_REFUSED], "0.9.0": [_REFUSED], "0.21.0": [_WORKS], "0.22.0": [_WORKS]}
 
 
@@ -99,7 +99,7 @@ def test_the_bundled_table_is_about_the_templates_as_they_are_and_every_client()
                 row for row in rows if Version(row.since) <= Version(release) <= Version(row.until)
             ]
             assert len({row.answer.subject for row in at}) == len(at)
-    assert not [row for row in table.rows if row.answer.verdict is Verdict.UNKNOWN]
+    assert not [row for row in table.rows if row.answer.verdict is ClientVerdict.UNKNOWN]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,9 @@ def test_clients_work_from_the_release_on_that_takes_what_they_send(
 ) -> None:
     table = _bundled()
     of_client = [row for row in table.rows if row.answer[:2] == ("qwen3.6-enhanced", client)]
-    assert [row.answer.verdict for row in of_client if row.until == before] == [Verdict.REFUSED]
+    assert [row.answer.verdict for row in of_client if row.until == before] == [
+        ClientVerdict.REFUSED
+    ]
     assert table.works_from(of_client[0].answer) == since
 
 

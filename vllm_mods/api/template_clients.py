@@ -9,7 +9,7 @@ from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.output import write_whole
 from vllm_mods.library.catalog import Library
 from vllm_mods.templates import client_check, client_requests, client_table
-from vllm_mods.templates.client_check import ClientAnswer, Verdict
+from vllm_mods.templates.client_check import ClientAnswer, ClientVerdict
 from vllm_mods.templates.client_table import ClientTable, Row
 from vllm_mods.templates.parser_process import open_release
 from vllm_mods.templates.source import Template, open_template
@@ -87,7 +87,8 @@ def client_notes(library: Library, template: Template, version: str) -> tuple[st
     losing = (
         row.answer
         for row in table.at(template.name, template.data, version)
-        if row.answer.is_client and row.answer.verdict not in (Verdict.WORKS, Verdict.UNKNOWN)
+        if row.answer.is_client
+        and row.answer.verdict not in (ClientVerdict.WORKS, ClientVerdict.UNKNOWN)
     )
     return tuple(
         f"{_title(answer)}: {answer.verdict}, {answer.why}; {_from(table.works_from(answer))}"

@@ -13,7 +13,7 @@ from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.templates import client_requests, reading_back, rendering, replay
-from vllm_mods.templates.client_requests import Client, RequestJob, Taken
+from vllm_mods.templates.client_requests import ChatClient, RequestJob, Taken
 from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.rendering import Rendered
@@ -25,7 +25,7 @@ _EFFORT = "reasoning_effort"
 _LONGEST = 110
 
 
-class Verdict(StrEnum):
+class ClientVerdict(StrEnum):
     """What a client is to expect, from the best to the worst; of what is unknown nothing is said."""
 
     WORKS = "works"
@@ -40,7 +40,7 @@ class ClientAnswer(NamedTuple):
 
     template: str
     subject: str
-    verdict: Verdict
+    verdict: ClientVerdict
     why: str = ""
 
     @property
@@ -58,10 +58,12 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
     for tool in (about.tool_call_parser, *about.other_tool_call_parsers):
         flags = {"--tool-call-parser": tool, "--reasoning-parser": about.reasoning_parser}
         subject = " ".join(f"{flag} {name}" for flag, name in flags.items() if name)
-        answer = ClientAnswer(template.name, subject, Verdict.WORKS)
+        answer = ClientAnswer(template.name, subject, ClientVerdict.WORKS)
         pair = (tool, about.reasoning_parser)
         if tool not in release.tools or pair[1] not in (None, *release.reasoners):
-            yield answer._replace(verdict=Verdict.REFUSED, why="the release has no such parser")
+            yield answer._replace(
+                verdict=ClientVerdict.REFUSED, why="the release has no such parser"
+            )
             continue
         try:
             back = reading_back.read_back(
@@ -72,18 +74,18 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
                 with_tools=True,
             )
         except TreeError as error:
-            yield answer._replace(verdict=Verdict.UNKNOWN, why=error.message)
+            yield answer._replace(verdict=ClientVerdict.UNKNOWN, why=error.message)
             continue
         findings = [finding for pair_read in back.pairs for finding in pair_read.findings]
         first = next(
             (one for one in findings if one.level is Level.ERROR), next(iter(findings), None)
         )
-        verdict = Verdict.WORKS if back.ok else Verdict.LOST
+        verdict = ClientVerdict.WORKS if back.ok else ClientVerdict.LOST
         why = textwrap.shorten(first.message, _LONGEST, placeholder=" …") if first else ""
         yield answer._replace(verdict=verdict, why=why)
 
 
-class _Asked(NamedTuple):
+class _TurnPrompts(NamedTuple):
     """What was made of one turn: the prompt, the same without a beginning of the answer, and with the answer behind it."""
 
     taken: Taken
@@ -93,7 +95,7 @@ class _Asked(NamedTuple):
 
 
 def ask(
-    templates: Sequence[Template], clients: Sequence[Client], tree: Tree
+    templates: Sequence[Template], clients: Sequence[ChatClient], tree: Tree
 ) -> Iterator[ClientAnswer]:
     """Yield what each client is to expect of each template on the vLLM of a tree.
 
@@ -127,7 +129,8 @@ def ask(
         rendered = iter(rendering.render(template.data, template.path, parts).rendered)
         for client, requests in by_client:
             asked = [
-                _Asked(one, next(rendered), next(rendered), next(rendered)) for one in requests
+                _TurnPrompts(one, next(rendered), next(rendered), next(rendered))
+                for one in requests
             ]
             verdict, why = _judge(client, asked, reads_effort=_EFFORT in head.variables)
             yield ClientAnswer(template.name, client.name, verdict, why)
@@ -146,34 +149,42 @@ def _conversations(
     return prompt, without, without._replace(messages=told)
 
 
-def _judge(client: Client, asked: Sequence[_Asked], *, reads_effort: bool) -> tuple[Verdict, str]:
+def _judge(
+    client: ChatClient, asked: Sequence[_TurnPrompts], *, reads_effort: bool
+) -> tuple[ClientVerdict, str]:
     """Return the worst that happens in a client's turns, and the first place where it does."""
     found = list(_findings(client, asked, reads_effort=reads_effort))
-    order = list(Verdict)
-    return max(found, key=lambda one: order.index(one[0]), default=(Verdict.WORKS, ""))
+    order = list(ClientVerdict)
+    return max(found, key=lambda one: order.index(one[0]), default=(ClientVerdict.WORKS, ""))
 
 
 def _findings(
-    client: Client, asked: Sequence[_Asked], *, reads_effort: bool
-) -> Iterator[tuple[Verdict, str]]:
+    client: ChatClient, asked: Sequence[_TurnPrompts], *, reads_effort: bool
+) -> Iterator[tuple[ClientVerdict, str]]:
     wanted = ""
     for number, (turn, one) in enumerate(zip(client.turns, asked, strict=True), 1):
         where = f"turn {number}"
         if one.taken.unknown is not None:
-            yield Verdict.UNKNOWN, f"{where}: {one.taken.unknown}"
+            yield ClientVerdict.UNKNOWN, f"{where}: {one.taken.unknown}"
             return
         if one.taken.refused is not None or one.prompt.prompt is None:
-            yield Verdict.REFUSED, f"{where}: {one.taken.refused or one.prompt.error}"
+            yield ClientVerdict.REFUSED, f"{where}: {one.taken.refused or one.prompt.error}"
             return
         prompt = one.prompt.prompt
         for mark in dict.fromkeys(_MARK.findall(json.dumps(turn.body))):
             if not re.search(rf"mark-{mark}(?![a-z-])", prompt):
-                yield Verdict.LOST, f"{where}: the {mark.replace('-', ' ')} is not in the prompt"
+                yield (
+                    ClientVerdict.LOST,
+                    f"{where}: the {mark.replace('-', ' ')} is not in the prompt",
+                )
         if client.effort and reads_effort and one.taken.kwargs.get(_EFFORT) != client.effort:
-            yield Verdict.LOST, f"{where}: the effort {client.effort!r} does not reach the template"
+            yield (
+                ClientVerdict.LOST,
+                f"{where}: the effort {client.effort!r} does not reach the template",
+            )
         if not prompt.startswith(wanted):
             what = f"the prompt does not begin with that of turn {number - 1} and its answer"
-            yield Verdict.CACHE_LOST, f"{where}: {what}"
+            yield ClientVerdict.CACHE_LOST, f"{where}: {what}"
         if turn.answer is not None:
             sides = (one.without.prompt or "", one.history.prompt or "")
             wanted = replay.reusable_prefix(turn.answer, prompt, *sides)

@@ -39,7 +39,7 @@ class Turn(NamedTuple):
     answer: Message | None
 
 
-class Client(NamedTuple):
+class ChatClient(NamedTuple):
     """A client, by the name of its file; ``effort`` is what it asks for, if it asks."""
 
     name: str
@@ -69,7 +69,7 @@ class Taken(NamedTuple):
 
 
 @functools.cache
-def clients() -> tuple[Client, ...]:
+def clients() -> tuple[ChatClient, ...]:
     """Return the clients whose requests are known, by their names."""
     folder = files(__package__).joinpath("clients")
     named = sorted(file.name for file in folder.iterdir() if file.name.endswith(".json"))
@@ -79,7 +79,7 @@ def clients() -> tuple[Client, ...]:
     )
 
 
-def _client(name: str, about: Mapping[str, Any]) -> Client:
+def _client(name: str, about: Mapping[str, Any]) -> ChatClient:
     """Put the requests of a client together: each has what was sent before, and what its turn adds."""
     field = "input" if about["endpoint"] == "/v1/responses" else "messages"
     sent: list[Any] = []
@@ -89,7 +89,7 @@ def _client(name: str, about: Mapping[str, Any]) -> Client:
         body = {**about["request"], field: sent}
         body = json.loads(json.dumps(body).replace("{turn}", str(number)))
         turns.append(Turn(body, _answer(turn["answer"]) if "answer" in turn else None))
-    return Client(name, about["title"], about["endpoint"], about.get("effort"), tuple(turns))
+    return ChatClient(name, about["title"], about["endpoint"], about.get("effort"), tuple(turns))
 
 
 def _answer(answer: Mapping[str, Any]) -> Message:

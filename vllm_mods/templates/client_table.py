@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats import toml_writer
 from vllm_mods.formats.schema import Table, reading
-from vllm_mods.templates.client_check import ClientAnswer, Verdict
+from vllm_mods.templates.client_check import ClientAnswer, ClientVerdict
 
 FILE = "clients.toml"
 _SCHEMA = 1
@@ -64,7 +64,7 @@ class ClientTable(NamedTuple):
         """Return the release from which on, to the newest that was asked, nothing is lost; ``None`` if there is none."""
         mine = [row for row in self.rows if row.answer[:2] == answer[:2]]
         last = max(mine, key=lambda row: Version(row.since))
-        return last.since if last.answer.verdict is Verdict.WORKS else None
+        return last.since if last.answer.verdict is ClientVerdict.WORKS else None
 
 
 EMPTY = ClientTable((), {}, ())
@@ -133,12 +133,12 @@ def parse(data: bytes, where: str) -> ClientTable:
 
 
 def _row(table: Table) -> Row:
-    verdicts = {str(one): one for one in Verdict}
-    verdict = table.choice("verdict", tuple(verdicts), Verdict.UNKNOWN, required=True)
+    verdicts = {str(one): one for one in ClientVerdict}
+    verdict = table.choice("verdict", tuple(verdicts), ClientVerdict.UNKNOWN, required=True)
     answer = ClientAnswer(
         table.text("template", required=True),
         table.text("subject", required=True),
-        verdicts.get(verdict, Verdict.UNKNOWN),
+        verdicts.get(verdict, ClientVerdict.UNKNOWN),
         table.text("why"),
     )
     since, until = (
