@@ -185,6 +185,12 @@ def test_what_cannot_be_run_is_not_known_and_never_an_answer(
     assert words in why
 
 
+@pytest.mark.parametrize("place", ["chat_utils.py", "chat_utils/__init__.py"])
+def test_messages_are_parsed_wherever_the_release_does(place: str) -> None:
+    tree = toy_endpoints(**{_PARSING: "", f"vllm/renderers/{place}": PARSING})
+    assert _verdict(_chat(), tree) == (ClientVerdict.WORKS, "")
+
+
 def test_the_worst_of_all_turns_counts() -> None:
     """A lost cache in turn 2, and a lost text in turn 3."""
     lost = {"role": "assistant", "content": "It is mark-answer."}

@@ -104,7 +104,7 @@ def test_the_bundled_table_is_about_the_templates_as_they_are_and_every_client()
 
 @pytest.mark.parametrize(
     ("client", "before", "since"),
-    [("claude-code", "0.22.1", "0.24.0"), ("codex", "0.20.2", "0.21.0")],
+    [("claude-code", "0.22.1", "0.24.0"), ("codex", "0.20.2", "0.22.0")],
 )
 def test_clients_work_from_the_release_on_that_takes_what_they_send(
     client: str, before: str, since: str

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from packaging.version import Version
-
 from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
@@ -101,16 +99,8 @@ def ask(
 
     Raises as ``client_requests.take`` does, and ``NotRendered`` for what is no template.
     """
-    version = Version(tree.version) if tree.version else None
     heads = [rendering.render(one.data, one.path, ()) for one in templates]
-    formats = [
-        next(
-            name
-            for since, name in reversed(head.formats)
-            if version is None or Version(since) <= version
-        )
-        for head in heads
-    ]
+    formats = [rendering.format_on(head.formats, tree.version) for head in heads]
     jobs = [
         RequestJob(client.endpoint, turn.body, template.data.decode(), content_format)
         for template, content_format in zip(templates, formats, strict=True)

@@ -24,6 +24,7 @@ _MODULES = (
     "vllm/entrypoints/openai/responses/protocol.py",
     "vllm/entrypoints/openai/responses/utils.py",
     "vllm/renderers/__init__.py",
+    "vllm/renderers/chat_utils.py",
     "vllm/renderers/params.py",
     "vllm/tool_parsers/utils.py",
     "vllm/utils/import_utils.py",
