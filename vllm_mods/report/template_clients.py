@@ -1,22 +1,29 @@
 """The answer of ``template clients``."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from vllm_mods.api.template_clients import TemplateClients
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
+from vllm_mods.templates.client_requests import clients
 from vllm_mods.templates.client_table import Row
 
 
 def listed(results: Sequence[TemplateClients]) -> Reply:
     """Return, for each template, what each client is to expect on which releases."""
+    titles = {client.name: f"{client.title}, {client.endpoint}" for client in clients()}
     lines = []
     for one in results:
         lines.append(one.template.name)
-        rows = [(row.answer.subject, _releases(row), _words(row)) for row in one.rows]
-        lines += [f"  {line}" for line in text.columns(rows)]
-        if not rows:
+        for subject, rows in itertools.groupby(one.rows, key=lambda row: row.answer.subject):
+            lines.append(f"  {titles.get(subject, subject)}")
+            lines += [
+                f"    {line}"
+                for line in text.columns((_releases(row), _words(row)) for row in rows)
+            ]
+        if not one.rows:
             lines.append("  nothing is known of its text: --target TREE asks a vLLM")
     answer = {
         "templates": [
