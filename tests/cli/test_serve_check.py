@@ -111,6 +111,15 @@ def test_a_command_with_a_template_of_the_library_is_held_against_it(
         ("template-terms", "qwen3_coder or qwen3_xml"),
         ("mod-flag-absent", "--enable-auto-tool-choice"),
     ]
+    losing = [f["message"] for f in answer.json["findings"] if f["code"] == "client-loses"]
+    assert [one.partition(":")[0] for one in losing] == [
+        "Claude Code",
+        "Cline",
+        "Codex",
+        "OpenAI Responses",
+        "OpenCode",
+    ]
+    assert losing[0].endswith("; works from vLLM 0.24.0 on")
 
 
 XML_CALLS = """{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}

@@ -111,6 +111,8 @@ class _Checker:
         yield from envs.faults(self.sources, self.serving.env, self.serving.mods, self.filled_in)
         for text in dict.fromkeys(self.serving.unknown):
             yield note(FindingCode.SHELL, text, "a shell fills this in when it runs: not checked")
+        for name, terms in self.served.values():
+            yield from (note(FindingCode.CLIENT_LOSES, name, text) for text in terms.clients)
 
     # --- flags
 

@@ -85,8 +85,6 @@ def served(uses: Sequence[Use], mods: Sequence[ModPlan]) -> list[tuple[str, Temp
 
 def term_faults(uses: Iterable[Use], name: str, terms: TemplateTerms) -> Iterator[ServeFault]:
     """Yield what of a whole command a template, whose ``name`` is that of its file, does not go with."""
-    for message in terms.clients:
-        yield note(FindingCode.CLIENT_LOSES, name, message)
     for use in uses:
         if not use.values:
             continue
