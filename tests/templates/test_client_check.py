@@ -172,10 +172,15 @@ def test_a_probe_that_there_is_not_yet_is_not_made_up() -> None:
         ),
         ({_PARSING: PARSING.replace("conversation = []", "config.hf_config")}, "AttributeError"),
         ({_PARSING: PARSING.replace("return conversation", "return {1, 2}")}, "not JSON serializable"),
+        ({_PARSING: PARSING.replace("return conversation", "import far; isinstance(config, far.Far)\n    return conversation")}, "is a Far"),
+        (
+            {_SERVING: SERVING.replace("first = request.system", "first = OpenAIServingChat.x()"), _PROTOCOL: CHAT.replace("list[dict]", "list[dict[str, str]]")},
+            "is not JSON serializable",
+        ),
         ({_PARSING: "text = open('/etc/hostname').read()"}, "PermissionError"),
         ({_PARSING: "import os\nos.fork()"}, "PermissionError"),
     ],
-    ids=["endpoint", "function", "stand-in", "type", "config", "set", "file", "program"],
+    ids=["endpoint", "function", "stand-in", "type", "config", "set", "class", "value", "file", "program"],
 )  # fmt: skip
 def test_what_cannot_be_run_is_not_known_and_never_an_answer(
     changed: dict[str, str], words: str

@@ -9,7 +9,7 @@ import json
 import pkgutil
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,10 +71,13 @@ def import_all() -> list[str]:
 def _take(job: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a template gets of a request, or why it is ``refused``, or why nobody knows."""
     try:
-        answer = _convert(job["endpoint"], job["body"], job["template"], job["content_format"])
+        try:
+            answer = _convert(job["endpoint"], job["body"], job["template"], job["content_format"])
+        except ValueError as error:
+            errors = error.errors() if hasattr(error, "errors") else []
+            json.dumps([one["input"] for one in errors], default=_dump)
+            return {"refused": _words(errors) if errors else str(error)}
         return json.loads(json.dumps(answer))  # type: ignore[no-any-return]
-    except ValueError as error:
-        return {"refused": _words(error)}
     except BaseException as error:  # noqa: BLE001  (whatever it is, the release has it)
         return {"error": parser_sandbox.describe(error)}
 
@@ -120,13 +123,18 @@ def _module(name: str) -> Any:
         return None
 
 
-def _words(error: ValueError) -> str:
+def _dump(value: Any) -> Any:
+    """Return a model's data; of anything else that is no JSON the release had nothing to refuse: it is a stand-in."""
+    if isinstance(value, importlib.import_module("pydantic").BaseModel):
+        return value.model_dump()
+    raise TypeError(f"{type(value).__name__} is not JSON serializable, and was validated")
+
+
+def _words(errors: Sequence[Any]) -> str:
     """Return what is refused, and its place: of several forms that it could have, that of the one it is nearest to."""
-    if not hasattr(error, "errors"):
-        return str(error)
-    errors = [(one["loc"][:_FORM], one) for one in error.errors()]
-    others = {form for form, one in errors if one["loc"][-1:] in _KINDS}
-    near = Counter(form for form, _ in errors)
-    _, first = min(errors, key=lambda one: (one[0] in others, near[one[0]], -len(one[1]["loc"])))
+    forms = [(one["loc"][:_FORM], one) for one in errors]
+    others = {form for form, one in forms if one["loc"][-1:] in _KINDS}
+    near = Counter(form for form, _ in forms)
+    _, first = min(forms, key=lambda one: (one[0] in others, near[one[0]], -len(one[1]["loc"])))
     place = ".".join(str(part) for part in first["loc"] if "[" not in str(part))
     return f"{place}: {first['msg']}".removeprefix(": ")

@@ -56,6 +56,11 @@ class _AnyName(type):
         setattr(cls, name, stand_in)
         return stand_in
 
+    def __instancecheck__(cls, value: object) -> bool:
+        if _StandIn.strict and not issubclass(type(value), _StandIn):
+            raise StandInAskedError(f"whether {value!r:.40} is a {cls.__name__}")
+        return super().__instancecheck__(value)
+
 
 class _StandIn(metaclass=_AnyName):
     """A class of a library that is not there: it can be made, called, inherited, and validates anything.
