@@ -129,7 +129,7 @@ def test_what_clients_lose_is_said_with_the_release_from_which_on_they_do_not(
         "OpenCode: lost, turn 1: the tool is not in the prompt; works on no release that was asked",
     )
     assert clients_of_templates.client_notes(own, template, "0.22.0") == ()
-    assert clients_of_templates.clients_from(own, template) == (
+    assert clients_of_templates.client_notes(own, template, None) == (
         "Codex: works from vLLM 0.21.0 on",
         "OpenCode: works on no release that was asked",
     )

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from vllm_mods.api.plan import plan
-from vllm_mods.api.template_clients import client_notes, clients_from
+from vllm_mods.api.template_clients import client_notes
 from vllm_mods.base.model import Plan
 from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.checkpoints import fitting
@@ -17,8 +17,8 @@ from vllm_mods.templates.source import open_template
 class Suggested(NamedTuple):
     """What is for a ``checkpoint``, and the ``plan`` of it on a tree, None where none was named or nothing is for it.
 
-    ``flags`` are those that the first template goes with, and ``clients`` say from which release on each works
-    with it; on a tree, which ones lose what there.
+    ``flags`` are the serve arguments that the first template goes with, and ``clients`` say from which release on each
+    works with it; on a tree, which ones lose what there.
     """
 
     checkpoint: Checkpoint
@@ -64,25 +64,10 @@ def suggest(
     result = Suggested(checkpoint, fitting.suggest(checkpoint, mods.values(), own), None)
     if tree is not None and result.mods:
         result = result._replace(plan=plan(library.select(result.mods), tree))
-    template = next((fit.name for fit in result.suggestion.templates), None)
-    return result if template is None else _with_clients(library, template, result)
-
-
-def _with_clients(library: Library, name: str, result: Suggested) -> Suggested:
-    """Add what the template of a mod goes with, if it has a folder of its own in the library."""
-    if name not in library.template_names():
-        return result
-    template = open_template(library, name)
-    about = template.about
-    flags = {
-        "--tool-call-parser": about and about.tool_call_parser,
-        "--reasoning-parser": about and about.reasoning_parser,
-    }
-    version = result.plan and result.plan.version
-    return result._replace(
-        flags=tuple(f"{flag} {parser}" for flag, parser in flags.items() if parser)
-        + ("--enable-auto-tool-choice",) * bool(flags["--tool-call-parser"]),
-        clients=client_notes(library, template, version)
-        if version
-        else clients_from(library, template),
-    )
+    for name in [fit.name for fit in result.suggestion.templates[:1]]:
+        result = result._replace(flags=mods[name].serve_args)
+        if name in library.template_names():
+            version = result.plan.version if result.plan else None
+            notes = client_notes(library, open_template(library, name), version)
+            result = result._replace(clients=notes)
+    return result

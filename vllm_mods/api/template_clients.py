@@ -78,32 +78,21 @@ def read_table(library: Library, template: str) -> ClientTable:
     return client_table.EMPTY if data is None else client_table.parse(data, path)
 
 
-def client_notes(library: Library, template: Template, version: str) -> tuple[str, ...]:
+def client_notes(library: Library, template: Template, version: str | None) -> tuple[str, ...]:
     """Return what clients lose with a template of the library on a release, and from which on they do not.
 
-    Nothing is said of what the table does not know.
+    Without a release, the second of each client. Nothing is said of what the table does not know.
     """
     table = read_table(library, template.path)
-    losing = (
-        row.answer
-        for row in table.at(template.name, template.data, version)
-        if row.answer.is_client
-        and row.answer.verdict not in (ClientVerdict.WORKS, ClientVerdict.UNKNOWN)
-    )
+    if version is None:
+        rows = table.of(template.name, template.data)
+        newest = {row.answer[:2]: row.answer for row in rows if row.answer.is_client}
+        return tuple(f"{_title(one)}: {_from(table.works_from(one))}" for one in newest.values())
+    answers = (row.answer for row in table.at(template.name, template.data, version))
     return tuple(
-        f"{_title(answer)}: {answer.verdict}, {answer.why}; {_from(table.works_from(answer))}"
-        for answer in losing
-    )
-
-
-def clients_from(library: Library, template: Template) -> tuple[str, ...]:
-    """Return from which release on each client works with a template of the library."""
-    table = read_table(library, template.path)
-    newest = {row.answer[:2]: row.answer for row in table.of(template.name, template.data)}
-    return tuple(
-        f"{_title(answer)}: {_from(table.works_from(answer))}"
-        for answer in newest.values()
-        if answer.is_client
+        f"{_title(one)}: {one.verdict}, {one.why}; {_from(table.works_from(one))}"
+        for one in answers
+        if one.is_client and one.verdict not in (ClientVerdict.WORKS, ClientVerdict.UNKNOWN)
     )
 
 

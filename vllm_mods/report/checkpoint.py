@@ -43,7 +43,8 @@ def suggested(result: Suggested, paint: Paint) -> Reply:
         names = [fit.name for fit in suggestion.templates]
         others = f" (or {', '.join(names[1:])})" if names[1:] else ""
         lines += ["chat template", f"  {names[0]}{others}"]
-        lines += [f"    {line}" for line in (*result.flags, *result.clients)]
+        flags = [" ".join(result.flags)] * bool(result.flags)
+        lines += [f"    {line}" for line in (*flags, *result.clients)]
     lines.append("pairings" if suggestion.pairings else "pairings     there are none")
     for each in suggestion.pairings:
         same = "for this very model" if each.same else "written for another model of its kind"

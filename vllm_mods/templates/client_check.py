@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
 from vllm_mods.templates import client_requests, reading_back, rendering, replay
@@ -57,29 +57,24 @@ def ask_parsers(template: Template, release: ReleaseParsers) -> Iterator[ClientA
         flags = {"--tool-call-parser": tool, "--reasoning-parser": about.reasoning_parser}
         subject = " ".join(f"{flag} {name}" for flag, name in flags.items() if name)
         answer = ClientAnswer(template.name, subject, ClientVerdict.WORKS)
-        pair = (tool, about.reasoning_parser)
-        if tool not in release.tools or pair[1] not in (None, *release.reasoners):
-            yield answer._replace(
-                verdict=ClientVerdict.REFUSED, why="the release has no such parser"
-            )
-            continue
         try:
             back = reading_back.read_back(
                 release,
                 lambda jobs: rendering.render(template.data, template.path, jobs).rendered,
                 formats,
-                pair,
+                (tool, about.reasoning_parser),
                 with_tools=True,
             )
-        except TreeError as error:
-            yield answer._replace(verdict=ClientVerdict.UNKNOWN, why=error.message)
+        except (UsageError, TreeError) as error:
+            is_absent = isinstance(error, UsageError)
+            verdict = ClientVerdict.REFUSED if is_absent else ClientVerdict.UNKNOWN
+            why = "the release has no such parser" if is_absent else error.message
+            yield answer._replace(verdict=verdict, why=why)
             continue
         findings = [finding for pair_read in back.pairs for finding in pair_read.findings]
-        first = next(
-            (one for one in findings if one.level is Level.ERROR), next(iter(findings), None)
-        )
+        heavy = [one for one in findings if one.level is Level.ERROR] or findings
+        why = textwrap.shorten(heavy[0].message, _LONGEST, placeholder=" …") if heavy else ""
         verdict = ClientVerdict.WORKS if back.ok else ClientVerdict.LOST
-        why = textwrap.shorten(first.message, _LONGEST, placeholder=" …") if first else ""
         yield answer._replace(verdict=verdict, why=why)
 
 
@@ -163,15 +158,11 @@ def _findings(
         prompt = one.prompt.prompt
         for mark in dict.fromkeys(_MARK.findall(json.dumps(turn.body))):
             if not re.search(rf"mark-{mark}(?![a-z-])", prompt):
-                yield (
-                    ClientVerdict.LOST,
-                    f"{where}: the {mark.replace('-', ' ')} is not in the prompt",
-                )
+                what = mark.replace("-", " ")
+                yield ClientVerdict.LOST, f"{where}: the {what} is not in the prompt"
         if client.effort and reads_effort and one.taken.kwargs.get(_EFFORT) != client.effort:
-            yield (
-                ClientVerdict.LOST,
-                f"{where}: the effort {client.effort!r} does not reach the template",
-            )
+            what = f"the effort {client.effort!r} does not reach the template"
+            yield ClientVerdict.LOST, f"{where}: {what}"
         if not prompt.startswith(wanted):
             what = f"the prompt does not begin with that of turn {number - 1} and its answer"
             yield ClientVerdict.CACHE_LOST, f"{where}: {what}"
