@@ -114,9 +114,9 @@ def _write(
 ) -> None:
     """Write the table of each library that may be written; what it says of other releases stays, if it is of these texts."""
     by_place: dict[str, list[Template]] = {}
-    for one in templates:
-        if library.is_writable(_beside(one.path)):
-            by_place.setdefault(_beside(one.path), []).append(one)
+    for template in templates:
+        if library.is_writable(_beside(template.path)):
+            by_place.setdefault(_beside(template.path), []).append(template)
     if not by_place:
         raise UsageError("these templates came with vllm-mods", hint="--library DIR is your own")
     for place, beside in by_place.items():

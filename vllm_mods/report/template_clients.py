@@ -15,15 +15,15 @@ def listed(results: Sequence[TemplateClients]) -> Reply:
     """Return, for each template, what each client is to expect on which releases."""
     titles = {client.name: f"{client.title}, {client.endpoint}" for client in clients()}
     lines = []
-    for one in results:
-        lines.append(one.template.name)
-        for subject, rows in itertools.groupby(one.rows, key=lambda row: row.answer.subject):
+    for result in results:
+        lines.append(result.template.name)
+        for subject, rows in itertools.groupby(result.rows, key=lambda row: row.answer.subject):
             lines.append(f"  {titles.get(subject, subject)}")
             lines += [
                 f"    {line}"
                 for line in text.columns((_releases(row), _words(row)) for row in rows)
             ]
-        if not one.rows:
+        if not result.rows:
             lines.append("  nothing is known of its text: --target TREE asks a vLLM")
     answer = {
         "templates": [

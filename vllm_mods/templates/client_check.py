@@ -129,43 +129,43 @@ def _conversations(
     }
     prompt = Conversation("", request.messages, request.tools, kwargs)
     answer = replay.with_content_as(turn.answer, content_format) if turn.answer else {}
-    told = (*request.messages, answer) if answer else request.messages
+    history = (*request.messages, answer) if answer else request.messages
     without = prompt._replace(add_generation_prompt=False)
-    return prompt, without, without._replace(messages=told)
+    return prompt, without, without._replace(messages=history)
 
 
 def _judge(
     client: ChatClient, asked: Sequence[_TurnPrompts], *, reads_effort: bool
 ) -> tuple[ClientVerdict, str]:
     """Return the worst that happens in a client's turns, and the first place where it does."""
-    found = list(_findings(client, asked, reads_effort=reads_effort))
+    answers = list(_findings(client, asked, reads_effort=reads_effort))
     order = list(ClientVerdict)
-    return max(found, key=lambda one: order.index(one[0]), default=(ClientVerdict.WORKS, ""))
+    return max(answers, key=lambda one: order.index(one[0]), default=(ClientVerdict.WORKS, ""))
 
 
 def _findings(
     client: ChatClient, asked: Sequence[_TurnPrompts], *, reads_effort: bool
 ) -> Iterator[tuple[ClientVerdict, str]]:
     wanted = ""
-    for number, (turn, one) in enumerate(zip(client.turns, asked, strict=True), 1):
+    for number, (turn, prompts) in enumerate(zip(client.turns, asked, strict=True), 1):
         where = f"turn {number}"
-        if one.taken.unknown is not None:
-            yield ClientVerdict.UNKNOWN, f"{where}: {one.taken.unknown}"
+        if prompts.taken.unknown is not None:
+            yield ClientVerdict.UNKNOWN, f"{where}: {prompts.taken.unknown}"
             return
-        if one.taken.refused is not None or one.prompt.prompt is None:
-            yield ClientVerdict.REFUSED, f"{where}: {one.taken.refused or one.prompt.error}"
+        if prompts.taken.refused is not None or prompts.prompt.prompt is None:
+            yield ClientVerdict.REFUSED, f"{where}: {prompts.taken.refused or prompts.prompt.error}"
             return
-        prompt = one.prompt.prompt
+        prompt = prompts.prompt.prompt
         for mark in dict.fromkeys(_MARK.findall(json.dumps(turn.body))):
             if not re.search(rf"mark-{mark}(?![a-z-])", prompt):
                 what = mark.replace("-", " ")
                 yield ClientVerdict.LOST, f"{where}: the {what} is not in the prompt"
-        if client.effort and reads_effort and one.taken.kwargs.get(_EFFORT) != client.effort:
+        if client.effort and reads_effort and prompts.taken.kwargs.get(_EFFORT) != client.effort:
             what = f"the effort {client.effort!r} does not reach the template"
             yield ClientVerdict.LOST, f"{where}: {what}"
         if not prompt.startswith(wanted):
             what = f"the prompt does not begin with that of turn {number - 1} and its answer"
             yield ClientVerdict.CACHE_LOST, f"{where}: {what}"
         if turn.answer is not None:
-            sides = (one.without.prompt or "", one.history.prompt or "")
+            sides = (prompts.without.prompt or "", prompts.history.prompt or "")
             wanted = replay.reusable_prefix(turn.answer, prompt, *sides)
