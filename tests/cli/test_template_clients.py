@@ -48,6 +48,23 @@ def small(library: Path) -> Path:
 
 
 @pytest.mark.usefixtures("small")
+def test_a_page_of_a_matrix_says_from_when_on_clients_work(
+    call: Call, library: Path, site: Path, tmp_path: Path
+) -> None:
+    mod = library / "patches/talk"
+    mod.mkdir()
+    (mod / "mod.toml").write_text(
+        'schema = 1\nname = "talk"\nversion = "1.0.0"\nsummary = "s"\nlicense = "MIT"\n'
+        '[[variant]]\nid = "a"\nvllm = ">=0.19"\n'
+        'templates = [{ name = "small", file = "small.jinja" }]\n'
+    )
+    page = tmp_path / "page.html"
+    call("matrix", "talk", "--tree", site, "--jobs", 1, "--format", "html", "--output", page)
+    assert "<b>talk</b>: Codex: works from vLLM 0.21.0 on" in page.read_text()
+    assert "<b>talk</b>: OpenCode: works on no release that was asked" in page.read_text()
+
+
+@pytest.mark.usefixtures("small")
 def test_the_table_of_a_library_is_shown(call: Call) -> None:
     assert call("template", "clients", "small").out == (
         "small\n"

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from matrix_making import EVIL, SOURCE, about, example, hostile, hunk, large
 
 from vllm_mods.base.model import Verdict
+from vllm_mods.matrices.cell import ClientLine
 from vllm_mods.report import html
 from vllm_mods.report.matrix_grid import MEANINGS, grid
 from vllm_mods.report.page_data import page_data, pairs
@@ -266,3 +267,16 @@ def test_every_line_stands_once_and_in_order(
     rows = pairs(view)
     assert [line for line, _ in rows if line is not None] == list(range(len(marks)))
     assert [line for _, line in rows if line is not None] == list(range(len(target)))
+
+
+def test_the_clients_of_chat_templates_are_listed_where_there_are_any() -> None:
+    page = html.render(example())
+    assert "Clients of chat templates" not in page
+    lines = (ClientLine("fast", "Codex: works from vLLM <0.22.0> on"),)
+    listed = html.render(example()._replace(clients=lines))
+    assert re.search(
+        r"Clients of chat templates <small>1</small>.*?"
+        r"<b>fast</b>: Codex: works from vLLM &lt;0\.22\.0&gt; on",
+        listed,
+        re.DOTALL,
+    )

@@ -3,25 +3,28 @@
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod, find_variant
+from vllm_mods.api.template_clients import client_notes
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
+from vllm_mods.library.mod_folder import data_root
 from vllm_mods.library.writing import replace
 from vllm_mods.matrices import bisect as searching
 from vllm_mods.matrices import choose, locks, ranges, run, work
 from vllm_mods.matrices.bisect import BisectOutcome
-from vllm_mods.matrices.cell import MatrixResult
+from vllm_mods.matrices.cell import ClientLine, MatrixResult
 from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Computed, Progress
 from vllm_mods.planning import lock_entries
 from vllm_mods.planning.origins import Origins
+from vllm_mods.templates.source import open_template
 from vllm_mods.trees.other_packages import check_versions
 
 
@@ -104,8 +107,20 @@ def run_matrix(
     if terms.strict:
         problems += locks.against_committed(mods, computed)
     explained = grid.explain(cells) if terms.explain else {}
+    clients = tuple(_client_lines(mods)) if terms.explain else ()
     workshop.sweep()
-    return MatrixResult(cells, problems, mods, terms.strict, explained), computed
+    return MatrixResult(cells, problems, mods, terms.strict, explained, clients), computed
+
+
+def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:
+    """Yield what the tables of clients beside the mods' chat templates say."""
+    for mod in mods:
+        places = {(one.name, one.root) for variant in mod.variants for one in variant.templates}
+        for name, root in sorted(places):
+            library = Library(*([] if root == data_root() else [root]))
+            if name in library.template_names():
+                lines = client_notes(library, open_template(library, name), None)
+                yield from (ClientLine(mod.name, line) for line in lines)
 
 
 def _verify(specs: Iterable[str], access: Access, *, unstated: bool = False) -> None:

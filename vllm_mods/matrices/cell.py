@@ -76,12 +76,19 @@ class CellProblem(NamedTuple):
     level: Level = Level.ERROR
 
 
+class ClientLine(NamedTuple):
+    """From which release on a client of a mod's chat template works, in words."""
+
+    mod: str
+    text: str
+
+
 class MatrixResult(NamedTuple):
     """A whole matrix: ``cells`` tree by tree in the order asked for, and what follows from them.
 
     ``problems`` are what is not as a manifest or a committed lock says, ``mods`` what the cells are of. A
-    ``strict`` one is not ``ok`` for a problem alone that is an error. ``hunks`` are those of cells, by mod and tree, where
-    they were asked for.
+    ``strict`` one is not ``ok`` for a problem alone that is an error. ``hunks`` are those of cells, by mod and tree, and
+    ``clients`` those of chat templates, where they were asked for.
 
     >>> grid = vm.matrix(vm.Library("library").mods("stale"), ["site-packages"])
     >>> grid.ok, grid.cells[0].verdict.value
@@ -93,6 +100,7 @@ class MatrixResult(NamedTuple):
     mods: tuple[Mod, ...] = ()
     strict: bool = False
     hunks: Mapping[tuple[str, str], tuple[HunkView, ...]] = {}
+    clients: tuple[ClientLine, ...] = ()
 
     @property
     def ok(self) -> bool:
