@@ -1,0 +1,93 @@
+"""What the functions behind the door demand before they go on, and of what they ask it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from memory_tree import MemoryTree
+
+import vllm_mods as vm
+from vllm_mods.api import image_verify, matrix, serve_check
+from vllm_mods.api.serve_check import ServeArguments, demand
+from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.finding_codes import FindingCode
+from vllm_mods.base.model import Level
+from vllm_mods.building import inspection
+from vllm_mods.library.catalog import Library
+from vllm_mods.matrices import locks
+from vllm_mods.serving.faults import ServeFault
+
+TREE = MemoryTree({}, version="0.20.0", spec="image:r")
+WRONG = ServeFault(FindingCode.FLAG_UNKNOWN, "--x", "there is no such flag")
+LATE = ServeFault(FindingCode.FLAG_UNUSED, "--y", "has no effect")
+ASKED = ServeArguments(("m", "--x", "a b"), {}, (), name="pair", brought=(("fast", "brings it"),))
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, *faults: ServeFault) -> None:
+    monkeypatch.setattr(serve_check, "answer", lambda *_: SimpleNamespace(faults=faults))
+
+
+@pytest.mark.parametrize(
+    ("library", "of"),
+    [(Library(), "pair"), (None, "--command 'vllm serve m --x '\"'\"'a b'\"'\"''")],
+)
+def test_a_command_that_vllm_would_not_take_is_refused_with_how_to_see_why(
+    monkeypatch: pytest.MonkeyPatch, library: Library | None, of: str
+) -> None:
+    answered(monkeypatch, WRONG, WRONG._replace(level=Level.NOTE, subject="--z"))
+    notes: list[str] = []
+    with pytest.raises(Refused) as caught:
+        demand(ASKED._replace(library=library), TREE, note=notes.append)
+    assert caught.value.message == (
+        "vLLM 0.20.0 would not take the command of pairing pair\n"
+        "  --x: there is no such flag [flag-unknown]"
+    )
+    assert caught.value.hint == f"vllm-mods serve-check {of} --target image:r"
+    assert notes == ["fast brings it"]
+
+
+def test_a_server_that_starts_all_the_same_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered(monkeypatch, LATE)
+    notes: list[str] = []
+    demand(ASKED, TREE, note=notes.append)
+    assert notes == ["fast brings it", "--y: has no effect"]
+
+
+def test_a_command_that_cannot_be_checked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise TreeError("no metadata")
+
+    monkeypatch.setattr(serve_check, "answer", fails)
+    notes: list[str] = []
+    demand(ASKED, TREE, note=notes.append)
+    assert notes == ["the command is not checked: no metadata"]
+
+
+@pytest.mark.parametrize("reference", ["r:1", "image:r:1"])
+def test_an_image_is_named_with_its_kind_or_without(
+    monkeypatch: pytest.MonkeyPatch, reference: str
+) -> None:
+    opened: list[tuple[str, dict[str, Any]]] = []
+
+    def opens(_access: vm.Access, spec: str, **named: Any) -> MemoryTree:
+        opened.append((spec, named))
+        return TREE
+
+    monkeypatch.setattr(image_verify, "open_image", opens)
+    monkeypatch.setattr(inspection, "inspect", lambda tree: tree)
+    seen = image_verify.image_inspect(reference, vm.Access(), platform="linux/arm64", in_image="/s")
+    assert seen.tree == TREE
+    assert opened == [("image:r:1", {"platform": "linux/arm64", "in_image": "/s"})]
+
+
+def test_a_lock_is_written_of_releases_without_a_hash_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "news", lambda *_: ("pypi:0.20.0", "git:x@y", "pypi:0.21.0"))
+    verified: list[tuple[str, bool]] = []
+    access = vm.Access()
+    access.__dict__["releases"] = SimpleNamespace(
+        verify=lambda name, *, unstated: verified.append((name, unstated))
+    )
+    assert matrix.write_locks((), (), access) == ()
+    assert verified == [("0.20.0", True), ("0.21.0", True)]
