@@ -77,7 +77,9 @@ def test_an_image_is_named_with_its_kind_or_without(
 
     monkeypatch.setattr(image_verify, "open_image", opens)
     monkeypatch.setattr(inspection, "inspect", lambda tree: tree)
-    seen = image_verify.image_inspect(reference, vm.Access(), platform="linux/arm64", in_image="/s")
+    seen: Any = image_verify.image_inspect(
+        reference, vm.Access(), platform="linux/arm64", in_image="/s"
+    )
     assert seen.tree == TREE
     assert opened == [("image:r:1", {"platform": "linux/arm64", "in_image": "/s"})]
 
