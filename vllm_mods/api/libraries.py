@@ -10,7 +10,7 @@ from vllm_mods.base.errors import DiffError, ManifestError, Refused, UsageError
 from vllm_mods.base.model import Mod, Variant
 from vllm_mods.formats import diff
 from vllm_mods.formats.pairing import Pairing
-from vllm_mods.library import mod_path, project_file, trust
+from vllm_mods.library import project_file, trust
 from vllm_mods.library.catalog import Library
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from vllm_mods.sharing.locking import NotFetched
 
 T = TypeVar("T")
+_PLACES, _PATCHES = ("/", "./", "../", "~/"), (".patch", ".diff")
+"""How a mod is named by where it lies, and not by a name of a library."""
 
 
 def open_library(
@@ -111,7 +113,7 @@ def choose(
     it keeps each mod as it went in; and the pairing has to be trusted. Raises ``UsageError`` where no
     mod is left, ``Refused`` for a pairing that no policy vouches for.
     """
-    paths = [name for name in names if mod_path.is_path(name)]
+    paths = [name for name in names if name.startswith(_PLACES) or name.endswith(_PATCHES)]
     if paths and target is not None:
         raise UsageError(
             f"{paths[0]} is in no library, and what goes into a vLLM has a name and a version",
@@ -132,6 +134,8 @@ def choose(
         raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
     mods = [*library.select(names), *in_target]
     for path in paths:
+        from vllm_mods.library import mod_path  # noqa: PLC0415  (where one is named)
+
         mods += [mod for mod in mod_path.load(path, library) if mod not in mods]
     return Chosen(tuple(mods), paired)
 

@@ -8,7 +8,6 @@ from vllm_mods.base.model import Mod
 from vllm_mods.library import mod_folder, reading
 from vllm_mods.library.catalog import Library
 
-_PATCHES = (".patch", ".diff")
 _OF_PATCH = """
 schema = 1
 name = "{name}"
@@ -21,11 +20,6 @@ id = "patch"
 vllm = ">=0"
 patches = ["one.patch"]
 """
-
-
-def is_path(name: str) -> bool:
-    """Tell whether a mod is named by a place, and not by a name of a library."""
-    return name.startswith(("/", "./", "../", "~/")) or name.endswith(_PATCHES)
 
 
 def load(path: str, library: Library) -> tuple[Mod, ...]:
