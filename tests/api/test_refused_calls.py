@@ -275,6 +275,19 @@ def test_what_is_refused_says_why_and_what_to_do(
     assert caught.value.hint == hint
 
 
+def test_two_mods_of_one_name_are_never_taken_for_one(place: Path) -> None:
+    (fast,) = library().mods("fast")
+    both = [fast, fast._replace(digest="0" * 64)]
+    for call in (
+        lambda: vm.plan(both, place / "site"),
+        lambda: vm.apply(both, place / "site"),
+        lambda: vm.matrix(both, [str(place / "site")]),
+    ):
+        with pytest.raises(vm.UsageError, match="two of these mods are called fast"):
+            call()
+    assert vm.plan([fast, fast], place / "site").ok
+
+
 def test_mods_of_one_name_in_several_libraries_are_no_matrix(place: Path) -> None:
     for name in ("fast", "slow"):
         write_mod(place / "theirs", name, PATCH)

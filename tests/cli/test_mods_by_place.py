@@ -36,6 +36,13 @@ def test_a_patch_is_a_mod_without_a_name(call: Call, site: Path, here: Path, nam
     assert "+A = 2" in call("diff", name, "--target", site).out
 
 
+def test_github_shows_a_patch_at_itself(call: Call, site: Path, here: Path) -> None:
+    (site / "vllm/a.py").write_text("A = 5\n")
+    (here / "mine.patch").write_bytes(CHANGE)
+    answer = call("check", "mine.patch", "--target", site, "--format", "github")
+    assert answer.out.startswith("::error file=mine.patch,title=mine 0%3A conflict::")
+
+
 def test_a_patch_that_does_not_fit_leads_to_a_mod_that_can_be_ported(
     call: Call, site: Path, here: Path
 ) -> None:
@@ -88,3 +95,14 @@ def test_what_goes_into_a_vllm_has_a_name(call: Call, site: Path, here: Path) ->
     assert answer.code == 2
     assert "mine.patch is in no library" in answer.err
     assert "vllm-mods check mine.patch" in answer.err
+
+
+def test_two_patches_of_one_name_are_not_taken_for_one(call: Call, site: Path, here: Path) -> None:
+    (site / "vllm/a.py").write_text("A = 1\n")
+    for folder, after in (("one", "A = 2\n"), ("two", "A = 3\n")):
+        (here / folder).mkdir()
+        (here / folder / "fix.patch").write_bytes(diff_of("vllm/a.py", "A = 1\n", after))
+    answer = call("check", "one/fix.patch", "two/fix.patch", "--target", site)
+    assert (answer.code, answer.out) == (2, "")
+    assert "two of these mods are called fix, and a tree holds one of them" in answer.err
+    assert call("check", "one/fix.patch", "./one/fix.patch", "--target", site).code == 0

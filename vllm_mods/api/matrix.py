@@ -9,6 +9,7 @@ from typing import NamedTuple
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod, find_variant
 from vllm_mods.api.template_clients import client_notes
+from vllm_mods.applying.ground import check_mods
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
@@ -83,6 +84,7 @@ def run_matrix(
 ) -> tuple[MatrixResult, tuple[Computed, ...]]:
     """Make a matrix; the second are the answers that locks are made of. Raises as ``matrix`` does."""
     mods = tuple(mods)
+    check_mods(mods)
     # what an old lock says must not lean on itself
     unlocked = terms.relock or terms.strict
     setting = work.Setting(

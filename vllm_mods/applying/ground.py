@@ -113,11 +113,17 @@ def check_base(mods: Sequence[Mod], base: Tree) -> None:
 
 
 def check_mods(mods: Sequence[Mod]) -> None:
-    """Raise ``UsageError`` for what is no mod."""
+    """Raise ``UsageError`` for what is no mod, and for two of one name."""
+    named: dict[str, Mod] = {}
     for mod in mods:
         if not isinstance(mod, Mod):
             raise UsageError(
                 f"a mod is wanted, and this is none: {mod!r}", hint='Library().mods("NAME")'
+            )
+        if named.setdefault(mod.name, mod).digest != mod.digest:
+            raise UsageError(
+                f"two of these mods are called {mod.name}, and a tree holds one of them",
+                hint="give one of them another name",
             )
 
 

@@ -3,7 +3,7 @@
 import os
 
 from vllm_mods.api.plan import CheckResult
-from vllm_mods.base.model import Level
+from vllm_mods.base.model import Level, Mod
 from vllm_mods.library.mod_folder import MANIFEST
 from vllm_mods.matrices.cell import MatrixResult
 from vllm_mods.report import matrix_grid as view
@@ -30,13 +30,13 @@ def workflow_commands(result: CheckResult) -> str:
             remarks.append((Level.ERROR, "model", f"it is not for this model: {wrong[mod.name]}"))
         for level, code, message in remarks:
             title = f"{mod.name} {mod.version}: {code}"
-            lines += workflow_command(level, os.path.join(mod.directory, MANIFEST), title, message)
+            lines += workflow_command(level, _file(mod), title, message)
     return lines
 
 
 def matrix_commands(result: MatrixResult) -> str:
     """Return a line for each thing that is wrong with a mod on neighbouring releases, for each problem of its manifest or lock, and for all."""
-    manifests = {mod.name: os.path.join(mod.directory, MANIFEST) for mod in result.mods}
+    manifests = {mod.name: _file(mod) for mod in result.mods}
     of = view.grid(result)
     remarks = []
     for run in view.wrong(of):
@@ -58,6 +58,13 @@ def matrix_commands(result: MatrixResult) -> str:
         for level, mod, code, message in remarks
     ]
     return "".join((*lines, f"::notice title=vllm-mods::{_escaped(view.summary(of))}\n"))
+
+
+def _file(mod: Mod) -> str:
+    """Return the file of the repository that a mod is: its manifest, or of a patch alone that."""
+    if mod.directory:
+        return os.path.join(mod.directory, MANIFEST)
+    return mod.variants[0].patches[0].source
 
 
 def workflow_command(level: Level, path: str, title: str, message: str) -> str:
