@@ -56,3 +56,15 @@ def test_a_matrix_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         matrix._show_progress(done, 2)
     lines = there.getvalue().split("\r\033[K")
     assert lines == ["", "0 of 2 cells", "1 of 2 cells", "2 of 2 cells", ""]
+
+
+def test_an_error_has_colour_where_its_own_stream_is_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen = terminal(monkeypatch)
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    complain("it broke", "mend it")
+    assert "\033[31m\033[1merror:\033[0m it broke" in screen.getvalue()
+    assert "\033[36mhint:\033[0m mend it" in screen.getvalue()
