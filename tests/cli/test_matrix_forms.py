@@ -61,6 +61,10 @@ def test_github_shows_what_is_wrong_at_the_manifest(matrix: Call) -> None:
     assert all(re.match(r"::(error|notice) file=\S+/mod\.toml,title=", line) for line in others)
 
 
+def test_the_text_ends_with_its_last_line(matrix: Call) -> None:
+    assert re.search(r"\S\n\Z", matrix().out)
+
+
 def test_json_is_the_same_by_either_name(matrix: Call) -> None:
     assert matrix("--json").out == matrix("--format", "json").out
     assert matrix("--json").json["schema"] == 1
