@@ -36,7 +36,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, *faults: ServeFault) -> None:
 def test_a_command_that_vllm_would_not_take_is_refused_with_how_to_see_why(
     monkeypatch: pytest.MonkeyPatch, library: Library | None, of: str
 ) -> None:
-    answered(monkeypatch, WRONG, WRONG._replace(level=Level.NOTE, subject="--z"))
+    answered(monkeypatch, WRONG._replace(level=Level.NOTE, subject="--z"), WRONG)
     notes: list[str] = []
     with pytest.raises(Refused) as caught:
         demand(ASKED._replace(library=library), TREE, note=notes.append)
