@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from lone_project import project
+from memory_tree import MemoryTree
 from mod_making import diff_of, write_mod
 
 import vllm_mods as vm
-from vllm_mods.api import run, sync
+from vllm_mods.api import plan, run, sync
 from vllm_mods.applying.ground import Terms
 from vllm_mods.base import limits
 from vllm_mods.library.catalog import Library
@@ -173,3 +174,14 @@ def test_libraries_of_a_project_are_fetched_as_they_are_locked(
     monkeypatch.setattr(locking, "open_shared", open_shared)
     assert sync.fetch().where == str(place / "vllm-mods.toml")
     assert fetched == [(str(place / "vllm-mods.toml"), True)]
+
+
+# --- a plan -------------------------------------------------------------------------------------
+
+
+def test_a_check_plans_on_the_terms_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(plan, "plan", lambda *_, **terms: asked.append(terms))
+    terms = {"workspace": "w", "strict_version": True, "only_supported": True, "base": "pypi:1"}
+    plan.check((), MemoryTree({}), **terms)  # type: ignore[arg-type]
+    assert asked == [terms]
