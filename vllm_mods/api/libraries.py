@@ -133,10 +133,10 @@ def choose(
     elif not names and not in_target and not paths and not (names := library.defaults()):
         raise UsageError("no mod is named, and none is marked as default", hint="vllm-mods list")
     mods = [*library.select(names), *in_target]
-    for path in paths:
+    if paths:
         from vllm_mods.library import mod_path  # noqa: PLC0415  (where one is named)
 
-        mods += [mod for mod in mod_path.load(path, library) if mod not in mods]
+        mods += [mod for path in paths for mod in mod_path.load(path, library)]
     return Chosen(tuple(mods), paired)
 
 

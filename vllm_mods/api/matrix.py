@@ -8,14 +8,12 @@ from typing import NamedTuple
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.libraries import check_own_mod, find_variant
-from vllm_mods.api.template_clients import client_notes
 from vllm_mods.applying.ground import check_mods
 from vllm_mods.base.cache import cache_folder
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.formats import mod_lock
 from vllm_mods.library.catalog import Library, root_of
-from vllm_mods.library.mod_folder import data_root
 from vllm_mods.library.writing import replace
 from vllm_mods.matrices import bisect as searching
 from vllm_mods.matrices import choose, locks, ranges, run, work
@@ -25,7 +23,6 @@ from vllm_mods.matrices.locks import Updated
 from vllm_mods.matrices.run import Computed, Progress
 from vllm_mods.planning import lock_entries
 from vllm_mods.planning.origins import Origins
-from vllm_mods.templates.source import open_template
 from vllm_mods.trees.other_packages import check_versions
 
 
@@ -116,10 +113,13 @@ def run_matrix(
 
 def _client_lines(mods: Iterable[Mod]) -> Iterator[ClientLine]:
     """Yield what the tables of clients beside the mods' chat templates say."""
+    from vllm_mods.api.template_clients import client_notes  # noqa: PLC0415  (for a page alone)
+    from vllm_mods.templates.source import open_template  # noqa: PLC0415
+
     for mod in mods:
         places = {(one.name, one.root) for variant in mod.variants for one in variant.templates}
         for name, root in sorted(places):
-            library = Library(*([] if root == data_root() else [root]))
+            library = Library(root)
             if name in library.template_names():
                 lines = client_notes(library, open_template(library, name), None)
                 yield from (ClientLine(mod.name, line) for line in lines)

@@ -64,7 +64,8 @@ def suggest(
     result = Suggested(checkpoint, fitting.suggest(checkpoint, mods.values(), own), None)
     if tree is not None and result.mods:
         result = result._replace(plan=plan(library.select(result.mods), tree))
-    for name in [fit.name for fit in result.suggestion.templates[:1]]:
+    if result.suggestion.templates:
+        name = result.suggestion.templates[0].name
         result = result._replace(flags=mods[name].serve_args)
         if name in library.template_names():
             version = result.plan.version if result.plan else None

@@ -55,12 +55,7 @@ def main() -> None:
 
 def import_all() -> list[str]:
     """Import all that may be imported, and return what is not installed."""
-    missing = []
-    for name in _LIBRARIES:
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError:
-            missing.append(name)
+    missing = parser_sandbox.import_named(_LIBRARIES)
     if "openai" not in missing:
         types = importlib.import_module("openai.types")
         for module in pkgutil.walk_packages(types.__path__, "openai.types."):

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -160,18 +160,24 @@ def main() -> None:
 def import_all() -> list[str]:
     """Import all that may be imported, and return what is not installed: behind the fence it is too late."""
     warnings.simplefilter("ignore")
-    missing = []
-    for name in (*release_code.STANDARD, *release_code.NEEDED, *release_code.WANTED):
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError:
-            missing.append(name)
+    missing = import_named((*release_code.STANDARD, *release_code.NEEDED, *release_code.WANTED))
     if "pydantic" not in missing:
         pydantic = importlib.import_module("pydantic")
         for name in pydantic.__all__:
             getattr(pydantic, name)
         pydantic.create_model("Model", text=(str, ""))  # loads its plugins
     os.environ.clear()
+    return missing
+
+
+def import_named(names: Iterable[str]) -> list[str]:
+    """Import modules, and return those that are not installed."""
+    missing = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError:
+            missing.append(name)
     return missing
 
 
