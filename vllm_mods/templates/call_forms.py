@@ -46,11 +46,11 @@ def form_of_template(template: Template) -> CallForm | None:
     """Return the form of the calls that a template writes into a history; None if it is neither or not to be seen."""
     call = replay.tool_call(1, _NAME, {"word": _WORD})
     messages = ({"role": "user", "content": "Well?"}, replay.assistant_message("", None, call))
-    asked = Conversation("call", messages, (replay.tool(_NAME, word="string"),))
-    asked = asked._replace(add_generation_prompt=False)
+    conversation = Conversation("call", messages, (replay.tool(_NAME, word="string"),))
+    conversation = conversation._replace(add_generation_prompt=False)
     tokens = {name: f"<{name}>" for name in SPECIAL} | dict(template.tokens)
     try:
-        answer = rendering.render(template.data, template.path, (asked,), tokens=tokens)
+        answer = rendering.render(template.data, template.path, (conversation,), tokens=tokens)
     except NotRendered:
         return None
     prompt = answer.rendered[0].prompt or ""

@@ -121,16 +121,16 @@ def take(tree: Tree, jobs: Sequence[RequestJob]) -> list[Taken]:
     if no_fence := head.get("error"):
         raise TreeError(f"{tree.spec}: its endpoints are not run: {no_fence}")
     answers = [*lines[1:], *[{"error": end}] * len(jobs)]
-    return [_taken(answer) for answer in answers[: len(jobs)]]
+    return [_read_taken(answer) for answer in answers[: len(jobs)]]
 
 
-def _taken(answer: Mapping[str, Any]) -> Taken:
+def _read_taken(answer: Mapping[str, Any]) -> Taken:
     """Return an answer in its expected shape: the process may write anything."""
     match answer:
         case {"refused": str(words)}:
             return Taken(refused=words)
         case {"messages": list(messages), "tools": list() | None as tools, "kwargs": dict(kwargs)}:
-            given = None if tools is None else tuple(tools)
-            return Taken(tuple(messages), given, kwargs)
+            offered = None if tools is None else tuple(tools)
+            return Taken(tuple(messages), offered, kwargs)
         case _:
             return Taken(unknown=str(answer.get("error", "it says nothing of it")))

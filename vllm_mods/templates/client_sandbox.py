@@ -94,10 +94,10 @@ def _convert(endpoint: str, body: Any, template: str, content_format: str) -> di
         )
         messages = request.messages
         tools = [tool.model_dump() for tool in request.tools] if request.tools else None
-    given = request.build_chat_params(template, content_format).chat_template_kwargs
+    arguments = request.build_chat_params(template, content_format).chat_template_kwargs
     utilities = next(filter(None, map(_module, _UTILITIES)))
     conversation, *_ = utilities.parse_chat_messages(messages, _CONFIG, content_format)
-    kwargs = {name: value for name, value in given.items() if value is not None}
+    kwargs = {name: value for name, value in arguments.items() if value is not None}
     return {"messages": conversation, "tools": tools, "kwargs": kwargs}
 
 
