@@ -133,12 +133,12 @@ def test_on_one_tree_it_is_run_once(script: Path, recorded: list[tuple[Any, ...]
     [
         (
             {},
-            "{0} has a run.sh, and only a run tells what it does: on which vLLM?",
+            "{0} has a run.sh, which must be run to see what it does; no vLLM to run it on was named",
             "--tree pypi:VERSION, --image REF, or --vllm SPEC for a variant per release",
         ),
         (
             {"tree": "pypi:0.20.0", "image": "x"},
-            "--tree and --image both name the vLLM to run it on",
+            "--tree and --image both name the vLLM to run the script on",
             "give one",
         ),
         (

@@ -186,7 +186,7 @@ def test_what_others_need_does_not_go_out_without_them(
     with pytest.raises(Refused) as caught:
         carry_out.remove(site, ["alone"])
     head, line, *_ = caught.value.message.splitlines()
-    assert head == f"nothing was changed in {site}: without alone others would not go in"
+    assert head == f"nothing was changed in {site}: other mods need alone"
     assert line == "  on-top 1.0.0: conflict"
     assert caught.value.hint == f"vllm-mods revert alone on-top --target {site}"
     assert caught.value.plan is not None
@@ -301,14 +301,14 @@ def test_of_mods_that_an_installer_undid_what_was_kept_is_set_aside_and_those_ar
     told = put_in(site, mods("low"), write=False)
     assert told.notes == (
         (
-            "low, high had been undone by another installation of vLLM; what was kept of that is in "
+            "low, high had been undone when vLLM was installed again; what was kept of that is in "
             ".vllm-mods.old-1 now, and may be removed"
         ),
         f"high is not in any more: vllm-mods apply high --target {site}",
     )
     (planned,) = told.plan.mods
     (note,) = (one for one in planned.findings if one.code == "undone")
-    assert note.message == "low was in, and another installation of vLLM has undone that"
+    assert note.message == "low was applied, but vLLM was installed again since, which undid it"
     assert note.level == "note"
     assert [change.path for change in told.plan.changes] == [B]
     assert put_in(site, mods("low")) == told
@@ -367,7 +367,7 @@ def test_the_workspace_of_a_tree_stays_its_workspace(site: Path, tmp_path: Path)
     with pytest.raises(UsageError) as caught:
         put_in(site, mods, workspace=tmp_path)
     assert caught.value.message == (
-        f"the chat templates of this tree are in {tmp_path}/space, not in {tmp_path}"
+        f"this tree's chat templates are in {tmp_path}/space, not in {tmp_path}"
     )
     assert caught.value.hint == (
         f"--workspace {tmp_path}/space, or `vllm-mods revert --target {site}` first"
@@ -392,7 +392,7 @@ def test_a_tree_in_which_a_run_was_interrupted_is_told_or_put_back_first(
         with pytest.raises(Refused) as caught:
             call()
         assert caught.value.message == (
-            f"{site}: an earlier run was interrupted here; {what} would undo that first"
+            f"{site}: an earlier run was interrupted here; {what} would first undo it"
         )
         assert caught.value.hint == f"vllm-mods status --target {site}"
     put_in(site, mods("low"))

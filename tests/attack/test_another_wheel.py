@@ -98,7 +98,7 @@ def test_what_is_still_there_is_asked_for_one_byte(
 
 
 def test_verify_takes_the_whole_and_names_what_is_wrong(server: PackageServer) -> None:
-    with pytest.raises(TreeError, match=f"its sha256 is .*, and the index says {HASH}"):
+    with pytest.raises(TreeError, match=f"its sha256 is .*, but the index says {HASH}"):
         opened(verify=True)
     opened().read(PATH)
     server.files[WHEEL] = REAL

@@ -242,7 +242,7 @@ def test_a_revision_or_tag_that_is_none_is_said(tree: str, end: str, tmp_path: P
 
 @pytest.mark.parametrize("host", ["[:::::]", "[::1", "[]", "[::1]:99999999", "a:999999", "[g]"])
 def test_a_host_that_is_none_is_no_image(host: str) -> None:
-    with pytest.raises(UsageError, match="is no host"):
+    with pytest.raises(UsageError, match="is not a host name"):
         names.parse(f"{host}/a:b" if "." in host or ":" in host else f"{host}:1/a:b")
 
 

@@ -139,7 +139,7 @@ def test_whoever_gets_out_of_the_sandbox_says_no_more_than_that(
     ("kernel", "why"),
     [
         ("platform.machine = lambda: 'vax'", "no filter of system calls is known for vax"),
-        ("fence._SECCOMP = 9999", "[Errno 22] the kernel takes no filter of system calls"),
+        ("fence._SECCOMP = 9999", "[Errno 22] the kernel does not support filters of system calls"),
     ],
 )
 def test_where_the_kernel_has_no_filter_nothing_is_run(

@@ -324,7 +324,7 @@ ENOUGH: dict[
     ),
     "DOWNLOAD": (
         9,
-        "more than 9 bytes, and no end",
+        "it sends more than 9 bytes",
         lambda _: served(
             lambda one: one.say(200, b"x" * 99),
             lambda url: http().download(f"{url}/x", io.BytesIO()),

@@ -86,20 +86,20 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a .pth": (put(f"{SITE}/evil.pth", b"import evil"), f": /{SITE}/evil.pth"),
     "PYTHONPATH": (
         env(lambda env: [*env, "PYTHONPATH=/evil"]),
-        "the environment's PYTHONPATH is /evil, and the lock makes it not there",
+        "the environment's PYTHONPATH is /evil, and the lock says not there",
     ),
     "a value of the environment": (
         env(lambda env: [one.replace("GREETING=hello", "GREETING=bye") for one in env]),
-        "the environment's GREETING is bye, and the lock makes it hello",
+        "the environment's GREETING is bye, and the lock says hello",
     ),
     "a variable taken out": (
         env(lambda env: [one for one in env if not one.startswith("GREETING")]),
-        "the environment's GREETING is not there, and the lock makes it hello",
+        "the environment's GREETING is not there, and the lock says hello",
     ),
-    "the order of the environment": (env_order, "the environment is in another order"),
+    "the order of the environment": (env_order, "the environment variables are in a different order"),
     "the entrypoint": (
         setting("Entrypoint", ["/evil"]),
-        'the setting Entrypoint is ["/evil"], and the lock makes it ["vllm", "serve", "org/small"',
+        'the setting Entrypoint is ["/evil"], and the lock says ["vllm", "serve", "org/small"',
     ),
     "arguments": (setting("Cmd", ["--model", "x"]), 'the setting Cmd is ["--model", "x"]'),
     "the user": (setting("User", "nobody"), "the setting User is nobody"),
@@ -113,7 +113,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a trigger": (setting("OnBuild", ["RUN evil"]), 'the setting OnBuild is ["RUN evil"]'),
     "the model in the label": (
         label("vllm-mods.model", "org/evil"),
-        "the label vllm-mods.model is org/evil, and the lock makes it org/small",
+        "the label vllm-mods.model is org/evil, and the lock says org/small",
     ),
     "the lock in the label": (label("vllm-mods.lock", "sha256:0"), "the label vllm-mods.lock"),
     "the model in the annotation": (annotated, "the annotation vllm-mods.model is org/evil"),
@@ -131,7 +131,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "old bytecode that shows again": (
         without(f"{SITE}/vllm/__pycache__/.wh.a.cpython-311.pyc"),
-        "a.cpython-311.pyc is there, and the lock hides it",
+        "a.cpython-311.pyc exists, and the lock removes it",
     ),
     "the mode of a file": (
         marked(f"{SITE}/vllm/a.py", mode=0o4755),
@@ -240,23 +240,23 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "layers in capitals": (
         in_manifest(lambda raw: raw.update(Layers=raw["layers"][:1])),
-        "'layers' is there twice",
+        "'layers' appears twice",
     ),
     "layers with a long s": (
         in_manifest(lambda raw: raw.update({"layerſ": raw["layers"][:1]})),
-        "'layers' is there twice",
+        "'layers' appears twice",
     ),
     "layers twice": (
         in_manifest_text(lambda data: b'{"layers":[],' + data[1:]),
-        "'layers' is there twice",
+        "'layers' appears twice",
     ),
     "the configuration twice": (
         in_manifest_text(lambda data: b'{"config":{"size":1},' + data[1:]),
-        "'config' is there twice",
+        "'config' appears twice",
     ),
     "a layer's digest twice": (
         in_manifest_text(lambda data: data.replace(b'{"mediaType": "' + LAYER.encode(), b'{"digest":"sha256:00","mediaType": "' + LAYER.encode())),
-        "'digest' is there twice",
+        "'digest' appears twice",
     ),
     "the manifest in other bytes": (
         in_manifest_text(lambda data: data + b"\n"),
@@ -299,7 +299,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "a layer with artifactType": (in_descriptor(artifactType="x/y"), "layer 1 has artifactType"),
     "a layer with a platform": (in_descriptor(platform={"os": "windows"}), "layer 1 has platform"),
-    "a layer with a digest in capitals": (in_descriptor(Digest="sha256:00"), "'digest' is there twice"),
+    "a layer with a digest in capitals": (in_descriptor(Digest="sha256:00"), "'digest' appears twice"),
     "a layer that is not handed on": (
         in_descriptor(mediaType="application/vnd.oci.image.layer.nondistributable.v1.tar+gzip"),
         "the manifest's layer 1 is of the type",
@@ -384,11 +384,11 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "index.json with manifests in capitals": (
         in_top(lambda top: top.update(Manifests=[])),
-        "'manifests' is there twice",
+        "'manifests' appears twice",
     ),
     "index.json with a digest in capitals": (
         in_top(lambda top: top["manifests"][0].update(Digest="sha256:00")),
-        "'digest' is there twice",
+        "'digest' appears twice",
     ),
     "index.json that says an index": (
         in_top(lambda top: top["manifests"][0].update(mediaType=INDEX)),
@@ -514,16 +514,16 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "another image without a platform": (
         lambda index: index.entries.insert(0, {key: index.evil[key] for key in ("mediaType", "digest", "size")}),
-        "says no platform: no lock makes it",
+        "says no platform: no lock creates it",
     ),
     "an attestation": (
         lambda index: index.entries.append({**index.evil, "platform": UNKNOWN}),
-        "is for unknown/unknown: no lock makes it",
+        "is for unknown/unknown: no lock creates it",
     ),
     "an entry twice": (lambda index: index.entries.append(index.entries[0]), "is a second one for linux/amd64"),
     "a digest for a second platform": (
         lambda index: index.entries.append({**index.entries[0], "platform": RISCV}),
-        "is there twice",
+        "appears twice",
     ),
     "an image left out": (
         lambda index: index.entries.pop(),
@@ -536,19 +536,19 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "platforms exchanged": (
         exchanged,
-        "the index's image for linux/amd64: oci:{}: it is for linux/arm64, not for linux/amd64",
+        "the index's image for linux/amd64: oci:{}: it is for linux/arm64, not linux/amd64",
     ),
     "an image of another lock": (
         lambda index: index.entries.__setitem__(1, index.other["manifests"][1]),
-        "the images of the index are of different locks",
+        "the images of the index were built from different locks",
     ),
     "an image of the base": (
         lambda index: index.entries.__setitem__(1, index.base["manifests"][1]),
-        "the images of the index are of different locks",
+        "the images of the index were built from different locks",
     ),
     "another order": (lambda index: index.entries.reverse(), "the index lists linux/arm64, linux/amd64"),
     "an index in the index": (nested, "entry 1 of index 1 of 2 is of the type"),
-    "an index beside the images": (nested_beside, "says no platform: no lock makes it"),
+    "an index beside the images": (nested_beside, "says no platform: no lock creates it"),
     "an entry that is a text": (lambda index: index.made.update(manifests=[*index.entries, "evil"]), "its index is broken"),
     "entries that are a table": (in_index(manifests={"0": {}}), "its index is broken"),
     "no schema": (lambda index: index.made.pop("schemaVersion"), "schemaVersion is not there"),
@@ -569,11 +569,11 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "layers": (in_index(layers=[]), "is an index too"),
     "manifests in capitals": (
         lambda index: index.made.update(Manifests=[index.evil]),
-        "'manifests' is there twice",
+        "'manifests' appears twice",
     ),
     "manifests twice": (
         lambda index: setattr(index, "text", lambda data: b'{"manifests":[],' + data[1:]),
-        "'manifests' is there twice",
+        "'manifests' appears twice",
     ),
     "no annotations": (
         lambda index: index.made.pop("annotations"),
@@ -605,19 +605,19 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
         Harmless("its digest says which manifest it is"),
     ),
     "an image of no digest": (in_entry(digest=None), "its index is broken"),
-    "a digest in capitals": (in_entry(Digest="sha256:00"), "'digest' is there twice"),
+    "a digest in capitals": (in_entry(Digest="sha256:00"), "'digest' appears twice"),
     "a digest that is not there": (in_entry(digest=f"sha256:{'0' * 64}"), "is not there"),
     "an image that is longer": (in_entry(size=10**5), "its manifest"),
     "an image of no size": (in_entry(size=None), "its index is broken"),
-    "no platform": (in_entry(platform=None), "says no platform: no lock makes it"),
+    "no platform": (in_entry(platform=None), "says no platform: no lock creates it"),
     "a platform that is a text": (in_entry(platform="linux/amd64"), "platform"),
     "a variant": (in_platform(variant="v2"), "entry 1 of the index: its platform is"),
     "a version of the system": (in_platform(**{"os.version": "10"}), "entry 1 of the index: its platform is"),
     "features of the system": (in_platform(**{"os.features": "x"}), "entry 1 of the index: its platform is"),
     "an unknown key of the platform": (in_platform(evil="1"), "entry 1 of the index: its platform is"),
-    "a machine in capitals": (in_platform(Architecture="arm64"), "'architecture' is there twice"),
-    "another machine": (in_platform(architecture="riscv64"), "it is for linux/amd64, not for linux/riscv64"),
-    "another system": (in_platform(os="windows"), "it is for linux/amd64, not for windows/amd64"),
+    "a machine in capitals": (in_platform(Architecture="arm64"), "'architecture' appears twice"),
+    "another machine": (in_platform(architecture="riscv64"), "it is for linux/amd64, not linux/riscv64"),
+    "another system": (in_platform(os="windows"), "it is for linux/amd64, not windows/amd64"),
     "the index in other bytes": (
         lambda index: setattr(index, "text", lambda data: data + b"\n"),
         Harmless("the same document: only its own digest is another"),

@@ -78,7 +78,7 @@ def test_what_a_killed_run_left_is_written_over(tmp_path: Path) -> None:
 def test_two_do_not_write_one_file_at_a_time(tmp_path: Path) -> None:
     with open(tmp_path / ".x.new", "wb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(BlockingIOError, match="another process writes it") as caught:
+        with pytest.raises(BlockingIOError, match="another process is writing it") as caught:
             write_whole(str(tmp_path / "x"), b"one")
     assert caught.value.errno == errno.EBUSY
     assert os.listdir(tmp_path) == [".x.new"]

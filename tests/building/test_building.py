@@ -144,7 +144,7 @@ def test_a_template_goes_where_the_image_says(image: FolderBase) -> None:
 def test_a_mod_that_does_not_fit_refuses_the_lock(image: FolderBase) -> None:
     (image.root / SITE / "vllm/a.py").write_bytes(b"A = 3\n")
     with pytest.raises(
-        Refused, match=r"folder:base: not every mod goes into vLLM 0\.19\.1\n  patch"
+        Refused, match=r"folder:base: not every mod applies to vLLM 0\.19\.1\n  patch"
     ):
         resolve(image)
 

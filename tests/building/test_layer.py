@@ -351,12 +351,12 @@ def test_what_a_layer_cannot_hold_is_refused_with_a_next_step(image: FolderBase)
         (
             "a/.wh.b/c",
             f"/a/.wh.b/c {WHITEOUT}; nothing was built",
-            "take the path out of the mod",
+            "remove the path from the mod",
         ),
         (
             "srv/a",
-            "folder:base: /srv is a file, and a folder is needed there; nothing was built",
-            "take the path out of the mod, or build on another base",
+            "folder:base: /srv is a file, but the mod needs a folder there; nothing was built",
+            "remove the path from the mod, or build on another base",
         ),
     ):
         with pytest.raises(Refused) as caught:

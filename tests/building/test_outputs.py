@@ -163,7 +163,7 @@ def test_an_engine_that_fails(
 
 def test_an_engine_that_takes_it_for_another_image(docker: Path, tmp_path: Path) -> None:
     (docker / "next").write_text(f"sha256:{'e' * 64}")
-    with pytest.raises(TreeError, match=r"docker took the image for sha256:e+, and it is"):
+    with pytest.raises(TreeError, match=r"docker loaded the image as sha256:e+, but it is"):
         into_engine(built(based(tmp_path)), "docker")
 
 
@@ -262,7 +262,7 @@ def test_a_registry_that_refuses_mounts_gets_nothing(
 ) -> None:
     monkeypatch.setattr(Fake, "mounts", 202)
     base = from_registry(host, tmp_path)
-    with pytest.raises(Refused, match="does not mount it from lib/base; the base is not uploaded"):
+    with pytest.raises(Refused, match="cannot mount it from lib/base; the base is not uploaded"):
         pushed_to(built(base), base, f"{host}/me/it:x", TAG)
     assert sum(size for _, _, size in Fake.sent) == 0
     assert ("DELETE", "/v2/me/it/blobs/uploads/1", 0) in Fake.sent
@@ -377,7 +377,7 @@ def test_what_was_done_is_said(
     base.where = "docker"
     loaded = outputs.write(outputs.Output("docker"), [(ours, base)], TAG)
     size = f"{len(ours.layer):,}"
-    assert loaded == (f"loaded {TAG} into docker: {size} bytes on top of the base", None)
+    assert loaded == (f"loaded {TAG} into docker: {size} bytes added to the base", None)
 
 
 @pytest.mark.parametrize("tag", [TAG, "h.io/p:1-2"])
@@ -528,7 +528,8 @@ def test_a_file_that_somebody_else_writes_meanwhile(
     with pytest.raises(Refused) as caught:
         files.layout([(ours, base)], str(place), TAG)
     assert (
-        caught.value.message == f"{other} is there already and is another file; nothing was changed"
+        caught.value.message
+        == f"{other} already exists with different contents; nothing was changed"
     )
     assert caught.value.hint == f"rm {other}, or name another file"
     other.unlink()

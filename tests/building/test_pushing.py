@@ -147,8 +147,8 @@ def test_a_base_that_the_registry_does_not_have_is_not_uploaded(
     with pytest.raises(Refused) as caught:
         registry.push([(built(base), base)], f"{server.host}/me/it:x", "p:1-2")
     assert caught.value.message == (
-        f"{server.host}/me/it:x: {server.host} has not got the base's layer {digest(BELOW)} (5 bytes) in "
-        f"this repository and does not mount it from {source}; the base is not uploaded unasked, and no "
+        f"{server.host}/me/it:x: {server.host} lacks the base's layer {digest(BELOW)} (5 bytes) in "
+        f"this repository and cannot mount it from {source}; the base is not uploaded unasked, and no "
         "tag was moved"
     )
     place = f"docker://{server.host}/me/it:base"
@@ -202,7 +202,7 @@ def test_a_base_of_docker_from_another_registry_is_no_base_to_push(
         f"{reference}: docker does not know how a registry names the base's layers, and the base's "
         "name is of another registry; nothing was pushed"
     )
-    hint = "--base registry:HOST/NAME:TAG with the base as that registry has it"
+    hint = "--base registry:HOST/NAME:TAG names the base in that registry"
     assert caught.value.hint == hint
 
 

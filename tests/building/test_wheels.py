@@ -115,7 +115,7 @@ def test_a_wheel_that_needs_what_nobody_brings_is_refused(pip: Pip) -> None:
         wheels.resolve(["x"], TARGET)
     names = "x-1-py3-none-any.whl needs numpy>1, six, which neither the base nor the mod brings"
     assert caught.value.message == f"{names}; nothing was built"
-    hint = "a base that has them, or add them to `python` in the mod's mod.toml"
+    hint = "use a base that has them, or add them to `python` in the mod's mod.toml"
     assert caught.value.hint == hint
 
 
@@ -126,7 +126,7 @@ def test_a_wheel_that_needs_another_torch_is_refused(pip: Pip) -> None:
     assert caught.value.message == (
         "torch>3 is needed, and the base has torch 2.9.0; nothing was built"
     )
-    hint = "a base with torch>3: `RUN pip install 'torch>3'` in its Dockerfile"
+    hint = "use a base with torch>3: `RUN pip install 'torch>3'` in its Dockerfile"
     assert caught.value.hint == hint
 
 
@@ -160,7 +160,7 @@ def test_another_wheel_than_the_locked_one_is_refused(pip: Pip) -> None:
     with pytest.raises(TreeError) as caught:
         wheels.fetch(LOCKED, TARGET)
     others = "y-1-py3-none-any.whl, z-1-py3-none-any.whl"
-    assert caught.value.message == f"{LOCKED.filename}: the index has {others} in its place"
+    assert caught.value.message == f"{LOCKED.filename}: the index now has {others} instead"
     assert caught.value.hint == "vllm-mods lock PAIRING --check"
     pip.gives(x=wheel("x", "y"))
     with pytest.raises(TreeError) as caught:
@@ -194,9 +194,9 @@ def test_the_python_that_wheels_are_for(
 def test_an_image_of_which_nobody_knows_what_fits(site_root: str, platform: str) -> None:
     with pytest.raises(Refused) as caught:
         wheels.target(site_root, platform, [])
-    why = "which wheels fit there cannot be told, and a mod needs some"
+    why = "a mod needs wheels, but which wheels fit there is unknown"
     assert caught.value.message == f"/{site_root} on {platform}: {why}"
-    hint = "install what the mod needs in the base, then lock the pairing again"
+    hint = "install the mod's requirements in the base, then lock the pairing again"
     assert caught.value.hint == hint
 
 
@@ -232,9 +232,11 @@ def test_where_a_file_of_a_wheel_goes(name: str, place: str) -> None:
 def test_a_file_of_a_wheel_that_goes_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(Refused) as caught:
         wheels.unpack(packed({name: b"1", RECORD: b""}), LOCKED, "site", epoch=7)
-    why = f"puts {name} outside the site root, which vllm-mods does not do"
+    why = f"contains {name}, which is outside the site root; vllm-mods does not install that"
     assert caught.value.message == f"{LOCKED.filename} {why}"
-    assert caught.value.hint == "a base with it: `RUN pip install x==1` in its Dockerfile"
+    assert (
+        caught.value.hint == "use use a base that has it: `RUN pip install x==1` in its Dockerfile"
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ def test_a_file_of_a_wheel_that_goes_elsewhere_is_refused(name: str) -> None:
 def test_a_wheel_has_one_record(files: list[tuple[str, bytes]], count: int) -> None:
     with pytest.raises(Refused) as caught:
         wheels.unpack(packed(files), LOCKED, "site", epoch=7)
-    message = f"{LOCKED.filename} has {count} RECORDs, and one makes it a wheel"
+    message = f"{LOCKED.filename} has {count} RECORD files; a wheel has exactly one"
     assert caught.value.message == message
 
 
@@ -258,9 +260,9 @@ def test_a_wheel_has_one_record(files: list[tuple[str, bytes]], count: int) -> N
 def test_a_wheel_that_is_none(data: bytes, why: str) -> None:
     with pytest.raises(TreeError) as caught:
         wheels.unpack(data, LOCKED, "site", epoch=7)
-    message = f"{LOCKED.filename}: not a wheel that can be unpacked: {why}"
+    message = f"{LOCKED.filename}: cannot be unpacked as a wheel: {why}"
     assert caught.value.message == message
-    hint = "the index or a proxy changed it: pip download --no-deps it, and look"
+    hint = "the index or a proxy changed it: compare with `pip download --no-deps`"
     assert caught.value.hint == hint
 
 

@@ -48,12 +48,15 @@ PATCHES = {
         "binary",
     ),
     "CRLF": (GOOD.replace(b"\n", b"\r\n"), "CRLF"),
-    "a path with ..": (GOOD.replace(b"vllm/loader.py", b"../outside.py"), "leads out of the tree"),
+    "a path with ..": (
+        GOOD.replace(b"vllm/loader.py", b"../outside.py"),
+        "points outside the tree",
+    ),
     "an absolute path": (
         GOOD.replace(b"a/vllm/loader.py", b"a//etc/passwd").replace(
             b"b/vllm/loader.py", b"b//etc/passwd"
         ),
-        "leads out of the tree",
+        "points outside the tree",
     ),
     "no patch at all": (b"nothing\n", "no change in this file"),
 }
@@ -79,7 +82,7 @@ MANIFESTS = {
     ),
     "a patch outside the mod": (
         'schema = 1\nname = "bad"\nversion = "1"\nsummary = "s"\nlicense = "M"\n[[variant]]\nid = "a"\nvllm = ">=1"\npatches = ["../../x.patch"]\n',
-        "leads out of its folder",
+        "points outside its folder",
     ),
 }
 

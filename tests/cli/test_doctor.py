@@ -175,7 +175,7 @@ def test_without_a_list_of_its_files_no_tree_is_said_to_be_in_order(call: Call, 
     found = look(call, site)
     assert "lost" in wrong(found)
     assert (
-        "vllm/a.py: imported by several files of vllm/, and not there"
+        "vllm/a.py: missing, although several files of vllm/ import it"
         in found["troubles"][0]["message"]
     )
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-AGAIN = f"{sys.executable} -m pip install --force-reinstall {{}}  # or, of a library (.so) that is missing, the system's package that has it"
+AGAIN = fis missing, the system's package that has it"
 BUG = f"this is a bug in vllm-mods {__version__}: "
 REPORT = (
-    "report it with what stands above, and with what `vllm-mods doctor` says of the same target"
+    "report it with the output above and the output of `vllm-mods doctor` for the same target"
 )
-PROCESSES = "there are no more processes or threads to be had: "
+PROCESSES = "no more processes or threads can be started: "
 ALLOW = "ulimit -u; cat /sys/fs/cgroup/pids.max  # allow more, of a container with --pids-limit"
 
 
@@ -172,7 +172,7 @@ def test_the_current_folder_may_be_gone(
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert ending.end(caught(os.getcwd), as_json=False) == 2
-    expected = "error: the current folder is not there any more\n\nhint: cd /\n"
+    expected = "error: the current folder no longer exists\n\nhint: cd /\n"
     assert capsys.readouterr().err == expected
 
 

@@ -85,7 +85,7 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
     assert (said.code, said.out.splitlines()) == (
         0,
         [
-            "the server was started again, 2 times: this is of its last start",
+            "the server was restarted 2 times; this is about its last start",
             "fast: its code ran: fast: 7 layers",
         ],
     )
@@ -94,7 +94,7 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
     assert (stuck.code, stuck.out.splitlines()[1:]) == (
         1,
         [
-            "the server did not become ready: no record of vLLM's says that it serves",
+            "the server did not become ready: no log line of vLLM says that it serves",
             "fast: its code ran: fast: 7 layers",
         ],
     )
@@ -108,7 +108,7 @@ def test_a_container_is_asked_for_its_log_and_its_mods(call: Call, podman: Path)
         (("fast",), "whose log?"),
         (("fast", "--log", "x", "--container", "y"), "whose log?"),
         (("fast", "--log", "/nowhere"), "/nowhere cannot be read: No such file"),
-        (("fast", "--container", "--all"), "is no name of a container"),
+        (("fast", "--container", "--all"), "is not a name for a container"),
         (("--log", os.devnull), "which mods?"),
         (("fst", "--log", os.devnull), "there is no mod named `fst`"),
     ],

@@ -220,7 +220,7 @@ def test_folders_that_are_no_mods(call: Call, tmp_path: Path) -> None:
     (folder / "x").symlink_to("/etc/passwd")
     answer = call("import", folder)
     assert answer.code == 2
-    assert "is a symbolic link, which does not travel with a mod" in answer.err
+    assert "is a symbolic link, which a mod cannot contain" in answer.err
     (folder / "x").unlink()
     assert call("import", folder, "--output", tmp_path / "x").code == 2
 
@@ -236,7 +236,7 @@ def test_two_mods_of_one_name(call: Call, tmp_path: Path, site: Path) -> None:
     before = snapshot(mine)
     answer = call(*given)
     assert answer.code == 3
-    assert f"{mine}/patches/mine-2 is there already" in answer.err
+    assert f"{mine}/patches/mine-2 already exists" in answer.err
     assert snapshot(mine) == before
     assert call(*given, "--name", "other").code == 0
 

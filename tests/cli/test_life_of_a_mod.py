@@ -213,7 +213,7 @@ def test_list_says_whose_a_mod_is_and_joins_its_ranges(call: Call, library: Path
     lines = call("list").out.splitlines()
     below = {line.split()[0]: lines[at + 1] for at, line in enumerate(lines) if line[:1].strip()}
     assert below["fast"].endswith(f"; library {library}")
-    assert below["flashqla"].strip() == "vLLM >=0.17,<0.34; comes with vllm-mods"
+    assert below["flashqla"].strip() == "vLLM >=0.17,<0.34; bundled with vllm-mods"
 
 
 def test_danger_a_site_inside_a_git_repository_is_patched_all_the_same(

@@ -133,7 +133,7 @@ def test_a_lock_that_does_not_say_all_of_the_image_is_made_anew(call: Caller, ke
     call.lock.write_text(json.dumps(raw))
     said = call("build", NAME, "--base", call.base, code=2).err
     assert key.rpartition(".")[2] in said
-    assert "hint: it is generated: `vllm-mods lock PAIRING` writes it anew" in said
+    assert "hint: the file is generated: `vllm-mods lock PAIRING` writes it again" in said
 
 
 def test_what_no_image_may_be_made_of_is_refused_by_name(call: Caller) -> None:

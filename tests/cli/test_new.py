@@ -77,7 +77,7 @@ def test_each_part_is_found_by_its_end_and_its_text(
         "==0.19.1",
         "LicenseRef-unstated",
     )
-    assert "to be said by you, in mod.toml: license" in made.out
+    assert "for you to state in mod.toml: license" in made.out
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_new_file_goes_where_its_neighbours_are(
     )  # fmt: skip
     assert made.code == 0, made.err
     assert (mine / "patches/swift/overlay/vllm/engine/fresh.py").read_bytes() == b"X = 1\n"
-    assert made.json["unknown"] == ["evidence: the log line that shows that its code ran"]
+    assert made.json["unknown"] == ["evidence: a log line that shows that its code ran"]
     assert call("apply", "swift", "--library", mine, "--target", base).code == 0
     assert (base / "vllm/engine/fresh.py").read_text() == "X = 1\n"
     assert (base / "vllm/loader.py").read_text() == FAST
@@ -191,8 +191,8 @@ def test_a_name_that_is_taken_or_none_is_refused(
     words = ("--from-diff", patch, "--tree", base, "--library", library)
     taken = call("new", "fast", *words)
     assert taken.code == 3
-    assert "is there already: nothing was written" in taken.err
-    assert f"hint: rm -r {library}/patches/fast, or another name" in taken.err
+    assert "already exists; nothing was written" in taken.err
+    assert f"hint: rm -r {library}/patches/fast, or choose another name" in taken.err
     assert call("new", "Not A Name", *words).code == 2
 
 

@@ -68,7 +68,7 @@ def test_a_variant_that_does_as_well_is_named(call: Call, base: Path, tmp_path: 
     target = write_tree(tmp_path / "target", "0.20.0", loader="# newer\n" + LOADER)
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 0
-    assert "variant `a` goes in there too (moved), and gives the same bytes" in done.out
+    assert "variant `a` also applies there (moved) and gives the same bytes" in done.out
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ def test_an_import_of_what_another_module_has_by_now_is_followed_and_the_report_
     (library / "patches/fast/x.patch").write_bytes(diff_of("vllm/loader.py", LOADER, using))
     base = write_tree(tmp_path / "base", "0.19.1", helpers=helper)
     target = write_tree(tmp_path / "target", "0.20.0", tools__scales=helper, tools____init__="")
-    repair = "weigh of vllm.helpers is weigh of vllm.tools.scales by now, and nowhere else"
+    repair = "weigh of vllm.helpers is now weigh of vllm.tools.scales, its only definition"
     without = call("port", "fast", "--from", base, "--to", target, "--no-repair")
     assert (without.code, repair in without.out) == (1, False)
     assert call("port", "fast", "--abort").code == 0
@@ -226,7 +226,7 @@ def test_a_function_that_is_gone_is_a_patch_to_do_away_with(
     target = write_tree(tmp_path / "target", "0.20.0", loader=LOADER.replace(method, fetching))
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 1
-    assert "the target has not got it any more [gone]" in done.out
+    assert "the target no longer has it [gone]" in done.out
     left = library / "patches/fast/.port-0.20/loader.py-Loader.load.patch"
     assert f"{left}: has no place in the target" in done.out
     assert '+        path = os.path.join("fast", name)' in left.read_text()
@@ -304,7 +304,7 @@ def test_what_the_target_has_already_needs_no_variant(
     before = files_of(library)
     done = call("port", "fast", "--from", base, "--to", target)
     assert done.code == 0
-    assert "has every change already" in done.out
+    assert "already has every change" in done.out
     assert files_of(library) == before
 
 
@@ -332,8 +332,8 @@ def test_the_lock_knows_the_new_variant(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "give one of --to, --continue and --abort"),
-        (("--to", "{target}", "--abort"), "give one of --to, --continue and --abort"),
+        ((), "give exactly one of --to, --continue and --abort"),
+        (("--to", "{target}", "--abort"), "give exactly one of --to, --continue and --abort"),
         (("--to", "{target}"), "nothing records what variant `a` of fast was written for"),
         (("--to", "{target}", "--from", "{base}", "--variant", "z"), "has no variant `z`"),
         (("--to", "{target}", "--from", "{base}", "--as", "a"), "has a variant `a` already"),
@@ -357,7 +357,9 @@ def test_a_base_that_the_variant_does_not_fit_is_refused(
     target = write_tree(tmp_path / "target", "0.20.0", loader=CLASHING)
     done = call("port", "fast", "--from", target, "--to", base)
     assert done.code == 3
-    assert "is to be ported from vLLM 0.20.0, and does not go in there: conflict" in done.err
+    assert (
+        "cannot be ported from vLLM 0.20.0, because it does not apply there: conflict" in done.err
+    )
 
 
 @pytest.mark.slow

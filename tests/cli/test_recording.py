@@ -235,7 +235,7 @@ CHANGE = 'echo "# x" >> "$VLLM_PACKAGE_DIR/a.py"'
         ),
         (
             "(exec 3<>/dev/tcp/1.2.3.4/80) 2>/dev/null || true",
-            "something in it reached for the network",
+            "the command tried to use the network",
         ),
         ("nvidia-smi > /dev/null || true", "run.sh:4: `nvidia-smi`"),
         ("pip install -q ./none.whl || true", "run.sh:4: `pip install ./none.whl"),

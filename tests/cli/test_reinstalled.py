@@ -120,7 +120,7 @@ def test_what_was_kept_of_an_installation_that_is_gone_is_set_aside(call: Call, 
     installing.install(site, LATER, "0.20.0")
     answer = call("apply", "fast", "--target", site)
     assert answer.code == 0
-    assert "fast, limit had been undone by another installation of vLLM; " in answer.err
+    assert "fast, limit had been undone when vLLM was installed again; " in answer.err
     assert "what was kept of that is in .vllm-mods.old-1 now" in answer.err
     assert "limit is not in any more: vllm-mods apply limit --target" in answer.err
     assert bytes_of(site / ".vllm-mods.old-1") == old
@@ -347,7 +347,7 @@ def test_two_mods_that_exclude_each_other_never_both_go_in(
         before = snapshot(site)
         answer = call("apply", second, "--target", site)
         assert answer.code == 3
-        assert f"{second} does not go together with {first}, which is in" in answer.err
+        assert f"{second} cannot be combined with {first}, which is applied" in answer.err
         assert snapshot(site) == before
         assert call("revert", "--target", site).code == 0
 

@@ -46,7 +46,10 @@ def made(call: Call, shelf: Path, diff: bytes) -> Answer:
 def test_the_newest_release_with_each_hunk_at_its_line_is_taken(call: Call, shelf: Path) -> None:
     answer = made(call, shelf, diff_of("vllm/loader.py", LOADER, FAST))
     assert answer.code == 0, answer.err
-    assert "fix.diff is of pypi:0.19.1: the newest release with each hunk at its line" in answer.err
+    assert (
+        "fix.diff was made on pypi:0.19.1: the newest release where each hunk matches at its line"
+        in answer.err
+    )
     assert Library(".").load("fix").variants[0].vllm == "==0.19.1"
 
 

@@ -150,7 +150,7 @@ def test_wait_says_why_a_container_ended(call: Caller, docker: Docker) -> None:
     docker.image(f"sha256:{digest(call)}")
     docker.container(running=False, log="RuntimeError: no GPU\n")
     said = call("run", NAME, "--port", 1, "--wait", code=1)
-    assert "small ended before it served. The end of its log:\nRuntimeError: no GPU" in said.err
+    assert "small ended before it served; the end of its log:\nRuntimeError: no GPU" in said.err
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_wait_has_an_end(call: Caller, docker: Docker, monkeypatch: pytest.Monke
     monkeypatch.setattr(limits, "START_SECONDS", limits.Limit(0, "seconds", "x"))
     docker.image(f"sha256:{digest(call)}")
     docker.container()
-    assert "has not served within 0 seconds" in call("run", NAME, "--port", 1, "--wait", code=1).err
+    assert "did not serve within 0 seconds" in call("run", NAME, "--port", 1, "--wait", code=1).err
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_export_writes_what_starts_the_image(call: Caller, tmp_path: Path) -> No
         call("export", NAME, "--format", "compose", "--image", "mine:1").out
     )
     used = call("export", NAME, "--port", 80, code=2)
-    assert "--port says how a container is started, and a recipe or a mod does not" in used.err
+    assert "--port sets how a container starts; recipes and mods have no such setting" in used.err
 
 
 @pytest.mark.slow

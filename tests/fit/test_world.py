@@ -133,7 +133,7 @@ def test_what_a_name_means(world: World, name: str, shown: str) -> None:
         ("vllm/lazy.py", "Other", "False", ""),
         ("vllm/lazier.py", "Named", "True ?", ""),
         ("vllm/lazier.py", "Other", "None", "vllm/lazier.py makes names in __getattr__"),
-        ("vllm/filled.py", "x", "None", "vllm/filled.py makes names at run time"),
+        ("vllm/filled.py", "x", "None", "vllm/filled.py creates names at run time"),
         ("vllm/exports.py", "_a", "True vllm/exported.py:2", ""),
         ("vllm/exports.py", "b", "False", ""),
         ("vllm/broken.py", "x", "None", "vllm/broken.py does not parse"),

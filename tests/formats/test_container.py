@@ -74,7 +74,7 @@ def test_bash_puts_further_arguments_behind_the_command(tmp_path: Path) -> None:
 def test_a_command_that_goes_on_after_the_server_is_refused(command: str) -> None:
     with pytest.raises(UsageError, match="further arguments behind it") as caught:
         container.served(pairing(command), {})
-    hint = "take out of the command what comes after `vllm serve …`"
+    hint = "remove from the command everything after `vllm serve …`"
     assert caught.value.hint == hint
 
 
@@ -194,7 +194,7 @@ def test_health_is_what_the_server_says(code: int | None, ends: int, host: str) 
         (pairing("export HF_TOKEN=x\nvllm serve {model}"), "command: HF_TOKEN=… looks like a secret"),
         (pairing("declare -x A_KEY=x; vllm serve {model}"), "command: A_KEY=… looks like a secret"),
         (pairing("env A=1 HF_TOKEN=x vllm serve {model}"), "command: HF_TOKEN=… looks like a secret"),
-        (pairing("vllm serve {model} --api-key x"), "command: --api-key has a secret: take it out, and"),
+        (pairing("vllm serve {model} --api-key x"), "command: --api-key contains a secret: take it out, and"),
         (pairing("vllm serve {model} --api_key=x"), "command: --api-key has a secret"),
         (pairing("vllm serve {model} --api-key '$x'"), "command: --api-key has a secret"),
         (pairing("vllm serve {model} --hf-token hf_x"), "command: --hf-token has a secret"),

@@ -330,10 +330,10 @@ REFUSED = {
     "garbage": (b"hello\nworld\n", "no change in this file"),
     "nothing": (b"", "no change in this file"),
     "patch saved with CRLF": (GOOD.replace(b"\n", b"\r\n"), "CRLF"),
-    "path with ..": (GOOD.replace(b"vllm/x.py", b"vllm/../../etc/x"), "leads out of the tree"),
+    "path with ..": (GOOD.replace(b"vllm/x.py", b"vllm/../../etc/x"), "points outside the tree"),
     "absolute path": (
         GOOD.replace(b"a/vllm/x.py", b"a//etc/passwd").replace(b"b/vllm/x.py", b"b//etc/passwd"),
-        "leads out of the tree",
+        "points outside the tree",
     ),
     "no prefix": (
         GOOD.replace(b"a/vllm", b"vllm").replace(b"b/vllm", b"vllm"),

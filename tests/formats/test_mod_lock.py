@@ -29,8 +29,8 @@ def test_what_is_written_is_read_back_to_the_byte() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("before", "1", r"trees\[0\]\.files\[0\]\.before: is no sha256"),
-        ("path", "../a.py", r"trees\[0\]\.files\[0\]\.path: '../a\.py' is no plain path"),
+        ("before", "1", r"trees\[0\]\.files\[0\]\.before: is not a sha256"),
+        ("path", "../a.py", r"trees\[0\]\.files\[0\]\.path: '../a\.py' is not a plain path"),
     ],
 )
 def test_a_file_has_a_plain_path_and_hashes(key: str, value: str, problem: str) -> None:
@@ -75,7 +75,7 @@ def test_what_most_mods_have_none_of_is_written_where_it_says_something() -> Non
         ("{", "not a lock file: ", "writes it anew"),
         (
             json.dumps({**LOCK, "trees": [{**TREE, "verdict": "fine"}]}),
-            "not a lock file: DecodeError('trees[0].verdict: is no verdict')",
+            "not a lock file: DecodeError('trees[0].verdict: is not a verdict')",
             "writes it anew",
         ),
     ],

@@ -143,7 +143,7 @@ def test_the_locks_of_several_platforms_are_one_in_any_order_and_come_apart_agai
     assert pairing_lock.by_platform(both) == {"linux/amd64": amd, "linux/arm64": LOCK}
     assert pairing_lock.parse(pairing_lock.dump(both), "x.lock") == both
     twice = both._replace(platforms=both.platforms * 2)
-    with pytest.raises(ManifestError, match="platforms: one is there twice"):
+    with pytest.raises(ManifestError, match="platforms: one appears twice"):
         pairing_lock.parse(pairing_lock.dump(twice), "x.lock")
 
 

@@ -13,15 +13,15 @@ HUNK = b"@@ -1 +1 @@\n-a\n+b\n"
 NO_END = b"\\ No newline at end of file\n"
 AGAIN = "make the patch again with `git diff`"
 BY_HAND = (
-    "a patch that was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
+    "if the patch was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
 )
-RENAMES = "make the patch with `git diff`, which says so when a file is renamed"
+RENAMES = "make the patch with `git diff`, which marks renamed files"
 IN_TREE = "paths in a patch are relative to the folder that holds vllm/"
 PREFIXES = (
     "make the patch with `git diff --src-prefix=a/ --dst-prefix=b/`; "
     "`vllm-mods new NAME --from-diff FILE --tree TREE` takes any paths"
 )
-OVERLAY = "put the whole file into the mod's overlay instead"
+OVERLAY = "put the whole file into the mod's overlay"
 PARENT = "make it against one parent: git diff FIRST_PARENT MERGE"
 CASES: dict[str, tuple[bytes, int, str | None]] = {
     "a merge": (b"prose\ndiff --cc vllm/x.py\n", 2, PARENT),
@@ -99,7 +99,7 @@ CASES: dict[str, tuple[bytes, int, str | None]] = {
     "of PowerShell": (
         b"\xff\xfe" + HEAD.decode().encode("utf-16-le"),
         1,
-        "make it again with `git diff --output=p.patch`, which writes the bytes themselves",
+        "make it again with `git diff --output=p.patch`, which writes the original bytes",
     ),
     "coloured": (
         HEAD + b"\x1b[31m-a\x1b[m\n",

@@ -181,7 +181,7 @@ def test_a_path_that_leads_out_of_the_image(tmp_path: Path, name: str) -> None:
         info.size = 1
         archive.addfile(info, io.BytesIO(b"x"))
     base = opened(f"oci:{Image([stream.getvalue()]).layout(tmp_path / 'l')}", tmp_path)
-    with pytest.raises(TreeError, match="leads out of the image"):
+    with pytest.raises(TreeError, match="points outside the image"):
         base.read("x")
 
 
@@ -256,7 +256,7 @@ def test_an_index_of_platforms(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        ("nothing", "is no folder"),
+        ("nothing", "is not a folder"),
         ("empty", "no index.json"),
         ("rubbish", "not JSON"),
         ("list", "not a JSON object"),
@@ -307,7 +307,7 @@ def test_references_that_name_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
         open_base("docker:")
     with pytest.raises(TreeError, match=r"(?s)no engine on this machine.*no docker engine answers"):
         open_base("localhost/x:1")
-    with pytest.raises(TreeError, match="no docker engine answers at unix"):
+    with pytest.raises(TreeError, match="no docker engine responds at unix"):
         open_base("docker:x")
     with pytest.raises(UsageError, match="podman is not installed here"):
         open_base("podman:x")

@@ -162,7 +162,7 @@ def test_releases_between_are_looked_at_and_left_out_if_the_variant_does_not_go_
     kept = keep(folder, releases, "0.22.0")
     assert [*ranges(folder).values()] == [">=0.19.0,<=0.22.0,!=0.20.0"]
     assert kept.told[1:] == (
-        "vLLM 0.20.0 is left out of the range: the variant does not go in there",
+        "vLLM 0.20.0 is excluded from the range: the variant does not apply there",
     )
     assert releases.opened == ["0.22.0", "0.19.1", "0.20.0", "0.21.0"]
 
@@ -209,7 +209,7 @@ def test_a_release_that_carries_the_change_ends_the_range(
         "ended",
         before="upstream (variant a)",
         after="upstream",
-        told=(f"vLLM {version} has every change itself: the range ends before it",),
+        told=(f"vLLM {version} already has every change, so the range ends before it",),
     )
     assert ranges(folder) == {"a": ended}
 
@@ -222,7 +222,7 @@ def test_the_variants_that_are_for_the_release_end_before_it_and_no_other(folder
     kept = keep(folder, InMemory({"0.19.0": LOADER, "0.20.0": LANDED}), "0.20.0")
     assert ranges(folder) == {"a": ">=0.19,<0.20.0", "b": "==0.20.0", "c": "<0.19"}
     assert (kept.did, kept.after) == ("ended", "upstream")
-    why = "variant `b` (==0.20.0) is for no release that lacks the change: it can go"
+    why = "variant `b` (==0.20.0) is for no release that lacks the change: it can be removed"
     assert kept.left == (why,)
 
 
@@ -232,7 +232,7 @@ def test_a_range_that_would_name_no_release_stays_and_the_variant_can_go(folder:
     kept = keep(folder, InMemory({"0.19.0": LOADER, "0.20.0": LANDED}), "0.20.0")
     assert kept.did == "fits"
     assert kept.left == (
-        f"variant `{name}` (>=0.20) is for no release that lacks the change: it can go",
+        f"variant `{name}` (>=0.20) is for no release that lacks the change: it can be removed",
     )
     assert ranges(folder) == {name: ">=0.20"}
 

@@ -74,7 +74,7 @@ def test_a_name_in_two_libraries_is_an_error_that_names_both(tmp_path: Path) -> 
         Library(str(tmp_path / "one"), str(tmp_path / "two"))
     assert str(tmp_path / "one") in caught.value.message
     assert str(tmp_path / "two") in caught.value.message
-    assert caught.value.hint == "rename one of them: it, and `name` in its mod.toml"
+    assert caught.value.hint == "rename one of them, and change `name` in its mod.toml"
 
 
 def test_the_same_library_twice_is_one(tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_a_circle_of_requirements_is_reported(tmp_path: Path) -> None:
     write_mod(tmp_path, "b", more='requires = ["a"]')
     with pytest.raises(UsageError) as caught:
         Library(str(tmp_path)).select(["a"])
-    assert caught.value.message == "mods require each other in a circle: a → b → a"
-    assert caught.value.hint == "take one `requires` out"
+    assert caught.value.message == "mods require each other in a cycle: a → b → a"
+    assert caught.value.hint == "remove one `requires`"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_a_template_of_the_mod_comes_before_its_librarys_and_that_before_all_oth
         text()
     first, second = (folder / "templates/t/template.jinja" for folder in others)
     assert caught.value.problems == (
-        f"variant[0].templates[0].name: two libraries have a template 't': {first} and {second}",
+        f"variant[0].templates[0].name: two libraries have a template named 't': {first} and {second}",
     )
     (others[0] / "templates/t/template.jinja").unlink()
     assert text() == b"third"
@@ -262,9 +262,7 @@ def test_a_fetched_file_has_the_hash_that_is_stated(tmp_path: Path) -> None:
     with pytest.raises(ManifestError) as caught:
         load_mod(str(folder))
     (problem,) = caught.value.problems
-    assert (
-        problem == f"variant[0].fetch[0].file: the sha256 of fetched/x is {other}, and not {digest}"
-    )
+    assert problem == f"variant[0].fetch[0].file: the sha256 of fetched/x is {other}, not {digest}"
 
 
 def test_what_a_manifest_names_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +391,7 @@ def test_the_mod_that_brings_a_template_is_looked_for_beside_the_pairing_first(
     library = Library(tmp_path)
     with pytest.raises(UsageError) as caught:
         library.mods_of(library.pairing("pair"))
-    why = "no mod brings the template `t` that pairing `pair` names"
+    why = "pairing `pair` names the template `t`, which no mod has"
     assert (caught.value.message, caught.value.hint) == (why, "`vllm-mods list` shows the mods")
 
 

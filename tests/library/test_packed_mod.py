@@ -62,4 +62,4 @@ def test_a_mod_is_packed_without_its_lock_as_sorted_lines(tmp_path: Path) -> Non
 def test_anything_else_is_refused(data: bytes) -> None:
     with pytest.raises(Refused, match=r"there\.json: not a mod") as caught:
         packed_mod.unpack(data, "there.json", "one")
-    assert caught.value.hint == "`vllm-mods revert` without a name needs no such file"
+    assert caught.value.hint == "`vllm-mods revert` without a mod name does not need this file"

@@ -43,7 +43,7 @@ def test_a_name_of_two_libraries_needs_its_owner(alice: str, bob: str) -> None:
     assert library.name_of(library.load("bob/slow")) == "slow"
     with pytest.raises(UsageError, match="of several libraries: alice/fast, bob/fast") as caught:
         library.load("fast")
-    assert caught.value.hint == "say which one: alice/fast"
+    assert caught.value.hint == "name one, such as alice/fast"
 
 
 def test_what_a_mod_requires_is_in_its_own_library_first(alice: str, bob: str) -> None:
@@ -58,9 +58,9 @@ def test_two_mods_of_one_name_are_not_taken_together(alice: str, bob: str) -> No
     with pytest.raises(UsageError) as caught:
         library.select(["alice/fast", "bob/fast"])
     assert caught.value.message == (
-        "alice/fast and bob/fast are mods of one name, and a tree holds one of them"
+        "alice/fast and bob/fast have the same name, and a tree can hold only one of them"
     )
-    assert caught.value.hint == "name one of them, and none that requires the other"
+    assert caught.value.hint == "name only one of them, and no mod that requires the other"
 
 
 def test_one_folder_of_two_owners_is_read_once_and_has_both_names(alice: str) -> None:

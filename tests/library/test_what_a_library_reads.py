@@ -137,7 +137,7 @@ def test_a_socket_is_named_by_what_it_is(tmp_path: Path, monkeypatch: pytest.Mon
         server.bind("s")
         with pytest.raises(ManifestError) as caught:
             reading.read(str(tmp_path / "s"), str(tmp_path))
-    why = "is a socket: what a library holds is read from files of its own, through no link"
+    why = "is a socket: vllm-mods reads only regular files of a library and follows no links"
     assert caught.value.problems == (why,)
 
 
@@ -174,7 +174,7 @@ def test_somebody_elses_above_does_not_count(here: Path, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match="is somebody else's") as caught:
         project_file.find()
     where = here.parents[1] / project_file.NAME
-    assert caught.value.message == f"{where}, above the current folder, is somebody else's"
+    assert caught.value.message == f"{where}, in a parent folder, belongs to another user"
     assert caught.value.hint == f"VLLM_MODS_CONFIG={where} vllm-mods …  # if you trust it"
     monkeypatch.chdir(here.parents[1])
     assert project_file.find() is not None  # whoever goes there means it
@@ -190,7 +190,7 @@ def test_a_project_that_is_a_pipe_is_not_waited_for(here: Path) -> None:
 def test_two_projects_in_one_folder_are_one_too_many(here: Path) -> None:
     (here / project_file.NAME).write_text(PROJECT)
     (here / project_file.PYPROJECT).write_text("[tool.vllm-mods]\nschema = 1\n")
-    with pytest.raises(UsageError, match="are two files of one project") as caught:
+    with pytest.raises(UsageError, match="are two settings files of one project") as caught:
         project_file.find()
     assert caught.value.hint == "keep one of them"
     (here / project_file.PYPROJECT).write_text("[tool.other]\nx = 1\n")
@@ -233,7 +233,7 @@ def test_a_model_lies_below_a_folder_of_the_policy(
         with pytest.raises(Refused) as caught:
             trust.demand_model(f"{roots[0]}-2")
         assert caught.value.message == (
-            f"{project} does not let this in: {roots[0]}-2 lies below none of its model_roots"
+            f"{project} does not allow this: {roots[0]}-2 is in none of its model_roots"
         )
         assert caught.value.hint == f"--model-folder {roots[0]}/…"
 
@@ -250,5 +250,5 @@ def test_a_machine_has_a_policy_and_no_project(here: Path, monkeypatch: pytest.M
         machine.write_text(f"schema = 1\n{more}{policy}")
         with pytest.raises(ManifestError) as caught:
             trust.policies()
-        why = "libraries and targets are a project's, not a machine's"
+        why = "libraries and targets belong to a project, not to a machine"
         assert (caught.value.where, caught.value.problems) == (str(machine), (why,))

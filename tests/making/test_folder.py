@@ -79,11 +79,11 @@ def test_what_does_not_travel_with_a_mod_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine/link").symlink_to("run.sh")
     with pytest.raises(UsageError, match="mine/link is a symbolic link, which") as caught:
         folder.read(place)
-    assert (caught.value.hint or "").startswith("put the file itself there: cp --remove-dest")
+    assert (caught.value.hint or "").startswith("replace it by the file itself: cp --remove-dest")
     assert folder.read_working_folder(place) == {"run.sh": b""}
     (tmp_path / "mine/link").unlink()
     os.mkfifo(tmp_path / "mine/pipe")
-    with pytest.raises(UsageError, match="mine/pipe is no regular file, which"):
+    with pytest.raises(UsageError, match="mine/pipe is not a regular file, which"):
         folder.read(place)
     with pytest.raises(UsageError, match="pipe is neither a folder nor a zip") as caught:
         folder.read(f"{place}/pipe")
@@ -108,7 +108,7 @@ def test_more_than_a_mod_has_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
                     folder.read(path)
             with pytest.raises(UsageError) as caught:
                 folder.read_working_folder(place)
-            hint = "run it from a folder that holds what it needs, and nothing else"
+            hint = "run it from a folder that contains only what it needs"
             assert caught.value.hint == hint
             lower(patch, name, most + 1)
             assert len(folder.read(place).files) == len(folder.read(archive).files) == 2
@@ -142,7 +142,7 @@ def test_zips_that_say_a_thing_twice_or_are_none_are_refused(tmp_path: Path) -> 
     with zipfile.ZipFile(place, "w") as archive:
         archive.writestr("run.sh", b"1")
         archive.writestr("run.sh", b"2")
-    with pytest.raises(UsageError, match=r"two entries are called run\.sh") as caught:
+    with pytest.raises(UsageError, match=r"two entries are named run\.sh") as caught:
         folder.read(place)
     assert caught.value.hint == f"unzip -l {place}"
     (tmp_path / "m.zip").write_bytes(b"no zip")

@@ -110,7 +110,7 @@ def test_a_container_has_no_more_than_it_needs(
     engine: Callable[[str], ImageInEngine], tmp_path: Path
 ) -> None:
     container = engine(f'printf "%s\\n" "$@" > {tmp_path}/words; exit 1')
-    with pytest.raises(Refused, match="docker does not run a command in some/image:1: it ended"):
+    with pytest.raises(Refused, match="docker cannot run a command in some/image:1: it ended"):
         sandbox.run(JOB, container)
     words = (tmp_path / "words").read_text()
     assert words.startswith("run\n--rm\n--interactive\n--pull\nnever\n")
@@ -138,7 +138,7 @@ def test_an_answer_is_read(engine: Callable[[str], ImageInEngine], tmp_path: Pat
     ("failure", "why"),
     [
         ("seconds", "the command did not end within 5 s"),
-        ("bytes", "it wrote more than 1 GiB"),
+        ("bytes", "it printed more than 1 GiB"),
         ("files", "it made more than 200,000 files"),
         ("memory", "it took more than 8 GiB of memory"),
         ("output", "it printed more than 64 MiB"),

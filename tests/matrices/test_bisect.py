@@ -207,11 +207,11 @@ def test_revisions_without_a_line_between_them_are_a_wrong_call() -> None:
     for good, hint in (("good", older), ("bad", "name two revisions")):
         with pytest.raises(UsageError) as caught:
             over({}, good=good)
-        assert caught.value.message == f"git:repo: bad has no commit that {good} has not"
+        assert caught.value.message == f"git:repo: bad has no commits beyond {good}"
         assert caught.value.hint == hint
     with pytest.raises(UsageError) as caught:
         over({}, commit("bad"))
-    assert caught.value.message == "git:repo: good and bad have no history in common here"
+    assert caught.value.message == "git:repo: good and bad have no common history in this clone"
     assert caught.value.hint == "git -C /repo fetch --unshallow"
 
 

@@ -79,9 +79,8 @@ def test_a_header_without_a_definition_holds_outside_of_definitions_only() -> No
     planned = put(hunk(9, 3, 3, *CHANGE, header="import os"), text)
     finding = error(planned)
     assert (planned.verdict, finding.code, finding.line) == (Verdict.MISPLACED, "elsewhere", 9)
-    assert (
-        "its text stands at line 9 (`A.f`), but it was written for the part below `import os`"
-        in (finding.message)
+    assert "its text is at line 9 (`A.f`), but it was written for the part below `import os`" in (
+        finding.message
     )
 
 
@@ -134,7 +133,7 @@ def test_places_that_nothing_tells_apart_are_all_named_up_to_five() -> None:
     finding = error(put(hunk(3, 3, 3, *CHANGE), classes("A", "B")))
     assert (finding.code, finding.line, finding.hunk, finding.scope) == ("ambiguous", 3, 1, None)
     assert finding.message == (
-        f"{PATH}: hunk 1 of one/0.patch: its text stands in 2 places that nothing tells apart: "
+        f"{PATH}: hunk 1 of one/0.patch: its text matches in 2 places, and nothing tells them apart: "
         "line 3 (`A.f`), line 11 (`B.f`)"
     )
     many = error(put(hunk(3, 3, 3, *CHANGE), classes(*"ABCDEFG"))).message
@@ -204,7 +203,7 @@ def test_what_was_written_for_an_edge_of_the_file_says_where_its_text_is() -> No
     finding = error(put(start, "len()\nint()\nstr()\n"))
     assert (finding.code, finding.line) == ("edge", 2)
     assert finding.message.endswith(
-        "it was written for the first line of the file, and its text is at line 2"
+        "it was written for the start of the file, but its text is at line 2"
     )
     assert after(put(start, "int()\nstr()\nset()\n")) == "dict()\nint()\nstr()\nset()\n"
     end = hunk(1, 2, 3, " int()", " str()", "+dict()")
@@ -351,7 +350,7 @@ def test_a_definition_in_a_string_and_one_that_is_bound_again_are_named() -> Non
     lines = (" def f():", "-    a = 1", "+    a = 2", "     b = 2")
     quoted = error(put(hunk(2, 3, 3, *lines), 'X = """\ndef f():\n    a = 1\n    b = 2\n"""\n'))
     assert (quoted.code, quoted.line) == ("elsewhere", 2)
-    assert "`def f` is text in a string at line 2, and no definition" in quoted.message
+    assert "`def f` is text in a string at line 2, not a definition" in quoted.message
     twice = "def f():\n    a = 1\n    b = 2\n\n\ndef f():\n    c = 3\n"
     dead = error(put(hunk(1, 3, 3, *lines), twice))
     assert (dead.code, dead.line) == ("elsewhere", 1)
@@ -413,7 +412,7 @@ def test_what_is_most_alike_is_that_of_the_longest_line_whatever_its_bytes() -> 
     assert "line 3 is `something_long = compute(17)  # ä`" in finding.message
     text = MemoryTree({"vllm/t.txt": b"a\n\xff\nb\n"})
     other = one(mod(variant(diff_of("vllm/t.txt", "a\nc\nb\n", "a\nd\nb\n"))), text)
-    assert "line 2 is `\ufffd`, and the patch has `c`" in error(other).message
+    assert "line 2 is `\ufffd`, but the patch has `c`" in error(other).message
 
 
 # --- what is against the only place, unless all hunks stand at their stated lines ---------------------

@@ -194,7 +194,7 @@ def test_notes_of_what_goes_in_have_its_place() -> None:
     planned = one(mod(variant(F)), files(x=f"import os\n\n\n{ONE_F}"))
     finding = found(planned, "offset")
     assert (finding.level, *finding[2:6]) == ("note", PATH, 4, 1, "f")
-    assert finding.message == "hunk 1 lands at line 4, +3 from where it was written"
+    assert finding.message == "hunk 1: applies at line 4, offset +3"
     mode = f"diff --git a/{PATH} b/{PATH}\nold mode 100644\nnew mode 100755\n".encode()
     finding = found(one(mod(variant(mode)), files(x=TEXT)), "mode")
     assert (finding.level, *finding[2:6]) == ("note", PATH, None, None, None)

@@ -96,7 +96,7 @@ def test_a_variant_for_other_versions_goes_in_with_a_note_unless_the_range_is_to
     strict = one(outside, tree(TEXT), strict_version=True)
     assert (strict.verdict, strict.variant, strict.in_range) == (Verdict.UNSUPPORTED, None, False)
     message = found(strict, "no-variant").message
-    assert message == "no variant is meant for this version: there are `outside` (<0.1)"
+    assert message == "no variant covers this version; the variants are `outside` (<0.1)"
 
 
 def test_what_the_patched_code_imports_is_told_and_not_installed() -> None:
@@ -115,7 +115,7 @@ def test_what_patch_leaves_behind_is_pointed_at_unless_it_takes_a_request(suffix
             notes = [n for n in planned.findings if n.code == "leftover"]
             told = [(note.path, note.level) for note in notes]
             assert told == ([] if remote else [(PATH + suffix, Level.NOTE)])
-            message = f"{PATH}{suffix} is there: a `patch` run stopped half-way here once"
+            message = f"{PATH}{suffix} exists: a run of `patch` stopped half-way"
             assert {note.message for note in notes} <= {message}
 
 
@@ -305,11 +305,11 @@ def test_what_a_variant_is_for_and_what_lies_beside_it_is_noted(known: str | Non
     messages = [(finding.code, finding.message) for finding in planned.findings]
     apart = (
         "version-range",
-        "variant `one` is for ext <5, and 5.4.0 has the source that it was written for",
+        "variant `one` is for ext <5, but 5.4.0 has the source that it was written for",
     )
     assert messages[-4 - (known is not None) :] == [
-        ("image-only", "/opt/x is outside of Python's packages: only an image gets it"),
-        ("image-only", "/opt/y is outside of Python's packages: only an image gets it"),
+        ("image-only", "/opt/x is outside Python's packages: only an image can hold it"),
+        ("image-only", "/opt/y is outside Python's packages: only an image can hold it"),
         ("package", f"beside this vLLM is ext {known or 'of unknown version'}"),
         *([apart] if known else []),
         (

@@ -148,7 +148,9 @@ def test_a_port_that_cannot_be_read_says_what_to_remove(tmp_path: Path, changed:
     state = Path(work.folder) / "port.json"
     raw = json.loads(state.read_text())
     state.write_text("no JSON" if changed is None else json.dumps({**raw, **changed}))
-    with pytest.raises(UsageError, match=f"^{work.folder} is no port that can go on: ") as caught:
+    with pytest.raises(
+        UsageError, match=f"^{work.folder} is not a port that can be continued: "
+    ) as caught:
         writing.unfinished(own(tmp_path))
     assert caught.value.hint == f"rm -r {work.folder}"
 
@@ -165,7 +167,7 @@ def test_new_files_go_into_a_mod_or_none_does(tmp_path: Path) -> None:
     writing.write_files(mod, {"mod.toml": mod.manifest + b"# more\n", "new/x.patch": b"1"})
     assert (folder / "new/x.patch").read_bytes() == b"1"
     assert (folder / "mod.toml").read_bytes() == mod.manifest + b"# more\n"
-    with pytest.raises(Refused, match="is there already"):
+    with pytest.raises(Refused, match="already exists"):
         writing.write_files(mod, {"mod.toml": b"", "new/x.patch": b"2"})
     assert (folder / "new/x.patch").read_bytes() == b"1"
     assert (folder / "mod.toml").read_bytes() == mod.manifest + b"# more\n"

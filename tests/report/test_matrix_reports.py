@@ -95,7 +95,7 @@ bad on 0.21.0: conflict
 bad on 0.22.0: unknown
   hunk 1: its text is not there; nearest is line 3 [text]
 
-2 of the 6 cells that are meant to work do not.
+2 of 6 cells that should work do not.
 """
     )
 
@@ -178,7 +178,7 @@ def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
     assert (
         head
         == """\
-**2 of the 6 cells that are meant to work do not.** 2 mods on 4 vLLM trees, 0.19.1 to 0.22.0.
+**2 of 6 cells that should work do not.** 2 mods on 4 vLLM trees, 0.19.1 to 0.22.0.
 
 | mod | vLLM | verdict |  |
 | --- | --- | --- | --- |
@@ -195,7 +195,7 @@ def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
 
 * ``bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]``
 
-### What does not fit
+### What does not apply
 
 `bad` on 0.21.0: ✗ **conflict**
 
@@ -250,12 +250,12 @@ def test_each_finding_of_a_case_is_a_line_behind_what_the_verdict_means() -> Non
     failure = root.find(".//failure")
     assert failure is not None
     assert failure.attrib == {
-        "message": "conflict: the source is not what the patch expects",
+        "message": "conflict: the source does not match the patch",
         "type": "conflict",
     }
     assert failure.text == "hunk 1 is lost [text]\nhunk 2 is lost [text]"
     assert root.findtext(".//system-out") == (
-        "moved: every hunk fits, at another line\nvariant one, by +2 lines\n"
+        "moved: every hunk matches, at an offset\nvariant one, by +2 lines\n"
         "hunk 1 is lost [text]\nhunk 2 is lost [text]"
     )
     suite = root.find("testsuite")
@@ -283,7 +283,7 @@ def test_a_dot_in_the_name_of_a_mod_makes_no_package() -> None:
 
 
 def test_problems_that_differ_in_the_tree_only_are_one() -> None:
-    said = "a range of m names vLLM {0} (pypi:{0}), where it is `conflict`"
+    said = "a range of m includes vLLM {0} (pypi:{0}), where the mod is `conflict`"
     versions = ("0.9.0", "0.10.0", "0.12.0")
     found = [
         CellProblem(FindingCode.RANGE_TOO_WIDE, "m", f"pypi:{one}", said.format(one))

@@ -125,7 +125,7 @@ def test_a_prompt_is_printed_as_it_is_with_a_note_on_what_the_template_does_not_
     reply = template.rendered(SMALL, "a\n\n", ("x",))
     assert reply.words == "a\n\n"
     assert reply.data == {"template": "small", "prompt": "a\n\n"}
-    note = "note: the template does not read `x`, and vLLM drops it without a word"
+    note = "note: the template does not read `x`, and vLLM drops it silently"
     assert reply[2:] == (True, None, (note,), True, None)
 
 
@@ -133,9 +133,9 @@ def test_a_check_says_what_each_conversation_loses() -> None:
     reply = template.checked([WHOLE, NONE_READ])
     assert lines(reply) == [
         "small 1.0.0",
-        "  2 conversations, 1 not as they should be",
-        "  the cache is found again for 2 of 4 turns in 2 conversations",
-        "  content format openai, as every vLLM from 0.10 on takes it",
+        "  2 conversations, 1 wrong",
+        "  the cache is hit for 2 of 4 turns in 2 conversations",
+        "  content format openai, in every vLLM from 0.10 on",
         "  reads thinking",
         "  refused 1, content lost 2, style 2",
         "  note: odd [text]",
@@ -148,7 +148,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
         "    refused [not-rendered]",
         "bare",
         "  nothing is refused or lost",
-        "small: at fault: loses a; does not render b; 1 of 2 conversations are not as they should be; no reasoning",
+        "small: at fault: loses a; does not render b; 1 of 2 conversations are wrong; no reasoning",
         "bare: at fault: it cannot be read",
     ]
     assert (reply.ok, reply.data["ok"]) == (False, False)
@@ -246,7 +246,7 @@ UNREAD = Finding(FindingCode.KWARG_UNREAD, "x")
         (
             (replayed("chat"), THINKS),
             (UNREAD,),
-            "at fault: it is not what its template.toml says; works for chat",
+            "at fault: it differs from its template.toml; works for chat",
         ),
         ((), (), "it was asked about no chat"),
     ],
@@ -384,7 +384,7 @@ def test_of_parsers_that_were_named_each_is_told() -> None:
     back = ReadBack(RELEASE, named=True, pairs=(HERMES, BOTH), findings=(STYLE,))
     reply = template.checked([NONE_READ._replace(back=back)])
     assert lines(reply)[1:-2] == [
-        "  vLLM 0.19.1 reads its answers back",
+        "  vLLM 0.19.1 parses its answers",
         "    hermes: all 2, whole and streamed",
         f"    {BOTH_READ}",
         "      a call is lost [text]",

@@ -170,11 +170,11 @@ FOLDER = "--model-folder DIR"
 @pytest.mark.parametrize(
     ("given", "why", "hint"),
     [
-        ({"gpus": "x"}, "--gpus x: neither all, none nor numbers", "--gpus 0,1"),
+        ({"gpus": "x"}, "--gpus x: expected all, none or numbers", "--gpus 0,1"),
         ({"shm_size": "lots"}, "--shm-size lots: no size", "--shm-size 16g"),
         (
             {"restart": "on-failure:x"},
-            "--restart on-failure:x: no policy of an engine",
+            "--restart on-failure:x: not a restart policy",
             "no, always, unless-stopped, on-failure or on-failure:N",
         ),
         (
@@ -184,8 +184,8 @@ FOLDER = "--model-folder DIR"
         ),
         (
             {"gpus": "0,1"},
-            "--gpus 0,1: the command starts 8 ranks on a node, each on a GPU of its own",
-            "--gpus all, or name as many",
+            "--gpus 0,1: the command starts 8 ranks on a node, and each needs its own GPU",
+            "--gpus all, or name that many GPUs",
         ),
     ],
 )
@@ -198,9 +198,7 @@ def test_what_is_refused_has_a_next_step(given: dict[str, Any], why: str, hint: 
 @pytest.mark.parametrize("path", ["/a,b", "/a:b", '/a"b', "/a\\b", "/a\nb", "/a/../b", "/a/"])
 def test_a_path_that_cannot_be_mounted(path: str) -> None:
     at_path = WANTED._replace(model="/models/m")
-    why = (
-        f'{path!r} cannot be mounted: a path from / on, without .. and without , : " \\ in it, can'
-    )
+    why = f'{path!r} cannot be mounted: an absolute path without .. and without , : " \\ is needed'
     for wanted, given in ((at_path, {"model_folder": path}), (WANTED._replace(model=path), {})):
         with pytest.raises(UsageError) as caught:
             made(wanted, **given)

@@ -62,7 +62,7 @@ def test_a_table_and_what_is_registered_beside_it(more: str, names: str) -> None
     ],
 )
 def test_a_table_that_is_computed_makes_a_note(text: str, why: str) -> None:
-    assert offered(text) == f"whether 'zzzz' is offered can't be told: {why}"
+    assert offered(text) == f"it is unknown whether 'zzzz' is offered: {why}"
 
 
 def test_a_name_of_the_table_is_also_taken_where_more_are_computed() -> None:

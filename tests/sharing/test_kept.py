@@ -94,7 +94,7 @@ def test_what_cannot_be_kept_is_said_with_its_place(cache: Path) -> None:
         keep()
     place, _, why = caught.value.message.partition(": ")
     assert Path(place).parent == cache / "libraries"
-    assert why == "Not a directory: package:acme cannot be kept"
+    assert why == "Not a directory: package:acme cannot be stored"
     assert caught.value.hint == f"ls -ld {place}; df -h"
 
 
@@ -103,10 +103,10 @@ def test_what_holds_no_part_of_a_library_is_none(files: dict[str, bytes]) -> Non
     with pytest.raises(TreeError, match="package:acme is no library") as caught:
         kept.lock(ACME, FetchedLibrary("1.0", files))
     assert caught.value.message == (
-        "package:acme is no library: it has no patches, templates, pairings"
+        "package:acme is not a library: it has none of patches, templates, pairings"
     )
     assert caught.value.hint == (
-        "a library holds patches/<mod>/mod.toml; #subdirectory=… says where in a repository"
+        "a library holds patches/<mod>/mod.toml; #subdirectory=… names its folder in a repository"
     )
 
 

@@ -125,7 +125,7 @@ def test_a_name_that_does_not_travel_is_refused_with_its_place(folder: Path) -> 
     with pytest.raises(UsageError, match="does not travel") as caught:
         contents.read_files(str(folder))
     place = os.path.join(folder, "patches/fast/a\\b")
-    why = "has a character in its name that does not travel, so it cannot be shared"
+    why = "has a character in its name that other systems do not support, so it cannot be shared"
     assert (caught.value.message, caught.value.hint) == (f"{place} {why}", f"ls -l {folder}")
 
 

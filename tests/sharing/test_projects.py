@@ -165,7 +165,7 @@ def test_another_order_of_the_mods_is_said(call: Call, place: Path, site: Path) 
     project.write_text(re.sub(r"mods = .*", 'mods = ["slow", "fast"]', project.read_text()))
     said = call("sync", "--check", "--target", site)
     assert said.code == 1
-    assert "  the receipt has its mods in another order\nno file changes\n" in said.out
+    assert "  the receipt lists the mods in a different order\nno file changes\n" in said.out
     assert call("sync", "--target", site).code == 0
     assert call("sync", "--check", "--target", site).code == 0
 
@@ -564,7 +564,7 @@ def test_a_name_that_is_found_without_a_library_that_is_not_here_is_taken_with_a
     (alice,) = {Path(one["directory"]).parents[2] for one in locked if one["library"] == "alice"}
     shutil.rmtree(alice)
     told = (
-        "note: alice (git+../alice@v1) was not fetched on this machine yet: vllm-mods sync --fetch"
+        "note: alice (git+../alice@v1) has not been fetched on this machine: vllm-mods sync --fetch"
     )
     for words in (
         ("show", "flashqla"),

@@ -93,14 +93,14 @@ def install_later(site: Path) -> None:
         (
             lambda site: (site / "vllm/sub/c.py").write_bytes(b"mine"),
             "vllm/sub/c.py",
-            "was removed by a mod and is there again",
+            "was removed by a mod and has come back",
         ),
         (
             lambda site: (site / A).write_bytes(FILES[A]),
             A,
-            "is as it was before the mods went in: something put the untouched file back",
+            "is the original file again: something restored it",
         ),
-        (install_later, A, "is that of another installation, which came after the mods went in"),
+        (install_later, A, "belongs to another installation, made after the mods were applied"),
         (install_later, "vllm/new/deep/d.py", "is gone, as it was before the mods went in: an"),
         (lambda site: (site / A).chmod(0o600), A, "its mode is 0600 and was 0644 after the mods"),
         (
@@ -116,7 +116,7 @@ def install_later(site: Path) -> None:
         (
             lambda site: (site / f"{A}.rej").touch(),
             f"{A}.rej",
-            f"{A}.rej lies beside a patched file: left by `patch`, not by us",
+            f"{A}.rej is beside a patched file: left by `patch`, not by vllm-mods",
         ),
     ],
 )
@@ -244,7 +244,7 @@ def test_a_link_in_place_of_a_file_is_not_followed(site: Path, tmp_path: Path) -
     (site / A).unlink()
     (site / A).symlink_to(tmp_path / "a.py")
     assert found(site) == {("unreadable", A)}
-    said = f"{A}: {A} is a symbolic link to {tmp_path}/a.py, and links are not followed"
+    said = f"{A}: {A} is a symbolic link to {tmp_path}/a.py, and vllm-mods does not follow links"
     assert [one.message for one in verify(str(site))] == [said]
 
 

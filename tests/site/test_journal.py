@@ -101,7 +101,7 @@ def test_a_new_file_that_was_edited_since_is_not_thrown_away(root: Path) -> None
     new = root / "vllm/new/deep/d.py"
     new.write_bytes(b"mine\n")
     error = problem(root)
-    assert "\n  vllm/new/deep/d.py: was new, and somebody has changed it since\n" in str(error)
+    assert "\n  vllm/new/deep/d.py: was new and has been changed since\n" in str(error)
     assert f"what is needed for the rest lies in {work}" in str(error)
     assert error.hint == f"mv {new} {new}.mine  # then run the command again"
     assert new.read_bytes() == b"mine\n"
@@ -433,7 +433,7 @@ def test_numbers_of_folders_are_those_that_the_system_takes(at: int, least: int,
     for number in (least, most):
         assert journal_text.parse(folder(number), Site("/site"), HERE).kept[0][at] == number
     for number in (least - 1, most + 1):
-        with pytest.raises(Foreign, match=f"{number} is out of bounds"):
+        with pytest.raises(Foreign, match=f"{number} was removed from bounds"):
             journal_text.parse(folder(number), Site("/site"), HERE)
 
 
@@ -447,9 +447,12 @@ def test_numbers_of_folders_are_those_that_the_system_takes(at: int, least: int,
         ({"steps": [7]}, "cannot be read"),
         ({"steps": [(*STEP[:3], "0x", STEP[4])]}, r"the step of 'vllm/a\.py' is none"),
         ({"steps": [(*STEP[:3], "٣", STEP[4])]}, r"the step of 'vllm/a\.py' is none"),
-        ({"steps": [(*STEP[:4], ".a.py")]}, r"\.a\.py is no name of a staged file"),
-        ({"steps": [(*STEP[:4], "a.vllm-mods0")]}, r"a\.vllm-mods0 is no name of a staged file"),
-        ({"steps": [("../a.py", *STEP[1:])]}, r"'\.\./a\.py' is no plain path"),
+        ({"steps": [(*STEP[:4], ".a.py")]}, r"\.a\.py is not the name of a staged file"),
+        (
+            {"steps": [(*STEP[:4], "a.vllm-mods0")]},
+            r"a\.vllm-mods0 is not the name of a staged file",
+        ),
+        ({"steps": [("../a.py", *STEP[1:])]}, r"'\.\./a\.py' is not a plain path"),
         ({"made": ["vllm/../../x"]}, "is no plain path"),
         ({"gone": [("//x", *FOLDER[1:])]}, "is no plain path"),
         ({"made": ["/space/x"], "stamp": [8, 10]}, "names /space/x, outside of the tree"),

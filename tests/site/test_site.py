@@ -400,7 +400,7 @@ def test_what_is_our_own_is_no_target_but_templates_are(tmp_path: Path) -> None:
     for path in (".vllm-mods", ".vllm-mods/receipt.json", f"{tmp_path}/space/.vllm-mods/x"):
         with pytest.raises(Refused, match="keeps its own files") as caught:
             site.check_target(where, path)
-        assert caught.value.hint == "take the path out of the mod"
+        assert caught.value.hint == "remove the path from the mod"
     for path in ("vllm/a.py", ".vllm-mods/templates/t.jinja", f"{tmp_path}/space/t.jinja"):
         site.check_target(where, path)
 

@@ -384,7 +384,7 @@ def test_a_file_that_is_not_as_expected(site: Path) -> None:
         f"vllm/a.py was changed: its sha256 is {sha(A)[:12]}…, and {sha(b'other')[:12]}… was "
         "expected; nothing was changed"
     )
-    assert "is there already" in refused(site, write("vllm/a.py", None, b"x")).message
+    assert "already exists" in refused(site, write("vllm/a.py", None, b"x")).message
     assert "is gone" in refused(site, write("vllm/none.py", b"x", b"y")).message
 
 
@@ -442,7 +442,7 @@ def test_our_own_files_are_no_target(site: Path, path: str) -> None:
 
 def test_what_is_no_regular_file(site: Path) -> None:
     os.mkfifo(site / "vllm/pipe.py")
-    assert "no regular file" in refused(site, write("vllm/pipe.py", None, b"x")).message
+    assert "not a regular file" in refused(site, write("vllm/pipe.py", None, b"x")).message
     assert "a folder" in refused(site, write("vllm/sub", None, b"x")).message
     assert "not a folder" in refused(site, write("vllm/a.py/x.py", None, b"x")).message
 

@@ -68,7 +68,7 @@ def test_a_way_that_loses_alone_is_named_and_what_was_not_read_says_why() -> Non
     assert messages == [
         "streamed by 1: a: 'y' is 'z' in the next prompt",
         "b: it fails",
-        "c: the template refuses what was read of it",
+        "c: the template rejects the parsed answer",
     ]
 
 
@@ -76,8 +76,8 @@ def test_a_way_that_loses_alone_is_named_and_what_was_not_read_says_why() -> Non
     ("raw", "problem"),
     [
         ("[]", "expected an object"),
-        ("{}", "is to have texts by their names"),
-        ('{"texts": {"a": 1}}', "is to have texts by their names"),
+        ("{}", "must map names to texts"),
+        ('{"texts": {"a": 1}}', "must map names to texts"),
         ('{"texts": {"a": "b"}, "tool": []}', "tool"),
         ("{", "not JSON"),
     ],

@@ -187,7 +187,7 @@ def test_a_name_that_the_release_does_not_have_is_refused_with_those_that_it_has
 @pytest.mark.slow
 def test_gpt_oss_needs_a_release_whose_parser_can_be_asked() -> None:
     tools = toy_release().files["vllm/tool_parsers/__init__.py"].decode()
-    with pytest.raises(UsageError, match="its server reads gpt-oss's answers itself"):
+    with pytest.raises(UsageError, match="its server parses the answers of gpt-oss itself"):
         _checked(
             pair=("openai", None),
             files={"vllm/tool_parsers/__init__.py": tools.replace('"toy":', '"openai":')},
@@ -227,7 +227,7 @@ def test_what_is_not_installed_is_named_with_the_command(
 @pytest.mark.slow
 def test_a_whole_process_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PARSER_SECONDS", 1)
-    with pytest.raises(TreeError, match="they compute for more than 1 seconds"):
+    with pytest.raises(TreeError, match="they take more than 1 seconds"):
         parser_process.open_release(toy_release("while True: pass"))
 
 
@@ -412,7 +412,7 @@ def test_the_calls_that_none_reads_are_an_error_of_the_template() -> None:
 
     back = _read_back(tell)
     assert [(one.code, one.message) for one in back.findings] == [
-        ("calls-unread", "none of the 2 tool parsers reads the calls that it writes")
+        ("calls-unread", "none of the 2 tool parsers can parse the calls that it writes")
     ]
     assert not back.ok
     assert _read_back(tell, with_tools=False).findings == ()
@@ -436,9 +436,9 @@ def test_those_that_could_not_be_asked_are_told(silent: set[str], level: Level) 
     with pytest.raises(TreeError) as caught:
         _read_back(tell, TOY_AND_THINK)
     assert caught.value.message == (
-        "toy: toy and think asks why, of a module that is stood in for here: it says nothing of the template"
+        "toy: toy and think asks why, of a module that is replaced by a stub here, so it proves nothing about the template"
     )
-    assert caught.value.hint == "another parser, or ask a vLLM that runs"
+    assert caught.value.hint == "name another parser, or ask a running vLLM"
 
 
 @pytest.mark.parametrize(

@@ -406,20 +406,22 @@ def _messages(text: str) -> list[str]:
         (
             "{{ '<assistant>' if add_generation_prompt }}",
             "",
-            ["chat: the prompt ends before '<assistant>', with which an answer begins"],
+            ["chat: the prompt does not include '<assistant>', with which answers begin"],
         ),
         (
             "{{ tools|tojson if tools }}",
             "{{ 'call them' if tools }}",
             [
-                f"{name}: the tool 'look_up' that the model may call is not in the prompt"
+                f"{name}: the tool 'look_up', which the model may call, is not in the prompt"
                 for name in ("agent", "agent-that-reasons", "parallel-calls", "text-beside-a-call")
             ],
         ),
         (
             "{{ tools|tojson if tools }}",
             "",
-            ["note: it reads no `tools`, so a model hears of none: it was not asked about calls"],
+            [
+                "note: it does not read `tools`, so the model does not see any: it was not tested with calls"
+            ],
         ),
         (
             "m.tool_calls|tojson ",
@@ -435,7 +437,7 @@ def test_what_is_said(before: str, after: str, messages: list[str]) -> None:
 
 def test_what_is_said_where_nothing_tells_who_speaks() -> None:
     assert _messages(TURNED.replace("'<assistant>'", "'<turn>'")) == [
-        "chat: '</><turn>' stands before answers and before questions: nothing tells who speaks"
+        "chat: '</><turn>' comes before both answers and questions, so nothing marks who speaks"
     ]
 
 
@@ -530,13 +532,13 @@ def test_what_is_said_of_the_other_engine() -> None:
     odd = "{% if messages|length == 5 %}{{ messages[0].content.removeprefix('a') }}{% endif %}"
     (finding,) = _check("{{ '' }}\n" + odd + WHOLE).findings
     assert finding.message == (
-        "with VLLM_USE_RUST_FRONTEND=1 (minijinja) 2 of 8 conversations are not rendered so: chat: "
+        "with VLLM_USE_RUST_FRONTEND=1 (minijinja) 2 of 8 conversations are rendered differently: chat: "
         "unknown method: string has no method named removeprefix (in :2)"
     )
     assert (finding.line, finding.level.value) == (2, "note")
     (other,) = _check("{{ 'a\\\\nb' }}" + WHOLE).findings
     assert other.message.endswith(
-        "8 of 8 conversations are not rendered so: chat: the prompt is another one"
+        "8 of 8 conversations are rendered differently: chat: the prompt is another one"
     )
     assert other.line is None
 
@@ -573,7 +575,7 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 ) -> None:
     checked = check(Template("t", path, WHOLE.encode()), ())
     message = (
-        f"{why} is for ranking, embedding or judging by its name: it was asked about no conversation "
+        f"{why} is for ranking, embedding or judging, by its name: it was asked about no conversation "
         "but those beside it"
     )
     assert [one.message for one in checked.findings] == ([message] if why else [])
@@ -584,6 +586,6 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 def test_what_ranks_reads_no_messages() -> None:
     checked = _check("{{ query }}{{ document }}{{ passage }}")
     (finding,) = checked.findings
-    assert finding.message.startswith("it reads document, passage, query and no `messages`: ")
+    assert finding.message.startswith("it reads document, passage, query but not `messages`: ")
     assert finding.level.value == "note"
     assert "no-chat" not in {one.code for one in _check("{{ query }}" + WHOLE).findings}

@@ -66,7 +66,7 @@ def test_what_is_as_it_should_be_has_no_findings(expect: dict[str, Any]) -> None
         ({"rendered": "hi"}, "prompt-differs", "line 2 of the prompt is '', and not its end"),
         ({"contains": ("ho",)}, "text-missing", "'ho' is not in the prompt"),
         ({"absent": ("hi",)}, "text-present", "'hi' is in the prompt"),
-        ({"error": "no"}, "rendered", "there is a prompt, and not the error 'no'"),
+        ({"error": "no"}, "rendered", "the template made a prompt instead of the error 'no'"),
     ],
 )
 def test_what_is_not_as_it_should_be(expect: dict[str, Any], code: str, message: str) -> None:
@@ -99,7 +99,7 @@ def test_an_argument_that_nothing_reads() -> None:
 def test_a_default_that_is_none() -> None:
     found = _check(TEXT.replace("loud", "loud is not false"), rendered="HI\n")
     assert _codes(found) == ["kwarg-default"]
-    assert "with it, hello: the prompt is another one" in found.findings[0].message
+    assert "with this value, hello: the prompt is another one" in found.findings[0].message
 
 
 def test_what_is_no_template_is_a_finding() -> None:
@@ -119,12 +119,12 @@ def test_a_default_that_is_none_is_told_once_and_by_the_first_that_shows_it() ->
     )
     checked = check(Template("t", "t.jinja", text.encode(), about), cases)
     assert [one.message for one in checked.findings if one.code == "kwarg-default"] == [
-        "kwargs.loud: False is not its default: with it, other: the prompt is another one"
+        "kwargs.loud: False is not its default: with this value, other: the prompt is another one"
     ]
     failing = text + "{{ raise_exception('no') if loud is false }}"
     checked = check(Template("t", "t.jinja", failing.encode(), about), cases[1:])
     assert [one.message for one in checked.findings if one.code == "kwarg-default"] == [
-        "kwargs.loud: False is not its default: with it, same: no"
+        "kwargs.loud: False is not its default: with this value, same: no"
     ]
 
 
@@ -136,7 +136,7 @@ def test_what_is_said_of_its_own_words() -> None:
         if one.code in ("content-format", "kwarg-unread")
     ]
     assert own == [
-        "content_format: vLLM takes it for 'openai' from 0.22 on, and not for 'string'",
+        "content_format: vLLM treats it as 'openai' from 0.22 on, not as 'string'",
         "kwargs.loud: the template does not read it, and vLLM drops it without a word",
     ]
 
@@ -144,7 +144,7 @@ def test_what_is_said_of_its_own_words() -> None:
 @pytest.mark.parametrize(
     ("expect", "messages"),
     [
-        ({"error": "no"}, ["there is a prompt, and not the error 'no'"]),
+        ({"error": "no"}, ["the template made a prompt instead of the error 'no'"]),
         (
             {"contains": ("x" * 201, "hi", "y")},
             [f"'{'x' * 199}… is not in the prompt", "'y' is not in the prompt"],
@@ -280,7 +280,7 @@ def test_a_model_without_a_template(stated: object) -> None:
     assert caught.value.message == (
         "m: neither chat_template.jinja nor tokenizer_config.json has a chat template"
     )
-    assert caught.value.hint == "name the template's file, or the folder of a model that has one"
+    assert caught.value.hint == "name the file of a template, or the folder of a model that has one"
     with pytest.raises(UsageError, match=r"^\.: neither"):
         source.open_in_tree(_tree(), "tokenizer_config.json")
 

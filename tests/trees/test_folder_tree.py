@@ -158,7 +158,7 @@ def test_a_linked_site_root_is_resolved(site: Path, tmp_path: Path) -> None:
 
 def test_what_is_no_regular_file_is_refused_without_waiting(site: Path) -> None:
     os.mkfifo(site / "vllm" / "pipe")
-    with pytest.raises(TreeError, match="no regular file"):
+    with pytest.raises(TreeError, match="not a regular file"):
         FolderTree(str(site)).read("vllm/pipe")
     with pytest.raises(TreeError, match="is a folder"):
         FolderTree(str(site)).read("vllm/config")

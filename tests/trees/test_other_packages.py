@@ -331,7 +331,7 @@ def test_a_version_that_no_mod_asks_for_is_refused(matrix: Matrix, tmp_path: Pat
         given = (*command, "theirs", "--library", str(tmp_path / "library"))
         assert run((*given, "--with", "flashinfer-python==0.6.8")) == 2
     said = matrix("--with", "flashinfer-python==0.6.8", code=2)["error"]
-    assert said["message"] == "--with flashinfer-python==0.6.8: none of theirs changes it"
+    assert said["message"] == "--with flashinfer-python==0.6.8: none of theirs changes that package"
     assert said["hint"] == "what they change beside vLLM is of transformers"
 
 
@@ -369,7 +369,7 @@ def test_a_port_to_another_version_of_the_package_states_it(
     )
     named = ("--with", "transformers==5.6.0")
     assert run((*given, *named, "--with", "torch==2.11.0")) == 2
-    assert "none of theirs changes it" in capfd.readouterr().err
+    assert "none of theirs changes that package" in capfd.readouterr().err
     assert run((*given, *named)) == 0
     text = (library / "patches/theirs/mod.toml").read_text()
     assert text.count("[[variant]]") == 2
@@ -410,10 +410,13 @@ def test_an_import_is_read_beside_another_version(
     assert run((*given, "--with", "transformers==5.6.0")) == 0
     assert 'package = "transformers"\nversion = "==5.6.0"\n' in capfd.readouterr().out
     assert run((*given, "--with", "transformers==5.6.0", "--with", "torch==2.11.0")) == 2
-    assert "--with torch==2.11.0: none of theirs changes it" in capfd.readouterr().err
+    assert "--with torch==2.11.0: none of theirs changes that package" in capfd.readouterr().err
     image = ("--image", "x", "--with", "transformers==5.6.0")
     assert run(("import", str(theirs), *image)) == 2
-    assert "--with says what is beside --tree" in capfd.readouterr().err
+    assert (
+        "--with needs --tree: it names a package installed beside that vLLM"
+        in capfd.readouterr().err
+    )
     assert server.requests
 
 

@@ -119,7 +119,7 @@ def open_image(
     kind, _, reference = spec.partition(":")
     if kind != "image" or not reference:
         raise UsageError(
-            f"{spec} is no image, and --platform and --target-in-image are for these",
+            f"--platform and --target-in-image are for images, and {spec} is not an image",
             hint="--target image:REF",
         )
     from vllm_mods.trees import image  # noqa: PLC0415  (the engines' libraries)
@@ -150,5 +150,7 @@ def releases_in(access: Access, spec: str, *, plain: bool = False) -> tuple[str,
         specs = tuple(one for one in specs if not one.endswith(".whl"))
         specs = tuple(one for one in specs if is_final(one.removeprefix("pypi:"))) or specs
     if not specs:
-        raise UsageError(f"no release of vLLM is in {spec}", hint="such as --vllm '>=0.19,<0.22'")
+        raise UsageError(
+            f"{spec} contains no release of vLLM", hint="such as --vllm '>=0.19,<0.22'"
+        )
     return specs

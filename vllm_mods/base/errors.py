@@ -19,8 +19,8 @@ EXIT_INTERRUPTED = 130
 EXIT_MEANINGS = {
     EXIT_OK: "done",
     EXIT_NO: "the answer is no",
-    EXIT_USAGE: "usage or a bad manifest",
-    EXIT_REFUSED: "refused or rolled back, the tree is as it was",
+    EXIT_USAGE: "wrong usage or a bad manifest",
+    EXIT_REFUSED: "refused or rolled back; the tree is unchanged",
     EXIT_NOT_RESTORED: "the tree was changed and could not be restored",
     EXIT_BUG: "a bug",
     EXIT_INTERRUPTED: "interrupted",
@@ -122,7 +122,7 @@ class TreeError(VllmModsError):
 
 
 class Unreachable(TreeError):
-    """A tree cannot be had now: no connection, and the cache does not have it. Another time it may.
+    """A tree cannot be had now: no connection, and it is not in the cache. Another time it may.
 
     >>> vm.open_tree("pypi:0.1.0", offline=True, cache_dir="empty")
     Traceback (most recent call last):

@@ -45,8 +45,8 @@ def bounded(file: Sizable, most: Limit, what: str) -> bytes:
     data = file.read(most + 1)
     if len(data) > most:
         raise TreeError(
-            f"{what} has more than {most}, and that is the most that is read of {most.what}",
-            hint=f"ls -la {what}  # it is not what it should be",
+            f"{what} has more than {most}, the limit for {most.what}",
+            hint=f"ls -la {what}  # is this the right file?",
         )
     return data
 

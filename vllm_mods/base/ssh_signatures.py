@@ -27,7 +27,7 @@ def _run(arguments: list[str], data: bytes) -> tuple[bytes | None, str]:
         )
     except FileNotFoundError as error:
         raise UsageError(
-            "ssh-keygen is not there, and signatures are verified by it",
+            "ssh-keygen, which verifies signatures, is not installed",
             hint="apt-get install openssh-client",
         ) from error
     why = (done.stderr.strip() or done.stdout.strip()).decode("utf-8", "replace")

@@ -69,7 +69,7 @@ def _failure(error: BaseException) -> Failure:
     return _of_machine(error) or Failure(
         "bug",
         f"this is a bug in vllm-mods {__version__}: {type(error).__name__}",
-        "report it with what stands above, and with what `vllm-mods doctor` says of the same target",
+        "report it with the output above and the output of `vllm-mods doctor` for the same target",
         EXIT_BUG,
     )
 
@@ -86,7 +86,7 @@ def _of_machine(error: BaseException) -> Failure | None:
     if isinstance(error, BlockingIOError | RuntimeError) and _no_process(error):
         return Failure(
             "processes",
-            f"there are no more processes or threads to be had: {error}",
+            f"no more processes or threads can be started: {error}",
             "ulimit -u; cat /sys/fs/cgroup/pids.max  # allow more, of a container with --pids-limit",
             EXIT_NO,
         )
@@ -94,13 +94,13 @@ def _of_machine(error: BaseException) -> Failure | None:
         words = str(error).strip() or type(error).__name__
         return Failure(
             "broken-package",
-            f"{package}, which vllm-mods needs, does not load: {words.splitlines()[0]}",
+            f"{package}, which vllm-mods needs, cannot be loaded: {words.splitlines()[0]}",
             f"{sys.executable} -m pip install --force-reinstall {package}  # or, of a library (.so) "
             "that is missing, the system's package that has it",
             EXIT_USAGE,
         )
     if isinstance(error, FileNotFoundError) and os.stat(".").st_nlink == 0:
-        return Failure("usage", "the current folder is not there any more", "cd /", EXIT_USAGE)
+        return Failure("usage", "the current folder no longer exists", "cd /", EXIT_USAGE)
     return None
 
 

@@ -40,7 +40,7 @@ def run(
         )
     except subprocess.TimeoutExpired as error:
         raise TreeError(
-            f"{program} {arguments[0]} has not answered within {within}", hint=f"{program} info"
+            f"{program} {arguments[0]} did not answer within {within}", hint=f"{program} info"
         ) from error
     except OSError as error:
         raise TreeError(

@@ -111,9 +111,9 @@ def _content(path: str, file: BinaryIO, *, any_kind: bool) -> bytes:
 
 
 def _refusal(path: str, kind: int) -> ManifestError:
-    what = _KINDS.get(kind, "no regular file")
+    what = _KINDS.get(kind, "not a regular file")
     return ManifestError(
         path,
-        (f"is {what}: what a library holds is read from files of its own, through no link",),
+        (f"is {what}: vllm-mods reads only regular files of a library and follows no links",),
         hint=f"ls -l {path}  # put the file itself there",
     )

@@ -63,8 +63,8 @@ def make(
     if not effects:
         reasons = (f"\n  {version}: {text}" for version, text in reversed(why.items()))
         raise Refused(
-            f"on none of {len(why)} releases does the script make a mod:{''.join(reasons)}",
-            hint="--vllm SPEC, the releases that it was written for",
+            f"the script makes a mod on none of {len(why)} releases:{''.join(reasons)}",
+            hint="--vllm SPEC names the releases that it was written for",
         )
     return _Maker(wanted, releases, effects, tell).make(why)
 
@@ -99,11 +99,11 @@ class _Maker:
             ]
         if not proven:
             raise Refused(
-                "no variant makes the changes of the script where it was made",
-                hint="--tree TREE, one release that it was written for",
+                "no variant reproduces the changes of the script on its own release",
+                hint="--tree TREE names a release that it was written for",
             )
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
-        unmade = "no variant makes the changes of the script there"
+        unmade = "no variant reproduces the changes of the script there"
         whys = {version: why.get(version, unmade) for version in plans if version not in ids}
         rows = (
             ReleaseRow(version, ids.get(version), planned.verdict.value, whys.get(version))

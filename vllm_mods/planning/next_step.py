@@ -10,9 +10,7 @@ from vllm_mods.base.model import Level, ModPlan, Plan, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.library.mod_folder import data_root
 
-_INDEX_LINE = (
-    "make the patch again with `git diff`: its `index` line tells which file it was made for"
-)
+_INDEX_LINE = "make the patch again with `git diff`: its `index` line identifies the file that it was made for"
 _UNTOLD = frozenset({"look-alike", "ambiguous"})
 _TOGETHER = frozenset({"conflicting-mod", "required-mod"})
 _START = re.compile(r"(?:>=|==|~=)\s*([\w.]+?)(?:\.\*)?\s*(?:,|$)")

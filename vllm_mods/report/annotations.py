@@ -27,7 +27,9 @@ def workflow_commands(result: CheckResult) -> str:
             level = Level.NOTE if verdict.ok else finding.level
             remarks.append((level, finding.code, message))
         if mod.name in wrong:
-            remarks.append((Level.ERROR, "model", f"it is not for this model: {wrong[mod.name]}"))
+            remarks.append(
+                (Level.ERROR, "model", f"the mod is not meant for this model: {wrong[mod.name]}")
+            )
         for level, code, message in remarks:
             title = f"{mod.name} {mod.version}: {code}"
             lines += workflow_command(level, _file(mod), title, message)

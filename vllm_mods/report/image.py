@@ -25,7 +25,7 @@ def inspect(image: InspectedImage) -> Reply:
         state = "changed since" if edited else "as it was left"
         lines.append(f"  {mod.name} {mod.version} (variant {mod.variant}): went in, {state}")
     if inspected.receipt is None:
-        lines.append("  no mods are in")
+        lines.append("  no mods are applied")
     answer = {
         "schema": data.SCHEMA,
         "ok": inspected.ok,

@@ -6,11 +6,11 @@ from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.report.reply import Reply
 
 _TITLES = {
-    "recorded": "goes into vLLM {release} as it is",
-    "widened": "goes into vLLM {release} as it is",
+    "recorded": "applies to vLLM {release} unchanged",
+    "widened": "applies to vLLM {release} unchanged",
     "ported": "a variant for vLLM {release}",
-    "ended": "vLLM {release} carries it",
-    "left": "the port to vLLM {release}, to be finished",
+    "ended": "vLLM {release} already has the change",
+    "left": "the port to vLLM {release} is unfinished",
 }
 
 
@@ -21,7 +21,7 @@ def message(release: KeptRelease) -> str:
     rows += [f"| before | {release.before} |", f"| after | {release.after} |"]
     parts = [title, "\n".join(rows)]
     for head, lines in (
-        ("Decided by rule", release.told),
+        ("Decided by a rule", release.told),
         ("For a person to look at", release.left),
     ):
         parts += [f"{head}:", "\n".join(f"* {one}" for one in lines)] if lines else []
@@ -39,7 +39,7 @@ def kept(library: str, releases: Sequence[KeptRelease]) -> Reply:
         for release in releases
     ]
     answer = {"library": library, "branches": branches}
-    words = None if branches else "no release is new to any mod: nothing to do"
+    words = None if branches else "no release is new for any mod: nothing to do"
     return Reply(answer, words, not any(release.left for release in releases))
 
 
@@ -47,7 +47,7 @@ def line(release: KeptRelease) -> str:
     """Return what became of a mod on a release, in a line, and below it what is left to a person."""
     words = {
         "fits": f"{release.before}: nothing to do",
-        "there": f"the branch {release.branch} is there already, and left alone",
+        "there": f"the branch {release.branch} already exists and was left alone",
         "stuck": "no port could be begun",
         "waits": "nothing was done",
     }
@@ -55,5 +55,5 @@ def line(release: KeptRelease) -> str:
         words.get(release.did) or f"{release.before} -> {release.after}, branch {release.branch}"
     )
     rows = [f"{release.mod} {release.release}: {outcome}"]
-    rows += [f"  left to you: {text}" for text in release.left]
+    rows += [f"  left for you: {text}" for text in release.left]
     return "\n".join(rows)

@@ -18,14 +18,14 @@ def render(result: MatrixResult) -> str:
     problems = [f"* {_code(view.problem(of, one))}" for one in view.problems(result)]
     blocks += ["### Problems", "\n".join(problems)] if problems else []
     wrong = view.wrong(of)
-    blocks += ["### What does not fit"] if wrong else []
+    blocks += ["### What does not apply"] if wrong else []
     for run in wrong:
         blocks.append(f"{_code(run.first.mod)} on {_plain(run.trees)}: {_word(run.first)}")
         body = "\n".join(view.clean(str(finding)) for finding in run.first.findings)
         fence = "`" * max(3, _longest(body) + 1)
         blocks.append(f"{fence}text\n{body}\n{fence}")
     blocks.append(
-        f"<sub>vllm-mods {__version__}. ✓ goes in · ✗ is meant to and does not · (in brackets) is not meant to</sub>"
+        f"<sub>vllm-mods {__version__}. ✓ applies · ✗ should apply and does not · (in brackets) outside the mod's range</sub>"
     )
     return "\n\n".join(blocks) + "\n"
 

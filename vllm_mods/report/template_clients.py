@@ -24,7 +24,7 @@ def listed(results: Sequence[TemplateClients]) -> Reply:
                 for line in text.columns((_releases(row), _words(row)) for row in rows)
             ]
         if not result.rows:
-            lines.append("  nothing is known of its text: --target TREE asks a vLLM")
+            lines.append("  the table has no entry for its text: --target TREE asks a vLLM")
     answer = {
         "templates": [
             {"name": one.template.name, "rows": list(map(_data, one.rows))} for one in results

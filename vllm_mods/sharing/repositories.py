@@ -92,7 +92,7 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         kind, size, content = repository.object(name)
         left -= size
         if left < 0:
-            raise refusal(f"is more than {limits.LIBRARY}, the most of {limits.LIBRARY.what}")
+            raise refusal(f"is more than {limits.LIBRARY}, the limit for {limits.LIBRARY.what}")
         return kind, content.read(size)
 
     def read_object(name: str) -> bytes:
@@ -105,10 +105,10 @@ def _library(repository: Repository, commit: str, source: LibrarySource) -> Fetc
         try:
             files[path] = read(blob)[1]
         except LookupError as error:
-            raise refusal(f"{path} is not among what its server sent") from error
+            raise refusal(f"{path} was not sent by its server") from error
         if files[path].startswith(_LFS):
             raise refusal(
-                f"{path} is kept by git-lfs, which is not asked: put the file itself there"
+                f"{path} is stored in git-lfs, which vllm-mods does not use: commit the file itself"
             )
     return FetchedLibrary(commit, files, objects)
 
@@ -122,7 +122,8 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
             write_below(scratch.name, name, data)
     except OSError as error:
         raise TreeError(
-            f"what git fetches has no place: {error}", hint="df -h /tmp; TMPDIR names another"
+            f"there is no place for the files that git fetches: {error}",
+            hint="df -h /tmp; set TMPDIR to another folder",
         ) from error
     return scratch
 
@@ -135,7 +136,7 @@ def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words:
         why = re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", done.why))
         raise TreeError(
             f"{source}: git {command} failed: {why}",
-            hint="git asks its own credential helpers and ssh agent; does `git ls-remote` of it work?",
+            hint="git uses its own credential helpers and ssh agent; check that `git ls-remote` works",
         )
     return done.text
 

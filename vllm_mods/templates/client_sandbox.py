@@ -45,7 +45,7 @@ def main() -> None:
     try:
         fence.lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
-        fence.write_line(error=f"there is no fence of the kernel for them: {error}")
+        fence.write_line(error=f"this kernel has no sandbox for them: {error}")
         return
     fence.write_line(missing=missing)
     release_code.ReleaseModules(case["sources"], strict=True).install()

@@ -67,7 +67,7 @@ def lock(seconds: int, memory: int, output: int) -> None:
     for given in ((_NO_NEW_PRIVILEGES, 1, 0), (_SECCOMP, _FILTER, ctypes.addressof(program))):
         words = [ctypes.c_ulong(one) for one in (*given, 0, 0)]
         if prctl(ctypes.c_int(words[0].value), *words[1:]):
-            raise OSError(ctypes.get_errno(), "the kernel takes no filter of system calls")
+            raise OSError(ctypes.get_errno(), "the kernel does not support filters of system calls")
 
 
 def write_line(**answer: Any) -> None:

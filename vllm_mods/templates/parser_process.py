@@ -75,8 +75,8 @@ class ReleaseParsers(NamedTuple):
                 )
         if answers.is_harmony(tool, reasoning) and _HARMONY not in self.sources:
             raise UsageError(
-                f"{self.spec} has no {_HARMONY}: its server reads gpt-oss's answers itself",
-                hint="--target a vLLM from 0.24 on",
+                f"{self.spec} has no {_HARMONY}: its server parses the answers of gpt-oss itself",
+                hint="--target TREE with vLLM 0.24 or newer",
             )
 
     def read(self, jobs: Sequence[ReadingJob]) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def open_release(tree: Tree) -> ReleaseParsers:
     sources = read_sources(tree, _PACKAGES, MODULES)
     if not any(path.startswith("vllm/tool_parsers/") for path in sources):
         raise TreeError(
-            f"{tree.spec}: there is no vllm/tool_parsers", hint="vLLM has it from 0.15 on"
+            f"{tree.spec}: there is no vllm/tool_parsers", hint="vLLM 0.15 or newer has it"
         )
     lines, end = run(SANDBOX, sources, ())
     missing = _texts(lines[0].get("missing")) if lines else ()
@@ -113,7 +113,7 @@ def open_release(tree: Tree) -> ReleaseParsers:
     if missing:
         raise UsageError(f"the parsers of vLLM need {', '.join(missing)}", hint=INSTALL)
     why = lines[1]["error"] if len(lines) > 1 else end
-    raise TreeError(f"{tree.spec}: its parsers do not run: {why}")
+    raise TreeError(f"{tree.spec}: its parsers cannot run: {why}")
 
 
 def read_sources(tree: Tree, packages: Iterable[str], modules: Iterable[str]) -> dict[str, str]:
@@ -155,8 +155,8 @@ def run(
     }
     lines, code, _ = run_apart(sandbox, case, _PATIENCE * limits.PARSER_SECONDS, {})
     if code in OUT_OF_TIME:
-        return lines, f"they compute for more than {limits.PARSER_SECONDS}"
+        return lines, f"they take more than {limits.PARSER_SECONDS}"
     if code == -signal.SIGXFSZ:
-        return lines, f"they say more than {limits.PARSER_OUTPUT}"
+        return lines, f"they print more than {limits.PARSER_OUTPUT}"
     end = f"died of {signal.Signals(-code).name}" if code < 0 else "ended too early"
     return lines, f"the process that ran them {end}"

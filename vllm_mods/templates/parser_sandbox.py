@@ -143,7 +143,7 @@ def main() -> None:
         fence.lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
         fence.write_line(
-            error=f"they are run behind a fence of the kernel only, and there is none: {error}"
+            error=f"they run only in a sandbox of the kernel, which is not available: {error}"
         )
         return
     release_code.ReleaseModules(case["sources"]).install()

@@ -83,7 +83,7 @@ def render(
     Raises ``NotRendered`` for what is no template. One that fails for a conversation says so there.
     """
     if len(data) > limits.TEMPLATE:
-        raise NotRendered(f"{where}: a template has at most {limits.TEMPLATE}")
+        raise NotRendered(f"{where}: a template can have at most {limits.TEMPLATE}")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -130,7 +130,7 @@ def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
     seconds = _PATIENCE * limits.TEMPLATE_SECONDS
     lines, code, errors = run_apart(SANDBOX, case, seconds, environ)
     if code in OUT_OF_TIME:
-        return lines, f"it computes for more than {limits.TEMPLATE_SECONDS}"
+        return lines, f"it takes more than {limits.TEMPLATE_SECONDS}"
     if code < 0:
         return lines, f"the process that rendered it died of {signal.Signals(-code).name}"
     if "MemoryError" in errors:

@@ -127,7 +127,7 @@ def main() -> None:
     try:
         fence.lock(case["seconds"], case["memory"], case["output"])
     except OSError as error:
-        why = "it is rendered behind a fence of the kernel only, and there is none"
+        why = "it is rendered only in a sandbox of the kernel, which is not available"
         fence.write_line(error=f"{why}: {error}", line=None)
         return
     try:

@@ -58,17 +58,18 @@ def open_tree(
     kind, colon, rest = (f"pypi:{spec}" if spec.startswith("vllm==") else spec).partition(":")
     if verify and kind != "pypi":
         raise UsageError(
-            f"{spec} is no release of an index, and only these are verified", hint="pypi:VERSION"
+            f"{spec} is not a release of an index, and only these can be verified",
+            hint="pypi:VERSION",
         )
     if others and kind not in {"pypi", "wheel", "sdist"}:
         raise UsageError(
-            f"{spec} has its own packages, and only releases, wheels and sdists are read with others",
+            f"{spec} has its own packages; --with works only for releases, wheels and sdists",
             hint="pypi:VERSION",
         )
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
         is_kind = colon and kind.isalnum() and not os.path.lexists(spec)
         if is_kind or not spec:
-            why = f"{spec}: there is no kind of tree called {kind!r}" if spec else "no tree given"
+            why = f"{spec}: there is no kind of tree named {kind!r}" if spec else "no tree given"
             raise UsageError(why, hint=_FORMS)
         return FolderTree(find_site_root(spec), spec=spec, workspace=workspace)
     if not rest:
@@ -121,7 +122,7 @@ def _open_archive(kind: str, path: str, *, spec: str, workspace: str | None) -> 
         )
     for ending, other in ((".whl", "wheel"), (".tar.gz", "sdist")):
         if kind != other and path.endswith(ending):
-            raise UsageError(f"{spec}: that file is not of this kind", hint=f"{other}:{path}")
+            raise UsageError(f"{spec}: this is another kind of file", hint=f"{other}:{path}")
     try:
         file = open(path, "rb")  # noqa: SIM115  (lives as long as the tree)
     except OSError as error:
