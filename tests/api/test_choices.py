@@ -178,8 +178,8 @@ def test_an_exported_recipe_says_which_folders_it_needs() -> None:
     assert taken
     assert all(note.startswith("fast ") for note in taken)
     assert folders == [
-        f"a launcher runs the folder mods/{mod}, which is not written: `vllm-mods export {mod} "
-        f"--output mods/{mod}`, or have the image built with the mods"
+        f"launchers run the folder mods/{mod}, which does not exist yet: `vllm-mods export {mod} "
+        f"--output mods/{mod}` writes it, or build the mods into the image"
         for mod in ("fast", "gone")
     ]
 

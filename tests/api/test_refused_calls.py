@@ -86,17 +86,17 @@ CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 REFUSALS: Refusing = [
     (
         lambda _: open_image(vm.Access(), "pypi:0.19.1"),
-        "pypi:0.19.1 is no image, and --platform and --target-in-image are for these",
+        "--platform and --target-in-image are for images, and pypi:0.19.1 is not an image",
         "--target image:REF",
     ),
     (
         lambda _: vm.Access().open("image:", platform="linux/arm64"),
-        "image: is no image, and --platform and --target-in-image are for these",
+        "--platform and --target-in-image are for images, and image: is not an image",
         "--target image:REF",
     ),
     (
         lambda _: releases_in(shelved(MemoryTree({}, version="0.19.1")), ">=0.20"),
-        "no release of vLLM is in >=0.20",
+        ">=0.20 contains no release of vLLM",
         "such as --vllm '>=0.19,<0.22'",
     ),
     (
@@ -160,12 +160,12 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: vm.serve_check(command="vllm serve m"),
-        "no tree is named: which one is it to be held against?",
+        "no tree is named: no vLLM to check against was named",
         "--target TREE",
     ),
     (
         lambda _: vm.serve_check(library(), "pair"),
-        "pairing `pair` does not say its vLLM: which one is it to be held against?",
+        "pairing `pair` does not say its vLLM: no vLLM to check against was named",
         "--target TREE",
     ),
     # templates, evidence, import
@@ -176,7 +176,7 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: run.of_log(library(), (), b"", "the log", vm.Access()),
-        "the log: which mods? the image has none of ours in it",
+        "the log: the image has no mods, and none was named",
         "vllm-mods list",
     ),
     (
@@ -283,7 +283,7 @@ def test_two_mods_of_one_name_are_never_taken_for_one(place: Path) -> None:
         lambda: vm.apply(both, place / "site"),
         lambda: vm.matrix(both, [str(place / "site")]),
     ):
-        with pytest.raises(vm.UsageError, match="two of these mods are called fast"):
+        with pytest.raises(vm.UsageError, match="two of these mods are named fast"):
             call()
     assert vm.plan([fast, fast], place / "site").ok
 
@@ -335,8 +335,7 @@ def test_the_lock_of_what_came_with_the_tool_is_not_written(place: Path) -> None
             matrix.choose_own_mods(opened, mods, named, notes.append)
         folder = f"{place}/installed/patches/theirs"
         assert caught.value.message == (
-            f"theirs came with vllm-mods, and {folder} is a part of the installation: "
-            "nothing was written"
+            f"theirs is bundled with vllm-mods, so {folder} is not changed; nothing was written"
         )
         assert caught.value.hint == (
             "make a copy of your own:\n"

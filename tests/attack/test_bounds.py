@@ -138,7 +138,7 @@ _SAID = {
     "path file": "",
     "version": "",
     "log": "only the first 64 MiB",
-    "script": "a mod has at most",
+    "script": "a mod can have at most",
     "journal": "64 MiB is the most. Nothing in it was carried out",
 }
 """What a command says of a file it does without, or reads the beginning of."""

@@ -201,7 +201,7 @@ def with_a_line_in_its_name(folder: Path) -> None:
         (linked, "is a symbolic link"),
         (nested, "is a submodule"),
         (kept_elsewhere, "git-lfs"),
-        (with_a_line_in_its_name, "does not travel"),
+        (with_a_line_in_its_name, "other systems do not support"),
     ],
 )
 def test_what_is_no_plain_file_is_refused(
@@ -424,7 +424,7 @@ def test_the_policy_holds_for_sync(call: Call, place: Path, alice: Path, site: P
     before = snapshot(site)
     code, said = call("sync", "--target", site)
     assert code == 3
-    assert "does not let this in" in said
+    assert "does not allow this:" in said
     assert snapshot(site) == before
 
 
@@ -628,7 +628,11 @@ def test_no_room_for_what_git_fetches(
 
     monkeypatch.setattr(tempfile, "mkdtemp", full)
     code, said = call("add", "git+../alice@v1")
-    assert (code, "what git fetches has no place" in said, "df -h" in said) == (1, True, True)
+    assert (code, "there is no place for the files that git fetches:" in said, "df -h" in said) == (
+        1,
+        True,
+        True,
+    )
     assert not list(place.iterdir())
 
 

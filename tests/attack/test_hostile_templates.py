@@ -161,7 +161,7 @@ def test_where_the_kernel_has_no_filter_nothing_is_run(
     assert caught.value.message == f"t.jinja: it is rendered {fenced}{why}"
     with pytest.raises(TreeError) as refused:
         parser_process.open_release(toy_release())
-    assert refused.value.message.endswith(f": its parsers do not run: they are run {fenced}{why}")
+    assert refused.value.message.endswith(f": its parsers cannot run: they are run {fenced}{why}")
 
 
 @pytest.mark.started

@@ -164,7 +164,7 @@ def waited(_: Path) -> None:
 
 def looked_for(_: Path) -> None:
     findings = after(3).mods[0].findings
-    assert [one.message.endswith("its text is not there") for one in findings] == [
+    assert [one.message.endswith("its text is not in the file") for one in findings] == [
         False,
         True,
         True,
@@ -368,7 +368,7 @@ ENOUGH: dict[
         lambda _: served(moved("/x"), lambda url: http().page(f"{url}/x", "*/*")),
     ),
     "TOOL_SECONDS": (0.2, "not answered within 0.2", tool),
-    "ENGINE_SECONDS": (0.2, "no docker engine answers", silent),
+    "ENGINE_SECONDS": (0.2, "no docker engine responds", silent),
     "UNPACKED_FILE": (
         9,
         "more than 9 bytes",
@@ -437,7 +437,7 @@ ENOUGH: dict[
         "a header of 99 bytes",
         lambda _: streams.Forward(io.BytesIO(bytes(99))).read(99),
     ),
-    "DOCUMENT": (9, "too long for one", lambda _: oci.document_of(store(b"x"), BLOB, "x")),
+    "DOCUMENT": (9, "too long", lambda _: oci.document_of(store(b"x"), BLOB, "x")),
     "INDEXES": (0, "and so on", lambda _: oci.pick(store(b""), BLOB, "x", depth=1)),
     "LINKS_FOLLOWED": (3, "in a circle", lambda _: resolve(Circle(), "l0")),  # type: ignore[arg-type]
     "RECEIPT": (9, "more than 9 bytes", lambda _: receipt.parse(b"{}" + b" " * 99)),

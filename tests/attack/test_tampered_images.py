@@ -76,7 +76,7 @@ class Harmless(NamedTuple):
 
 
 IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
-    "a file beside vLLM": (put(f"{SITE}/evil.py", b"1"), "is no part of it (sha256:"),
+    "a file beside vLLM": (put(f"{SITE}/evil.py", b"1"), "is not in the lock (sha256:"),
     "a file beside vLLM is named": (put(f"{SITE}/evil.py", b"1"), f": /{SITE}/evil.py"),
     "a file more in our layer": (
         ours(lambda _, data: data, tar_of({f"{SITE}/evil.py": b"1"})),
@@ -121,10 +121,10 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "the time": (whole("created", "2020-01-01T00:00:00Z"), "its created is 2020-01-01T00:00:00Z"),
     "the history": (history, "its history is"),
     "a word that the format does not know": (whole("author", "me"), "its author is me"),
-    "a layer slipped under ours": (slipped_under, "below the one that the lock makes, is no part"),
-    "the order of layers": (swapped, "its layers are in another order"),
+    "a layer slipped under ours": (slipped_under, "below the one from the lock, is not in the lock"),
+    "the order of layers": (swapped, "its layers are in a different order:"),
     "a layer of the base left out": (left_out, "layer 1 of the base base:1 is not in it"),
-    "other bytes under the same name": (other_bytes, "somebody has put another layer in its place"),
+    "other bytes under the same name": (other_bytes, "the layer was replaced"),
     "a file of vLLM taken away": (
         put(f"{SITE}/vllm/.wh.other.py", b""),
         f"/{SITE}/vllm/other.py taken away",
@@ -139,11 +139,11 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "the mode of a folder": (marked("usr/local", mode=0o777), "/usr/local: has mode 0777"),
     "the owner of a file": (marked(f"{SITE}/vllm/a.py", uid=1000), "vllm/a.py: belongs to 1000:0"),
-    "the time of a file": (marked(f"{SITE}/vllm/a.py", mtime=OLD), "vllm/a.py: is of 2017-"),
+    "the time of a file": (marked(f"{SITE}/vllm/a.py", mtime=OLD), "vllm/a.py: is dated 2017-"),
     "a link for the template": (link_for_template, "is a symbolic link to /srv/theirs"),
     "the patched file": (content(f"{SITE}/vllm/a.py", b"A = 2", b"A = 9"), "vllm/a.py: "),
     "the template": (content(TEMPLATE, b"messages", b"evil"), "small.jinja: "),
-    "the receipt": (content(RECEIPT, b"1.0.0", b"1.0.1"), "receipt.json: has another content"),
+    "the receipt": (content(RECEIPT, b"1.0.0", b"1.0.1"), "receipt.json: has different contents"),
     "the original": (
         content(f"{SITE}/.vllm-mods/originals/vllm/a.py", b"A = 1", b"A = 7"),
         "originals/vllm/a.py",
@@ -180,7 +180,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "the hashes of layers in another order": (
         lambda image: setattr(image, "stated", [digest(one) for one in reversed(image.layers)]),
-        "somebody has put another layer in its place",
+        "the layer was replaced",
     ),
     "a volume": (setting("Volumes", {"/etc": {}}), "the setting Volumes"),
     "the shell": (setting("Shell", ["/evil"]), "the setting Shell"),
@@ -192,19 +192,19 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "no entrypoint": (without_setting("Entrypoint"), "the setting Entrypoint is not there"),
     "no user": (without_setting("User"), "the setting User is not there"),
     "no working folder": (without_setting("WorkingDir"), "the setting WorkingDir is not there"),
-    "no environment": (without_setting("Env"), "is not there"),
+    "environment": (without_setting("Env"), "is not there"),
     "no labels": (without_setting("Labels"), "is not there"),
     "a variable twice": (env(lambda env: [*env, "GREETING=bye"]), "GREETING is bye"),
     "a variable twice, the right value last": (
         env(lambda env: ["GREETING=bye", *env]),
-        "and that of the lock's image",
+        "and the ID of the lock's image",
     ),
     "a label more": (label("com.example.run", "evil"), "the label com.example.run is evil"),
     "a label that is a number": (label("vllm-mods.model", 5), ""),
-    "the configuration in other bytes": (in_config(lambda data: data + b"\n"), "the same values in other bytes"),
+    "the configuration in other bytes": (in_config(lambda data: data + b"\n"), "the same values as different bytes,"),
     "a key of the configuration twice": (
         in_config(lambda data: b'{"architecture":"evil",' + data[1:]),
-        "the same values in other bytes",
+        "the same values as different bytes,",
     ),
     "a key of the configuration in capitals": (
         in_config(lambda data: data[:-1] + b',"Architecture":"evil"}'),
@@ -286,7 +286,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a layer of the manifest taken out": (in_manifest(lambda raw: raw["layers"].pop()), "and the configuration"),
     "layers of the manifest in another order": (
         in_manifest(lambda raw: raw["layers"].reverse()),
-        "somebody has put another layer in its place",
+        "the layer was replaced",
     ),
     "addresses of a layer": (
         in_descriptor(urls=["https://example.org/evil"]),
@@ -514,7 +514,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "another image without a platform": (
         lambda index: index.entries.insert(0, {key: index.evil[key] for key in ("mediaType", "digest", "size")}),
-        "says no platform: no lock creates it",
+        "names no platform: no lock creates it",
     ),
     "an attestation": (
         lambda index: index.entries.append({**index.evil, "platform": UNKNOWN}),
@@ -548,7 +548,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "another order": (lambda index: index.entries.reverse(), "the index lists linux/arm64, linux/amd64"),
     "an index in the index": (nested, "entry 1 of index 1 of 2 is of the type"),
-    "an index beside the images": (nested_beside, "says no platform: no lock creates it"),
+    "an index beside the images": (nested_beside, "names no platform: no lock creates it"),
     "an entry that is a text": (lambda index: index.made.update(manifests=[*index.entries, "evil"]), "its index is broken"),
     "entries that are a table": (in_index(manifests={"0": {}}), "its index is broken"),
     "no schema": (lambda index: index.made.pop("schemaVersion"), "schemaVersion is not there"),
@@ -565,8 +565,8 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "artifactType": (in_index(artifactType="x/y"), "the index has artifactType, x/y"),
     "a subject": (lambda index: index.made.update(subject=index.evil), "the index has subject"),
     "an unknown key": (in_index(evil=1), "the index has evil, 1"),
-    "a configuration": (lambda index: index.made.update(config=index.evil), "is an index too"),
-    "layers": (in_index(layers=[]), "is an index too"),
+    "a configuration": (lambda index: index.made.update(config=index.evil), "is also an index:"),
+    "layers": (in_index(layers=[]), "is also an index:"),
     "manifests in capitals": (
         lambda index: index.made.update(Manifests=[index.evil]),
         "'manifests' appears twice",
@@ -609,7 +609,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "a digest that is not there": (in_entry(digest=f"sha256:{'0' * 64}"), "is not there"),
     "an image that is longer": (in_entry(size=10**5), "its manifest"),
     "an image of no size": (in_entry(size=None), "its index is broken"),
-    "no platform": (in_entry(platform=None), "says no platform: no lock creates it"),
+    "no platform": (in_entry(platform=None), "names no platform: no lock creates it"),
     "a platform that is a text": (in_entry(platform="linux/amd64"), "platform"),
     "a variant": (in_platform(variant="v2"), "entry 1 of the index: its platform is"),
     "a version of the system": (in_platform(**{"os.version": "10"}), "entry 1 of the index: its platform is"),

@@ -42,7 +42,7 @@ def entry(digest: str, platform: str) -> IndexEntry:
     ("entries", "messages"),
     [
         ([entry(A, "linux/amd64"), entry(B, "linux/arm64")], []),
-        ([entry(A, "")], [f"entry 1 of the index, {A}, says no platform: no lock creates it"]),
+        ([entry(A, "")], [f"entry 1 of the index, {A}, names no platform: no lock creates it"]),
         (
             [entry(A, "linux/amd64"), entry(B, "unknown/unknown")],
             [f"entry 2 of the index, {B}, is for unknown/unknown: no lock creates it"],
@@ -82,7 +82,7 @@ def image(tmp_path: Path, digest: str, architecture: str, **annotations: str) ->
 
 
 PLATFORM = "entry 2 of the index: its platform"
-IS_ARM = 'and the lock makes it {"architecture": "arm64", "os": "linux"}'
+IS_ARM = 'and the lock says {"architecture": "arm64", "os": "linux"}'
 TWO = (listed(A, "amd64"), listed(B, "arm64"))
 
 
@@ -102,7 +102,7 @@ TWO = (listed(A, "amd64"), listed(B, "arm64"))
         ([index_of(*TWO, config={})], ["the index has config, {}: no lock creates it"]),
         (
             [index_of(listed(A, "amd64", urls=["x"]), TWO[1])],
-            ['entry 1 of the index has urls, ["x"]: no lock makes it'],
+            ['entry 1 of the index has urls, ["x"]: no lock creates it'],
         ),
         (
             [index_of(TWO[0], listed(B, "arm64", mediaType=None))],

@@ -113,7 +113,7 @@ def test_a_wheel_that_needs_what_nobody_brings_is_refused(pip: Pip) -> None:
     pip.gives(x=wheel("x", "torch", "numpy>1", "six", "odd; extra == 'o'"))
     with pytest.raises(Refused) as caught:
         wheels.resolve(["x"], TARGET)
-    names = "x-1-py3-none-any.whl needs numpy>1, six, which neither the base nor the mod brings"
+    names = "x-1-py3-none-any.whl needs numpy>1, six, which neither the base nor the mod provides"
     assert caught.value.message == f"{names}; nothing was built"
     hint = "use a base that has them, or add them to `python` in the mod's mod.toml"
     assert caught.value.hint == hint
@@ -124,7 +124,7 @@ def test_a_wheel_that_needs_another_torch_is_refused(pip: Pip) -> None:
     with pytest.raises(Refused) as caught:
         wheels.resolve(["x"], TARGET)
     assert caught.value.message == (
-        "torch>3 is needed, and the base has torch 2.9.0; nothing was built"
+        "the mod needs torch>3, and the base has torch 2.9.0; nothing was built"
     )
     hint = "use a base with torch>3: `RUN pip install 'torch>3'` in its Dockerfile"
     assert caught.value.hint == hint
@@ -201,7 +201,7 @@ def test_an_image_of_which_nobody_knows_what_fits(site_root: str, platform: str)
 
 
 def test_a_requirement_that_is_none() -> None:
-    with pytest.raises(Refused, match=r"^'x>>1' is no requirement \(PEP 508\): "):
+    with pytest.raises(Refused, match=r"^'x>>1' is not a requirement \(PEP 508\): "):
         wheels.resolve(["x>>1"], TARGET)
 
 
@@ -234,9 +234,7 @@ def test_a_file_of_a_wheel_that_goes_elsewhere_is_refused(name: str) -> None:
         wheels.unpack(packed({name: b"1", RECORD: b""}), LOCKED, "site", epoch=7)
     why = f"contains {name}, which is outside the site root; vllm-mods does not install that"
     assert caught.value.message == f"{LOCKED.filename} {why}"
-    assert (
-        caught.value.hint == "use use a base that has it: `RUN pip install x==1` in its Dockerfile"
-    )
+    assert caught.value.hint == "use a base that has it: `RUN pip install x==1` in its Dockerfile"
 
 
 @pytest.mark.parametrize(
@@ -254,7 +252,7 @@ def test_a_wheel_has_one_record(files: list[tuple[str, bytes]], count: int) -> N
     ("data", "why"),
     [
         (b"no zip", "File is not a zip file"),
-        (packed([("x-1.data/purelib/a", b""), ("a", b""), (RECORD, b"")]), "'a' is in it twice"),
+        (packed([("x-1.data/purelib/a", b""), ("a", b""), (RECORD, b"")]), "'a' appears twice"),
     ],
 )
 def test_a_wheel_that_is_none(data: bytes, why: str) -> None:
@@ -270,5 +268,5 @@ def test_a_wheel_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyP
     lower(monkeypatch, "WHEEL", 10)
     within = packed({"a": b"12345", "b": b"12345", RECORD: b""})
     assert len(wheels.unpack(within, LOCKED, "site", epoch=7)) == 4
-    with pytest.raises(TreeError, match="not a wheel that can be unpacked"):
+    with pytest.raises(TreeError, match="cannot be unpacked as a wheel:"):
         wheels.unpack(packed({"a": b"12345", "b": b"123456", RECORD: b""}), LOCKED, "site", epoch=7)

@@ -192,7 +192,7 @@ def test_a_folders_configuration_is_read_up_to_its_limit(
     lower(monkeypatch, "CHECKPOINT_CONFIG", len(CONFIG_BYTES))
     assert open_checkpoint(str(tmp_path)).config["model_type"] == "llama"
     lower(monkeypatch, "CHECKPOINT_CONFIG", len(CONFIG_BYTES) - 1)
-    with pytest.raises(TreeError, match=r"is the most that is read of the config\.json"):
+    with pytest.raises(TreeError, match=r"the limit for the config\.json"):
         open_checkpoint(str(tmp_path))
 
 
@@ -235,7 +235,7 @@ def test_a_server_that_sends_ranges_no_more_is_told_by_the_file(
     if ranges:
         why, hint = "the server stopped supporting byte ranges", "try again"
     else:
-        why = "no 8 bytes in it, or the server sends no byte ranges"
+        why = "it has fewer than 8 bytes, or the server does not support byte ranges"
         hint = "download it (`hf download`), and name the folder"
     assert (caught.value.message, caught.value.hint) == (f"{url}{path}: {why}", hint)
 
@@ -244,9 +244,9 @@ def test_a_server_that_sends_ranges_no_more_is_told_by_the_file(
     ("said", "why"),
     [
         (b"[]", "not what the Hub|not an object"),
-        (b'{"sha": "../../x", "siblings": []}', "not what the Hub says"),
-        (b'{"sha": 1, "siblings": []}', "not what the Hub says"),
-        (b'{"sha": "' + COMMIT.encode() + b'", "siblings": {}}', "not what the Hub says"),
+        (b'{"sha": "../../x", "siblings": []}', "not the Hub's description"),
+        (b'{"sha": 1, "siblings": []}', "not the Hub's description"),
+        (b'{"sha": "' + COMMIT.encode() + b'", "siblings": {}}', "not the Hub's description"),
         (
             b'{"sha": "' + COMMIT.encode() + b'", "siblings": [1, {"rfilename": 2}]}',
             "no config.json",
@@ -399,7 +399,7 @@ def test_a_mod_is_for_a_model_if_one_of_its_cases_is() -> None:
     with pytest.raises(Refused) as caught:
         fitting.demand([mod(when=(no,), name="one"), mod(when=(yes,))], of(), "pair")
     assert caught.value.message == (
-        f"pairing pair: its model org/x is not what its mods are for\n  one: {why.partition(';')[0]}"
+        f"pairing pair: its mods are not meant for its model org/x\n  one: {why.partition(';')[0]}"
     )
     assert caught.value.hint == "vllm-mods suggest org/x"
 

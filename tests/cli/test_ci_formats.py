@@ -42,4 +42,4 @@ def test_a_mod_that_does_not_fit_is_shown_at_its_manifest(
 def test_two_answers_at_once_are_refused(call: Call, site: Path) -> None:
     answer = call("check", "fast", "--target", site, "--json", "--format", "github")
     assert answer.code == 2
-    assert "--json and --format github are two answers" in answer.err
+    assert "--json and --format github both print to stdout" in answer.err

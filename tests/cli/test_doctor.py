@@ -170,7 +170,7 @@ def test_without_a_list_of_its_files_no_tree_is_said_to_be_in_order(call: Call, 
     assert codes(look(call, site)) >= {"no-list"}
     said = call("doctor", "--target", site).out
     assert "nothing is wrong" not in said
-    assert "whether one is missing or edited cannot be told" in said
+    assert "so missing or edited files cannot be found" in said
     (site / "vllm/b.py").write_text("import vllm.a as a\n")
     found = look(call, site)
     assert "lost" in wrong(found)

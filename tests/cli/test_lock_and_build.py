@@ -82,7 +82,7 @@ def test_lock_build_and_check(call: Caller, tmp_path: Path) -> None:
     ("given", "said"),
     [
         (("--tag", "small:a b"), "small:a b: not the name of an image"),
-        (("--output", "registry:HOST/UPPER:1"), "not the name of an image"),
+        (("--output", "registry:HOST/UPPER:1"), "not an image name:"),
     ],
 )
 def test_everything_is_checked_before_anything_is_published(

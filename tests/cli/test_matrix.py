@@ -236,9 +236,9 @@ def _corrupt(data: bytes) -> bytes:
     [
         ("corrupt", "corrupt or unreadable"),
         ("no zip", "corrupt or unreadable"),
-        ("no vllm", "holds no vLLM"),
+        ("no vllm", "has no vLLM"),
         ("absent", "404"),
-        ("cut short", "cannot read"),
+        ("cut off", "cannot read"),
     ],
 )
 def test_a_bad_release_is_a_cell_and_the_rest_is_finished(
@@ -255,7 +255,7 @@ def test_a_bad_release_is_a_cell_and_the_rest_is_finished(
     call("matrix", "limit", "--vllm", "<0.19")  # the page is kept now
     if fault == "absent":
         del index.files[name]
-    if fault == "cut short":
+    if fault == "cut off":
         index.truncations = 1
     answer = call("matrix", "limit", "--vllm", ">=0.19,<0.22", "--json")
     assert answer.code == 1

@@ -76,7 +76,7 @@ def test_a_folder_outside_of_a_library_is_told_where_it_belongs(
         ("gone.patch", "gone.patch: no such file or folder"),
         ("./gone", "./gone: no such file or folder"),
         ("./empty", "./empty is a folder without a mod.toml"),
-        ("./prose.patch", "./prose.patch:1: there is no change in this file"),
+        ("./prose.patch", "./prose.patch:1: this file contains no diff"),
     ],
 )
 def test_what_is_no_mod_is_said(
@@ -93,7 +93,7 @@ def test_what_goes_into_a_vllm_has_a_name(call: Call, site: Path, here: Path) ->
     (here / "mine.patch").write_bytes(CHANGE)
     answer = call("apply", "mine.patch", "--target", site)
     assert answer.code == 2
-    assert "mine.patch is in no library" in answer.err
+    assert "mine.patch is not in a library" in answer.err
     assert "vllm-mods check mine.patch" in answer.err
 
 

@@ -44,7 +44,9 @@ def test_the_active_vllm_is_shown_with_its_mods_and_the_next_command(
     bare = call()
     assert bare.code == 0
     assert re.search(
-        rf"^the active environment: vLLM .* \({place}\)\n  no mods are in$", bare.out, re.MULTILINE
+        rf"^the active environment: vLLM .* \({place}\)\n  no mods are applied$",
+        bare.out,
+        re.MULTILINE,
     )
     assert f"hint: vllm-mods suggest MODEL --target {place}" in bare.err
     assert call("apply", "fast").code == 0

@@ -157,7 +157,7 @@ def test_a_conflict_is_laid_out_finished_and_gone(
     assert "an earlier port is not finished" in again.err
     early = call("port", "fast", "--continue")
     assert early.code == 3
-    assert "loader.py:6: a conflict marker" in early.err
+    assert "loader.py:6: an unresolved conflict marker" in early.err
 
     resolved = CLASHING.replace('"heavy"', '"fast"', 1)
     edited.write_text(resolved)
@@ -202,7 +202,7 @@ def test_a_target_that_changed_meanwhile_is_told(
     (target / "vllm/loader.py").write_text(NEWER)
     done = call("port", "fast", "--continue")
     assert done.code == 3
-    assert "is not what it was when the port was begun" in done.err
+    assert "has changed since the port began;" in done.err
 
 
 def test_a_file_that_is_gone_is_a_patch_to_do_away_with(
@@ -232,7 +232,7 @@ def test_a_function_that_is_gone_is_a_patch_to_do_away_with(
     assert '+        path = os.path.join("fast", name)' in left.read_text()
     done = call("port", "fast", "--continue")
     assert done.code == 3
-    assert f"{left}: put it where it belongs now" in done.err
+    assert f"{left}: move the change to its new place" in done.err
 
     edited = left.parent / "files/vllm/loader.py"
     edited.write_text(edited.read_text().replace("retries=3", "retries=1"))
@@ -260,7 +260,7 @@ def test_what_was_merged_and_would_not_work_is_laid_out_with_the_lines_and_finis
     assert done.code == 1, done.out
     edited = library / "patches/fast/.port-0.20/files/vllm/loader.py"
     line = edited.read_text().splitlines().index("        return os.sep") + 1
-    assert "the mod was left as it was" in done.out
+    assert "the mod was not changed" in done.out
     assert done.out.count("the name os is not defined") == 1, done.out
     assert f"  {edited}:{line}: " in done.out
     assert f"then vllm-mods port fast --continue --library {library}" in done.out
@@ -334,7 +334,7 @@ def test_the_lock_knows_the_new_variant(
     [
         ((), "give exactly one of --to, --continue and --abort"),
         (("--to", "{target}", "--abort"), "give exactly one of --to, --continue and --abort"),
-        (("--to", "{target}"), "nothing records what variant `a` of fast was written for"),
+        (("--to", "{target}"), "the release that variant `a` of fast was written for is unknown"),
         (("--to", "{target}", "--from", "{base}", "--variant", "z"), "has no variant `z`"),
         (("--to", "{target}", "--from", "{base}", "--as", "a"), "has a variant `a` already"),
         (("--to", "{target}", "--from", "{target}/x"), "x"),
@@ -470,4 +470,4 @@ def recorded(library: Path, trees: dict[str, Path]) -> None:
 def test_offline_no_registry_is_asked(call: Call) -> None:
     answer = call("port", "fast", "--to", "image:registry:127.0.0.1:9/x:1", "--offline")
     assert answer.code == 1
-    assert "a registry cannot be asked offline" in answer.err
+    assert "a registry cannot be read with --offline" in answer.err

@@ -337,8 +337,8 @@ def test_packages_beside_vllm(record: Callable[..., Answer], site: Path, tmp_pat
 
 def test_what_it_needs(call: Call, site: Path, mine: Path) -> None:
     for arguments, says in (
-        (["--record", "--tree", site], "one of them"),
-        (["--tree", site, "--", "true"], "one of them"),
+        (["--record", "--tree", site], "give either a pairing"),
+        (["--tree", site, "--", "true"], "give either a pairing"),
         (["--record", "--", "true"], "on which vLLM"),
     ):
         answer = call("new", "x", *arguments)
@@ -357,7 +357,7 @@ def test_a_folder_that_holds_far_more(
     (mine / "b").write_text("")
     answer = record("true")
     assert answer.code == 2
-    assert "run it from a folder that holds what it needs" in answer.err
+    assert "run it from a folder that contains only what it needs" in answer.err
 
 
 @pytest.mark.parametrize("program", ["exit 1", "echo 'not allowed' >&2; exit 1", None])

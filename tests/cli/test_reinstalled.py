@@ -102,7 +102,7 @@ def test_after_a_new_installation_apply_puts_everything_in_again(
     said = call("check", *names, "--target", site, "--json")
     assert said.code == 0
     assert {one["verdict"] for one in said.json["mods"]} <= {"applies", "moved"}
-    assert "was in, and another installation" in call("status", "--target", site).out
+    assert "was undone when" in call("status", "--target", site).out
     assert snapshot(site) == before
     put_right(call, site)
 
@@ -413,7 +413,7 @@ def test_check_reads_the_workspace_that_the_receipt_names(
     (library / "templates/t").mkdir(parents=True)
     (library / "templates/t/template.jinja").write_text("{{ x }}")
     assert call("apply", "chat", "--target", site, "--workspace", tmp_path).code == 0
-    assert "is in already" in call("check", "chat", "--target", site).out
+    assert "already applied" in call("check", "chat", "--target", site).out
     assert call("status", "chat", "--target", site).code == 0
 
 

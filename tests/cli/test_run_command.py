@@ -67,7 +67,7 @@ class Docker:
 def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Docker:
     found = Docker(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(found.folder))
-    nobody = mock.Mock(side_effect=TreeError("no docker engine answers"))
+    nobody = mock.Mock(side_effect=TreeError("no docker engine responds"))
     monkeypatch.setattr(Access, "open", nobody)
     return found
 
@@ -96,7 +96,7 @@ def test_run_starts_the_image_of_the_lock(call: Caller, docker: Docker) -> None:
     said = call("run", NAME, "--env-file", "/e", "--", "--max-model-len", 512)
     assert said.out == "small: docker 0123456789ab, http://localhost:8000\n"
     assert said.err.endswith("\nhint: docker logs --follow small\n")
-    assert "note: the command is not checked: no docker engine answers\n" in said.err
+    assert "note: the command is not checked: no docker engine responds\n" in said.err
     tag = f"small:0.19.1-{digest(call)[:12]}"
     rest = (
         "--gpus all --shm-size 16g --publish 8000:8000 --volume /hub:/root/.cache/huggingface "
@@ -122,11 +122,11 @@ def test_an_image_that_is_not_there_or_not_of_the_lock_is_not_started(
     call: Caller, docker: Docker
 ) -> None:
     gone = call("run", NAME, code=2)
-    assert "docker: no image small:0.19.1-" in gone.err
+    assert "docker: image small:0.19.1- not found" in gone.err
     assert gone.err.endswith("hint: vllm-mods build small\n")
     for lock in (None, "sha256:other"):
         docker.image(lock)
-        assert "it is not of this lock" in call("run", NAME, code=3).err
+        assert "was built from another lock" in call("run", NAME, code=3).err
     assert not [line for line in docker.calls if line.startswith("run")]
 
 
@@ -139,7 +139,7 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
         said = call("run", NAME, "--port", port, "--wait")
         assert said.out.splitlines()[1:] == [
             "patching: its code ran: patched 7",
-            "writing: a log does not tell; its manifest names no evidence",
+            "writing: a log cannot show it; its manifest names no evidence",
         ]
         docker.container(log="")
         assert "patching: no word of it" in call("run", NAME, "--port", port, "--wait", code=1).out

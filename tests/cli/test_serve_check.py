@@ -263,16 +263,16 @@ def test_a_release_that_cannot_be_read_fails_its_own_row(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "name a pairing or give --command"),
-        (("desk", "--command", "vllm serve m"), "one of them"),
+        ((), "give either a pairing or --command"),
+        (("desk", "--command", "vllm serve m"), "give either a pairing"),
         (("nothing",), "no pairing named `nothing`"),
         (("--command", "vllm serve m"), "no tree is named"),
-        (("--command", "vllm bench m", "--target", "TREE"), "not a command that serves"),
-        (("--command", "vllm serve 'm", "--target", "TREE"), "not one that bash reads"),
+        (("--command", "vllm bench m", "--target", "TREE"), "not start a server: it has"),
+        (("--command", "vllm serve 'm", "--target", "TREE"), "bash cannot read"),
         (("--command", " ", "--target", "TREE"), "empty"),
         (("--command", "vllm serve m", "--vllm", "new"), "new"),
         (("--command", "vllm serve m", "--vllm", ">=0.19", "--target", "TREE"), "give one"),
-        (("--command", "vllm serve m", "--vllm", ">9"), "no release of vLLM is in >9"),
+        (("--command", "vllm serve m", "--vllm", ">9"), ">9 contains no release of vLLM"),
     ],
 )
 def test_a_wrong_call_is_usage(

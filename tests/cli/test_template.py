@@ -90,7 +90,7 @@ def test_a_template_alone_is_enough(call: Call, small: Path) -> None:
 def test_the_bundled_ones_are_as_they_should_be(call: Call, name: str, many: int) -> None:
     answer = call("template", "check", name)
     assert answer.code == 0
-    assert f"{many} conversations, all as they should be" in answer.out
+    assert f"{many} conversations, all as expected" in answer.out
     assert "the cache is found again for 22 of 22 turns in 9 conversations" in answer.out
     assert "content format openai, in every vLLM from 0.15 on" in answer.out
 
@@ -102,7 +102,7 @@ def test_check_says_what_is_not(call: Call, small: Path) -> None:
     answer = call("template", "check", "small")
     assert answer.code == 1
     assert "1 conversation, 1 wrong" in answer.out
-    assert "line 1 of the prompt is 'user', and not 'hi' [prompt-differs]" in answer.out
+    assert "line 1 of the prompt is 'user', not 'hi' [prompt-differs]" in answer.out
     (found,) = call("template", "check", "small", "--json").json["templates"]
     assert not found["ok"]
     assert found["conversations"][0]["prompt"] == "user"
@@ -298,7 +298,7 @@ def test_what_lies_beside_a_template_is_checked(call: Call, small: Path) -> None
     (small / "template.toml").write_text(TOML.replace('"small"', '"other"'))
     answer = call("template", "check", "small")
     assert answer.code == 2
-    assert "'other' is not the name of its folder, 'small'" in answer.err
+    assert "'other' must be the name of its folder, 'small'" in answer.err
 
 
 @pytest.fixture

@@ -158,4 +158,4 @@ def test_what_is_asked_has_to_be_said(call: Call) -> None:
     answer = call("template", "clients", "--update")
     assert (answer.code, "--update writes the table of all" in answer.err) == (2, True)
     answer = call("template", "clients", "--vllm", ">=0.20", "--target", "x")
-    assert (answer.code, "both say which vLLM is meant" in answer.err) == (2, True)
+    assert (answer.code, "both name the vLLM" in answer.err) == (2, True)

@@ -35,11 +35,11 @@ ONE_OF_NEW = (
 IMAGE_OF_NEW = ("--image replaces --tree, and needs --record", "--record --image REF")
 ONE_OF_PORT = ("give exactly one of --to, --continue and --abort", "vllm-mods port fast --to TREE")
 FOR_MODS = (
-    "it.yaml is no mod, and --tree, --image, --with, --summary, --license and --vllm are for mods",
+    "--tree, --image, --with, --summary, --license and --vllm are for mods, and it.yaml is not a mod",
     "a mod is a folder or a zip with a run.sh; for the image of a Dockerfile: vllm-mods new NAME --from-trees image:BASE image:BUILT",
 )
 FOR_RECIPES = (
-    "library/patches/fast is a mod, and --output and --mod are for recipes",
+    "--output and --mod are for recipes, and library/patches/fast is a mod",
     "--library DIR writes a mod to DIR/patches/NAME",
 )
 PARSERS = (
@@ -66,7 +66,7 @@ CASES: list[tuple[str, str, str]] = [
     ("new x --record --image y --tree site -- true", *IMAGE_OF_NEW),
     (
         "new x --from-diff it.yaml",
-        "on which vLLM was it made, or is it to be run?",
+        "no vLLM was named for the diff or the command",
         "--tree TREE; for a diff, --tree auto finds the release",
     ),
     ("port fast", *ONE_OF_PORT),
@@ -270,7 +270,7 @@ WAS_OF = "note: the previous mod.lock was of another mod:"
         ({"kept": ("1",)}, "note: kept as before: 1 release\n"),
         (
             {"why": "was of an older form"},
-            "note: the previous mod.lock was of an older form: nothing of it is kept\n",
+            "note: the previous mod.lock was of an older form: none of its entries is kept\n",
         ),
         (
             {"why": "was of another mod", "lost": ("0.19.0", "0.20.0")},

@@ -68,7 +68,7 @@ def test_two_mods_that_do_not_agree_refuse_the_lock_and_the_pairing_settles_it(
     says(call, '[env]\nVLLM_LEVEL = "low"\n')
     says(call, '[env]\nVLLM_LEVEL = "high"\n', "writing")
     refused = call("lock", NAME, "--base", call.base, code=2)
-    assert "`patching` sets VLLM_LEVEL=low and `writing` brings VLLM_LEVEL=high" in refused.err
+    assert "`patching` sets VLLM_LEVEL=low and `writing` sets VLLM_LEVEL=high" in refused.err
     assert not call.lock.exists()
     place = call.library / f"pairings/{NAME}.toml"
     place.write_text(place.read_text() + '[env]\nVLLM_LEVEL = "high"\n')

@@ -90,7 +90,7 @@ def test_what_is_not_as_listed_is_told_by_kind_and_notes_come_last(
         Trouble(
             FindingCode.UNLISTED,
             f"vllm/x.py.rej, vllm/y.py.bak, vllm/z.py: not in {by}: "
-            "added, left by `patch`, or of another version",
+            "added, left by `patch`, or from another version",
             level=Level.NOTE,
         ),
     )
@@ -255,10 +255,10 @@ def test_a_process_with_the_old_code_is_named_and_what_to_do(
     old = search.Process(7, "serve", "/x/vllm/_C.so")
     monkeypatch.setattr(search, "stale_processes", lambda root: [old] if root == str(site) else [])
     message = (
-        "process 7 (serve) started before the mods went in and has loaded /x/vllm/_C.so: "
+        "process 7 (serve) started before the mods were applied and has loaded /x/vllm/_C.so: "
         "it runs the old code"
     )
-    trouble = Trouble(FindingCode.OLD_CODE_RUNS, message, "start it again")
+    trouble = Trouble(FindingCode.OLD_CODE_RUNS, message, "restart it")
     assert look(FolderTree(str(site)))[1] == (trouble,)
 
 

@@ -405,15 +405,15 @@ def _imports(text: str) -> list[str]:
         ("from vllm.a import Moved", ["1 : cannot import Moved from vllm.a: vllm/a.py does not define Moved; Moved is defined only in vllm.only"]),
         ("from .gone import A", ["1 : cannot import A from vllm.gone: the tree has no module vllm.gone; A is defined only in vllm.a"]),
         ("from .... import A", ["? a relative import leaves the tree"]),
-        ("import vllm._C", ["? vllm._C is made when vLLM is built"]),
+        ("import vllm._C", ["? vllm._C is generated when vLLM is built"]),
         ("import torch.nn", ["? torch is not in the tree"]),
         ("try:\n    import vllm.gone\nexcept ImportError:\n    pass", ["? it fails, but the code catches the error or only type checkers run it"]),
         ("if TYPE_CHECKING:\n    import vllm.gone", ["? it fails, but the code catches the error or only type checkers run it"]),
         ("def f():\n    import vllm.gone", ["2 f: cannot import vllm.gone: the tree has no module vllm.gone"]),
         ("from vllm.lazy import Named", []),
         ("from vllm import lazy\nlazy.Named", []),
-        ("from vllm import lazy\nlazy.Other", ["2 : lazy.Other is read, and vllm/lazy.py does not define Other"]),
-        ("from vllm import lazy\nlazy.Nmed", ["2 : lazy.Nmed is read, and vllm/lazy.py does not define Nmed"]),
+        ("from vllm import lazy\nlazy.Other", ["2 : lazy.Other is used, but vllm/lazy.py does not define Other"]),
+        ("from vllm import lazy\nlazy.Nmed", ["2 : lazy.Nmed is used, but vllm/lazy.py does not define Nmed"]),
         ("from vllm import lazy\nlazy.Other = 1", []),
         ("from vllm import lazy\nif TYPE_CHECKING:\n    lazy.Other", []),
         ("from vllm import lazy\ntry:\n    lazy.Other\nexcept AttributeError:\n    pass", []),
@@ -459,8 +459,8 @@ def _dead(after: str, origin: str | None = None, path: str = USE) -> list[str]:
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        ("def hok(self): ...", "note 6 Mine.hok: nobody calls Mine.hok, and no base defines it; the nearest is hook"),
-        ("def zzz(self): ...", "note 6 Mine.zzz: nobody calls Mine.zzz, and no base defines it"),
+        ("def hok(self): ...", "note 6 Mine.hok: nothing calls Mine.hok, and no base class defines it; the nearest is hook"),
+        ("def zzz(self): ...", "note 6 Mine.zzz: nothing calls Mine.zzz, and no base class defines it"),
         ("def hook(self): ...", ""),
         ("def called(self): ...", ""),
         ("def zzz(self): self.zzz()", ""),
@@ -484,7 +484,7 @@ def test_hooks_that_were_ones_where_the_patch_was_written() -> None:
     text = "Mine.early_hook overrides Base.early_hook in 0.19.1, but no base class defines it here"
     after = HOOKS[USE] + "\n    def early_hook(self): ...\n"
     assert _dead(after, origin) == [
-        f"error 7 Mine.early_hook: {text}: nobody calls it; the nearest is hook"
+        f"error 7 Mine.early_hook: {text}, and nothing calls it; the nearest is hook"
     ]
     assert _dead(after.replace("...", "self.early_hook()"), origin) == [
         f"note 7 Mine.early_hook: {text}; the nearest is hook"
@@ -706,8 +706,8 @@ def _calls(
 
 RUN = "x.run(1, b=2)"
 REFUSED = (
-    "error: Below.run(self, a) overrides Base.run(self, a, b=…), and vllm/a.py:{} calls it: "
-    "the call passes b=, which it does not take"
+    "error: Below.run(self, a) overrides Base.run(self, a, b=…), but the call in vllm/a.py:{} "
+    "passes b=, which it does not take"
 )
 
 

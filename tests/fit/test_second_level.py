@@ -380,7 +380,10 @@ def test_a_hook_that_nobody_calls_is_the_first_note() -> None:
     pair = ("        return 1\n", "        return 1\n\n    def hok(self): ...\n")
     found = findings(USE, pair, files=dict(FILES))
     assert (found[0].code, found[0].level) == ("fit-dead", Level.NOTE)
-    assert "nobody calls Mine.hok, and no base defines it; the nearest is hook" in found[0].message
+    assert (
+        "nothing calls Mine.hok, and no base class defines it; the nearest is hook"
+        in found[0].message
+    )
     assert not [
         f
         for f in findings(USE, (pair[0], pair[1].replace("hok", "hook")), files=dict(FILES))

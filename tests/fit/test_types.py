@@ -246,14 +246,14 @@ def findings(
         (
             "name[(\n            1)]",
             "index-out-of-bounds",
-            "Index 0 was removed from bounds for tuple `tuple[()]` with length 0",
+            "Index 0 is out of bounds for tuple `tuple[()]` with length 0",
             "",
         ),
         # vllm/compilation/passes/fusion/minimax_qk_norm_fusion.py of 0.19.1: getattr(config, "names", "")[0]
         (
             "name[(\n            1)]",
             "index-out-of-bounds",
-            'Index 0 was removed from bounds for string `Literal[""]` with length 0',
+            'Index 0 is out of bounds for string `Literal[""]` with length 0',
             "",
         ),
         # vllm/v1/attention/backends/mla/rocm_aiter_mla.py of 0.19.0: the comment stands where the call begins
@@ -431,7 +431,7 @@ def test_where_no_temporary_file_can_be_written_the_tree_is_unreadable(
     before = tree.read("vllm/other.py") or b""
     patch = FileChange("vllm/other.py", before, before + b"B = 1\n")
     monkeypatch.setattr(tempfile if call == "mkdtemp" else os, call, full)
-    with pytest.raises(TreeError, match="could not be asked: No space left on device: folder/x"):
+    with pytest.raises(TreeError, match="could not be run: No space left on device: folder/x"):
         fit((patch,), tree)
 
 

@@ -158,8 +158,8 @@ def test_whether_a_module_has_a_name(
         ("vllm.bare", "True vllm/bare/", ""),
         ("vllm.pack.built", "True ?", ""),
         ("vllm.gone", "False", ""),
-        ("vllm._C", "None", "vllm._C is made when vLLM is built"),
-        ("vllm._version", "None", "vllm._version is made when vLLM is built"),
+        ("vllm._C", "None", "vllm._C is generated when vLLM is built"),
+        ("vllm._version", "None", "vllm._version is generated when vLLM is built"),
         ("torch.nn", "None torch.nn", "torch is not in the tree"),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_zip_that_states_too_long_a_directory_is_not_opened(
     ):
         zips.opened(io.BytesIO(data))
     wide = b"PK\6\6".ljust(40, b"\0") + size.to_bytes(8, "little") + bytes(zipped({}))
-    with pytest.raises(zipfile.BadZipFile, match="too many to be true"):
+    with pytest.raises(zipfile.BadZipFile, match="which is impossible"):
         zips.opened(io.BytesIO(wide))
 
 
@@ -132,7 +132,7 @@ def test_how_long_a_header_is(monkeypatch: pytest.MonkeyPatch) -> None:
         assert caught.value.message == "x: cut off, or not a safetensors file"
         hint = "download it again, and compare its size with the one on the Hub"
         assert caught.value.hint == hint
-    with pytest.raises(TreeError, match="x: its header has 11 bytes, and ") as caught:
+    with pytest.raises(TreeError, match="x: its header has 11 bytes; ") as caught:
         safetensors.header_length((11).to_bytes(8, "little"), 1000, "x")
     assert caught.value.hint == "the format has that limit, so this is not a safetensors file"
 
@@ -200,5 +200,5 @@ def test_an_index_names_as_many_files_as_the_limit(monkeypatch: pytest.MonkeyPat
     lower(monkeypatch, "SHARDS", 2)
     assert safetensors.files_of_index(data, "x") == ("1.safetensors", "2.safetensors")
     lower(monkeypatch, "SHARDS", 1)
-    with pytest.raises(TreeError, match="x names 2 files, and "):
+    with pytest.raises(TreeError, match="x names 2 files; "):
         safetensors.files_of_index(data, "x")

@@ -110,9 +110,9 @@ vllm = ">=1"
         "upstream.status: expected one of",
         "hardware.compute_capability[0]: expected a string",
         "variant[0].vllm: '0.20' is not a version specifier",
-        "variant[0].patches[0]: '../x.patch' leads out",
+        "variant[0].patches[0]: '../x.patch' points outside",
         "variant[0].patches[1]: expected a relative path",
-        "variant[0].overlay[0].path: '../etc/passwd' leads out",
+        "variant[0].overlay[0].path: '../etc/passwd' points outside",
         "variant[0].overlay[0].mode: unknown key",
         "variant: two variants have the id 'a'",
     ):
@@ -152,7 +152,7 @@ def test_variables_of_a_mod_are_text_with_a_name_and_no_secrets() -> None:
         "env.HF_TOKEN: looks like a secret, and mods are published: pass it when the container starts",
         "env.my_key: looks like a secret, and mods are published: pass it when the container starts",
         "env.A-B: is not the name of an environment variable",
-        "env.C: contains a NUL character, which environment variables cannot have",
+        "env.C: contains a NUL, which no variable can have",
         "env.A: expected a string, found an integer",
     )
 

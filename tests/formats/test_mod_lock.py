@@ -70,13 +70,13 @@ def test_what_most_mods_have_none_of_is_written_where_it_says_something() -> Non
             "schema: this version of vllm-mods reads schema 1, not 2",
             None,
         ),
-        (json.dumps({"mod": "m"}), "not a lock file: KeyError('schema')", "writes it anew"),
-        ("[]", "not a lock file: TypeError(", "writes it anew"),
-        ("{", "not a lock file: ", "writes it anew"),
+        (json.dumps({"mod": "m"}), "not a lock file: KeyError('schema')", "writes it again"),
+        ("[]", "not a lock file: TypeError(", "writes it again"),
+        ("{", "not a lock file: ", "writes it again"),
         (
             json.dumps({**LOCK, "trees": [{**TREE, "verdict": "fine"}]}),
             "not a lock file: DecodeError('trees[0].verdict: is not a verdict')",
-            "writes it anew",
+            "writes it again",
         ),
     ],
 )
@@ -85,7 +85,7 @@ def test_what_is_no_lock_is_refused(data: str, problem: str, hint: str | None) -
         mod_lock.parse(data.encode(), "mod.lock")
     assert caught.value.problems[0].startswith(problem)
     full = caught.value.hint
-    assert full is hint or full == f"it is generated: `vllm-mods matrix --update-lock` {hint}"
+    assert full is hint or full == f"the file is generated: `vllm-mods matrix --update-lock` {hint}"
 
 
 @pytest.mark.parametrize(

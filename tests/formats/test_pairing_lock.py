@@ -84,7 +84,9 @@ def test_it_is_read_back_as_it_was_written() -> None:
 
 def test_a_command_with_a_token_is_not_read() -> None:
     data = pairing_lock.dump(LOCK._replace(command="vllm serve x --y ghp_" + "aB3dE6gH" * 4))
-    with pytest.raises(ManifestError, match=r"command: has what looks like a secret \(ghp_…\)"):
+    with pytest.raises(
+        ManifestError, match=r"command: contains what looks like a secret \(ghp_…\)"
+    ):
         pairing_lock.parse(data, "x.lock")
 
 

@@ -10,8 +10,8 @@ from vllm_mods.formats.project import LibrarySource, Policy, SyncTarget
 from vllm_mods.formats.project_lock import LockedLibrary
 
 HTTPS = (
-    "expected https://HOST/PATH, ssh://HOST/PATH, user@HOST:PATH or a path (/…, ./…), without a user "
-    "and a password: git's credential helpers have them"
+    "expected https://HOST/PATH, ssh://HOST/PATH, user@HOST:PATH or a path (/…, ./…), without user "
+    "and password: git gets these from its credential helpers"
 )
 WHOLE = """schema = 1
 [libraries.alice]
@@ -169,7 +169,7 @@ def test_what_is_no_folder_of_the_repository(below: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ("[libraries.vllm-mods]\npath = 'x'", "libraries.vllm-mods: is the tool's own"),
+        ("[libraries.vllm-mods]\npath = 'x'", "libraries.vllm-mods: is reserved for vllm-mods"),
         (
             "[libraries.Alice]\npath = 'x'",
             "libraries.Alice: expected small letters, digits, . _ -",

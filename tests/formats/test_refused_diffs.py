@@ -65,7 +65,7 @@ CASES: dict[str, tuple[bytes, int, str | None]] = {
     "new lines of a gone file": (b"x\n--- a/vllm/x.py\n+++ /dev/null\n" + HUNK, 2, None),
     "no prefix": (HEAD.replace(b"a/", b"") + HUNK, 1, PREFIXES),
     "the prefix of the other side": (HEAD.replace(b"b/", b"a/") + HUNK, 2, PREFIXES),
-    "out of the tree": (HEAD.replace(b"a/vllm", b"a/../vllm") + HUNK, 1, IN_TREE),
+    "outside the tree": (HEAD.replace(b"a/vllm", b"a/../vllm") + HUNK, 1, IN_TREE),
     "ends in CR": (
         HEAD.replace(b"\n", b"\r\n") + HUNK,
         1,
@@ -101,7 +101,7 @@ CASES: dict[str, tuple[bytes, int, str | None]] = {
         1,
         "make it again with `git diff --output=p.patch`, which writes the original bytes",
     ),
-    "coloured": (
+    "terminal colour codes": (
         HEAD + b"\x1b[31m-a\x1b[m\n",
         3,
         "make it again with `git diff --no-color`, or: sed -i 's/\\x1b\\[[0-9;]*[mK]//g' p.patch",
@@ -121,7 +121,7 @@ def test_a_version_below_a_signature_is_no_line_of_a_hunk() -> None:
     for end in (b"-- \n2.39.5\n", b"--\n", b"\n-- \n2.39.5\n\n"):
         assert len(diff.parse(HEAD + HUNK + end, "p.patch")) == 1
     for end in (b"-- \n+c\n", b"--\n@@ -5 +5 @@\n", b"--\n d\n"):
-        with pytest.raises(DiffError, match="beyond the hunk's stated counts"):
+        with pytest.raises(DiffError, match="the hunk has more lines than its header states"):
             diff.parse(HEAD + HUNK + end, "p.patch")
 
 

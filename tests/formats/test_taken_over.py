@@ -54,10 +54,10 @@ def test_a_value_of_the_pairings_own_stays_and_that_is_said(
 
 @pytest.mark.parametrize(
     ("mods", "named"),
-    [((one("one", A="1"), one("two", A="2")), "env.A: `one` sets A=1 and `two` brings A=2"),
+    [((one("one", A="1"), one("two", A="2")), "env.A: `one` sets A=1 and `two` sets A=2"),
      ((one("one", "--a", "1"), one("two", "--a=2")), "command: --a: `one` sets --a 1 and `two`"),
      ((one("one", "--a"), one("two", "--no-a")), "command: --a: `one` sets --a and `two`"),
-     ((one("one", "--a", "{}"), one("two", "--a.b", "2")), "command: --a: `one` brings")],
+     ((one("one", "--a", "{}"), one("two", "--a.b", "2")), "command: --a: `one` sets")],
 )  # fmt: skip
 def test_two_mods_that_want_different_values_are_both_named(
     mods: tuple[Mod, ...], named: str

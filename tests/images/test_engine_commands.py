@@ -68,8 +68,8 @@ def test_an_engine_that_is_not_installed(tmp_path: Path) -> None:
     [
         (b"{}", "names no layers"),
         (b'{"rootfs": {}}', "names no layers"),
-        (b'{"rootfs": {"diff_ids": 7}}', "is not as OCI has it"),
-        (b'{"rootfs": []}', "is not as OCI has it"),
+        (b'{"rootfs": {"diff_ids": 7}}', "does not follow the OCI specification:"),
+        (b'{"rootfs": []}', "does not follow the OCI specification:"),
         (b"[]", "not a JSON object"),
         (b"{", "not JSON"),
     ],

@@ -75,12 +75,12 @@ def test_of_an_index_the_image_for_the_platform_is_taken(
         ),
         (
             [entry(A), entry(B, "linux/s390x")],
-            f"0 of its 2 images are for linux/arm64\n  {A}  says no platform\n  {B}  linux/s390x",
+            f"0 of its 2 images are for linux/arm64\n  {A}  names no platform\n  {B}  linux/s390x",
             "--platform linux/s390x, or name one by its digest: …@sha256:…",
         ),
         (
             [entry(A), entry(B)],
-            f"0 of its 2 images are for linux/arm64\n  {A}  says no platform\n  {B}  says no platform",
+            f"0 of its 2 images are for linux/arm64\n  {A}  names no platform\n  {B}  names no platform",
             "name one by its digest: …@sha256:…",
         ),
         (
@@ -159,7 +159,7 @@ WRONG = f"sha256:{'g' * 64}"
         ({}, "its index is broken: 'manifests'"),
         (listed({"size": 1}), "its index is broken: 'digest'"),
         (listed({"digest": A}), "its index is broken: 'size'"),
-        ({"manifests": ["x"]}, "its index is broken: a descriptor is an object"),
+        ({"manifests": ["x"]}, "its index is broken: a descriptor must be an object"),
         (listed(entry(A, size=-1)), "its index is broken: -1 is not a size"),
         (listed(entry(A, size=True)), "its index is broken: True is not a size"),
         (listed(entry(A, size="1")), "its index is broken: '1' is not a size"),

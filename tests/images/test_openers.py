@@ -53,7 +53,7 @@ def test_a_bare_name_is_asked_of_every_engine(
         opening.open_base(name)
     lines = caught.value.message.splitlines()
     assert lines[0] == f"{name}: no engine on this machine has this image"
-    assert lines[1].startswith("  no docker engine answers at ")
+    assert lines[1].startswith("  no docker engine responds at ")
     assert lines[2:] == [f"  {name}: podman is not installed here"]
     assert caught.value.hint == f"docker pull {name}, or read it from its registry: registry:{name}"
     del caught
@@ -95,7 +95,7 @@ def test_an_image_alone_has_no_index_and_one_that_is_not_there_is_an_error(tmp_p
     assert opening.indexes_of(f"oci:{IMAGE.layout(tmp_path / 'l')}") == ()
     with pytest.raises(UsageError, match="is not a folder"):
         opening.indexes_of(f"oci:{tmp_path}/none")
-    with pytest.raises(TreeError, match="cannot be asked offline"):
+    with pytest.raises(TreeError, match="cannot be read with --offline"):
         opening.indexes_of("registry:h.example/a:1", offline=True)
 
 

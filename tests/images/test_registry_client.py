@@ -150,12 +150,12 @@ def test_the_manifest_of_the_tag_is_asked_for_once(asking: Callable[..., Asked])
         ((599, "blobs/x"), "the registry answered 599", "try again later"),
         (
             (404, "manifests/1"),
-            "{host} has no such image; or it is private, and hidden without a login",
+            "{host} has no such image, or it is private and needs a login",
             "check the name and the tag; docker login {host}",
         ),
         (
             (404, "blobs/x"),
-            "{host} does not have its blobs/x; or it is private, and hidden without a login",
+            "{host} does not have its blobs/x, or it is private and needs a login",
             "check the name and the tag; docker login {host}",
         ),
     ],
@@ -464,5 +464,5 @@ def test_where_a_registry_is_asked(name: str, root: str) -> None:
 def test_a_registry_is_not_asked_offline() -> None:
     with pytest.raises(TreeError) as caught:
         open_base(f"registry:{HOST}/a:1", offline=True)
-    message = f"registry:{HOST}/a:1: a registry cannot be asked offline"
-    assert (caught.value.message, caught.value.hint) == (message, "leave --offline out")
+    message = f"registry:{HOST}/a:1: a registry cannot be read with --offline"
+    assert (caught.value.message, caught.value.hint) == (message, "run without --offline")

@@ -383,8 +383,8 @@ def test_a_layer_that_unpacks_to_another_than_is_stated(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         base.read("a")
     assert caught.value.message == (
-        f"oci:{place}: layer {blob.digest[:19]}: it unpacks to {digest(image.layers[0])}, and the "
-        "configuration says sha256:0: somebody has put another layer in its place"
+        f"oci:{place}: layer {blob.digest[:19]}: it unpacks to {digest(image.layers[0])}, but the "
+        "configuration says sha256:0: the layer was replaced"
     )
     assert caught.value.hint == "do not use this image: get it again from its source"
 
@@ -394,7 +394,7 @@ def test_a_layer_that_unpacks_to_another_than_is_stated(tmp_path: Path) -> None:
     [
         ("none", "{0} is not a folder", "ls -la {1}"),
         ("file", "{0} is not a folder", "skopeo copy docker-archive:{0} oci:FOLDER; or oci-archive:, if it is a layout"),
-        ("empty", "{0} is not an OCI layout: there is no index.json in it", "ls {0}"),
+        ("empty", "{0} is not an OCI layout: it has no index.json", "ls {0}"),
     ],
 )  # fmt: skip
 def test_places_that_are_no_layout(tmp_path: Path, path: str, message: str, hint: str) -> None:

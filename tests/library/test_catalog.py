@@ -136,9 +136,9 @@ def test_the_folder_and_the_name_must_agree(tmp_path: Path) -> None:
     folder.rename(folder.parent / "yours")
     with pytest.raises(ManifestError) as caught:
         load_mod(str(folder.parent / "yours"))
-    assert caught.value.problems == ("name: 'mine' is not the name of its folder, 'yours'",)
+    assert caught.value.problems == ("name: 'mine' must be the name of its folder, 'yours'",)
     (folder.parent / "yours/mod.toml").unlink()
-    with pytest.raises(UsageError, match=f"^there is no mod.toml in {folder.parent}/yours$"):
+    with pytest.raises(UsageError, match="/yours has no mod.toml$"):
         load_mod(str(folder.parent / "yours"))
 
 
@@ -271,7 +271,7 @@ def test_what_a_manifest_names_has_a_limit(tmp_path: Path, monkeypatch: pytest.M
     lower(monkeypatch, "MOD_BYTES", size)
     assert load_mod(str(folder)).name == "mine"
     lower(monkeypatch, "MOD_BYTES", size - 1)
-    with pytest.raises(ManifestError, match="a mod has at most"):
+    with pytest.raises(ManifestError, match="a mod can have at most"):
         load_mod(str(folder))
 
 
@@ -291,7 +291,7 @@ ELF = b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + b"\x3e\0"  # for x86_64
         (ELF, "linux/amd64", None),
         (ELF + b"x", "linux/amd64", "variant[0].binary[0].source: the sha256 of x.so is "),
         (ELF, "linux/arm64", "variant[0].binary[0].platform: x.so is machine code for linux/amd64"),
-        (b"no code", "linux/amd64", "x.so is no machine code that is known"),
+        (b"no code", "linux/amd64", "x.so is not machine code of a known kind"),
     ],
 )
 def test_prebuilt_code_is_the_one_that_is_stated(
@@ -392,7 +392,7 @@ def test_the_mod_that_brings_a_template_is_looked_for_beside_the_pairing_first(
     with pytest.raises(UsageError) as caught:
         library.mods_of(library.pairing("pair"))
     why = "pairing `pair` names the template `t`, which no mod has"
-    assert (caught.value.message, caught.value.hint) == (why, "`vllm-mods list` shows the mods")
+    assert (caught.value.message, caught.value.hint) == (why, "`vllm-mods list` lists the mods")
 
 
 def test_templates_are_listed_and_found_by_name(tmp_path: Path) -> None:

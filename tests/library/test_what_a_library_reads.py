@@ -171,7 +171,7 @@ def test_somebody_elses_above_does_not_count(here: Path, monkeypatch: pytest.Mon
         return os.stat_result(values) if is_file else real(path, **given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", stat)
-    with pytest.raises(UsageError, match="is somebody else's") as caught:
+    with pytest.raises(UsageError, match="belongs to another user") as caught:
         project_file.find()
     where = here.parents[1] / project_file.NAME
     assert caught.value.message == f"{where}, in a parent folder, belongs to another user"
@@ -182,7 +182,7 @@ def test_somebody_elses_above_does_not_count(here: Path, monkeypatch: pytest.Mon
 
 def test_a_project_that_is_a_pipe_is_not_waited_for(here: Path) -> None:
     os.mkfifo(here / project_file.NAME)
-    with pytest.raises(UsageError, match="is no regular file") as caught:
+    with pytest.raises(UsageError, match="is not a regular file") as caught:
         project_file.find()
     assert caught.value.hint == f"ls -l {here / project_file.NAME}"
 

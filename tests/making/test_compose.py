@@ -67,7 +67,7 @@ def test_what_somebody_said_is_not_asked_for() -> None:
     assert stated["variant"] == [{"id": "own", "vllm": ">=0.19", "patches": ["own/mine.patch"]}]
     assert [line.partition(":")[0] for line in unknown(wanted, "0.19.1")] == ["evidence"]
     assert next(unknown(wanted._replace(vllm=None), "0.19.1")).startswith(
-        "vllm: where else than on 0.19.1 it goes in"
+        "vllm: where else than on 0.19.1 it applies"
     )
     assert next(unknown(wanted._replace(vllm=None), None)).startswith("vllm: on which versions it")
 
@@ -115,7 +115,7 @@ def test_text_becomes_a_patch_and_everything_else_a_file() -> None:
 
 def test_text_that_is_removed_is_a_patch_and_bytes_cannot_be() -> None:
     assert manifest(FileChange("vllm/a.py", OLD, None))["variant"][0]["patches"]
-    with pytest.raises(Refused, match=r"vllm/k\.bin is no text and is removed") as caught:
+    with pytest.raises(Refused, match=r"vllm/k\.bin is a binary file") as caught:
         manifest(FileChange("vllm/k.bin", b"\0old", None))
     assert caught.value.hint == "keep the file, or disable it in another way"
 
@@ -184,7 +184,7 @@ def test_of_two_packages_none_is_stated() -> None:
             Refused,
             "nothing was changed, so there is nothing to make a mod of",
         ),
-        (Wanted("mine"), (EDIT,), None, UsageError, "memory does not say its version"),
+        (Wanted("mine"), (EDIT,), None, UsageError, "memory does not state its version"),
         (
             Wanted("mine"),
             (FileChange("vllm/a\n.py", OLD, NEW),),
@@ -197,7 +197,7 @@ def test_of_two_packages_none_is_stated() -> None:
             (FileChange("vllm/\udcff.py", None, NEW),),
             "0.19.1",
             Refused,
-            "a path is not UTF-8, so that no mod.toml can name it",
+            "a path is not UTF-8, so mod.toml cannot name it:",
         ),
         (
             Wanted("mine"),

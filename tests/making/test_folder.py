@@ -57,7 +57,7 @@ def test_a_mod_is_read_whole_but_for_bytecode_and_history(tmp_path: Path) -> Non
         ({}, "ls"),
         (
             {"inner__run_sh": b""},
-            "{0} holds inner/run.sh: pack the mod's files, and not the folder",
+            "{0} holds inner/run.sh: pack the mod's files, not the folder",
         ),
         ({"b_diff": b"", "a_patch": b""}, "vllm-mods new NAME --from-diff {0}/a.patch --tree TREE"),
         ({"Dockerfile": b""}, "docker build; then vllm-mods new NAME --from-trees image:BASE"),
@@ -118,7 +118,7 @@ def test_more_than_a_mod_has_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 def test_an_entry_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
     with zipfile.ZipFile(tmp_path / "m.zip", "w") as archive:
         archive.writestr(name, b"")
-    with pytest.raises(UsageError, match="would be unpacked outside of the mod's folder"):
+    with pytest.raises(UsageError, match="would be unpacked outside the mod's folder"):
         folder.read(str(tmp_path / "m.zip"))
 
 
@@ -175,7 +175,7 @@ def test_a_folder_of_a_bundled_mod_has_no_copy_of_it() -> None:
     script = folder.run_script("qwen3.5-enhanced", is_library=False)
     assert b"exec vllm-mods apply qwen3.5-enhanced ${target:+" in script
     with pytest.raises(
-        UsageError, match=r"puts in `qwen3\.5-enhanced`, which comes with"
+        UsageError, match=r"applies `qwen3\.5-enhanced`, which is bundled with"
     ) as caught:
         folder.exported_mod({"run.sh": script})
     assert caught.value.hint == "vllm-mods show qwen3.5-enhanced"

@@ -89,11 +89,11 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
         (
             [ADDED % b"vllm/x.py"],
             "x.diff:1: vllm/x.py is new, but memory already has vllm/x.py",
-            "--tree TREE, one without it",
+            "--tree TREE names one without it",
         ),
         (
             [ADDED % b"new.py"],
-            "x.diff:1: new.py is new, and nothing in the diff says where",
+            "x.diff:1: new.py is new, and the diff does not say where",
             "write its full path: vllm/…",
         ),
         (
@@ -102,7 +102,7 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
                 diff("p/y.py", "p/y.py", OTHER, OTHER.replace("= 8", "= 9")),
                 ADDED % b"p/new.py",
             ],
-            "x.diff:20: p/new.py is new, and it may go to vllm/new.py, vllm/sub/new.py",
+            "x.diff:20: p/new.py is new, and it could go to vllm/new.py, vllm/sub/new.py",
             "write its full path: vllm/…",
         ),
         (
@@ -153,10 +153,10 @@ def test_what_may_mean_several_files_is_refused() -> None:
         (
             b"x\nrename from a\nrename to b\n",
             2,
-            "a file is renamed or copied here",
+            "the diff renames or copies a file",
             "make the diff with `git diff --no-renames`",
         ),
-        (b"copy from a\n", 1, "a file is renamed or copied here", None),
+        (b"copy from a\n", 1, "the diff renames or copies a file", None),
         (
             b"x\nGIT binary patch\n",
             1,

@@ -151,7 +151,7 @@ def test_only_an_image_of_an_engine_here_can_be_run() -> None:
     engine = recording.container_of(Image("containerd"))
     assert (engine.engine, engine.image) == ("docker", "x@sha256:0")
     for tree, why in (
-        (Image("registry"), "image:x is not an image of a container engine: it lies in registry"),
+        (Image("registry"), "image:x is not an image of a container engine: it is in registry"),
         (TREE, "memory is not an image of a container engine"),
     ):
         with pytest.raises(UsageError) as caught:

@@ -80,7 +80,7 @@ def test_a_sandbox_sees_the_system_and_writes_to_its_places(
 
 def test_without_bubblewrap_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(Refused, match="there is no bubblewrap") as caught:
+    with pytest.raises(Refused, match="bubblewrap .bwrap. is not installed") as caught:
         sandbox.run(JOB)
     assert caught.value.hint == "apt-get install bubblewrap; or in a container: --image REF"
 
@@ -138,7 +138,7 @@ def test_an_answer_is_read(engine: Callable[[str], ImageInEngine], tmp_path: Pat
     ("failure", "why"),
     [
         ("seconds", "the command did not end within 5 s"),
-        ("bytes", "it printed more than 1 GiB"),
+        ("bytes", "it wrote more than 1 GiB"),
         ("files", "it made more than 200,000 files"),
         ("memory", "it took more than 8 GiB of memory"),
         ("output", "it printed more than 64 MiB"),
@@ -222,4 +222,4 @@ def test_the_supervisor_runs_in_a_sandbox_only() -> None:
     program = sandbox.program("supervise.py").decode()
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, check=False)
     assert done.returncode == 70
-    assert b"first process of a sandbox only" in done.stderr
+    assert b"only as the first process of a sandbox" in done.stderr

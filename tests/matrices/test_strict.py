@@ -45,7 +45,7 @@ def test_readers_that_differ_make_a_cell_unreadable_where_strict_is_asked_for(
     )
     assert [(found.code, found.path, found.message) for found in said.findings[:2]] == [
         ("scopes-differ", "vllm/a.py", f"{words} is there"),
-        ("scopes-differ", "vllm/a.py", f"{words} the mod makes of it"),
+        ("scopes-differ", "vllm/a.py", f"{words} the mod produces"),
     ]
     assert (said.locked, said.offsets) == (None, ())
 

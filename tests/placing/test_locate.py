@@ -262,7 +262,7 @@ def test_what_has_no_place_says_whether_its_text_is_nowhere_or_in_too_many_place
     (everywhere,) = locate.place(file, Target(b"a = 1\n" * (limits.PLACES + 1), None))
     assert isinstance(nowhere, Lost)
     assert isinstance(everywhere, Lost)
-    assert (nowhere.code, nowhere.message) == ("absent", "its text is not there")
+    assert (nowhere.code, nowhere.message) == ("absent", "its text is not in the file")
     assert everywhere.code == "ambiguous"
     assert f"more than {limits.PLACES}" in everywhere.message
 
@@ -356,8 +356,8 @@ def test_of_several_places_those_remain_that_leave_the_others_theirs() -> None:
     left = candidates.in_order([(5,), (6, 3, 2, 1, 4, 7), (20,)], hunks, lost := {})
     assert left == [(5,), (), (20,)]
     said = (
-        "its text stands at line 6, line 3, line 2, line 1, line 4, and the hunks before and behind "
-        "it in the patch do not leave it that place"
+        "its text is at line 6, line 3, line 2, line 1, line 4, which contradicts "
+        "the order of the hunks in the patch"
     )
     assert lost == {1: Lost(FindingCode.ORDER, said, None, (6, 3, 2, 1, 4, 7))}
 

@@ -396,7 +396,7 @@ def test_where_the_merge_is_clean_its_bytes_count() -> None:
     assert same is None
     assert other_bytes == Finding(
         FindingCode.MERGE,
-        f"{PATH}: a merge from vLLM 0.18.0 gives other bytes than the places of the hunks",
+        f"{PATH}: a merge from vLLM 0.18.0 gives a different result than the positions of the hunks",
         PATH,
     )
     other = plan_with(b"x", "g", now=MORE, path="vllm/other.py")
@@ -407,9 +407,9 @@ def test_where_the_merge_is_clean_its_bytes_count() -> None:
     ("here", "there", "words"),
     [
         (("f", "g"), ("f", "g"), None),
-        (("f", "g"), ("f", "h"), "(`g`), and in vLLM 0.18.0 in `h`"),
-        (("f", ""), ("f", "h"), "(`module level`), and in vLLM 0.18.0 in `h`"),
-        (("f", "g"), ("f", ""), "(`g`), and in vLLM 0.18.0 in `module level`"),
+        (("f", "g"), ("f", "h"), "(`g`), but in vLLM 0.18.0 it is in `h`"),
+        (("f", ""), ("f", "h"), "(`module level`), but in vLLM 0.18.0 it is in `h`"),
+        (("f", "g"), ("f", ""), "(`g`), but in vLLM 0.18.0 it is in `module level`"),
         (("f", "g"), ("f",), None),
     ],
 )
@@ -421,6 +421,6 @@ def test_where_the_merge_clashes_each_hunk_is_in_the_scope_that_it_has_there(
     if words is None:
         assert finding is None
     else:
-        message = f"{PATH}: hunk 2 of p: its text stands at line 7 {words}"
+        message = f"{PATH}: hunk 2 of p: its text is at line 7 {words}"
         place = {"path": PATH, "line": 7, "hunk": 2, "scope": there[1]}
         assert finding == Finding(FindingCode.ELSEWHERE, message, **place)  # type: ignore[arg-type]

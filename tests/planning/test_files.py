@@ -83,7 +83,7 @@ def test_a_file_that_is_gone_is_missing() -> None:
         assert planned.verdict is Verdict.MISSING
         assert codes(planned) == {"file-gone"}
         finding = planned.findings[0]
-        assert finding.message == f"there is no {finding.path}"
+        assert finding.message == f"{finding.path} does not exist"
 
 
 def test_a_file_that_nothing_names_any_more_is_said_to_be_superseded() -> None:
@@ -94,7 +94,7 @@ def test_a_file_that_nothing_names_any_more_is_said_to_be_superseded() -> None:
     assert planned.verdict is Verdict.MISSING
     finding = found(planned, "superseded")
     assert (finding.path, finding.scope) == (PATH, "Gone")
-    assert finding.message.startswith(f"there is no {PATH}; superseded: ")
+    assert finding.message.startswith(f"{PATH} does not exist; superseded: ")
     named = one(mod(variant(patch)), MemoryTree({"vllm/other.py": b"Gone\n"}))
     assert codes(named) == {"file-gone"}
     assert codes(one(mod(variant(bare)), MemoryTree({"vllm/other.py": b""}))) == {"file-gone"}
@@ -201,7 +201,7 @@ def test_python_that_cannot_be_read_proves_no_place() -> None:
     planned = one(mod(variant(patch)), tree(f"{base}def (:\n"))
     finding = found(planned, "unparsable")
     assert (planned.verdict, finding.path) == (Verdict.UNREADABLE, PATH)
-    assert finding.message.startswith(f"{PATH} cannot be read as Python, so nothing proves")
+    assert finding.message.startswith(f"{PATH} cannot be parsed as Python, so nothing proves")
     # what is not Python need not be
     other = diff_of("vllm/x.txt", base, base.replace("b = 2", "b = 3"), context=1)
     text = MemoryTree({"vllm/x.txt": f"{base}def (:\n".encode()})

@@ -81,7 +81,7 @@ def test_what_a_mod_declares_is_a_note() -> None:
     (note,) = judged.findings
     assert judged == planned._replace(findings=(note,))
     assert (note.code, note.path, note.level) == ("outside", "k/a.py", "note")
-    assert note.message == "it changes k/a.py, k/b.py outside of vllm/, as mod.toml says"
+    assert note.message == "it changes k/a.py, k/b.py outside vllm/, as mod.toml declares"
     assert outside.judge(plan("vllm/a.py", "/w/t"), "/w").findings == ()
 
 

@@ -167,7 +167,7 @@ def test_all_patches_of_a_variant_have_one_limit(
     ) as caught:
         parts_of(made, made.variants[0], "", vouched=vouched)
     assert str(caught.value).startswith("/lib/patches/mod/one/1.patch:1: ")
-    assert caught.value.hint == "make several mods of it"
+    assert caught.value.hint == "split it into several mods"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -198,7 +198,10 @@ def test_notes_of_what_goes_in_have_its_place() -> None:
     mode = f"diff --git a/{PATH} b/{PATH}\nold mode 100644\nnew mode 100755\n".encode()
     finding = found(one(mod(variant(mode)), files(x=TEXT)), "mode")
     assert (finding.level, *finding[2:6]) == ("note", PATH, None, None, None)
-    assert finding.message == f"{PATH} gets the mode 0755, whatever it has: a tree does not tell"
+    assert (
+        finding.message
+        == f"{PATH} gets the mode 0755; its present mode is unknown, because trees do not record modes"
+    )
 
 
 def test_an_optional_patch_of_a_file_that_cannot_be_made_out_is_left_out() -> None:

@@ -90,9 +90,9 @@ def test_a_variant_for_other_versions_goes_in_with_a_note_unless_the_range_is_to
     assert (planned.verdict, planned.in_range) == (Verdict.APPLIES, False)
     note = found(planned, "version-range")
     assert note.level is Level.NOTE
-    assert "variant `outside` (<0.1) is not meant for this version, but" in note.message
+    assert "variant `outside` (<0.1) does not cover this version, but" in note.message
     unknown = found(one(outside, tree(TEXT, version=None)), "version-range")
-    assert "is not meant for this version" in unknown.message
+    assert "does not cover this version" in unknown.message
     strict = one(outside, tree(TEXT), strict_version=True)
     assert (strict.verdict, strict.variant, strict.in_range) == (Verdict.UNSUPPORTED, None, False)
     message = found(strict, "no-variant").message
@@ -144,9 +144,7 @@ def test_where_no_variant_is_meant_the_nearest_range_speaks_and_all_are_named() 
             False,
         )
         message = planned.findings[0].message
-        assert message.startswith(
-            "no variant is meant for this version, and none fits its source: "
-        )
+        assert message.startswith("no variant covers this version, and none fits its source; ")
         assert "`o` (<0.5)" in message
         assert "`m` (>=0.18,<0.19)" in message
         assert "`n` (==0.40)" in message
@@ -310,13 +308,13 @@ def test_what_a_variant_is_for_and_what_lies_beside_it_is_noted(known: str | Non
     assert messages[-4 - (known is not None) :] == [
         ("image-only", "/opt/x is outside Python's packages: only an image can hold it"),
         ("image-only", "/opt/y is outside Python's packages: only an image can hold it"),
-        ("package", f"beside this vLLM is ext {known or 'of unknown version'}"),
+        ("package", f"ext {known or 'of unknown version'} is installed beside this vLLM"),
         *([apart] if known else []),
         (
             "version-range",
             (
-                "variant `one` (<0.1) is not meant for this version, "
-                "but its source is what the variant was written for"
+                "variant `one` (<0.1) does not cover this version, "
+                "but the source is what it was written for"
             ),
         ),
     ]

@@ -243,8 +243,8 @@ def test_lines_within_a_command_are_those_of_the_recipe() -> None:
     assert problems(text.replace("}}'", "}'"))[:2] == (
         "command: line 37: {max_num_seqs} has no default",
         (
-            'command: line 39: {"method": "mtp", "num_speculative_tokens": 1} is no placeholder; '
-            "a brace itself is doubled"
+            'command: line 39: {"method": "mtp", "num_speculative_tokens": 1} is not a placeholder; '
+            "write a literal brace twice"
         ),
     )
 
@@ -295,7 +295,7 @@ def test_what_a_shell_would_cut_off_is_said(command: list[str], line: int, why: 
     text = LEAST.replace("command: vllm serve example/m\n", block)
     (found,) = [one for one in read(text).findings if one.level is Level.ERROR]
     assert (found.code, found.line) == ("cut-off", line)
-    assert "`--a 1` is a command of its own" in found.message
+    assert "`--a 1` is a separate command" in found.message
     assert found.message.endswith(why)
 
 

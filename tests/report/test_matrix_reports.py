@@ -90,10 +90,10 @@ problems
   bad on 0.21.0: says `>=0.20`, and is conflict [range-too-wide]
 
 bad on 0.21.0: conflict
-  hunk 1: its text is not there; nearest is line 3 [text]
+  hunk 1: its text is not in the file; nearest is line 3 [text]
 
 bad on 0.22.0: unknown
-  hunk 1: its text is not there; nearest is line 3 [text]
+  hunk 1: its text is not in the file; nearest is line 3 [text]
 
 2 of 6 cells that should work do not.
 """
@@ -172,8 +172,8 @@ def test_markdown_has_nothing_of_others_outside_code() -> None:
 def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
     head, _, foot = matrix_markdown.render(example()).partition("\n\n<sub>")
     assert foot == (
-        f"vllm-mods {__version__}. ✓ goes in · ✗ is meant to and does not · "
-        "(in brackets) is not meant to</sub>\n"
+        f"vllm-mods {__version__}. ✓ applies · ✗ should apply and does not · "
+        "(in brackets) outside the mod's range</sub>\n"
     )
     assert (
         head
@@ -200,13 +200,13 @@ def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
 `bad` on 0.21.0: ✗ **conflict**
 
 ```text
-hunk 1: its text is not there; nearest is line 3 [text]
+hunk 1: its text is not in the file; nearest is line 3 [text]
 ```
 
 `bad` on 0.22.0: ✗ **unknown**
 
 ```text
-hunk 1: its text is not there; nearest is line 3 [text]
+hunk 1: its text is not in the file; nearest is line 3 [text]
 ```"""
     )
 

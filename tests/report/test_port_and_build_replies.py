@@ -460,8 +460,8 @@ def test_of_an_image_its_mods_are_told_and_whether_they_are_as_they_were(tmp_pat
         f"  oci-layout, 1 layer, {config}",
         "  vLLM in /site",
         f"  pairing pair for org/m, lock {'f' * 64}",
-        "  a 1.0.0 (variant v): went in, as it was left",
-        "  b 1.0.0 (variant v): went in, changed since",
+        "  a 1.0.0 (variant v): applied, unchanged",
+        "  b 1.0.0 (variant v): applied, changed since",
         "  vllm/b.py: is not as it was left [changed-since]",
         "  of the index [text]",
     ]

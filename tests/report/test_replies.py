@@ -174,7 +174,7 @@ def test_of_a_library_that_was_added_the_next_step_is_about_what_the_target_name
 def test_a_library_that_was_removed_is_told_with_the_mods_that_nothing_names_now() -> None:
     reply = project.removed("/p", "them", ("fast", "b"))
     assert lines(reply) == [
-        "them was removed from /p",
+        "them is out of /p",
         "  no target names fast now",
         "  no target names b now",
     ]
@@ -332,9 +332,9 @@ def test_what_a_log_tells_of_mods() -> None:
         "the server was restarted once; this is about its last start",
         "the server did not become ready: no log line of vLLM says that it serves",
         "a: its code ran: w x",
-        f"b: other code did its work: {'y' * 200}",
-        "c: no word of it in the log",
-        "d: a log does not tell; its manifest names no evidence",
+        f"b: other code ran instead: {'y' * 200}",
+        "c: the log does not mention it",
+        "d: a log cannot show it; its manifest names no evidence",
     ]
     assert reply.data == {"ok": False, "mods": mods, "ready": False, "restarts": 1}
     again = serve.evidence(ServerEvidence((), ready=True, restarts=2))
@@ -394,7 +394,7 @@ def test_what_is_for_a_model_is_told_with_what_the_model_is() -> None:
         "    --a b",
         "    Codex: works",
         "pairings",
-        "  p1: for this very model",
+        "  p1: for this model",
         "  p2: written for another model of this kind",
         "  p3: it lacks fast",
     ]
@@ -470,7 +470,7 @@ def test_which_mods_are_not_for_a_model() -> None:
         ],
     }
     fine = fit._replace(commit=None, mods=fit.mods[1:])
-    assert checkpoint.fit_text(fine) == "model org/m\n  what the mods are for"
+    assert checkpoint.fit_text(fine) == "model org/m\n  what the mods are meant for"
 
 
 # --- new, import --------------------------------------------------------------------------------
@@ -602,7 +602,7 @@ def test_verify_says_what_is_not_as_it_was_left() -> None:
 def test_verify_of_a_node_has_its_receipt_and_packages() -> None:
     whole = Receipt("0.19.1", (A, B), ())
     reply = installed.verify(Verified("/s", None, (A, B), ()), "site", (whole, {"numpy": "2"}))
-    assert lines(reply)[1:] == ["  2 mods, every file as it was left"]
+    assert lines(reply)[1:] == ["  2 mods, all files unchanged"]
     assert reply.data["receipt"] == json.loads(receipt.dump(whole))
     assert reply.data["packages"] == {"numpy": "2"}
     none = installed.verify(Verified("/s", None, (), ()), "site", (None, {}))
@@ -636,7 +636,7 @@ MOVED = Exactly("/s", plan(planned()), (A,), (B,), (), ("x",), ("n",), False, "/
 
 def test_sync_says_what_went_out_and_in() -> None:
     reply = installed.sync(Synced("/p", TARGET, MOVED), check=False, again=())
-    expected = ["vLLM 0.19.1 (/s)", "  a 1.0.0 was reverted", "  b 1.0.0 is in", "1 file changed"]
+    expected = ["vLLM 0.19.1 (/s)", "  a 1.0.0 reverted", "  b 1.0.0 applied", "1 file changed"]
     assert lines(reply) == expected
     assert reply.data == {
         **data.plan(MOVED.plan),
@@ -654,7 +654,7 @@ def test_sync_says_what_went_out_and_in() -> None:
     renewed = installed.sync(
         Synced("/p", TARGET, MOVED._replace(renewed=(A,), out=(), into=())), check=False, again=()
     )
-    assert lines(renewed)[1:] == ["  a 1.0.0 is renewed", "1 file changed"]
+    assert lines(renewed)[1:] == ["  a 1.0.0 updated", "1 file changed"]
 
 
 def test_sync_with_check_says_what_would_be_done_and_how_to_do_it() -> None:
@@ -662,9 +662,9 @@ def test_sync_with_check_says_what_would_be_done_and_how_to_do_it() -> None:
     reply = installed.sync(result, check=True, again=("--x", "a b"))
     assert lines(reply) == [
         "vLLM 0.19.1 (/s)",
-        "  a 1.0.0 goes out",
-        "  b 1.0.0 goes in",
-        "  a 1.0.0 is another version",
+        "  a 1.0.0 to be reverted",
+        "  b 1.0.0 to be applied",
+        "  a 1.0.0 to be updated",
         "1 file would be changed",
     ]
     assert (reply.ok, reply.data["ok"], reply.data["check"]) == (False, False, True)
@@ -679,7 +679,7 @@ def test_sync_says_that_nothing_but_the_order_is_another_or_nothing_at_all() -> 
     no_file = installed.sync(
         Synced("/p", TARGET, MOVED._replace(changed=())), check=False, again=()
     )
-    assert lines(no_file)[1:] == ["  a 1.0.0 was reverted", "  b 1.0.0 is in", "no file changes"]
+    assert lines(no_file)[1:] == ["  a 1.0.0 reverted", "  b 1.0.0 applied", "no file changes"]
     settled = same._replace(settled=True)
     reply = installed.sync(Synced("/p", TARGET, settled), check=True, again=())
     assert lines(reply)[1:] == ["it has exactly the mods that it should have: fast 1.0.0"]
@@ -795,7 +795,7 @@ def test_the_doctor_says_how_far_it_can_tell() -> None:
         words.Explained(
             "applied",
             "verdict",
-            "is in already",
+            "already applied",
             "`apply` changes nothing, exit code 0; `check` exits with 0",
             "vllm-mods verify MOD --target DIR",
         ),

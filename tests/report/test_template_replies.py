@@ -148,8 +148,8 @@ def test_a_check_says_what_each_conversation_loses() -> None:
         "    refused [not-rendered]",
         "bare",
         "  nothing is refused or lost",
-        "small: at fault: loses a; does not render b; 1 of 2 conversations are wrong; no reasoning",
-        "bare: at fault: it cannot be read",
+        "small: at fault: loses a; does not render b; 1 of 2 conversations are not as expected; no reasoning",
+        "bare: wrong: it cannot be read",
     ]
     assert (reply.ok, reply.data["ok"]) == (False, False)
     assert reply.data["templates"] == [
@@ -187,7 +187,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
             "name": "bare",
             "path": "/b.jinja",
             "ok": True,
-            "verdict": "at fault: it cannot be read",
+            "verdict": "wrong: it cannot be read",
             "weights": NO_WEIGHTS,
             "content_format": [],
             "variables": (),
@@ -205,12 +205,12 @@ def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
     reply = template.checked([TemplateChecked(BARE, answer, (STYLE,), (fine,))])
     assert lines(reply) == [
         "bare",
-        "  1 conversation, all as they should be",
+        "  1 conversation, all as expected",
         "  content format string from vLLM 0.10 on, openai from vLLM 0.12 on",
         "  reads no arguments",
         "  nothing is refused or lost, style 1",
         "  note: odd [text]",
-        "bare: it was asked about no chat",
+        "bare: it was not tested with conversations",
     ]
     assert reply.ok
 
@@ -248,7 +248,7 @@ UNREAD = Finding(FindingCode.KWARG_UNREAD, "x")
             (UNREAD,),
             "at fault: it differs from its template.toml; works for chat",
         ),
-        ((), (), "it was asked about no chat"),
+        ((), (), "it was not tested with conversations"),
     ],
 )
 def test_one_sentence_says_what_a_template_is_good_for_and_the_exit_code_follows_it(

@@ -199,7 +199,7 @@ def test_a_container_that_does_not_start_leaves_nothing(
     docker.has(identity="0123\n", refusal=refusal)
     with pytest.raises(TreeError) as caught:
         engine.start(LINE, "x")
-    message = f"docker run: {words}; nothing is left of it"
+    message = f"docker run: {words}; the container was removed"
     assert (caught.value.message, caught.value.hint) == (message, hint)
     assert docker.calls[1:] == ["rm --force --volumes 0123"]
 
@@ -212,7 +212,7 @@ def test_a_name_that_is_taken_is_said(docker: Program) -> None:
     assert caught.value.hint == "docker stop x && docker rm x; or --name ANOTHER"
     assert docker.calls[1:] == ["container inspect x"]
     (docker.folder / "container").unlink()
-    with pytest.raises(TreeError, match="docker run: Conflict; nothing is left of it"):
+    with pytest.raises(TreeError, match="docker run: Conflict; the container was removed"):
         engine.start(LINE, "x")
 
 

@@ -86,7 +86,7 @@ def test_each_rank_has_a_gpu_of_its_own() -> None:
 
 @pytest.mark.parametrize("gpus", ["", "0;1", "all,0", "-1"])
 def test_gpus_that_no_engine_would_take_are_refused(gpus: str) -> None:
-    with pytest.raises(UsageError, match="neither all, none nor numbers"):
+    with pytest.raises(UsageError, match="expected all, none or numbers"):
         made(gpus=gpus)
 
 
@@ -154,8 +154,8 @@ def test_the_scripts_of_a_cluster_start_ray_before_and_around_the_command(tmp_pa
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"shm_size": "lots"}, "--shm-size lots: no size"),
-        ({"restart": "sometimes"}, "no policy of an engine"),
+        ({"shm_size": "lots"}, "--shm-size lots: not a size"),
+        ({"restart": "sometimes"}, "not a restart policy"),
     ],
 )
 def test_what_no_engine_would_take_is_refused(given: dict[str, Any], said: str) -> None:
@@ -171,7 +171,7 @@ FOLDER = "--model-folder DIR"
     ("given", "why", "hint"),
     [
         ({"gpus": "x"}, "--gpus x: expected all, none or numbers", "--gpus 0,1"),
-        ({"shm_size": "lots"}, "--shm-size lots: no size", "--shm-size 16g"),
+        ({"shm_size": "lots"}, "--shm-size lots: not a size", "--shm-size 16g"),
         (
             {"restart": "on-failure:x"},
             "--restart on-failure:x: not a restart policy",

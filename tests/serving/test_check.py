@@ -358,15 +358,15 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         (
             "--t 1",
             (
-                "--t: may stand for --template-kwargs or --tensor-parallel-size or --timeout or "
-                "--tool-call-parser or 3 others: write it out"
+                "--t: is an abbreviation of --template-kwargs or --tensor-parallel-size or --timeout or "
+                "--tool-call-parser or 3 others: write the full name"
             ),
         ),
         (
             "--en",
             (
-                "--en: may stand for --enable-auto-tool-choice or --enable-log-outputs or "
-                "--enable-log-requests or --enable-prefix-caching: write it out"
+                "--en: is an abbreviation of --enable-auto-tool-choice or --enable-log-outputs or "
+                "--enable-log-requests or --enable-prefix-caching: write the full name"
             ),
         ),
         (
@@ -419,12 +419,12 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
             "--load-format my.own.Loader",
             (
                 "note: --load-format: it is unknown whether 'my.own.Loader' is offered: "
-                "it names code or a file of one's own"
+                "it names your own code or file"
             ),
         ),
         (
             "--load-format a/b",
-            "note: --load-format: it is unknown whether 'a/b' is offered: it names code or a file of one's own",
+            "note: --load-format: it is unknown whether 'a/b' is offered: it names your own code or file",
         ),
         (
             "--device cuda",
@@ -473,7 +473,7 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ),
         ("x", "x: is neither a flag nor the value of one"),
         ("--dtype auto x", "x: is neither a flag nor the value of one"),
-        ("--quiet x", "--quiet: 'x' follows it, and it takes no value"),
+        ("--quiet x", "it takes no value, but --quiet: 'x' follows"),
         ("--model x", "--model: the model is already 'm'; vLLM takes only one"),
         ("--config a.yaml", "note: --config: the flags in that file are not checked"),
         (
@@ -540,7 +540,7 @@ def test_words_that_a_shell_fills_in_are_noted_and_no_more() -> None:
         "--dtype auto $MORE -pc.mode $N --sampling '$X' $MORE", unknown=("$MORE", "$N", "$X")
     )
     assert messages(answer) == [
-        f"note: {name}: a shell fills this in when it runs: not checked"
+        f"note: {name}: filled in by a shell at run time: not checked"
         for name in ("$MORE", "$N", "$X")
     ]
 
@@ -588,8 +588,8 @@ def test_bounds_of_what_only_some_models_have_make_a_note() -> None:
         files[path] = files[path].replace(b"CacheConfig", b"MultiModalConfig")
     assert messages(ask("--enable-prefix-caching 2", files=files)) == [
         (
-            "note: --enable-prefix-caching: 2.0 was removed from range: it has to be < 1; refused for a model "
-            "with images or sound: of another one nobody looks at it"
+            "note: --enable-prefix-caching: 2.0 is out of range: it must be < 1; refused for models "
+            "with images or sound; for others vLLM ignores it"
         )
     ]
     assert errors(ask("--enable-prefix-caching x", files=files)) == [
@@ -643,11 +643,11 @@ def test_what_is_said_of_the_flags_that_a_mod_needs() -> None:
 
 def test_what_is_said_of_a_mod_that_does_not_go_in() -> None:
     out = planned(mod(variant(), serve_args=("--quiet",)), Verdict.CONFLICT)
-    assert messages(ask("", mods=(out,))) == ["mod: does not go in, it is conflict"]
+    assert messages(ask("", mods=(out,))) == ["mod: does not apply, it is `conflict`"]
     why = out._replace(
         findings=(Finding(FindingCode.REMOVED, "it is gone"), Finding(FindingCode.REMOVED, "more"))
     )
-    assert messages(ask("", mods=(why,))) == ["mod: does not go in, it is conflict: it is gone"]
+    assert messages(ask("", mods=(why,))) == ["mod: does not apply, it is `conflict`: it is gone"]
 
 
 @pytest.mark.parametrize(
@@ -657,7 +657,7 @@ def test_what_is_said_of_a_mod_that_does_not_go_in() -> None:
             "tiny.jinja",
             (
                 "note: --chat-template: a mod puts tiny.jinja into the workspace, by default .vllm-mods/templates "
-                "in the site root: as written it is found only if that is where it says; `apply` prints the place"
+                "in the site root; check that this path matches the one that `apply` prints"
             ),
         ),
         ("/x/.vllm-mods/templates/tiny.jinja", ""),
@@ -701,8 +701,8 @@ def test_a_template_that_nobody_brings() -> None:
     bare = planned(mod(variant()))
     assert messages(ask("--chat-template x.jinja", mods=(bare,))) == [
         (
-            "--chat-template: nothing brings 'x.jinja', which vLLM looks up in the working directory of the "
-            "container: none of the mods has a template"
+            "--chat-template: no mod has 'x.jinja', which vLLM looks up in the working directory of the "
+            "container"
         )
     ]
     assert notes(ask("--chat-template a/x.jinja", mods=(bare,))) == [

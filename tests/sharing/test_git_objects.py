@@ -43,7 +43,7 @@ class Objects(dict[str, bytes]):
 def why(objects: Objects, commit: str) -> str:
     with pytest.raises(TreeError) as caught:
         objects.files(commit)
-    assert caught.value.hint == "tell its author"
+    assert caught.value.hint == "report this to its author"
     return caught.value.message
 
 

@@ -88,7 +88,7 @@ def test_a_library_that_pip_installs_upgrades_and_takes_away(
     assert "1.0.0" in said
     assert "→ 1.1.0" in said
     call("update")
-    assert "fast 1.1.0 is renewed" in call("sync", "--target", site).stdout
+    assert "fast 1.1.0 updated" in call("sync", "--target", site).stdout
     assert (site / "vllm/fast.py").read_text() == "X = 2\n"
 
     # another version where nothing is kept is not taken for the one that is locked

@@ -127,10 +127,10 @@ def test_what_is_not_as_it_was_locked_is_refused_with_both(
     with pytest.raises(Refused) as caught:
         locking.open_shared(ours, fetching=True)
     assert caught.value.message == (
-        f"acme (package:acme-mods) is not what {place}/vllm-mods.lock has: 1.2 and sha256:{now.files}, "
-        f"and not 1.1 and sha256:{'f' * 64}; nothing was changed"
+        f"acme (package:acme-mods) differs from {place}/vllm-mods.lock: it is now 1.2 and sha256:{now.files}, "
+        f"not 1.1 and sha256:{'f' * 64}; nothing was changed"
     )
-    hint = "vllm-mods update acme  # takes it as it is now, if you know why it has changed"
+    hint = "vllm-mods update acme  # accepts the change, if you know why it was made"
     assert caught.value.hint == hint
 
 
@@ -144,7 +144,7 @@ def test_a_folder_is_held_to_the_lock_only_where_all_is_fetched(place: Path) -> 
     write(place / "mods", mod("fast", text="X = 2\n"))
     (library,) = locking.open_shared(ours)
     assert library.folder == os.path.join(place, "./mods")
-    with pytest.raises(Refused, match=r"has: its files and sha256:.* and not  and sha256:"):
+    with pytest.raises(Refused, match=r"it is now its files and sha256:.* not  and sha256:"):
         locking.open_shared(ours, fetching=True)
 
 
@@ -156,7 +156,11 @@ NONE = "it has no library; is another distribution meant?"
     ("changed", "why", "hint"),
     [
         ({"METADATA": None}, "its installation record is damaged: ", REINSTALL),
-        ({"METADATA": "Name: acme-mods\nVersion: x y\n"}, "what pip wrote of it is dam", REINSTALL),
+        (
+            {"METADATA": "Name: acme-mods\nVersion: x y\n"},
+            "its installation record is damaged:",
+            REINSTALL,
+        ),
         (
             {"entry_points": None},
             "1.2 has 0 entry points in vllm_mods.libraries, but needs exactly one",

@@ -292,7 +292,7 @@ def test_a_project_in_pyproject(call: Call, place: Path, site: Path) -> None:
     (place / "vllm-mods.toml").write_text("schema = 1\n")
     said = call("list")
     assert said.code == 2
-    assert "two files of one project" in said.err
+    assert "two settings files of one project" in said.err
 
 
 @pytest.mark.slow

@@ -106,7 +106,7 @@ def test_edits_are_named_and_are_thrown_away_only_if_asked_for(root: Path) -> No
     with pytest.raises(Refused) as caught:
         revert_transition(str(root), there)
     assert caught.value.message.startswith(
-        f"{root}: changed since the mods went in: {A}, {B} (by whom, nothing here can tell)"
+        f"{root}: these files were changed after the mods were applied: {A}, {B}. A revert"
     )
     made = revert_transition(str(root), there, discard_edits=True)
     assert made.discard_edits
@@ -120,7 +120,7 @@ def test_originals_are_of_no_use_where_their_installation_is_gone(
     (root / RECORD).unlink()
     with pytest.raises(Refused, match=f"^{RECORD} is gone: {was} upgraded or removed") as caught:
         revert_transition(str(root), applied(*FOLLOWING)._replace(vllm=vllm))
-    assert caught.value.hint == f"the receipt was removed from date: rm -r {root}/.vllm-mods"
+    assert caught.value.hint == f"the receipt is out of date: rm -r {root}/.vllm-mods"
 
 
 def test_what_went_to_a_workspace_is_looked_at_there(root: Path, tmp_path: Path) -> None:

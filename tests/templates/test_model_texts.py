@@ -94,7 +94,7 @@ def test_texts_are_read_with_what_they_answer() -> None:
 
 
 def test_a_template_without_a_prompt_for_them_is_refused_with_its_reason() -> None:
-    with pytest.raises(ManifestError, match="no prompt for them: never"):
+    with pytest.raises(ManifestError, match="no prompt: never"):
         checked({"a": "b"}, b"{{ raise_exception('never') }}")
 
 

@@ -290,7 +290,7 @@ def test_libraries_that_are_not_installed_are_told(
 def test_a_release_whose_parsers_do_not_run(hostile: str, why: str) -> None:
     with pytest.raises(TreeError) as caught:
         open_release(toy_release(hostile))
-    assert caught.value.message == f"{toy_release().spec}: its parsers do not run: {why}"
+    assert caught.value.message == f"{toy_release().spec}: its parsers cannot run: {why}"
 
 
 def test_a_tree_has_its_parsers_beside_others_and_bytes_that_are_no_text() -> None:

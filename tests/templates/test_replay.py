@@ -397,9 +397,9 @@ def _messages(text: str) -> list[str]:
             "{{ m.reasoning_content if loop.last }}",
             [
                 (
-                    "agent-that-reasons: turn 1: of 331 letters 125 are not found again: "
-                    '\'It is a basalt matter.[{"id": "call00001\' is '
-                    '\'[{"id": "call00001", "type": "function",\' in the next prompt'
+                    "agent-that-reasons: turn 1: 125 of 331 characters change in the next prompt: "
+                    '\'It is a basalt matter.[{"id": "call00001\' becomes '
+                    '\'[{"id": "call00001", "type": "function",\''
                 ),
             ],
         ),
@@ -538,7 +538,7 @@ def test_what_is_said_of_the_other_engine() -> None:
     assert (finding.line, finding.level.value) == (2, "note")
     (other,) = _check("{{ 'a\\\\nb' }}" + WHOLE).findings
     assert other.message.endswith(
-        "8 of 8 conversations are rendered differently: chat: the prompt is another one"
+        "8 of 8 conversations are rendered differently: chat: the prompt is different"
     )
     assert other.line is None
 
@@ -575,8 +575,8 @@ def test_what_a_template_is_for_by_the_name_of_its_file_or_folder(
 ) -> None:
     checked = check(Template("t", path, WHOLE.encode()), ())
     message = (
-        f"{why} is for ranking, embedding or judging, by its name: it was asked about no conversation "
-        "but those beside it"
+        f"{why} is for ranking, embedding or judging, by its name: it was tested only with the "
+        "conversations beside it"
     )
     assert [one.message for one in checked.findings] == ([message] if why else [])
     assert bool(checked.replays) is (why is None)

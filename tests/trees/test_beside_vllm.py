@@ -73,7 +73,7 @@ def test_what_no_wheel_has_is_said() -> None:
     [
         (tarfile.SYMTYPE, "is a link"),
         (tarfile.LNKTYPE, "is a link"),
-        (tarfile.FIFOTYPE, "is no regular file"),
+        (tarfile.FIFOTYPE, "is not a regular file"),
     ],
 )
 def test_what_is_no_file_of_an_sdist_is_said(kind: bytes, what: str) -> None:
@@ -251,23 +251,23 @@ def test_the_distributions_that_mods_change() -> None:
     with pytest.raises(UsageError) as caught:
         other_packages.check_versions({"other": "1"}, [plain, outside])
     assert caught.value.message == "--with other==1: none of mod, mod changes that package"
-    assert caught.value.hint == "what they change beside vLLM is of Big_One"
+    assert caught.value.hint == "the mods change Big_One beside vLLM"
     with pytest.raises(UsageError) as caught:
         other_packages.check_versions({"other": "1"}, [plain])
     assert caught.value.hint == "the mods change nothing beside vLLM: run without --with"
     tops = making.mod(making.variant(patch), outside=("six/a.py", "b/c.py"))
     with pytest.raises(UsageError) as caught:
         other_packages.check_versions({"other": "1"}, [tops])
-    assert caught.value.hint == "what they change beside vLLM is of b, six"
+    assert caught.value.hint == "the mods change b, six beside vLLM"
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a", "not one version"),
-        ("a==1.*", "not one version"),
-        ("a==1,==2", "not one version"),
-        ("a>=5", "not one version"),
+        ("a", "expected one version"),
+        ("a==1.*", "expected one version"),
+        ("a==1,==2", "expected one version"),
+        ("a>=5", "expected one version"),
         ("==1", None),
         ("a b==1", None),
     ],

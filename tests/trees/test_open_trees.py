@@ -48,8 +48,8 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
         ("git:x@y", {"others": {"a": "1"}}, OWN.format("git:x@y"), "pypi:VERSION"),
         ("x", {"others": {"a": "1"}}, OWN.format("x"), "pypi:VERSION"),
         ("wheel:{0}", {}, "wheel:{0}: {0} is a folder", "{0}"),
-        ("sdist:{0}/x.whl", {}, "sdist:{0}/x.whl: that file is not of this kind", "wheel:{0}/x.whl"),
-        ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: that file is not of this kind", "sdist:{0}/x.tar.gz"),
+        ("sdist:{0}/x.whl", {}, "sdist:{0}/x.whl: this is another kind of file", "wheel:{0}/x.whl"),
+        ("wheel:{0}/x.tar.gz", {}, "wheel:{0}/x.tar.gz: this is another kind of file", "sdist:{0}/x.tar.gz"),
         ("wheel:{0}/none", {}, "wheel:{0}/none: {0}/none: no such file", "ls -la {0}"),
         ("wheel:none", {}, "wheel:none: none: no such file", "ls -la ."),
         ("odd kind:x", {}, "odd kind:x: no such file or folder", "name the vllm folder or its site root"),
@@ -236,7 +236,7 @@ VLLM = {f"{SITE}/vllm/__init__.py": b"", f"{SITE}/vllm/_version.py": b"__version
 
 VENV = "opt/venv/lib/python3.12/site-packages"
 ANOTHER = (
-    "name an image that vLLM is installed in, such as vllm/vllm-openai; or the folder that holds it: "
+    "name an image with vLLM, such as vllm/vllm-openai; or name the folder that contains it: "
     "--target-in-image /FOLDER"
 )
 
@@ -330,8 +330,8 @@ def test_a_vllm_behind_a_link_is_no_place_to_patch(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_in_image(base)
     assert caught.value.message == (
-        f"it: /{SITE}/vllm is a symbolic link to /src/vllm: an editable install, or files that are "
-        "shared; what goes in there would not be in one place"
+        f"it: /{SITE}/vllm is a symbolic link to /src/vllm: an editable install, or "
+        "shared files; the mods would change files elsewhere too"
     )
     hint = "in the Dockerfile: pip install vllm, without -e and with real files"
     assert caught.value.hint == hint
@@ -407,8 +407,8 @@ def test_what_a_revision_refuses_has_a_next_step(repository: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "message", "hint"),
     [
-        ("{0}", "no revision given", "git:{0}@HEAD"),
-        ("{0}@", "no revision given", "git:{0}@HEAD"),
+        ("{0}", "no revision was given", "git:{0}@HEAD"),
+        ("{0}@", "no revision was given", "git:{0}@HEAD"),
         ("/gone@x", "/gone: no such folder", "git:REPO@REV, REPO a local folder"),
         ("/gone", "/gone: no such folder", "git:REPO@REV, REPO a local folder"),
         (

@@ -83,7 +83,7 @@ def test_what_was_read_is_there_offline(server: PackageServer) -> None:
     assert sources_of(tree) == SOURCES
     assert tree.read("vllm/gone.py") is None
     assert len(server.requests) == before
-    with pytest.raises(TreeError, match="the cache does not have vllm/_C") as caught:
+    with pytest.raises(TreeError, match="vllm/_C.* is not in the cache") as caught:
         tree.read("vllm/_C.abi3.so")
     assert caught.value.hint == "run once without --offline"
 
@@ -218,7 +218,7 @@ def test_a_passing_fault_does_no_harm(
 def test_a_server_that_stops_doing_ranges_is_said(server: PackageServer) -> None:
     tree = open_tree("pypi:0.19.1")
     server.ranges = False
-    with pytest.raises(TreeError, match="does not any more"):
+    with pytest.raises(TreeError, match="ranges"):
         tree.read(PATH)
 
 
@@ -245,7 +245,7 @@ def test_a_release_is_named_as_pip_names_it_and_the_newest_by_a_word(server: Pac
 
 def test_an_index_of_pre_releases_has_no_newest_release(server: PackageServer) -> None:
     server.files = {"vllm-0.20.0rc1.tar.gz": b""}
-    with pytest.raises(UsageError, match="no release but pre-releases"):
+    with pytest.raises(UsageError, match="only pre-releases"):
         open_tree("pypi:latest")
 
 
@@ -315,7 +315,7 @@ def test_a_kept_page_stands_in_for_an_index_that_is_down(
     assert open_tree("pypi:0.19.1", note=notes.append).read(PATH) == SOURCES[PATH]
     (note,) = notes
     assert "503" in note
-    assert "using the page kept of it" in note
+    assert "using the cached page" in note
 
 
 @pytest.mark.parametrize("kind", ["index", "links"])

@@ -245,7 +245,7 @@ def test_a_file_that_is_not_kept_is_missed_offline(server: PackageServer) -> Non
     Releases().files()
     with pytest.raises(Unreachable) as caught:
         Releases(offline=True).open("0.19.1")
-    message = f"{WHEEL}: the cache does not have it"
+    message = f"{WHEEL}: it is not in the cache"
     assert (caught.value.message, caught.value.hint) == (message, "run once without --offline")
     assert server.requests
 
@@ -265,7 +265,7 @@ GOOD = record_row("vllm/a.py", b"1")
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        (None, "there is no RECORD in it"),
+        (None, "it has no RECORD"),
         (record_row("vllm/a.py", b"12"), "its RECORD describes vllm/a.py wrongly"),
         ("vllm/a.py,,1\n", "its RECORD describes vllm/a.py wrongly"),
         (GOOD + record_row("vllm/b.py", b"1"), "its RECORD describes vllm/b.py wrongly"),
@@ -287,7 +287,7 @@ def test_a_record_that_lists_the_wheel_need_not_list_its_own_signatures() -> Non
     signed = [(f"{RECORD}.jws", b"x"), (f"{RECORD}.p7s", b"y")]
     assert checked_record(archive(("vllm/a.py", b"1"), (RECORD, rows), *signed), "x.whl") == rows
     two = archive(("vllm/a.py", b"1"), (RECORD, rows), ("six-1.dist-info/RECORD", b""))
-    with pytest.raises(TreeError, match=r"x\.whl: there is no RECORD in it"):
+    with pytest.raises(TreeError, match=r"x\.whl: it has no RECORD"):
         checked_record(two, "x.whl")
 
 
@@ -323,8 +323,8 @@ def test_what_is_pinned_holds_for_what_was_seen_before(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         remote.pin(file, cache, io.BytesIO(SMALL))
     assert caught.value.message == (
-        f"{WHEEL}: what the server sent of it in parts is not what it sends as the whole, "
-        "which has the hash that the index states"
+        f"{WHEEL}: the parts that the server sent differ from the whole file, "
+        "which has the hash from the index"
     )
     assert (
         caught.value.hint

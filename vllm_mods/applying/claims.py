@@ -28,7 +28,7 @@ def check(tree: FolderTree, current: Receipt) -> None:
         places = [path if path.startswith("/") else f"{tree.root}/{path}" for path in doubtful]
         raise Refused(
             f"the receipt of {tree.spec} says that mods created {', '.join(doubtful)}, but no mod in {receipt.MODS} does: the receipt or a stored mod was edited or lost; nothing was changed",
-            hint=f"ls -l {' '.join(places)}  # if you know them for a mod's: remove them, then revert again",
+            hint=f"ls -l {' '.join(places)}  # if a mod created them, remove them and revert again",
         )
 
 

@@ -87,7 +87,7 @@ def _of_machine(error: BaseException) -> Failure | None:
         return Failure(
             "processes",
             f"no more processes or threads can be started: {error}",
-            "ulimit -u; cat /sys/fs/cgroup/pids.max  # allow more, of a container with --pids-limit",
+            "ulimit -u; cat /sys/fs/cgroup/pids.max  # raise the limit; in a container, with --pids-limit",
             EXIT_NO,
         )
     if isinstance(error, ImportError | OSError) and (package := _broken_package(error)):
@@ -95,8 +95,7 @@ def _of_machine(error: BaseException) -> Failure | None:
         return Failure(
             "broken-package",
             f"{package}, which vllm-mods needs, cannot be loaded: {words.splitlines()[0]}",
-            f"{sys.executable} -m pip install --force-reinstall {package}  # or, of a library (.so) "
-            "that is missing, the system's package that has it",
+            f"{sys.executable} -m pip install --force-reinstall {package}  # if a library (.so) is missing, install the system package that has it",
             EXIT_USAGE,
         )
     if isinstance(error, FileNotFoundError) and os.stat(".").st_nlink == 0:

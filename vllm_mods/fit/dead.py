@@ -94,7 +94,7 @@ def _gone(before: World, after: World, origin: World, path: str) -> Iterator[Pro
         instead = nearest(method, new.above - known) or nearest(method, new.above)
         called = _is_named(after, method, path)
         text = f"{new.scope} overrides {owner.cls.name}.{method} in {version}, but no base class defines it"
-        message = f"{text} here{'' if called else ': nobody calls it'}{instead}"
+        message = f"{text} here{'' if called else ', and nothing calls it'}{instead}"
         yield _problem(path, new, message, Level.NOTE if called else Level.ERROR)
 
 

@@ -235,7 +235,7 @@ class _DiffReader:
             )
         if not file.hunks and not renames and not created and not deleted and file.mode is None:
             raise self.fail(
-                "the file header is followed by no hunk, so nothing changes",
+                "no hunk follows the file header, so nothing changes",
                 line=line,
                 hint="make the patch again with `git diff`",
             )

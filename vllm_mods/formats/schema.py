@@ -193,9 +193,7 @@ class Table:
             if not self._matches(_VARIABLE, key):
                 self.problem(key, "is not the name of an environment variable")
             elif isinstance(value, str) and "\0" in value:
-                self.problem(
-                    key, "contains a NUL character, which environment variables cannot have"
-                )
+                self.problem(key, "contains a NUL, which no variable can have")
         return {key: value for key in self.raw if (value := self.get(key, str)) is not None}
 
     def table(self, key: str) -> Table:
@@ -265,7 +263,7 @@ def in_words(value: object) -> str:
 
 
 class DecodeError(ValueError):
-    """What does not apply its type: ``problems``, each as ``mods[0].files: expected an array, found a string``."""
+    """What does not fit its type: ``problems``, each as ``mods[0].files: expected an array, found a string``."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))

@@ -212,7 +212,7 @@ class Client:
         host = self.name.host
         hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # is it there?"
         if isinstance(error, requests.exceptions.SSLError):
-            hint = "set REQUESTS_CA_BUNDLE=FILE for a registry with its own certificates, or {PLAIN_HTTP}={host} for one without TLS"
+            hint = f"set REQUESTS_CA_BUNDLE=FILE for a registry with its own certificates, or {PLAIN_HTTP}={host} for one without TLS"
         return TreeError(f"{self.name}: cannot connect to {host}: {reason(error)}", hint=hint)
 
 

@@ -79,7 +79,7 @@ def _opened(path: str, inside: str) -> int:
     """Open a file, each folder in the one above it."""
     parts = [part for part in path[len(inside) :].split("/") if part not in {"", "."}]
     if ".." in parts or not parts:
-        raise ManifestError(path, (f"leads out of {inside}",))
+        raise ManifestError(path, (f"points outside {inside}",))
     at = os.open(inside, _FOLDER)
     for n, part in enumerate(parts, 1):
         try:

@@ -183,7 +183,7 @@ class _RecordedRun(NamedTuple):
             )
         if seen.failed:
             raise Refused(
-                "a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}",
+                f"a step failed and the command continued, so its work is incomplete; nothing was written{_listed(seen.failed)}{output}",
                 hint=_EDIT_TREE,
             )
 

@@ -96,7 +96,7 @@ def _inside(context: PlanContext, mod: Mod, variant: Variant) -> ModPlan:
     if _is_released(context, mod, variant):
         message = f"this release already has the change: {mod.name} is not needed"
         return context.plan_of(mod, variant, Verdict.UPSTREAM, note(FindingCode.UPSTREAM, message))
-    message = "every change is already there, but no receipt records that vllm-mods applied it; `vllm-mods matrix {mod.name}` shows which releases have the change themselves"
+    message = f"every change is already there, but no receipt records that vllm-mods applied it; `vllm-mods matrix {mod.name}` shows which releases have the change themselves"
     return context.plan_of(mod, variant, Verdict.APPLIED, note(FindingCode.NO_RECEIPT, message))
 
 

@@ -156,8 +156,8 @@ class PlanContext:
             notes.append(note(FindingCode.VERSION_RANGE, message))
         if not self.is_for_vllm(mod, variant):
             message = (
-                f"variant `{variant.id}` ({variant.vllm}) is not meant for this version, "
-                "but its source is what the variant was written for"
+                f"variant `{variant.id}` ({variant.vllm}) does not cover this version, "
+                "but the source is what it was written for"
             )
             notes.append(note(FindingCode.VERSION_RANGE, message))
         return notes

@@ -39,7 +39,7 @@ def verify(
     """Return whether files are as they were left; with the receipt and the packages of a ``node``."""
     lines = [text.tree_name(result.version, target), *text.located(result.findings)]
     if result.ok:
-        whole = f"  {text.counted(len(result.mods), 'mod')}, every file as it was left"
+        whole = f"  {text.counted(len(result.mods), 'mod')}, all files unchanged"
         lines.append(whole if result.mods else "  no mods are applied")
     answer = {
         "tree": {"spec": target, "version": result.version},

@@ -20,8 +20,8 @@ NEXT = {
     Verdict.MISPLACED: _PORT,
     Verdict.UNFIT: f"vllm-mods check MOD --target TREE --explain; {_PORT}",
     Verdict.MISSING: _PORT,
-    Verdict.PARTIAL: "vllm-mods doctor --target DIR, and install vLLM again as it says",
-    Verdict.UNSUPPORTED: f"vllm-mods matrix MOD  # shows the releases that it covers; or {_PORT}",
+    Verdict.PARTIAL: "vllm-mods doctor --target DIR  # then reinstall vLLM as it says",
+    Verdict.UNSUPPORTED: f"{_PORT}  # `vllm-mods matrix MOD` shows the releases that it covers",
     Verdict.UNREADABLE: "vllm-mods doctor --target TREE",
 }
 

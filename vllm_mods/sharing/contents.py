@@ -65,7 +65,7 @@ def why_not(path: str) -> str:
     """Return why no file of a shared library may have this path, ``""`` if one may."""
     parts = path.split("/")
     return (
-        "leads out of the library" if not {"", ".", ".."}.isdisjoint(parts)
+        "points outside the library" if not {"", ".", ".."}.isdisjoint(parts)
         else "" if path in BESIDE
         else f"lies in none of {', '.join(PARTS)}" if parts[0] not in PARTS or len(parts) == 1
         else "is hidden or a cache" if any(map(is_left_out, parts))

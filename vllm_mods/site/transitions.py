@@ -79,7 +79,7 @@ def revert_transition(
         if file.kind == receipt.RECORD and look.file(file.path) is None:
             was = f"vLLM {applied.vllm}" if applied.vllm else "vLLM"
             raise Refused(
-                f"{file.path} is gone: {was} was upgraded or removed since the mods went in, so the stored originals no longer belong to these files; nothing was changed",
+                f"{file.path} is gone: {was} was upgraded or removed after the mods were applied, so the stored originals no longer belong to these files; nothing was changed",
                 hint=f"the receipt is out of date: rm -r {root}/{receipt.STATE}",
             )
         if file.kind != receipt.FILE:

@@ -134,7 +134,7 @@ def check(
         if plain[i].prompt in {None, rendered.prompt} or name in wrong:
             continue
         wrong.add(name)
-        why = f"with this value, {case.name}: {rendered.error or 'the prompt is another one'}"
+        why = f"with this value, {case.name}: {rendered.error or 'the prompt is different'}"
         message = f"kwargs.{name}: {case.kwargs[name]!r} is not its default: {why}"
         findings.append(Finding(FindingCode.KWARG_DEFAULT, message))
     outcomes = tuple(

@@ -204,7 +204,7 @@ class TarArchive:
                 hint=_REBUILD,
             )
         if not member.isreg() or member.issparse():
-            what = "is a link" if member.issym() or member.islnk() else "is no regular file"
+            what = "is a link" if member.issym() or member.islnk() else "is not a regular file"
             raise TreeError(f"{self._label}: {name} {what}", hint=_REBUILD)
         self._file.seek(member.offset_data)
         return self._file.read(member.size)
