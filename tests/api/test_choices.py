@@ -271,7 +271,7 @@ def test_a_pairing_that_names_a_folder_reads_it_or_the_one_that_was_chosen(place
         f"{place}/none",
         [f"{place}/none is not on this machine: not checked whether it is a model"],
     )
-    with pytest.raises(vm.UsageError, match="none: there is no such folder"):
+    with pytest.raises(vm.UsageError, match="none: no such folder"):
         folder("none")
 
 

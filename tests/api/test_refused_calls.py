@@ -127,7 +127,7 @@ REFUSALS: Refusing = [
     # a pairing's lock
     (
         lambda place: on_base.read_lock(library(), f"{place}/none.lock", "pair"),
-        "pairing pair has no lock: there is no file {place}/none.lock",
+        "pairing pair has no lock: no such file: {place}/none.lock",
         "vllm-mods lock pair --output none.lock",
     ),
     (

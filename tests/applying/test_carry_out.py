@@ -343,7 +343,7 @@ def test_only_a_folder_of_this_machine_is_changed(site: Path) -> None:
     for spec in ("pypi:0.19.1", "image:x", "git:/a@b", "wheel:x.whl", "sdist:x"):
         with pytest.raises(UsageError, match=f"^{spec} can be checked but not changed") as caught:
             carry_out.remove(spec, [])
-        assert caught.value.hint == "a folder that holds vllm/, such as site-packages"
+        assert caught.value.hint == "a folder that contains vllm/, such as site-packages"
     there = site.parent / "pypi:x"
     site.rename(there)
     assert carry_out.remove(there, []).target == str(there)

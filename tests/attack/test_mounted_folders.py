@@ -69,7 +69,7 @@ def test_what_is_not_here_is_not_started_and_an_export_says_so(
     call: Caller, tmp_path: Path
 ) -> None:
     name(call, tmp_path / "gone")
-    assert f"{tmp_path}/gone: there is no such folder" in started(call, code=2)
+    assert f"{tmp_path}/gone: no such folder" in started(call, code=2)
     said = call("export", NAME, "--format", "compose")
     assert (
         f"note: {tmp_path}/gone is not on this machine: not checked whether it is a model"

@@ -211,7 +211,7 @@ def test_what_the_hub_does_not_have_is_said(
     assert wrong.value.message == (
         "/nowhere/at/all: no such folder, and not a model id on the Hub (ORGANISATION/NAME)"
     )
-    assert wrong.value.hint == "name the folder that holds its config.json"
+    assert wrong.value.hint == "name the folder that contains its config.json"
 
 
 @pytest.mark.parametrize("ranges", [1, 0])
@@ -266,7 +266,7 @@ def test_a_model_is_a_folder_whose_configuration_names_an_architecture(tmp_path:
     place = hybrid(tmp_path)
     (tmp_path / "link").symlink_to(place)
     assert sources.resolved_folder(str(tmp_path / "link")) == place
-    with pytest.raises(UsageError, match="none: there is no such folder") as caught:
+    with pytest.raises(UsageError, match="none: no such folder") as caught:
         sources.resolved_folder(str(tmp_path / "none"))
     assert caught.value.hint == "download it (`hf download`), and name the folder"
     config = tmp_path / "other/config.json"
@@ -421,7 +421,7 @@ def test_what_a_folder_lacks_is_told_with_what_helps(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as caught:
         open_checkpoint(str(tmp_path))
     assert caught.value.message == (f"{tmp_path}: it has no config.json, so vLLM cannot serve it")
-    hint = "name the folder that holds it, or an id on the Hub: ORGANISATION/NAME"
+    hint = "name the folder that contains it, or an id on the Hub: ORGANISATION/NAME"
     assert caught.value.hint == hint
     (tmp_path / "config.json").write_bytes(CONFIG_BYTES)
     index = {"weight_map": {"a": "a.safetensors"}}

@@ -78,7 +78,7 @@ MANIFESTS = {
     ),
     "a missing patch": (
         'schema = 1\nname = "bad"\nversion = "1"\nsummary = "s"\nlicense = "M"\n[[variant]]\nid = "a"\nvllm = ">=1"\npatches = ["no.patch"]\n',
-        "there is no file",
+        "no such file:",
     ),
     "a patch outside the mod": (
         'schema = 1\nname = "bad"\nversion = "1"\nsummary = "s"\nlicense = "M"\n[[variant]]\nid = "a"\nvllm = ">=1"\npatches = ["../../x.patch"]\n',

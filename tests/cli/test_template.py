@@ -199,7 +199,7 @@ def test_diff_shows_how_prompts_differ(call: Call, small: Path, tmp_path: Path) 
     [
         (("render", "smal", "hello"), "there is no template named `smal`", "did you mean `small`"),
         (("render", "small", "nothing"), "nothing cannot be read: No such file or directory and no conv", "FILE"),
-        (("render", "./gone.jinja", "-"), "./gone.jinja: there is no such file", "template list"),
+        (("render", "./gone.jinja", "-"), "./gone.jinja: no such file", "template list"),
         (("render", "small", "hello", "--chat-template-kwargs", "{"), "not JSON", "enable_think"),
         (("render", "small", "hello", "--chat-template-kwargs", "1"), "expected an obj", "enable"),
         (("diff", "./a.jinja", "./a.jinja"), "no such file", "template list"),
@@ -232,7 +232,7 @@ def test_a_template_in_a_tree_is_checked(call: Call, site: Path) -> None:
     answer = call("template", "check", "vllm/chat.jinja", "--in", site)
     assert (answer.code, "nothing is refused or lost" in answer.out) == (0, True)
     for named, message in (
-        ("vllm/gone.jinja", "vllm/gone.jinja: there is no such file"),
+        ("vllm/gone.jinja", "vllm/gone.jinja: no such file"),
         ("vllm", "vllm: neither chat_template.jinja nor tokenizer_config.json has"),
         ("../chat.jinja", "../chat.jinja"),
     ):

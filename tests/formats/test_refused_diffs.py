@@ -16,7 +16,7 @@ BY_HAND = (
     "if the patch was edited by hand: make it again with `git diff`, or run `recountdiff` on it"
 )
 RENAMES = "make the patch with `git diff`, which marks renamed files"
-IN_TREE = "paths in a patch are relative to the folder that holds vllm/"
+IN_TREE = "paths in a patch are relative to the folder that contains vllm/"
 PREFIXES = (
     "make the patch with `git diff --src-prefix=a/ --dst-prefix=b/`; "
     "`vllm-mods new NAME --from-diff FILE --tree TREE` takes any paths"

@@ -349,11 +349,11 @@ def test_an_image_of_a_layout_is_named_by_tag_name_or_digest(
         (
             TWO,
             "no",
-            "holds no image named no; there are: host/x:two, one",
+            "it has no image named no; there are: host/x:two, one",
             "name one: …:host/x:two",
         ),
         (listed(), None, "holds 0 images", "name one by its digest: …@sha256:…"),
-        (listed(named(A)), "no", "holds no image named no", "name one by its digest: …@sha256:…"),
+        (listed(named(A)), "no", "it has no image named no", "name one by its digest: …@sha256:…"),
         (
             listed(named(A, "x"), named(B, "x"), named(C, "y")),
             "x",

@@ -150,18 +150,18 @@ def test_a_folder_that_is_no_library(tmp_path: Path) -> None:
     one = write_mod(tmp_path, "mine")
     with pytest.raises(UsageError) as caught:
         Library(str(one))
-    hint = "this is one mod; a library holds it as patches/mine/mod.toml"
+    hint = "this is one mod; a library has it as patches/mine/mod.toml"
     assert caught.value.hint == hint
 
 
 def test_what_a_folder_lacks_to_be_a_library_is_told_exactly(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         Library(tmp_path / "nowhere")
-    assert caught.value.hint == "`--library DIR` takes a folder that holds patches/"
+    assert caught.value.hint == "`--library DIR` needs a folder that contains patches/"
     with pytest.raises(UsageError) as caught:
         Library(tmp_path)
     assert caught.value.message == f"the library {tmp_path} has no patches, templates, pairings"
-    assert caught.value.hint == "a library holds patches/<mod>/mod.toml"
+    assert caught.value.hint == "a library has patches/<mod>/mod.toml"
     for part in ("patches", "templates", "pairings"):
         (tmp_path / part / part).mkdir(parents=True)
         Library(tmp_path / part)
@@ -315,7 +315,7 @@ def test_a_file_for_images_that_is_not_there(tmp_path: Path) -> None:
         file.write('[[files]]\nsource = "tool.sh"\npath = "/opt/tool.sh"\n')
     with pytest.raises(ManifestError) as caught:
         load_mod(str(folder))
-    assert caught.value.problems == (f"files[0].source: there is no file {folder}/tool.sh",)
+    assert caught.value.problems == (f"files[0].source: no such file: {folder}/tool.sh",)
 
 
 def test_all_that_lies_in_a_mods_folder(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_a_project_that_is_named_has_to_be_there(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(project_file.CONFIG, str(here / "none.toml"))
-    with pytest.raises(UsageError, match="there is no such file") as caught:
+    with pytest.raises(UsageError, match="no such file") as caught:
         project_file.find()
     assert caught.value.hint == "unset VLLM_MODS_CONFIG, or name one"
     (here / "none.toml").write_text(PROJECT)

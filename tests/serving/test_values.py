@@ -157,7 +157,7 @@ def test_a_key_is_named_with_those_above_it(value: object, message: str) -> None
         (
             "    fuse: bool = False",
             "    fuse: bool = False\n    def __init__(self): ...",
-            "PassConfig has an __init__ of its own",
+            "PassConfig has its own __init__",
         ),
         (
             "    fuse: bool = False",

@@ -106,7 +106,7 @@ def test_what_holds_no_part_of_a_library_is_none(files: dict[str, bytes]) -> Non
         "package:acme is not a library: it has none of patches, templates, pairings"
     )
     assert caught.value.hint == (
-        "a library holds patches/<mod>/mod.toml; #subdirectory=… names its folder in a repository"
+        "a library has patches/<mod>/mod.toml; #subdirectory=… names its folder in a repository"
     )
 
 

@@ -114,12 +114,12 @@ def install_later(site: Path) -> None:
         (
             lambda site: (site / receipt.original(A)).unlink(),
             A,
-            f"its original {receipt.original(A)} is gone: a revert would fail",
+            f"its stored original {receipt.original(A)} is gone: a revert would fail",
         ),
         (
             lambda site: (site / receipt.original(A)).write_bytes(b""),
             A,
-            f"its original {receipt.original(A)} is not what it was: a revert would fail",
+            f"its stored original {receipt.original(A)} is damaged: a revert would fail",
         ),
         (
             lambda site: (site / f"{A}.rej").touch(),

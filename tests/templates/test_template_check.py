@@ -327,6 +327,6 @@ def test_a_template_of_a_library_has_what_lies_beside_it(tmp_path: Path) -> None
     opened = source.open_template(library, str(folder / "template.jinja"))
     assert (opened.about, opened.conversations) == (None, ())
     for named in (f"{folder}/gone", "gone.jinja", "gone.jinja2", "gone.j2", "gone.txt"):
-        with pytest.raises(UsageError, match="there is no such file") as gone:
+        with pytest.raises(UsageError, match="no such file") as gone:
             source.open_template(library, named)
         assert gone.value.hint == "`vllm-mods template list` has the names"

@@ -25,7 +25,7 @@ def open_tree(
     if kind in {"pypi", "wheel", "sdist", "git", "image"} and not os.path.exists(spec):
         raise UsageError(
             f"{spec} can be checked but not changed: this command needs a folder as --target",
-            hint="a folder that holds vllm/, such as site-packages",
+            hint="a folder that contains vllm/, such as site-packages",
         )
     root = find_site_root(spec)
     if recovering is not None:

@@ -14,7 +14,7 @@ def why_not(data: bytes, signature: str, signers: str, namespace: str) -> str:
         verified, why = _run(["verify", "-n", namespace, "-I", name, *files], data)
         if verified is not None:
             return ""
-    return why or "nobody in it"
+    return why or "no signer"
 
 
 def _run(arguments: list[str], data: bytes) -> tuple[bytes | None, str]:

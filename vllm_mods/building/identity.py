@@ -126,7 +126,7 @@ def _layers(base: Base, lock: PairingLock, ours: str | None) -> Iterator[Finding
 def _strange(layer: Layer | None, lock: PairingLock) -> str:
     """Say what a layer holds beside what the lock has in ours."""
     if layer is None:  # an engine shows only all of them together
-        return "; what it holds: skopeo copy docker-daemon:IMAGE oci:FOLDER, then verify oci:FOLDER"
+        return "; to see its contents: skopeo copy docker-daemon:IMAGE oci:FOLDER, then verify oci:FOLDER"
     listed = {one.path for one in lock.image.layer}
     hidden = {
         f"{posixpath.dirname(one)}/{WHITEOUT}{posixpath.basename(one)}": one for one in layer.gone
@@ -134,8 +134,8 @@ def _strange(layer: Layer | None, lock: PairingLock) -> str:
     strange = [
         f"/{path}" for path, one in layer.entries.items() if one.kind != DIR and path not in listed
     ]
-    strange += [f"/{path} taken away" for place, path in hidden.items() if place not in listed]
-    strange += [f"all that was in /{path} taken away" for path in layer.opaque]
+    strange += [f"/{path} deleted" for place, path in hidden.items() if place not in listed]
+    strange += [f"everything in /{path} deleted" for path in layer.opaque]
     more = f" and {len(strange) - _SHOWN} more" if len(strange) > _SHOWN else ""
     return f": {', '.join(sorted(strange)[:_SHOWN])}{more}" if strange else ""
 

@@ -55,7 +55,7 @@ def read(files: ModelFiles) -> Checkpoint:
     if CONFIG not in names:
         raise TreeError(
             f"{files.name}: it has no {CONFIG}, so vLLM cannot serve it",
-            hint="name the folder that holds it, or an id on the Hub: ORGANISATION/NAME",
+            hint="name the folder that contains it, or an id on the Hub: ORGANISATION/NAME",
         )
     config = files.read(CONFIG, limits.CHECKPOINT_CONFIG)
     index = files.read(INDEX, limits.CHECKPOINT_INDEX) if INDEX in names else None

@@ -43,7 +43,7 @@ def open_checkpoint(
     if not is_hub_id(model):
         raise UsageError(
             f"{model}: no such folder, and not a model id on the Hub (ORGANISATION/NAME)",
-            hint="name the folder that holds its config.json",
+            hint="name the folder that contains its config.json",
         )
     return checkpoint.read(_HubModel(model, revision or "main", variables))
 
@@ -57,7 +57,7 @@ def resolved_folder(path: str) -> str:
     """Return a model's folder without a link in its path. Raises ``UsageError`` for one that is no model's, by its config.json."""
     folder = os.path.realpath(path)
     if not os.path.isdir(folder):
-        raise UsageError(f"{path}: there is no such folder", hint=_FOLDER)
+        raise UsageError(f"{path}: no such folder", hint=_FOLDER)
     what = f"{folder} is not the folder of a model"
     files = _ModelFolder(folder)
     if checkpoint.CONFIG not in files.names:

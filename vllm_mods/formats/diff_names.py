@@ -72,7 +72,7 @@ def path(raw: bytes, *, prefix: bytes | None) -> str:
     if text.startswith("/") or ".." in parts:
         raise BadName(
             f"the path {text!r} points outside the tree",
-            hint="paths in a patch are relative to the folder that holds vllm/",
+            hint="paths in a patch are relative to the folder that contains vllm/",
         )
     if "" in parts or "." in parts or any(ord(char) < 32 for char in text):
         raise BadName(f"the path {text!r} is not a plain relative path")

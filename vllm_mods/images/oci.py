@@ -305,7 +305,7 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
         # one engine takes the first, another the last
         if len({blob.digest for blob in called}) > 1:
             raise UsageError(
-                f"{reference}: holds {len(called)} images named {tag}",
+                f"{reference}: it has {len(called)} images named {tag}",
                 hint="name one by its digest: …@sha256:…",
             )
         if called:
@@ -313,7 +313,7 @@ def choose_named(index: dict[str, Any], tag: str | None, how: Opening) -> Descri
         if tag.startswith("sha256:"):
             # In a nested index, then; its length is not known here, and its digest says enough.
             return Descriptor("", tag, -1)
-    what = f"holds no image named {tag}" if tag else f"holds {len(images)} images"
+    what = f"it has no image named {tag}" if tag else f"it has {len(images)} images"
     raise UsageError(
         f"{reference}: {what}" + (f"; there are: {', '.join(known)}" if known else ""),
         hint=f"name one: …:{known[0]}" if known else "name one by its digest: …@sha256:…",

@@ -339,13 +339,13 @@ def check_library(folder: str) -> None:
     if not os.path.isdir(folder):
         raise UsageError(
             f"the library {folder} is not a folder",
-            hint="`--library DIR` takes a folder that holds patches/",
+            hint="`--library DIR` needs a folder that contains patches/",
         )
     if not any(os.path.isdir(os.path.join(folder, part)) for part in PARTS):
-        hint = "a library holds patches/<mod>/mod.toml"
+        hint = "a library has patches/<mod>/mod.toml"
         if MANIFEST in os.listdir(folder):
             name = os.path.basename(os.path.abspath(folder))
-            hint = f"this is one mod; a library holds it as patches/{name}/{MANIFEST}"
+            hint = f"this is one mod; a library has it as patches/{name}/{MANIFEST}"
         raise UsageError(f"the library {folder} has no {', '.join(PARTS)}", hint=hint)
 
 

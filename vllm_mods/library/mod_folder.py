@@ -37,7 +37,7 @@ def data_root() -> str:
         if os.path.isdir(os.path.join(root, "patches")):
             return root
     raise UsageError(
-        f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches is there",
+        f"the bundled mods are missing: neither {package}/_data/patches nor {os.path.dirname(package)}/patches exists",
         hint="the installation is incomplete; install vllm-mods again",
     )
 
@@ -147,7 +147,7 @@ class _Files:
             self.problems.append(f"{at}: {error.where} {error.problems[0]}")
             return b""
         if data is None:
-            self.problems.append(f"{at}: there is no file {path}")
+            self.problems.append(f"{at}: no such file: {path}")
             return b""
         self.digests[name] = sha256(data)
         return data

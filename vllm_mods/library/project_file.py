@@ -57,7 +57,7 @@ def read(where: str, *, must: bool = False) -> "ProjectFile | None":
             raise UsageError(f"{where} is not a regular file", hint=f"ls -l {where}")
     data = reading.read(where, None)
     if data is None:
-        raise UsageError(f"{where}: there is no such file", hint=f"unset {CONFIG}, or name one")
+        raise UsageError(f"{where}: no such file", hint=f"unset {CONFIG}, or name one")
     if where.endswith(PYPROJECT) and b"vllm-mods" not in data:
         return None
     from vllm_mods.formats import project  # noqa: PLC0415  (where there is one)

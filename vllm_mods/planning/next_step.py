@@ -37,7 +37,7 @@ def hint(plan: Plan, tree: Tree) -> str | None:  # noqa: C901, PLR0912 - one kin
     elif "changed-since" in codes:
         advice = f"vllm-mods revert --discard-edits {mod_plan.mod.name} --target {target}  # then apply again"
     elif FindingCode.UNDECLARED in codes:
-        advice = f"{_command('show', mod_plan)}  # read what it does; {mod_plan.mod.directory}/mod.toml has to say it"
+        advice = f"{_command('show', mod_plan)}  # read it, then declare the change in {mod_plan.mod.directory}/mod.toml"
     elif FindingCode.PYTHON_CONFLICT in codes and mod_plan.variant is not None:
         packages = shlex.join(mod_plan.variant.python)
         advice = f"pip install {packages}  # beside that vLLM, then again"
@@ -67,7 +67,7 @@ def _outside_of_libraries(mod_plan: ModPlan) -> str | None:
         patch = shlex.quote(mod_plan.mod.variants[0].patches[0].source)
         return f"vllm-mods new NAME --from-diff {patch} --tree pypi:VERSION  # the release it was made for; `port` goes on from there"
     if os.path.basename(place) != "patches":
-        return f"move it to LIBRARY/patches/{name}  # `--library LIBRARY` names it to `port`, `show` and `apply`"
+        return f"move it to LIBRARY/patches/{name}  # then `port`, `show` and `apply` find it with `--library LIBRARY`"
     return None
 
 

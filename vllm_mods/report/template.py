@@ -154,7 +154,7 @@ def _beside(
 
 def _kept(replay: Replayed | None) -> str:
     if replay is None:
-        return "not asked"
+        return "not tested"
     codes = [finding.code for finding in replay.findings]
     if "not-rendered" in codes:
         return "refused"

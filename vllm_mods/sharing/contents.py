@@ -67,7 +67,7 @@ def why_not(path: str) -> str:
     return (
         "points outside the library" if not {"", ".", ".."}.isdisjoint(parts)
         else "" if path in BESIDE
-        else f"lies in none of {', '.join(PARTS)}" if parts[0] not in PARTS or len(parts) == 1
+        else f"is in none of {', '.join(PARTS)}" if parts[0] not in PARTS or len(parts) == 1
         else "is hidden or a cache" if any(map(is_left_out, parts))
         else "has a character in its name that other systems do not support" if not path.isprintable() or "\\" in path
         else f"has a name of more than {_LONGEST_NAME} bytes"

@@ -125,7 +125,7 @@ def _listing(files: Mapping[str, bytes], what: str) -> bytes:
     if files.keys() <= set(contents.BESIDE):
         raise TreeError(
             f"{what} is not a library: it has none of {', '.join(catalog.PARTS)}",
-            hint="a library holds patches/<mod>/mod.toml; #subdirectory=… names its folder in a repository",
+            hint="a library has patches/<mod>/mod.toml; #subdirectory=… names its folder in a repository",
         )
     for path in files:
         if why := contents.why_not(path):

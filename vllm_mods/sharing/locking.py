@@ -65,7 +65,7 @@ def resolve(
     if locked is not None and now != locked:
         raise Refused(
             f"{name} ({source}) differs from {lock_path(project)}: it is now {now.resolved or 'its files'} and sha256:{now.files}, not {locked.resolved} and sha256:{locked.files}; nothing was changed",
-            hint=f"vllm-mods update {name}  # takes it as it is now, if you know why it has changed",
+            hint=f"vllm-mods update {name}  # accepts the change, if you know why it was made",
         )
     kept.keep(now, fetched)
     if (library := kept.open_kept(now)) is not None:

@@ -99,10 +99,10 @@ def _original(place: ReceiptPlace, file: ReceiptFile) -> Iterator[Finding]:
         return
     saved = receipt.original(file.path)
     if place.read(saved) is None:
-        message = f"its original {saved} is gone: a revert would fail"
+        message = f"its stored original {saved} is gone: a revert would fail"
         yield Finding(FindingCode.ORIGINAL_MISSING, message, file.path)
     elif receipt.untouched(file, place.read) is None:
-        message = f"its original {saved} is not what it was: a revert would fail"
+        message = f"its stored original {saved} is damaged: a revert would fail"
         yield Finding(FindingCode.ORIGINAL_DAMAGED, message, file.path)
 
 

@@ -87,7 +87,7 @@ def open_work(opened: OpenFolders) -> str:
     os.mkdir(opened.at(work), 0o700)
     if not _is_private(os.lstat(opened.folder(work))):
         raise Refused(
-            f"{opened.root}: this file system has no permissions, so anybody could have written the journal of the interrupted transaction; nothing was changed",
+            f"{opened.root}: this file system has no permissions, so the journal of the interrupted transaction cannot be trusted; nothing was changed",
             hint=f"findmnt -T {opened.root}  # keep vLLM on a local file system of Linux",
         )
     os.close(os.open(opened.at(f"{work}/{STAMP}"), site.NEW_FILE, 0o600))

@@ -332,7 +332,7 @@ def _split(site: Site, path: str) -> tuple[str, list[str]]:
         own = [one for one in site.workspaces if one != "/" and path.startswith(f"{one}/")]
         if not own:
             raise Refused(
-                f"{path} is outside the site root {site.root} and outside the workspace ({', '.join(site.workspaces) or 'there is none'}); nothing was changed",
+                f"{path} is outside the site root {site.root} and outside the workspace ({', '.join(site.workspaces) or 'none'}); nothing was changed",
                 hint=f"--workspace {(*site.workspaces, os.path.dirname(path))[0]}",
             )
         base = own[0]

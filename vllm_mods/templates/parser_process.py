@@ -90,7 +90,7 @@ class ReleaseParsers(NamedTuple):
         read = []
         for i, job in enumerate(jobs):
             answer = answers[i] if i < len(answers) else {}
-            why = end if i == len(answers) else "not tried any more"
+            why = end if i == len(answers) else "not tried again"
             read.append({way: _sanitize(answer.get(way), why) for way in job.ways})
         return read
 

@@ -115,7 +115,7 @@ def render(
     ]
     if len(rendered) < len(jobs):
         rendered.append(Rendered(None, end))
-    rendered += [Rendered(None, "not tried any more")] * (len(jobs) - len(rendered))
+    rendered += [Rendered(None, "not tried again")] * (len(jobs) - len(rendered))
     return RenderAnswer(
         variables=tuple(head["variables"]),
         arguments=tuple(name for name in head["variables"] if name not in head["own"]),

@@ -144,7 +144,7 @@ def _open_file(read: Read, named: str, hint: str) -> Template:
         return _open_model(read, folder, named)
     data = read(named)
     if data is None:
-        raise UsageError(f"{named}: there is no such file", hint=hint)
+        raise UsageError(f"{named}: no such file", hint=hint)
     return Template(
         named, named, data, tokens=_tokens(_tokenizer(read, os.path.join(folder, TOKENIZER)))
     )

@@ -69,7 +69,7 @@ def open_tree(
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
         is_kind = colon and kind.isalnum() and not os.path.lexists(spec)
         if is_kind or not spec:
-            why = f"{spec}: there is no kind of tree named {kind!r}" if spec else "no tree given"
+            why = f"{spec}: unknown kind of tree: {kind!r}" if spec else "no tree given"
             raise UsageError(why, hint=_FORMS)
         return FolderTree(find_site_root(spec), spec=spec, workspace=workspace)
     if not rest:
