@@ -78,7 +78,10 @@ def _texts(node: ast.AST) -> Iterator[tuple[int, str]]:
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
             if _is_printed(node):
                 text = str(child.value.value)
-                yield child.lineno, text.split("\n\n")[0] if isinstance(node, ast.ClassDef) else text
+                yield (
+                    child.lineno,
+                    text.split("\n\n")[0] if isinstance(node, ast.ClassDef) else text,
+                )
         else:
             yield from _texts(child)
 

@@ -298,7 +298,7 @@ def test_mods_of_one_name_in_several_libraries_are_no_matrix(place: Path) -> Non
     names = "theirs/fast, theirs/slow, others/fast, others/slow"
     assert sorted(caught.value.message.partition(":")[0].split(", ")) == sorted(names.split(", "))
     assert caught.value.hint in {
-        f"vllm-mods matrix {owner}/fast {owner}/slow  # those of one library"
+        f"vllm-mods matrix {owner}/fast {owner}/slow  # the mods of one library"
         for owner in ("theirs", "others")
     }
 

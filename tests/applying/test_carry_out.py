@@ -220,7 +220,7 @@ def test_a_mod_that_was_not_kept_cannot_be_planned_anew(
         f"{site}: .vllm-mods/mods/low.json is gone, and low, which stays applied, needs it; "
         "nothing was changed"
     )
-    assert caught.value.hint == f"vllm-mods revert --target {site}  # takes all mods out"
+    assert caught.value.hint == f"vllm-mods revert --target {site}  # removes all mods"
 
 
 # --- exactly these --------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def test_a_pip_that_finds_nothing(pip: Pip, errors: str, why: str) -> None:
         wheels.resolve(["x>=1", "y"], TARGET)
     head = "pip finds no wheel of x>=1, y for Python 3.12 on x86_64: "
     assert caught.value.message == head + why
-    assert caught.value.hint == "pip config list  # index-url, proxy and cert are taken from there"
+    assert caught.value.hint == "pip config list  # vllm-mods uses its index-url, proxy and cert"
 
 
 LOCKED = LockedWheel("x", "1", "x-1-py3-none-any.whl", sha256(wheel("x")) or "")
@@ -168,7 +168,7 @@ def test_another_wheel_than_the_locked_one_is_refused(pip: Pip) -> None:
     other = sha256(wheel("x", "y"))
     why = f"its sha256 is {other}, and the lock says {LOCKED.sha256}"
     assert caught.value.message == f"{LOCKED.filename}: {why}"
-    assert caught.value.hint == "pip config list  # index-url, proxy and cert are taken from there"
+    assert caught.value.hint == "pip config list  # vllm-mods uses its index-url, proxy and cert"
 
 
 @pytest.mark.parametrize(

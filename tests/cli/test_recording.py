@@ -212,7 +212,7 @@ def test_a_patch_that_goes_in_by_half(
     (mine / "half.patch").write_text(FIX + lost)
     answer = record(f"patch -p1 -d {SITE} < half.patch || echo 'in already'")
     assert answer.code == 3
-    assert "a patch went in by half: vllm/loader.py.rej" in answer.err
+    assert "a patch was only partly applied: vllm/loader.py.rej" in answer.err
     assert not (tmp_path / "made").exists()
 
 
@@ -337,9 +337,9 @@ def test_packages_beside_vllm(record: Callable[..., Answer], site: Path, tmp_pat
 
 def test_what_it_needs(call: Call, site: Path, mine: Path) -> None:
     for arguments, says in (
-        (["--record", "--tree", site], "give either a pairing"),
-        (["--tree", site, "--", "true"], "give either a pairing"),
-        (["--record", "--", "true"], "on which vLLM"),
+        (["--record", "--tree", site], "give exactly one"),
+        (["--tree", site, "--", "true"], "give exactly one"),
+        (["--record", "--", "true"], "no vLLM was named"),
     ):
         answer = call("new", "x", *arguments)
         assert (answer.code, says in answer.err) == (2, True), answer.err

@@ -69,7 +69,7 @@ def test_links_count_in_the_folder_that_is_said_to_have_them(tmp_path: Path) -> 
     assert read(str(tmp_path / "linked/x")) == b""
     with pytest.raises(ManifestError, match="is a symbolic link") as caught:
         read(str(tmp_path / "strict/x"))
-    assert caught.value.hint == f"ls -l {tmp_path}/strict/x  # put the file itself there"
+    assert caught.value.hint == f"ls -l {tmp_path}/strict/x  # replace it by the file itself"
 
 
 def test_what_lies_in_no_root_is_read_in_the_folder_that_is_given(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_a_list_that_nobody_of_the_signers_signed(
     with pytest.raises(Refused, match=f"by a signer in {signers}: no principal") as caught:
         checksums.sums(str(library), [], str(signers))
     assert caught.value.hint == (
-        f"ssh-keygen -Y check-novalidate -n vllm-mods -s {place}.sig < {place}  # whose it is"
+        f"ssh-keygen -Y check-novalidate -n vllm-mods -s {place}.sig < {place}  # shows who signed it"
     )
     asked: list[object] = []
     monkeypatch.setattr(ssh_signatures, "why_not", lambda *given: asked.extend(given))

@@ -116,7 +116,7 @@ def test_a_base_that_nothing_records_has_to_be_named() -> None:
         ) as caught:
             variants.base_tree(of, FIRST, "0.18.0", shelf)
         assert caught.value.hint == (
-            "vllm-mods port mod --from TREE …, or first vllm-mods matrix --update-lock"
+            "vllm-mods port mod --from TREE  # where it applies; `vllm-mods matrix mod --update-lock` records it"
         )
 
 

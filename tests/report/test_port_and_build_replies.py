@@ -99,7 +99,7 @@ def test_a_port_that_was_written_says_how_each_file_was_merged_and_what_to_run()
         "note: look",
         "wrote /lib/mod.toml",
         "wrote x",
-        "hint: vllm-mods matrix fast --update-lock  # on every release that it names",
+        "hint: vllm-mods matrix fast --update-lock  # on every release in its range",
     ]
     assert reply.data == {
         "mod": "fast",
@@ -203,7 +203,7 @@ def test_after_a_port_in_another_library_the_next_command_names_it() -> None:
     job = JOB._replace(mod=ELSEWHERE, roots=("/other",))
     reply = port.ported(PortResult(OUTCOME._replace(job=job), ("x",)))
     command = "vllm-mods matrix fast --update-lock --library '/my lib'"
-    assert lines(reply)[-1] == f"hint: {command}  # on every release that it names"
+    assert lines(reply)[-1] == f"hint: {command}  # on every release in its range"
 
 
 # --- bisect -------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ def test_a_library_that_was_added_is_told_with_all_that_its_mods_may_touch(
 def test_of_a_library_that_was_added_the_next_step_is_about_what_the_target_names() -> None:
     reply = project.added("/p", LibraryAdded("them", FOLDER, (FAST,), ("them/fast", "them/b")))
     assert lines(reply)[-1] == "`vllm-mods sync` will put in: them/fast, them/b"
-    step = "vllm-mods sync --check  # whether the target holds it; nothing is written"
+    step = "vllm-mods sync --check  # shows what would change in the target"
     assert reply.next_step == step
     empty = project.added("/p", LibraryAdded("them", FOLDER, (), ()))
     assert lines(empty) == ["them: ../lib", "  it has no mods"]

@@ -84,7 +84,7 @@ def test_a_lock_that_does_not_fit_the_file_is_said_with_what_both_have(
     assert not isinstance(caught.value, NotFetched)
     file, lock = place / "vllm-mods.toml", place / "vllm-mods.lock"
     assert caught.value.message == f"library acme is {source} in {file}, but {lock} has {has}"
-    assert caught.value.hint == "vllm-mods update acme  # resolves it, and writes the lock"
+    assert caught.value.hint == "vllm-mods update acme  # resolves it and writes the lock"
 
 
 def test_what_is_not_fetched_is_told_or_collected_and_the_others_are_opened(place: Path) -> None:
@@ -94,7 +94,7 @@ def test_what_is_not_fetched_is_told_or_collected_and_the_others_are_opened(plac
     with pytest.raises(NotFetched) as caught:
         locking.open_shared(ours)
     assert caught.value.message == "acme (package:acme-mods) has not been fetched on this machine"
-    hint = "vllm-mods sync --fetch  # has all libraries of the project as they are locked"
+    hint = "vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions"
     assert caught.value.hint == hint
     missing: list[NotFetched] = []
     opened = locking.open_shared(ours, missing=missing)

@@ -597,7 +597,7 @@ def test_what_names_no_mod_says_which_to_name_where_two_libraries_have_one(
     said = call("matrix", "--tree", site)
     assert said.code == 2
     assert "alice/fast, bob/fast: mods of several libraries" in said.err
-    assert "hint: vllm-mods matrix alice/fast slow  # those of one library" in said.err
+    assert "hint: vllm-mods matrix alice/fast slow  # the mods of one library" in said.err
     assert call("matrix", "alice/fast", "slow", "--tree", site).code == 0
     said = call("matrix", "alice/fast", "bob/fast", "--tree", site)
     assert said.code == 2

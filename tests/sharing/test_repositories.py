@@ -104,7 +104,7 @@ def test_what_a_repository_has_not_is_told_with_the_way_to_look(
         fetch(alice.parent, rev, locked)
     assert caught.value.message == f"git+./alice@{rev}: the repository {what}"
     assert caught.value.hint == (
-        f"git ls-remote {alice}  # what it has; then edit `rev`, and vllm-mods update"
+        f"git ls-remote {alice}  # lists its revisions; then edit `rev` and run vllm-mods update"
     )
 
 

@@ -258,9 +258,7 @@ def test_redact_leaves_what_may_be_shown() -> None:
     assert redact("https://u:p@h.example:8/a/b?t=1#sha256=2") == "https://h.example:8/a/b"
 
 
-SETTINGS_HINT = (
-    "pip config list  # index-url, proxy, cert, timeout and retries are taken from there"
-)
+SETTINGS_HINT = "pip config list  # vllm-mods uses its index-url, proxy, cert, timeout and retries"
 LOGIN = "put the user and the password into the index URL or ~/.netrc, as for pip"
 
 
@@ -432,5 +430,5 @@ def test_plain_http_is_refused_with_the_way_to_allow_it() -> None:
         alone().page("http://h.example/x", "text/html")
     why = "refusing plain http, as pip does: anybody on the network can change the data"
     assert caught.value.message == f"http://h.example/x: {why}"
-    hint = "pip config set global.trusted-host h.example  # if you mean it"
+    hint = "pip config set global.trusted-host h.example  # if you trust that host"
     assert caught.value.hint == hint

@@ -152,7 +152,7 @@ def choose_mods(library: Library, names: Sequence[str], pairing: str | None) -> 
         beside = [name for name in every if library.owner(library.load(name).directory) == owner]
         raise UsageError(
             f"{', '.join(twice)}: several libraries have a mod of this name, and a tree can hold only one of them",
-            hint=f"vllm-mods matrix {shlex.join(beside)}  # those of one library",
+            hint=f"vllm-mods matrix {shlex.join(beside)}  # the mods of one library",
         )
     return library.select(every)
 

@@ -207,7 +207,7 @@ def kept_mod(tree: Tree, name: str) -> Mod:
     if raw is None:
         raise Refused(
             f"{tree.spec}: {path} is gone, and {name}, which stays applied, needs it; nothing was changed",
-            hint=f"vllm-mods revert --target {tree.spec}  # takes all mods out",
+            hint=f"vllm-mods revert --target {tree.spec}  # removes all mods",
         )
     return packed_mod.unpack(raw, f"{tree.spec}: {path}", name)
 

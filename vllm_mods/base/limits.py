@@ -124,7 +124,9 @@ RECIPE = Limit(256 << 10, "bytes", "a recipe")
 PYTHON_NESTING = Limit(100, "levels", "Python that LibCST reads")
 PYTHON_OPERANDS = Limit(400, "operands", "one `and` of Python that LibCST reads")
 TRIAL_SECONDS = Limit(30, "seconds", "Python that only another process can try to parse")
-STDERR = Limit(256 << 10, "bytes", "the output of a program that failed, or notes of a recorded one")
+STDERR = Limit(
+    256 << 10, "bytes", "the output of a program that failed, or notes of a recorded one"
+)
 SERVE_COMMAND = Limit(128 << 10, "letters", "a serve command")
 TEMPLATE = Limit(1 << 20, "bytes", "a chat template")
 PROMPT = Limit(16 << 20, "letters", "all prompts of a chat template at a time")

@@ -33,7 +33,7 @@ from vllm_mods.trees.packages import markers
 _PYTHON = re.compile(r"/python(3)\.(\d+)(?:/|\Z)")
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _INSTALLER = b"vllm-mods\n"
-_SETTINGS = "pip config list  # index-url, proxy and cert are taken from there"
+_SETTINGS = "pip config list  # vllm-mods uses its index-url, proxy and cert"
 
 
 class WheelTarget(NamedTuple):

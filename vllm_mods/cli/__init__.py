@@ -166,7 +166,7 @@ def main(context: click.Context) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code; every error ends here."""
-    outcome: dict[str, object] = {}  # whether JSON was `answered`
+    outcome: dict[str, object] = {"arguments": arguments}  # and whether JSON was `answered`
     with terminal.streams():
         try:
             code = main.main(
@@ -177,5 +177,5 @@ def run(arguments: Sequence[str]) -> int:
             from vllm_mods.cli import ending  # noqa: PLC0415
 
             wants_json = "--json" in itertools.takewhile("--".__ne__, arguments)
-            return ending.end(error, as_json=wants_json and "answered" not in outcome)
+            return ending.end(error, arguments, as_json=wants_json and "answered" not in outcome)
     return code if isinstance(code, int) else EXIT_OK

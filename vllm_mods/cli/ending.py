@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import click
@@ -19,7 +20,7 @@ from vllm_mods.base.errors import (
     EXIT_USAGE,
     VllmModsError,
 )
-from vllm_mods.cli import terminal
+from vllm_mods.cli import kept_options, terminal
 from vllm_mods.report import data
 
 
@@ -32,7 +33,7 @@ class Failure(NamedTuple):
     exit_code: int
 
 
-def end(error: BaseException, *, as_json: bool) -> int:
+def end(error: BaseException, arguments: Sequence[str] = (), *, as_json: bool) -> int:
     """Say what is wrong, on stdout too if JSON was asked for and not given, and return the exit code."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
         complain("interrupted")
@@ -43,6 +44,8 @@ def end(error: BaseException, *, as_json: bool) -> int:
         drop_output()
         return EXIT_OK if isinstance(error, SystemExit) and not error.code else EXIT_NO
     failure = _failure(error)
+    if failure.hint:
+        failure = failure._replace(hint=kept_options.keep(failure.hint, arguments))
     if failure.exit_code == EXIT_BUG:
         from vllm_mods.base import secrets  # noqa: PLC0415  (rarely asked for)
 

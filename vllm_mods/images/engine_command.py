@@ -63,5 +63,5 @@ def failure(program: str, what: str, done: EngineOutcome) -> TreeError:
     last = done.errors or f"exit code {done.code}"
     hint = f"{program} info"
     if "unshare" in last or "rootless" in last:
-        hint = "podman unshare vllm-mods …  # a rootless storage can be mounted in there only"
+        hint = "podman unshare vllm-mods …  # a rootless store can be mounted only in there"
     return TreeError(f"{program} {what}: {last}", hint=hint)

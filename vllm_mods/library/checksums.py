@@ -50,7 +50,7 @@ def sums(library: str, pins: Sequence[str], signers: str | None) -> dict[str, st
         if why := ssh_signatures.why_not(data, signature, signers, NAMESPACE):
             raise Refused(
                 f"{signature} is not a valid signature of {own} by a signer in {signers}: {why}",
-                hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {own}  # whose it is",
+                hint=f"ssh-keygen -Y check-novalidate -n {NAMESPACE} -s {signature} < {own}  # shows who signed it",
             )
     own_sums = parse(data, own)
     # With a list from elsewhere too, what both say is what counts.

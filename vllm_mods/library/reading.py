@@ -115,5 +115,5 @@ def _refusal(path: str, kind: int) -> ManifestError:
     return ManifestError(
         path,
         (f"is {what}: vllm-mods reads only regular files of a library and follows no links",),
-        hint=f"ls -l {path}  # put the file itself there",
+        hint=f"ls -l {path}  # replace it by the file itself",
     )

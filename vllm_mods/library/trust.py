@@ -29,7 +29,7 @@ def demand(mods: Iterable[Mod]) -> None:
             if not mod.directory:
                 raise Refused(
                     f"{rules[0].where} does not allow this: {mod.name} comes from no library, so nothing proves its origin",
-                    hint=f"vllm-mods apply {mod.name} --library DIR  # the library that it came from",
+                    hint=f"vllm-mods apply {mod.name} --library DIR  # the library that has it",
                 )
             for root, path, data in _files(mod):
                 libraries.setdefault(root, {})[path] = data

@@ -37,7 +37,7 @@ def changes_of(mod: Mod, variant: Variant, tree: Tree) -> tuple[FileChange, ...]
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
         raise Refused(
             f"variant `{variant.id}` of {mod.name} cannot be ported from vLLM {tree.version}, because it does not apply there: {planned.verdict}{why}",
-            hint=f"vllm-mods port {mod.name} --from TREE …  # one that it was written for",
+            hint=f"vllm-mods port {mod.name} --from TREE  # a vLLM that it was written for",
         )
     patched = {path for patch in variant.patches for path in diff.paths_of(patch, patch.source)}
     return tuple(change for change in planned.changes if change.path in patched)
@@ -80,7 +80,7 @@ def base_tree(mod: Mod, variant: Variant, version: str | None, releases: Release
     if not known:
         raise UsageError(
             f"the release that variant `{variant.id}` of {mod.name} was written for is unknown: mod.lock is missing, stale, or has no entry for it",
-            hint=f"vllm-mods port {mod.name} --from TREE …, or first vllm-mods matrix --update-lock",
+            hint=f"vllm-mods port {mod.name} --from TREE  # where it applies; `vllm-mods matrix {mod.name} --update-lock` records it",
         )
     best = versions.nearest(version, known, 1)[0] if version is not None else known[-1]
     return releases.open(best)

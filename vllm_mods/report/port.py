@@ -65,7 +65,7 @@ def _lines(result: PortResult) -> Iterator[str]:
     if result.wrote:
         yield from (f"wrote {path}" for path in result.wrote)
         again = f"vllm-mods matrix {job.mod.name} --update-lock{place}"
-        yield f"hint: {again}  # on every release that it names"
+        yield f"hint: {again}  # on every release in its range"
     elif new is not None:
         yield "the port would not work there; the mod was not changed"
     if work is not None:

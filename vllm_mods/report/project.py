@@ -20,7 +20,7 @@ def added(project: str, library: LibraryAdded) -> Reply:
     next_step = None
     if library.named:
         lines.append(f"`vllm-mods sync` will put in: {', '.join(library.named)}")
-        next_step = "vllm-mods sync --check  # whether the target holds it; nothing is written"
+        next_step = "vllm-mods sync --check  # shows what would change in the target"
     elif library.mods:
         next_step = f"vllm-mods show {library.name}/{library.mods[0].name}; to apply it: add it to mods of [targets.default], then vllm-mods sync"
     answer = {

@@ -48,7 +48,7 @@ def _entry(project: ProjectFile, name: str, lock: dict[str, LockedLibrary]) -> L
         return locked
     raise UsageError(
         f"library {name} is {source} in {project.where}, but {lock_path(project)} has {has}",
-        hint=f"vllm-mods update {name}  # resolves it, and writes the lock",
+        hint=f"vllm-mods update {name}  # resolves it and writes the lock",
     )
 
 
@@ -109,7 +109,7 @@ def _opened(
     if library is None:
         raise NotFetched(
             f"{name} ({source}) has not been fetched on this machine",
-            hint="vllm-mods sync --fetch  # has all libraries of the project as they are locked",
+            hint="vllm-mods sync --fetch  # fetches all libraries of the project at their locked versions",
         )
     _check_signature(project, source, library)
     return Shared(name, *library)

@@ -75,7 +75,7 @@ def _commit(run: Callable[..., str], url: str, source: LibrarySource, commit: st
         what = "has no commit" if commit else "has no tag, branch or commit"
         raise UsageError(
             f"{source}: the repository {what} {rev}",
-            hint=f"git ls-remote {url}  # what it has; then edit `rev`, and vllm-mods update",
+            hint=f"git ls-remote {url}  # lists its revisions; then edit `rev` and run vllm-mods update",
         )
     return sha
 

@@ -74,7 +74,7 @@ def _mounted(place: str, mounts: frozenset[str]) -> tuple[str, str] | None:
         return None
     return (
         "is a mount point: it can be neither replaced nor removed",
-        f"umount {place}  # or, of a container, start it without that volume",
+        f"umount {place}  # or start the container without that volume",
     )
 
 

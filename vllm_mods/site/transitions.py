@@ -98,7 +98,7 @@ def revert_transition(
     if edited and not discard_edits:
         raise Refused(
             f"{root}: these files were changed after the mods were applied: {', '.join(edited)}. A revert would discard these edits; nothing was changed",
-            hint=f"vllm-mods revert --discard-edits --target {root}  # throws them away",
+            hint=f"vllm-mods revert --discard-edits --target {root}  # discards these edits",
         )
     return stay._replace(
         changes=tuple(written),

@@ -226,7 +226,9 @@ def _check_own_words(about: About, answer: RenderAnswer) -> Iterator[Finding]:
             yield Finding(FindingCode.CONTENT_FORMAT, message)
     for kwarg in about.kwargs:
         if kwarg.name not in answer.variables:
-            message = f"kwargs.{kwarg.name}: the template does not read it, and vLLM drops it silently"
+            message = (
+                f"kwargs.{kwarg.name}: the template does not read it, and vLLM drops it silently"
+            )
             yield Finding(FindingCode.KWARG_UNREAD, message)
 
 

@@ -173,7 +173,7 @@ class Http:
         if parts.scheme != "https" and not trusted and not is_local(parts.hostname):
             raise TreeError(
                 f"{redact(url)}: refusing plain http, as pip does: anybody on the network can change the data",
-                hint=f"pip config set global.trusted-host {parts.hostname}  # if you mean it",
+                hint=f"pip config set global.trusted-host {parts.hostname}  # if you trust that host",
             )
         if trusted:
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -272,4 +272,4 @@ def _login(url: str) -> tuple[str, str] | None:
 
 
 _OTHER = "the file differs from the index's description: try another index"
-_SETTINGS = "pip config list  # index-url, proxy, cert, timeout and retries are taken from there"
+_SETTINGS = "pip config list  # vllm-mods uses its index-url, proxy, cert, timeout and retries"
