@@ -21,7 +21,7 @@ PLACEHOLDER = re.compile(
     r"(?<![\w/.-])([A-Z][A-Z_]+|SITE_PACKAGES|…)(?![\w/.-])|:VERSION|==VERSION"
 )
 """What the reader has to fill in."""
-COMMAND = re.compile(r"(?<![\w./=-])vllm-mods ([a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))")
+COMMAND = re.compile(r"(?<![\w./=#-])(?<!# )vllm-mods ([a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))")
 
 NOT_RUN = {
     # the command: why it is only parsed
@@ -57,8 +57,7 @@ def parse(words: list[str]) -> str | None:
         name, words = words[0], words[1:]
         names.append(name)
         inner = command.get_command(context, name)
-        if inner is None:
-            raise click.UsageError(f"there is no command {name}")
+        assert inner is not None, f"there is no command {name}"
         command, context = inner, click.Context(inner, parent=context, info_name=name)
     if "--help" in words:
         return None

@@ -166,7 +166,7 @@ def test_mods_go_out_by_name_or_all_of_them(
     assert (done.reverted, done.mods) == (("low", "limit"), ())
     assert snapshot(site) == before
     assert carry_out.remove(site, []) == Reverted(str(site), "0.19.1", (), (), (), ())
-    with pytest.raises(UsageError, match=f"^low was not put into {site} by vllm-mods;") as caught:
+    with pytest.raises(UsageError, match=f"^low was not put into {site} by vllm-mods") as caught:
         carry_out.remove(site, ["low"])
     assert caught.value.hint == f"vllm-mods status --target {site}"
 
@@ -299,8 +299,8 @@ def test_of_mods_that_an_installer_undid_what_was_kept_is_set_aside_and_those_ar
     told = put_in(site, mods("low"), write=False)
     assert told.notes == (
         (
-            "low, high had been undone when vLLM was installed again; what was kept of that is in "
-            ".vllm-mods.old-1 now, and may be removed"
+            "low, high had been undone when vLLM was installed again; the old originals are now in "
+            ".vllm-mods.old-1 and can be removed"
         ),
         f"high was removed with it: vllm-mods apply high --target {site}",
     )
@@ -329,8 +329,8 @@ def test_beside_what_was_edited_nothing_is_put_in_again(
     (finding,) = low.findings
     assert (low.verdict, finding.code, finding.path) == ("partial", "changed-since", BESIDE)
     assert finding.message == (
-        "low was undone by another installation of vLLM, and since the mods went in somebody "
-        f"changed {BESIDE}"
+        "low was undone when vLLM was installed again, and these files were edited after the mods "
+        f"were applied: {BESIDE}"
     )
     assert alone.findings[0].path == "vllm/a.py"
     assert limit.verdict.writes

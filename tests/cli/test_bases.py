@@ -149,7 +149,7 @@ def test_an_engine_has_room_for_one_image_and_is_told_which(
     monkeypatch.setattr(outputs, "parse", lambda *_: outputs.Output(outputs.ENGINE))
     refused = call("build", NAME, "--base", base)
     assert refused.code == 2
-    assert "--output docker has room for one image" in refused.err
+    assert "--output docker can hold one image" in refused.err
     assert "hint: --platform linux/amd64, or --output registry:REF" in refused.err
 
 
@@ -194,7 +194,7 @@ def test_of_several_vllms_one_is_named_and_the_lock_keeps_it(
     base = f"oci:{image.layout(tmp_path / 'layout')}"
     refused = call("lock", NAME, "--base", base)
     assert refused.code == 2
-    assert "it holds 2 vLLMs" in refused.err
+    assert "it has 2 vLLMs" in refused.err
     assert f"hint: name the one that runs: --target-in-image /{OTHER}" in refused.err
     assert call("lock", NAME, "--base", base, "--target-in-image", f"/{SITE}").code == 0
     lock = mods / f"pairings/{NAME}.lock"

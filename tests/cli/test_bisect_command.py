@@ -55,7 +55,7 @@ def test_the_commit_its_pull_request_and_the_hunk(call: Call, repo: Path) -> Non
         "  before: moved (variant a)",
         "  after:  conflict",
         "    vllm/loader.py: hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`,",
-        '      and the patch has `path = os.path.join("weights", name)` [text]',
+        '      but the patch has `path = os.path.join("weights", name)` [text]',
     ]
     assert git(repo, "status", "--porcelain=v2", "--branch") == before
 

@@ -89,7 +89,7 @@ def test_installs_templates_and_exports_are_stated(call: Call, tmp_path: Path, s
     assert 'python = ["flash-qla==0.1.3", "einops"]' in answer.out
     assert 'templates = [\n  { name = "mine", file = "mine.jinja" },' in answer.out
     assert '[env]\nVLLM_MINE = "1"\n' in answer.out
-    assert "VLLM_MINE=1 ends with the script" in answer.err
+    assert "VLLM_MINE=1 is set only while the script runs" in answer.err
     for line in ("export HF_TOKEN=x", "export MINE=1; echo $MINE", 'export W="$WORKSPACE_DIR"'):
         (folder / "run.sh").write_text(f"{files['run.sh']}{line}\n")
         assert "VLLM_MINE=1" in (said := call("import", folder, "--tree", site).err)

@@ -114,7 +114,7 @@ def test_what_cannot_be_placed_is_refused(
         assert list(mine.iterdir()) == []
 
     refused(named("a/vllm/none.py", "b/vllm/none.py"), "has no such file")
-    refused(named('"a/vllm/loader.py', "b/vllm/loader.py"), "is not closed", 2)
+    refused(named('"a/vllm/loader.py', "b/vllm/loader.py"), "has no closing quote", 2)
     refused(named("a/loader.py", "b/loader.py").decode().encode("utf-16"), "UTF-16", 2)
     refused(named("a/loader.py", "b/loader.py", FAST, LOADER), "its text is not in")
     refused(named("loader.py", "loader.py", "A = 1\n", "A = 3\n"), "its text is not in")
@@ -127,7 +127,7 @@ def test_what_cannot_be_placed_is_refused(
     )
     (base / "vllm/engine/again.py").write_text(LOADER)
     (base / "vllm/again.py").write_text(LOADER)
-    refused(named("again.py", "again.py"), "may mean any of 2 files")
+    refused(named("again.py", "again.py"), "could be any of 2 files")
 
 
 @pytest.mark.slow

@@ -122,7 +122,7 @@ def test_an_image_that_is_not_there_or_not_of_the_lock_is_not_started(
     call: Caller, docker: Docker
 ) -> None:
     gone = call("run", NAME, code=2)
-    assert "docker: image small:0.19.1- not found" in gone.err
+    assert "docker: image small:0.19.1-" in gone.err
     assert gone.err.endswith("hint: vllm-mods build small\n")
     for lock in (None, "sha256:other"):
         docker.image(lock)
@@ -142,7 +142,7 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
             "writing: a log cannot show it; its manifest names no evidence",
         ]
         docker.container(log="")
-        assert "patching: no word of it" in call("run", NAME, "--port", port, "--wait", code=1).out
+        assert "patching: the log does not mention it" in call("run", NAME, "--port", port, "--wait", code=1).out
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def test_the_bundled_ones_are_as_they_should_be(call: Call, name: str, many: int
     answer = call("template", "check", name)
     assert answer.code == 0
     assert f"{many} conversations, all as expected" in answer.out
-    assert "the cache is found again for 22 of 22 turns in 9 conversations" in answer.out
+    assert "the cache is hit for 22 of 22 turns in 9 conversations" in answer.out
     assert "content format openai, in every vLLM from 0.15 on" in answer.out
 
 
@@ -119,7 +119,7 @@ def test_a_file_is_held_against_the_conversations_of_another(
     mine = tmp_path / "mine.jinja"
     mine.write_text(TEXT.replace("m.content|upper if loud else ", ""))
     answer = call("template", "check", str(mine))
-    assert (answer.code, "found again for 7 of 7 turns" in answer.out) == (0, True)
+    assert (answer.code, "hit for 7 of 7 turns" in answer.out) == (0, True)
     for others in ("small", str(small / "conversations")):
         answer = call("template", "check", str(mine), "--conversations", others)
         assert (answer.code, "1 conversation, all as they" in answer.out) == (0, True)
@@ -239,7 +239,7 @@ def test_a_template_in_a_tree_is_checked(call: Call, site: Path) -> None:
         answer = call("template", "check", named, "--in", site)
         assert (answer.code, message in answer.err) == (2 if ".." not in named else 1, True)
     answer = call("template", "check", "--in", site)
-    assert (answer.code, "none is named" in answer.err) == (2, True)
+    assert (answer.code, "--in needs a TEMPLATE" in answer.err) == (2, True)
 
 
 @pytest.mark.slow
@@ -283,7 +283,7 @@ def test_diff_tells_what_only_one_of_two_is_asked(call: Call, tmp_path: Path) ->
     new.write_text("{{ tools }}{{ raise_exception('no') if tools }}" + TEXT)
     answer = call("template", "diff", str(old), str(new))
     (row,) = [line.split("  ") for line in answer.out.splitlines() if line.startswith("agent ")]
-    assert [cell.strip() for cell in row if cell] == ["agent", "not asked", "refused"]
+    assert [cell.strip() for cell in row if cell] == ["agent", "not tested", "refused"]
     new.write_text("{% if %}")
     answer = call("template", "diff", str(old), str(new))
     assert (answer.code, "new.jinja:1: Expected an expression" in answer.err) == (1, True)

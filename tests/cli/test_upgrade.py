@@ -94,7 +94,7 @@ def test_a_base_built_anew_gets_the_layer_anew(call: Caller, tmp_path: Path) -> 
     # Once more, and there is nothing to do.
     kept = files(call)
     assert json.loads(upgrade(call, tmp_path, "--json", where="anew"))["changed"] is False
-    assert upgrade(call, tmp_path, where="anew").endswith("as it is now: nothing moved\n")
+    assert upgrade(call, tmp_path, where="anew").endswith("nothing changed\n")
     assert files(call) == kept
 
 

@@ -57,7 +57,7 @@ def test_an_image_serves_with_what_its_mods_bring(call: Caller, tmp_path: Path) 
     assert "VLLM_LEVEL: low" in recipe
     assert "vllm serve org/small --quiet --chat-template small.jinja" in recipe
     checked = call("serve-check", NAME, "--target", f"image:{call.base}").out
-    assert "VLLM_LEVEL=low, which the pairing takes over" in checked
+    assert "VLLM_LEVEL=low, and the pairing uses it" in checked
     assert "mod-flag-absent" not in checked
 
 

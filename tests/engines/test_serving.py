@@ -210,7 +210,7 @@ def test_run_refuses_what_the_vllm_in_the_image_would_not_take(
     try:
         refused = tool(*call, "--of-a-mood", "x", code=3).stderr
         assert (
-            "would not take the command of pairing small\n  --of-a-mood: vLLM 0.19.1 has no"
+            "would reject the command of pairing small\n  --of-a-mood: vLLM 0.19.1 has no"
             in refused
         )
         assert "did you mean --of-a-mod?" in refused

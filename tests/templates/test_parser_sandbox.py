@@ -204,8 +204,8 @@ _SAY = "import sys; sys.stdout.write({!r}); sys.stdout.flush()"
 @pytest.mark.parametrize(
     ("line", "read"),
     [
-        ("5", {"error": "not tried any more", "stood_in": False}),
-        ('{"whole": 5}', {"error": "not tried any more", "stood_in": False}),
+        ("5", {"error": "not tried again", "stood_in": False}),
+        ('{"whole": 5}', {"error": "not tried again", "stood_in": False}),
         ('{"whole": {"error": [1], "stood_in": 1}}', {"error": "[1]", "stood_in": False}),
         (
             '{"whole": {"reasoning": 1, "calls": "c", "more": 2}}',
@@ -235,7 +235,7 @@ def test_how_the_process_ended_is_the_answer_and_the_others_are_not_tried(
     )
     lower(monkeypatch, "PARSER_OUTPUT", 4096)
     errors = [one["whole"]["error"] for one in release.read([JOB, JOB, JOB])]
-    assert errors == [error, "not tried any more", "not tried any more"]
+    assert errors == [error, "not tried again", "not tried again"]
     assert release.read([]) == []
 
 
@@ -248,7 +248,7 @@ def test_what_was_read_before_the_process_ended_is_kept() -> None:
     assert [one["whole"].get("error") for one in release.read([JOB, bad, JOB])] == [
         None,
         "the process that ran them ended too early",
-        "not tried any more",
+        "not tried again",
     ]
 
 

@@ -161,7 +161,7 @@ def test_endless_computing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.prompt for one in answer.rendered] == ["done", None, None]
     assert [one.error for one in answer.rendered][1:] == [
         "it takes more than 1 seconds",
-        "not tried any more",
+        "not tried again",
     ]
 
 

@@ -457,8 +457,8 @@ def test_what_is_lost_of_the_cache_is_counted_in_turns_and_bytes() -> None:
     (finding,) = _scene(checked, "system-message-midway").findings
     assert (finding.code, finding.level.value) == ("cache-lost", "note")
     assert _messages(WHOLE.replace("{{ tools|tojson if tools }}", "{{ messages|length }}"))[1] == (
-        "chat: turn 1: of 37 letters 37 are not found again: '1<user>First the raven.</><assistant>' is "
-        "'3<user>First the raven.</><assistant>The' in the next prompt"
+        "chat: turn 1: 37 of 37 characters change in the next prompt: '1<user>First the raven.</><assistant>' becomes "
+        "'3<user>First the raven.</><assistant>The'"
     )
 
 
@@ -548,8 +548,8 @@ def test_the_tokens_that_stand_in_are_named_and_those_that_are_given_are_not() -
     text = "{{ bos_token ~ eos_token }}" + WHOLE
     (finding,) = _check(text).findings
     assert finding.message == (
-        "bos_token, eos_token: the model's tokenizer says what they are, and it is not known here; "
-        "the folder of the model as TEMPLATE tells"
+        "bos_token, eos_token: the model's tokenizer sets these, and it is unknown here; \"
+        \"give the model's folder as TEMPLATE"
     )
     given = check(Template("t", "t.jinja", text.encode(), tokens=(("bos_token", "<s>"),)), ())
     assert [one.message.partition(":")[0] for one in given.findings] == ["eos_token"]

@@ -204,7 +204,7 @@ def test_how_the_process_ended_is_the_answer_of_the_first_and_the_others_are_not
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(rendering, "SANDBOX", "ending")
     answer = _render("x", HELLO, HELLO, HELLO, HELLO)
-    assert [one.error for one in answer.rendered] == [None, None, error, "not tried any more"]
+    assert [one.error for one in answer.rendered] == [None, None, error, "not tried again"]
     assert answer[:3] == (("a", "b"), ("a",), (("0.15", "string"),))
     (tmp_path / "ending.py").write_text(f"import os, sys\ndef main():\n    {ends}\n")
     with pytest.raises(NotRendered) as caught:
