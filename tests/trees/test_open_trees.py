@@ -339,8 +339,8 @@ def test_a_vllm_behind_a_link_is_no_place_to_patch(tmp_path: Path) -> None:
     with pytest.raises(TreeError) as refused:
         tree.read("vllm/__init__.py")
     assert refused.value.message == (
-        "image:it: refusing to read vllm/__init__.py: vllm is a symbolic link to /src/vllm, and links "
-        "are not followed"
+        "image:it: refusing to read vllm/__init__.py: vllm is a symbolic link to /src/vllm, and "
+        "vllm-mods does not follow links"
     )
     assert refused.value.hint == (
         "install vLLM into the image with real files: uv pip install --link-mode copy, or without -e"

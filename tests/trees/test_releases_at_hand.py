@@ -173,7 +173,7 @@ def test_where_there_is_nothing_the_settings_are_named(
         Releases(offline=True).files()
     page = "https://h.example/simple/vllm/"
     why = f"{page}: this page is not in the cache, and --offline forbids the network"
-    assert unreachable.value.message == f"no release of vllm found\n  {why}"
+    assert unreachable.value.message == f"no list of the releases of vllm\n  {why}"
     assert unreachable.value.hint == "run once without --offline"
 
 

@@ -33,6 +33,11 @@ def listed(problems: Sequence[str]) -> str:
     return "\n  ".join((f"{len(problems)} {noun}", *problems))
 
 
+def no_network(host: str | None, why: str) -> str:
+    """Say that a host cannot be reached, in the one sentence that every command has for it."""
+    return f"no network connection to {host}: {why}"
+
+
 class VllmModsError(Exception):
     """A failure that the caller can act on: what every error of this library is.
 

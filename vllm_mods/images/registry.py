@@ -13,7 +13,7 @@ import requests
 import urllib3
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError
+from vllm_mods.base.errors import TreeError, no_network
 from vllm_mods.base.hops import check_hop, is_local, place
 from vllm_mods.base.sessions import BROKEN, reason, session, until
 from vllm_mods.base.untrusted import number_of
@@ -210,10 +210,12 @@ class Client:
 
     def _unreachable(self, error: Exception) -> TreeError:
         host = self.name.host
-        hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # is it there?"
+        what = no_network(host, reason(error))
+        hint = f"curl -sS {self._root.partition('/v2/')[0]}/v2/  # does it answer? oci:FOLDER and images of an engine need no network"
         if isinstance(error, requests.exceptions.SSLError):
+            what = f"cannot connect to {host}: {reason(error)}"
             hint = f"set REQUESTS_CA_BUNDLE=FILE for a registry with its own certificates, or {PLAIN_HTTP}={host} for one without TLS"
-        return TreeError(f"{self.name}: cannot connect to {host}: {reason(error)}", hint=hint)
+        return TreeError(f"{self.name}: {what}", hint=hint)
 
 
 def is_plain(host: str, environ: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, UsageError
+from vllm_mods.base.errors import TreeError, UsageError, no_network
 from vllm_mods.base.output import write_below
 from vllm_mods.formats.project import LibrarySource
 from vllm_mods.sharing import git_objects
@@ -32,6 +32,9 @@ _BARE = {
     "HEAD": b"ref: refs/none\n",
     "config": b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
 }
+_NO_NETWORK = re.compile(
+    "ould not resolve host|ould ?n.t connect|ailed to connect|refused|timed out|unreachable|name resolution"
+)
 _LFS = b"version https://git-lfs.github.com/spec/"
 
 
@@ -134,9 +137,12 @@ def _run(folder: str, environ: Mapping[str, str], source: LibrarySource, *words:
     if done.why:
         command = next(word for word in words if word in {"fetch", "ls-remote", "rev-parse"})
         why = re.sub(r"\?[^\s'\"]+", "?…", re.sub(r"(?<=://)[^\s'\"]+@", "…@", done.why))
+        why = f"git {command} failed: {why}"
+        if _NO_NETWORK.search(why):
+            why = no_network(source.place.split("/")[2], why)
         raise TreeError(
-            f"{source}: git {command} failed: {why}",
-            hint="git uses its own credential helpers and ssh agent; check that `git ls-remote` works",
+            f"{source}: {why}",
+            hint="git uses its own credential helpers and ssh agent; check that `git ls-remote` works; what is locked and fetched needs no network",
         )
     return done.text
 

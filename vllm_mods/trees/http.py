@@ -11,7 +11,7 @@ import requests
 import urllib3
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import TreeError, Unreachable
+from vllm_mods.base.errors import TreeError, Unreachable, no_network
 from vllm_mods.base.hops import is_local, place, redact
 from vllm_mods.base.sessions import AGAIN, BROKEN, Adapter, is_over, reason, session, until
 from vllm_mods.base.untrusted import number_of
@@ -160,12 +160,12 @@ class Http:
                             f"cannot read {redact(url)}: no complete answer within {seconds}",
                             hint=_SETTINGS,
                         ) from error
-        raise self._given_up(url, why)
+        raise self._given_up(f"cannot read {redact(url)}: {why}")
 
-    def _given_up(self, url: str, why: str) -> Unreachable:
+    def _given_up(self, why: str) -> Unreachable:
         tries = self._settings.retries + 1
         times = "once" if tries == 1 or is_over() else f"{tries} times"
-        return Unreachable(f"cannot read {redact(url)}: {why} (tried {times})", hint=_SETTINGS)
+        return Unreachable(f"{why} (tried {times})", hint=_SETTINGS)
 
     def _get(self, url: str, headers: Mapping[str, str]) -> requests.Response:
         parts = urlsplit(url)
@@ -196,8 +196,10 @@ class Http:
                 f"{redact(url)}: the server's certificate is not trusted: {reason(error)}",
                 hint="pip config set global.cert FILE  # the certificates of your network",
             ) from error
+        except requests.exceptions.ConnectionError as error:
+            raise self._given_up(no_network(parts.hostname, reason(error))) from error
         except BROKEN as error:
-            raise self._given_up(url, reason(error)) from error
+            raise self._given_up(f"cannot read {redact(url)}: {reason(error)}") from error
         except (requests.exceptions.RequestException, OSError, ValueError) as error:
             # A ValueError is about the URL, a redirect's or the proxy's, and quotes it, passwords and all.
             why = "not a usable URL or proxy" if isinstance(error, ValueError) else reason(error)
@@ -209,7 +211,7 @@ class Http:
             return
         answer = f"the server answered {status} {response.reason or ''}".rstrip()
         if status in AGAIN:
-            raise self._given_up(url, answer)
+            raise self._given_up(f"cannot read {redact(url)}: {answer}")
         hint = _SETTINGS
         if status in {401, 403, 407}:
             hint = "put the user and the password into the index URL or ~/.netrc, as for pip"
@@ -272,4 +274,4 @@ def _login(url: str) -> tuple[str, str] | None:
 
 
 _OTHER = "the file differs from the index's description: try another index"
-_SETTINGS = "pip config list  # vllm-mods uses its index-url, proxy, cert, timeout and retries"
+_SETTINGS = "pip config list  # its index-url, proxy, cert, timeout and retries are used; a folder needs no network"

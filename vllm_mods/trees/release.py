@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Note = Callable[[str], None]
 
 _SETTINGS = "pip config list  # index-url, extra-index-url and find-links are taken from there"
+_ONLINE = "pip config list  # its index and proxy are used; without a network use --offline (the cache), a folder, wheel:FILE or git:REPO@REV"
 
 
 class Releases:
@@ -295,7 +296,7 @@ class Releases:
 
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
-            return self._nothing(answer, what=f"{spec}: not found")
+            return self._nothing(answer, what=f"{spec}: {'no answer' if answer.failures else 'not found'}")
         named = release_file(name, "")
         if named is not None or parsed(name) is None:
             version = named and named.version
@@ -318,8 +319,9 @@ class Releases:
         )
 
     def _nothing(self, answer: IndexAnswer, what: str = "") -> TreeError:
-        hint = OFFLINE if self.http is None and answer.failures else _SETTINGS
+        hint = (OFFLINE if self.http is None else _ONLINE) if answer.failures else _SETTINGS
         why = "".join(f"\n  {failure}" for failure in answer.failures)
         kind = Unreachable if answer.failures else TreeError
-        what = what or f"no release of {self._project} found"
+        lack = "no list of the releases of {}" if answer.failures else "no release of {} found"
+        what = what or lack.format(self._project)
         return kind(f"{what}{why or ': no index or folder has it'}", hint=hint)
