@@ -116,6 +116,13 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
 def of_effect(wanted: Wanted, effect: ModEffect, tree: Tree) -> NewMod:
     """Make a mod of changes to a tree, with the lock that says what it was written for."""
     composed = compose.compose(wanted, effect, tree)
-    locked = lock_entries.first(composed.mod, composed.planned, tree)
-    files = composed.files if locked is None else {**composed.files, mod_folder.LOCK: locked}
+    files = with_lock(composed.files, composed.mod, composed.planned, tree)
     return NewMod(composed.mod, files, composed.planned, effect.notes, composed.unknown)
+
+
+def with_lock(
+    files: Mapping[str, bytes], mod: Mod, planned: ModPlan, tree: Tree
+) -> Mapping[str, bytes]:
+    """Return a mod's files with the lock that its plan on a tree makes, if they have none."""
+    locked = lock_entries.first(mod, [(planned, tree)])
+    return files if locked is None else {mod_folder.LOCK: locked, **files}

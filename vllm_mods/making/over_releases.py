@@ -15,7 +15,7 @@ from vllm_mods.fit.world import SummaryCache
 from vllm_mods.library import mod_folder
 from vllm_mods.making import compose
 from vllm_mods.making.compose import Composed, ModEffect, Parts, Wanted
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.layered_tree import LayeredTree
 
 
@@ -102,6 +102,9 @@ class _Maker:
                 "no variant makes the changes of the script where it was made",
                 hint="--tree TREE, one release that it was written for",
             )
+        locked = lock_entries.first(mod, ((plans[one], tree) for one, tree in self.trees.items()))
+        if locked is not None:
+            files[mod_folder.LOCK] = locked
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
         unmade = "no variant makes the changes of the script there"
         whys = {version: why.get(version, unmade) for version in plans if version not in ids}

@@ -61,23 +61,28 @@ def of(
     )
 
 
-def first(mod: Mod, planned: ModPlan, tree: Tree) -> bytes | None:
-    """Return a new mod's lock: where it was written, and the tree that it was made on, if that is a release as it was shipped.
+def first(mod: Mod, plans: Iterable[tuple[ModPlan, Tree]]) -> bytes | None:
+    """Return a new mod's lock: where its variants were written, and those of the trees, oldest first, that are releases as shipped.
 
     None if nothing would be written there.
     """
-    known = entry(planned)
-    if known is None:
+    states: list[tuple[LockedTree, str, str]] = []
+    places: dict[str, WrittenFor] = {}
+    for planned, tree in plans:
+        known = entry(planned)
+        if known is None:
+            continue
+        if planned.in_range or known.variant not in places:
+            places |= {place.variant: place for place in _places(planned, tree)}
+        released = (
+            one.before is None or tree.pristine or tree.is_released(one.path, one.before)
+            for one in planned.changes
+        )
+        if tree.version is not None and is_final(tree.version) and all(released):
+            states.append((known, tree.version, planned.witness))
+    if not (states or places):
         return None
-    places = _places(planned, tree)
-    released = (
-        one.before is None or tree.pristine or tree.is_released(one.path, one.before)
-        for one in planned.changes
-    )
-    trees = []
-    if tree.version is not None and is_final(tree.version) and all(released):
-        trees = [known._replace(vllm=(tree.version,), witness=(planned.witness,))]
-    return mod_lock.dump(of(mod, trees, written=places)) if trees or places else None
+    return mod_lock.dump(of(mod, merge_states(states), written=places.values()))
 
 
 def _places(planned: ModPlan, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:
