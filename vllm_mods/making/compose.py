@@ -33,8 +33,18 @@ class Wanted(NamedTuple):
     variant: str | None = None
 
 
+class OptionalPart(NamedTuple):
+    """Changes that a mod does without where they do not go in; they follow those before it."""
+
+    name: str
+    changes: tuple[FileChange, ...]
+
+
 class ModEffect(NamedTuple):
-    """What a mod is made of: changes to a tree, ``templates`` by file name, ``notes`` for the mod's reader."""
+    """What a mod is made of: changes to a tree, ``templates`` by file name, ``notes`` for the mod's reader.
+
+    ``optional`` are parts of the changes, the last ones of each file.
+    """
 
     changes: tuple[FileChange, ...]
     templates: Mapping[str, bytes] = {}
@@ -42,6 +52,15 @@ class ModEffect(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     fetched: tuple[DownloadedFile, ...] = ()
     notes: tuple[str, ...] = ()
+    optional: tuple[OptionalPart, ...] = ()
+
+    @property
+    def needed(self) -> tuple[FileChange, ...]:
+        """The changes without those that are optional."""
+        changed = (change for part in reversed(self.optional) for change in part.changes)
+        before = {change.path: change.before for change in changed}
+        left = (one._replace(after=before.get(one.path, one.after)) for one in self.changes)
+        return tuple(change for change in left if change.before != change.after)
 
 
 class Parts(NamedTuple):
@@ -52,6 +71,7 @@ class Parts(NamedTuple):
     made_on: str
     effect: ModEffect
     patches: Sequence[str]
+    optional: Sequence[str]
     overlay: Sequence[dict[str, object]]
     binary: Sequence[dict[str, object]]
     outside: tuple[str, ...]
@@ -94,6 +114,20 @@ def difference(old: Tree, new: Tree) -> ModEffect:
         else:
             changes.append(FileChange(path=path, before=before, after=after))
     return ModEffect(tuple(changes), notes=tuple(notes))
+
+
+def between(first: Iterable[FileChange], last: Iterable[FileChange]) -> tuple[FileChange, ...]:
+    """Return what changes a tree with some changes into the tree with others."""
+    early, late = ({one.path: one for one in changes} for changes in (first, last))
+    steps = (
+        FileChange(
+            path,
+            early[path].after if path in early else late[path].before,
+            late[path].after if path in late else early[path].before,
+        )
+        for path in sorted(early.keys() | late.keys())
+    )
+    return tuple(one for one in steps if one.before != one.after)
 
 
 def _paths(tree: Tree) -> set[str]:
@@ -149,10 +183,10 @@ def _parts(
         files[f"templates/{names[file]}/{mod_folder.TEMPLATE}"] = data
     overlay: list[dict[str, object]] = []
     binary: list[dict[str, object]] = []
-    name, patch = f"{variant}/{wanted.name}.patch", b""
-    for change in sorted(effect.changes, key=lambda change: change.path):
+    patches = {f"{variant}/{wanted.name}.patch": b""}
+    for change in sorted(effect.needed, key=lambda change: change.path):
         if _as_patch(change):
-            patch += _diff(change, context)
+            patches[f"{variant}/{wanted.name}.patch"] += _diff(change, context)
             continue
         if change.after is None:
             raise Refused(
@@ -168,7 +202,13 @@ def _parts(
             binary.append(entry | {"sha256": sha256(change.after), "platform": built} | known)
         else:
             overlay.append(entry | known)
-    patches = {name: patch} if patch else {}
+    optional = []
+    for part in effect.optional:
+        free = f"{variant}/{part.name}"
+        free += f"-{len(optional)}.patch" if f"{free}.patch" in patches else ".patch"
+        optional.append(free)
+        patches[free] = b"".join(_diff(change, context) for change in part.changes)
+    patches = {source: patch for source, patch in patches.items() if patch}
     beyond = outside.of((change.path for change in effect.changes), planner.WORKSPACE)
     owners = {tree.owner(path) for path in beyond}
     packages = ((canonical(name), f"=={version}") for name, version in sorted(filter(None, owners)))
@@ -178,6 +218,7 @@ def _parts(
         made_on=f"# Made on vLLM {tree.version or tree.spec}.",
         effect=effect,
         patches=[*patches],
+        optional=optional,
         overlay=overlay,
         binary=binary,
         outside=beyond,
@@ -253,6 +294,8 @@ def _variant(parts: Parts) -> Iterator[str]:
         yield f"# It changes {named}, and a variant states one `package`."
     if parts.patches:
         yield f"patches = {value(parts.patches)}"
+    if parts.optional:
+        yield f"optional = {value(parts.optional)}"
     names, fetched = _names(parts.effect.templates), parts.effect.fetched
     tables: dict[str, Sequence[dict[str, object]]] = {
         "overlay": parts.overlay,

@@ -120,9 +120,13 @@ class _Maker:
         return planner.plan([mod], tree, cache=self.cache).mods[0]
 
     def compose_variants(self) -> list[_MadeVariant]:
-        """Compose a variant where none of those before makes the changes; newest release first."""
+        """Compose a variant where none of those before makes the changes; newest release first.
+
+        What has more optional parts comes before that: it does where they do not go in too.
+        """
         variants: list[_MadeVariant] = []
-        for version, effect in reversed(self.effects.items()):
+        newest_first = [*reversed(self.effects.items())]
+        for version, effect in sorted(newest_first, key=lambda row: -len(row[1].optional)):
             tree = self.trees[version]
             for number, (composed, covered) in enumerate(variants):
                 if self.makes(composed, tree, effect):
@@ -141,7 +145,11 @@ class _Maker:
                     self.tell(f"{version}: {error.message}")
                 else:
                     variants.append(_MadeVariant(composed, (version,)))
-        return variants
+        return sorted(
+            variants,
+            key=lambda one: max(map(versions.sort_key, one.versions)),
+            reverse=True,
+        )
 
     def makes(self, composed: Composed, tree: Tree, effect: ModEffect) -> bool:
         """Return True if a variant makes the changes of an effect on the tree that it is of."""
@@ -182,7 +190,7 @@ class _Maker:
             packages.append((name, span(present, present)))
         return part._replace(
             vllm=span(covered, [*self.trees]),
-            made_on=f"# Made on vLLM {max(covered, key=versions.sort_key)}.",
+            made_on=f"# Made on vLLM {covered[0]}.",
             packages=tuple(packages),
         )
 
