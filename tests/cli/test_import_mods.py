@@ -135,12 +135,12 @@ def test_a_folder_and_a_zip_that_are_mods(call: Call, tmp_path: Path, site: Path
     refused = call("import", archive, "--library", tmp_path / "fourth", "--tree", site)
     assert (refused.code, (tmp_path / "fourth").exists()) == (3, False)
     assert f"fix is missing on {site}; nothing was written" in refused.err
-    assert f"without --tree it is taken as it is; then vllm-mods port fix --to {site}" in refused.err
+    assert (
+        f"without --tree it is taken as it is; then vllm-mods port fix --to {site}" in refused.err
+    )
 
 
-def test_a_mod_without_a_lock_gets_that_of_its_tree(
-    call: Call, tmp_path: Path, site: Path
-) -> None:
+def test_a_mod_without_a_lock_gets_that_of_its_tree(call: Call, tmp_path: Path, site: Path) -> None:
     (tmp_path / "fix.patch").write_text(FIX)
     made_of = ("--from-diff", tmp_path / "fix.patch", "--tree", site)
     assert call("new", "fix", *made_of, "--library", tmp_path / "first").code == 0

@@ -21,6 +21,29 @@ def read(*steps: str, exported: str = "", **files: str) -> Watched:
 
 
 @pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("git apply a.patch || echo skipping", True),
+        ("patch -p1 < a.patch || true", True),
+        ("patch -p1 < a.patch 2>/dev/null || :", True),
+        ("git apply a.patch || patch -p1 < a.patch || { echo skipping; }", True),
+        ("git apply a.patch \\\n  || printf 'none\\n'", True),
+        ("git apply a.patch ||\n  echo none", True),
+        ("git apply a.patch", False),
+        ("git apply a.patch || patch -p1 < a.patch", False),
+        ("git apply a.patch || exit 1", False),
+        ("git apply a.patch || echoes", False),
+        ("cp a b || true", False),
+        ("git apply a.patch\ncp a b || true", False),
+    ],
+)
+def test_a_line_that_puts_a_patch_in_or_goes_on(line: str, *, is_one: bool) -> None:
+    files = {"run.sh": f"set -e\n{line}\n".encode(), "notes.txt": line.encode()}
+    numbers = range(2, 3 + line.count("\n"))
+    assert watching.lines_that_may_fail(files) == {f"run.sh:{n}" for n in numbers if is_one}
+
+
+@pytest.mark.parametrize(
     ("step", "lacked", "failed"),
     [
         ("7 curl -s https://x.test/a", True, False),
