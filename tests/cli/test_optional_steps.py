@@ -58,10 +58,12 @@ def test_a_patch_that_the_script_does_without_is_optional(
 def test_where_it_does_not_go_in_the_matrix_names_it_in_the_cell_and_port_carries_it(
     call: Call, tmp_path: Path, site: Path
 ) -> None:
-    step = 'git apply "$HERE/save.patch" || echo skipping'
-    files = {"run.sh": f"{HEAD}{step}\n", "fix.patch": FIX, "save.patch": SAVER}
+    step = 'for one in "$HERE"/[as]*.patch; do git apply "$one" || echo "skipping $one"; done'
+    more = diff_of("vllm/a.py", "A = 1\n", "A = 2\n").decode()
+    patches = {"fix.patch": FIX, "a.patch": more, "save.patch": SAVER}
     library = tmp_path / "made"
-    assert imported(call, written(tmp_path, files), site, library).code == 0
+    folder = written(tmp_path, {"run.sh": f"{HEAD}{step}\n", **patches})
+    assert imported(call, folder, site, library).code == 0
     newer = tmp_path / "newer"
     shutil.copytree(site, newer)
     loader = newer / "vllm/loader.py"
@@ -71,15 +73,21 @@ def test_where_it_does_not_go_in_the_matrix_names_it_in_the_cell_and_port_carrie
     first, second = [line for line in grid.out.splitlines() if "variant 0.19" in line]
     assert first.endswith("variant 0.19")
     assert second.endswith("variant 0.19, without 0.19/save.patch")
-    loader.write_text(LOADER.replace("import os", "import os\nimport re"))
+
+    later = LOADER.replace("import os", "import os\nimport re")
+    loader.write_text(later)
     done = call("port", "mine", "--library", library, "--to", newer, "--from", site, "--as", "new")
     assert done.code == 0, done.err
     *_, ported = mod_folder.load_mod(str(library / "patches/mine")).variants
-    sources = [(one.source, one.optional) for one in ported.patches]
-    assert sources == [("new/mine.patch", False), ("new/save.patch", True)]
-    assert made(library / "patches/mine", newer)["vllm/loader.py"] == SAVED.replace(
-        "import os", "import os\nimport re"
-    )
+    # what is needed and what is not change one file, which is carried as a whole
+    assert [(one.source, one.optional) for one in ported.patches] == [
+        ("new/a.patch", True),
+        ("new/mine.patch", False),
+    ]
+    assert made(library / "patches/mine", newer) == {
+        "vllm/a.py": "A = 2\n",
+        "vllm/loader.py": later.replace('"weights"', '"fast"', 1).replace('"weights"', '"saved"'),
+    }
 
 
 def test_a_patch_that_failed_is_said_and_left_out(call: Call, tmp_path: Path, site: Path) -> None:
@@ -99,8 +107,7 @@ def test_a_patch_that_failed_is_said_and_left_out(call: Call, tmp_path: Path, si
     [
         f'{TOP}cd "$PYTHON_ROOT"\ngit apply "$OLDPWD/fix.patch" || echo skipping\n',
         f'{TOP}cd "$PYTHON_ROOT"\ngit apply "$OLDPWD/fix.patch" || {{ echo no; exit 1; }}\n',
-        f'{TOP}HERE="$PWD"\ncd "$PYTHON_ROOT"\ngit apply "$HERE/fix.patch" || echo skipping\n'
-        'git apply "$HERE/more.patch"\n',
+        HEAD.replace('.patch"', '.patch" || echo skipping') + 'git apply "$HERE/more.patch"\n',
     ],
     ids=["all of the mod", "the script ends with it", "a later step needs it"],
 )

@@ -1,6 +1,7 @@
 """Changes to files, as between two trees, made the files of a mod and planned. Writes nothing."""
 
 import contextlib
+import itertools
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,17 +34,10 @@ class Wanted(NamedTuple):
     variant: str | None = None
 
 
-class OptionalPart(NamedTuple):
-    """Changes that a mod does without where they do not go in; they follow those before it."""
-
-    name: str
-    changes: tuple[FileChange, ...]
-
-
 class ModEffect(NamedTuple):
     """What a mod is made of: changes to a tree, ``templates`` by file name, ``notes`` for the mod's reader.
 
-    ``optional`` are parts of the changes, the last ones of each file.
+    ``optional`` are the names of the last steps, which a mod does without where they fail, each with the files as it found them.
     """
 
     changes: tuple[FileChange, ...]
@@ -52,15 +46,7 @@ class ModEffect(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     fetched: tuple[DownloadedFile, ...] = ()
     notes: tuple[str, ...] = ()
-    optional: tuple[OptionalPart, ...] = ()
-
-    @property
-    def needed(self) -> tuple[FileChange, ...]:
-        """The changes without those that are optional."""
-        changed = (change for part in reversed(self.optional) for change in part.changes)
-        before = {change.path: change.before for change in changed}
-        left = (one._replace(after=before.get(one.path, one.after)) for one in self.changes)
-        return tuple(change for change in left if change.before != change.after)
+    optional: tuple[tuple[str, Mapping[str, bytes | None]], ...] = ()
 
 
 class Parts(NamedTuple):
@@ -116,20 +102,6 @@ def difference(old: Tree, new: Tree) -> ModEffect:
     return ModEffect(tuple(changes), notes=tuple(notes))
 
 
-def between(first: Iterable[FileChange], last: Iterable[FileChange]) -> tuple[FileChange, ...]:
-    """Return what changes a tree with some changes into the tree with others."""
-    early, late = ({one.path: one for one in changes} for changes in (first, last))
-    steps = (
-        FileChange(
-            path,
-            early[path].after if path in early else late[path].before,
-            late[path].after if path in late else early[path].before,
-        )
-        for path in sorted(early.keys() | late.keys())
-    )
-    return tuple(one for one in steps if one.before != one.after)
-
-
 def _paths(tree: Tree) -> set[str]:
     try:
         return set(tree.paths(""))
@@ -183,11 +155,21 @@ def _parts(
         files[f"templates/{names[file]}/{mod_folder.TEMPLATE}"] = data
     overlay: list[dict[str, object]] = []
     binary: list[dict[str, object]] = []
-    patches = {f"{variant}/{wanted.name}.patch": b""}
-    for change in sorted(effect.needed, key=lambda change: change.path):
-        if _as_patch(change):
-            patches[f"{variant}/{wanted.name}.patch"] += _diff(change, context)
-            continue
+    steps = [wanted.name]
+    for name, _ in effect.optional:
+        steps.append(f"{name}-{len(steps)}" if name in steps else name)
+    needed, *optional = patches = {f"{variant}/{name}.patch": b"" for name in steps}
+    whole: list[FileChange] = []
+    for change in sorted(effect.changes, key=lambda change: change.path):
+        found = (files.get(change.path, change.before) for _, files in effect.optional)
+        states = [change.before, *found, change.after]
+        for source, (before, after) in zip(patches, itertools.pairwise(states), strict=True):
+            part = change._replace(before=before, after=after)
+            if source == needed and not _as_patch(part):
+                whole += [part] * (before != after)
+            else:
+                patches[source] += _diff(part, context)
+    for change in whole:
         if change.after is None:
             raise Refused(
                 f"{change.path} is no text and is removed, which a mod cannot do",
@@ -202,12 +184,6 @@ def _parts(
             binary.append(entry | {"sha256": sha256(change.after), "platform": built} | known)
         else:
             overlay.append(entry | known)
-    optional = []
-    for part in effect.optional:
-        free = f"{variant}/{part.name}"
-        free += f"-{len(optional)}.patch" if f"{free}.patch" in patches else ".patch"
-        optional.append(free)
-        patches[free] = b"".join(_diff(change, context) for change in part.changes)
     patches = {source: patch for source, patch in patches.items() if patch}
     beyond = outside.of((change.path for change in effect.changes), planner.WORKSPACE)
     owners = {tree.owner(path) for path in beyond}
@@ -218,7 +194,7 @@ def _parts(
         made_on=f"# Made on vLLM {tree.version or tree.spec}.",
         effect=effect,
         patches=[*patches],
-        optional=optional,
+        optional=[source for source in optional if source in patches],
         overlay=overlay,
         binary=binary,
         outside=beyond,

@@ -84,10 +84,9 @@ class _Maker:
         variants: list[_MadeVariant] = []
         proven = self.compose_variants()
         plans: dict[str, ModPlan] = {}
-        files: dict[str, bytes] = {}
         while proven and proven != variants:
             variants = proven
-            mod, files = self.join(variants)
+            mod, _ = self.join(variants)
             for number, (version, tree) in enumerate(self.trees.items(), 1):
                 self.tell(f"proving on {version}, {number} of {len(self.trees)}")
                 plans[version] = self.plan(mod, tree)
@@ -102,6 +101,7 @@ class _Maker:
                 "no variant makes the changes of the script where it was made",
                 hint="--tree TREE, one release that it was written for",
             )
+        mod, files = self.join(variants)
         locked = lock_entries.first(mod, ((plans[one], tree) for one, tree in self.trees.items()))
         if locked is not None:
             files[mod_folder.LOCK] = locked

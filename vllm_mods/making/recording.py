@@ -1,7 +1,6 @@
 """A command run on a copy of a tree, laid out as in an image; what it changed, and what it did elsewhere."""
 
 import contextlib
-import itertools
 import json
 import posixpath
 import re
@@ -12,8 +11,8 @@ from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import FileChange
 from vllm_mods.base.tree import Tree
 from vllm_mods.images import engine_command
-from vllm_mods.making import compose, sandbox, watching
-from vllm_mods.making.compose import ModEffect, OptionalPart
+from vllm_mods.making import sandbox, watching
+from vllm_mods.making.compose import ModEffect
 from vllm_mods.making.fetching import DownloadedFile, Fetcher, Lacked
 from vllm_mods.making.inside import served
 from vllm_mods.making.sandbox import ImageInEngine, Ran, SandboxJob
@@ -115,18 +114,11 @@ class _RecordedRun(NamedTuple):
         if not 0 < len(steps) <= _OPTIONAL_STEPS:
             return effect
         with contextlib.suppress(Refused):  # it does not do without: nothing is optional
-            stages = [
-                *(self.run_once(argv, fetched, most)[0].changes for most in range(len(steps))),
-                effect.changes,
-            ]
-            changed = itertools.starmap(compose.between, itertools.pairwise(stages))
-            parts = (
-                OptionalPart(step.patch or f"optional-{number}", changes)
-                for number, (step, changes) in enumerate(zip(steps, changed, strict=True), 1)
-            )
-            optional = tuple(part for part in parts if part.changes)
-            if stages[0] or len(optional) > 1:  # one alone is all of the mod
-                effect = effect._replace(optional=optional)
+            stages = [self.run_once(argv, fetched, most)[0].changes for most in range(len(steps))]
+            if stages[0] or len({*stages, effect.changes}) > 2:  # one step alone is all of the mod
+                names = (step.patch or f"optional-{at}" for at, step in enumerate(steps, 1))
+                found = ({one.path: one.after for one in stage} for stage in stages)
+                effect = effect._replace(optional=tuple(zip(names, found, strict=True)))
         return effect
 
     def run_once(
