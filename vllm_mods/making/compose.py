@@ -194,7 +194,7 @@ def _parts(
         made_on=f"# Made on vLLM {tree.version or tree.spec}.",
         effect=effect,
         patches=[*patches],
-        optional=[source for source in optional if source in patches],
+        optional=optional,
         overlay=overlay,
         binary=binary,
         outside=beyond,

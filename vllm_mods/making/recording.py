@@ -1,6 +1,7 @@
 """A command run on a copy of a tree, laid out as in an image; what it changed, and what it did elsewhere."""
 
 import contextlib
+import itertools
 import json
 import posixpath
 import re
@@ -115,10 +116,14 @@ class _RecordedRun(NamedTuple):
             return effect
         with contextlib.suppress(Refused):  # it does not do without: nothing is optional
             stages = [self.run_once(argv, fetched, most)[0].changes for most in range(len(steps))]
-            if stages[0] or len({*stages, effect.changes}) > 2:  # one step alone is all of the mod
-                names = (step.patch or f"optional-{at}" for at, step in enumerate(steps, 1))
-                found = ({one.path: one.after for one in stage} for stage in stages)
-                effect = effect._replace(optional=tuple(zip(names, found, strict=True)))
+            found = zip(steps, itertools.pairwise((*stages, effect.changes)), strict=True)
+            optional = tuple(
+                (step.patch or f"optional-{number}", {one.path: one.after for one in before})
+                for number, (step, (before, after)) in enumerate(found, 1)
+                if before != after
+            )
+            if stages[0] or len(optional) > 1:  # one alone is all of the mod
+                effect = effect._replace(optional=optional)
         return effect
 
     def run_once(
