@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "codes": messages.codes,
     "errors": messages.errors,
     "library": library.library,
+    "limits": words.limits,
 }
 # The table of each page that has one of its own.
 for _page in ("fit", "serve-check", "matrix-answers", "doctor", "templates"):
