@@ -108,7 +108,7 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
             access.note(f"{diff_name} is of {spec}: the newest release with each hunk at its line")
             return tree
     raise Refused(
-        f"{diff_name}: none of the releases from {specs[0]} to {specs[-1]} has all hunks at their lines",
+        f"{diff_name}: none of the releases from {specs[0]} to {specs[-1]} has each hunk at its line and nowhere else",
         hint="--tree TREE, the vLLM that it was made on: git:REPO@REV for one between two releases",
     )
 
