@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from vllm_mods.making import watching
@@ -218,3 +220,10 @@ def test_a_log_that_a_command_wrote_itself_is_read_as_far_as_it_goes() -> None:
     log = b"\0\n\xff\0\n12\0\0\n1\0x\0patch\0\n" + b"9" * 300_000
     seen = watching.read({f"{LAUNCHER}/asked": log}, {}, {})
     assert [command.argv for command in seen.failed] == [("patch",)]
+
+
+def test_a_script_of_one_endless_line_is_read_in_time() -> None:
+    started = time.monotonic()
+    for words in ("git ||", "git || ", "|| \\\n", "git   ||  \\\n  ", "patch ||{"):
+        assert not watching.lines_that_may_fail({"run.sh": (words * 100_000).encode()})
+    assert time.monotonic() - started < 5

@@ -161,8 +161,8 @@ def _parts(
     needed, *optional = patches = {f"{variant}/{name}.patch": b"" for name in steps}
     whole: list[FileChange] = []
     for change in sorted(effect.changes, key=lambda change: change.path):
-        found = (files.get(change.path, change.before) for _, files in effect.optional)
-        states = [change.before, *found, change.after]
+        between = (found.get(change.path, change.before) for _, found in effect.optional)
+        states = [change.before, *between, change.after]
         for source, (before, after) in zip(patches, itertools.pairwise(states), strict=True):
             part = change._replace(before=before, after=after)
             if source == needed and not _as_patch(part):

@@ -125,7 +125,7 @@ class _Maker:
         What has more optional parts comes before that: it does where they do not go in too.
         """
         variants: list[_MadeVariant] = []
-        newest_first = [*reversed(self.effects.items())]
+        newest_first = reversed(self.effects.items())
         for version, effect in sorted(newest_first, key=lambda row: -len(row[1].optional)):
             tree = self.trees[version]
             for number, (composed, covered) in enumerate(variants):
@@ -145,11 +145,7 @@ class _Maker:
                     self.tell(f"{version}: {error.message}")
                 else:
                     variants.append(_MadeVariant(composed, (version,)))
-        return sorted(
-            variants,
-            key=lambda one: max(map(versions.sort_key, one.versions)),
-            reverse=True,
-        )
+        return variants
 
     def makes(self, composed: Composed, tree: Tree, effect: ModEffect) -> bool:
         """Return True if a variant makes the changes of an effect on the tree that it is of."""
@@ -162,7 +158,9 @@ class _Maker:
         """Put variants, oldest first, into one mod with the ranges that they hold in."""
         files: dict[str, bytes] = {}
         parts = []
-        for composed, covered in reversed(variants):
+        for composed, covered in sorted(
+            variants, key=lambda one: max(map(versions.sort_key, one.versions))
+        ):
             part = self.stated_for(composed.parts, covered)
             prefix = f"{part.id}/" if len(variants) > 1 else ""
             moved = {

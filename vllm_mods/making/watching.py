@@ -26,7 +26,8 @@ _PIP = ("pip", "pip3", "uv")
 _PYTHON = ("python", "python3")
 _STEPS = ("patch", "git", "cp", "mv", "install", "sed", "perl", "tar", "unzip", "ln", "tee")
 _LINE = re.compile(r"(?:.*(?:\\|\|\|)[ \t]*\n)*.*")  # of a script, with those that continue it
-_GOES_ON = re.compile(r"\b(?:git|patch)\b.*\|\|\s*\{?\s*(?:echo|printf|true|:)(?![\w/])", re.DOTALL)
+_PATCHES = re.compile(r"\b(?:git|patch)\b")
+_GOES_ON = re.compile(r"\|\|\s*(?:\{\s*)?(?:echo|printf|true|:)(?![\w/])")
 _QUESTIONS = re.compile(r"--(?:dry-run|check|stat|numstat|summary|version|help)\Z")
 _GIT_STEPS = {"apply", "am", "cherry-pick", "revert", "checkout", "restore", "reset", "stash"}
 _GIT_FETCHES = {"clone", "fetch", "pull", "submodule", "ls-remote"}
@@ -79,7 +80,8 @@ class Watched(NamedTuple):
 
     ``lacked`` are commands that would have needed what a recording does not give, ``failed`` those that
     change files and failed, ``installed`` what pip was asked for; ``ended`` is the last one of a script
-    that failed. ``free`` are the patches that the script does without where they fail. ``exported`` are the variables that the script exports and does not use itself.
+    that failed. ``free`` are the patches that the script does without where they fail. ``exported`` are the
+    variables that the script exports and does not use itself.
     """
 
     lacked: tuple[WatchedCommand, ...]
@@ -96,7 +98,9 @@ def lines_that_may_fail(files: Mapping[str, bytes]) -> frozenset[str]:
     for path, data in files.items():
         script = data.decode("utf-8", "replace") if path.endswith(".sh") else ""
         for line in _LINE.finditer(script):
-            if _GOES_ON.search(line[0]):
+            text = line[0].replace("\\\n", " ")
+            step = _PATCHES.search(text)
+            if step and _GOES_ON.search(text, step.end()):
                 first = script.count("\n", 0, line.start()) + 1
                 numbers = range(first, first + line[0].count("\n") + 1)
                 places |= {f"{posixpath.basename(path)}:{number}" for number in numbers}
