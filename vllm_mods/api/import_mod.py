@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import other_packages
-from vllm_mods.api.new import NewMod, of_effect, with_lock
+from vllm_mods.api.new import NewMod, of_effect
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
@@ -21,7 +21,7 @@ from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import ModSource
 from vllm_mods.making.recording import Limits
 from vllm_mods.making.sandbox import ImageInEngine
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.recipes import recipe_yaml
 from vllm_mods.recipes.recipe_yaml import ImportedRecipe
 
@@ -134,7 +134,7 @@ class _ModImport(NamedTuple):
                 f"{mod.name} is {planned.verdict} on {tree.spec}; nothing was written{why}",
                 hint=f"without --tree it is taken as it is; then vllm-mods port {mod.name} --to {tree.spec}",
             )
-        return NewMod(mod, with_lock(files, mod, planned, tree), planned)
+        return NewMod(mod, {**lock_entries.first(mod, [(planned, tree)]), **files}, planned)
 
     def record(
         self, source: ModSource, tree: Tree, container: ImageInEngine | None = None

@@ -9,7 +9,7 @@ from vllm_mods.api.plan import as_tree
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod, ModPlan
 from vllm_mods.base.tree import Folder, Tree
-from vllm_mods.library import mod_folder, writing
+from vllm_mods.library import writing
 from vllm_mods.making import compose, from_diff, recording
 from vllm_mods.making import folder as folders
 from vllm_mods.making.compose import ModEffect, Wanted
@@ -116,13 +116,5 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
 def of_effect(wanted: Wanted, effect: ModEffect, tree: Tree) -> NewMod:
     """Make a mod of changes to a tree, with the lock that says what it was written for."""
     composed = compose.compose(wanted, effect, tree)
-    files = with_lock(composed.files, composed.mod, composed.planned, tree)
+    files = {**composed.files, **lock_entries.first(composed.mod, [(composed.planned, tree)])}
     return NewMod(composed.mod, files, composed.planned, effect.notes, composed.unknown)
-
-
-def with_lock(
-    files: Mapping[str, bytes], mod: Mod, planned: ModPlan, tree: Tree
-) -> Mapping[str, bytes]:
-    """Return a mod's files with the lock that its plan on a tree makes, if they have none."""
-    locked = lock_entries.first(mod, [(planned, tree)])
-    return files if locked is None else {mod_folder.LOCK: locked, **files}

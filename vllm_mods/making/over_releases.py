@@ -102,9 +102,7 @@ class _Maker:
                 hint="--tree TREE, one release that it was written for",
             )
         mod, files = self.join(variants)
-        locked = lock_entries.first(mod, ((plans[one], tree) for one, tree in self.trees.items()))
-        if locked is not None:
-            files[mod_folder.LOCK] = locked
+        files |= lock_entries.first(mod, ((plans[one], tree) for one, tree in self.trees.items()))
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
         unmade = "no variant makes the changes of the script there"
         whys = {version: why.get(version, unmade) for version in plans if version not in ids}
@@ -120,10 +118,7 @@ class _Maker:
         return planner.plan([mod], tree, cache=self.cache).mods[0]
 
     def compose_variants(self) -> list[_MadeVariant]:
-        """Compose a variant where none of those before makes the changes; newest release first.
-
-        What has more optional parts comes before that: it does where they do not go in too.
-        """
+        """Compose a variant where none of those before makes the changes: first of what has more optional parts, then of the newest release."""
         variants: list[_MadeVariant] = []
         newest_first = reversed(self.effects.items())
         for version, effect in sorted(newest_first, key=lambda row: -len(row[1].optional)):

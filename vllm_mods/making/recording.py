@@ -26,8 +26,7 @@ _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
 _FETCH_OR_KEEP = "--fetch takes URLs once; or keep a copy of what it fetches in the mod's folder"
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
-_OPTIONAL_STEPS = 30
-"""So many patches that may fail are recorded one by one; of more, all that went in are needed."""
+_OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
 _EDIT_TREE = "--tree TREE, the vLLM that it was written for"
 
 
@@ -102,10 +101,7 @@ class _RecordedRun(NamedTuple):
         return f"{WORKSPACE}/mods/{self.name}"
 
     def run(self, argv: Sequence[str], fetched: tuple[DownloadedFile, ...]) -> ModEffect:
-        """Run the command and read what it did; where it does without patches that fail, once more for each of them.
-
-        Raises ``Refused`` if it changed nothing.
-        """
+        """Run the command and read what it did; where it does without patches that fail, once more for each of them."""
         effect, steps, output = self.run_once(argv, fetched)
         if not (effect.changes or effect.templates):
             raise Refused(
@@ -118,8 +114,8 @@ class _RecordedRun(NamedTuple):
             stages = [self.run_once(argv, fetched, most)[0].changes for most in range(len(steps))]
             found = zip(steps, itertools.pairwise((*stages, effect.changes)), strict=True)
             optional = tuple(
-                (step.patch or f"optional-{number}", {one.path: one.after for one in before})
-                for number, (step, (before, after)) in enumerate(found, 1)
+                (_name(step), {one.path: one.after for one in before})
+                for step, (before, after) in found
                 if before != after
             )
             if stages[0] or len(optional) > 1:  # one alone is all of the mod
@@ -267,6 +263,11 @@ class _RecordedRun(NamedTuple):
             else:
                 elsewhere.append(path)
         return templates, elsewhere
+
+
+def _name(step: WatchedCommand) -> str:
+    files = re.findall(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b", " ".join(step.argv))
+    return files[-1] if files else "optional"
 
 
 def _lacking(message: str, hint: str, seen: Watched) -> Lacked:

@@ -61,13 +61,6 @@ class WatchedCommand(NamedTuple):
     place: str
     argv: tuple[str, ...]
 
-    @property
-    def patch(self) -> str:
-        """The name of the file of the patch, without its ending; empty where none is named."""
-        files = (word for word in reversed(self.argv) if word.endswith((".patch", ".diff")))
-        stem = posixpath.splitext(posixpath.basename(next(files, "")))[0]
-        return re.sub(r"[^A-Za-z0-9._-]", "-", stem)
-
     def __str__(self) -> str:
         """Name it with its line."""
         text = " ".join(self.argv[self.argv[0] == "exit" :])

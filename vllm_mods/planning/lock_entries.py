@@ -9,6 +9,7 @@ from vllm_mods.base.versions import is_final
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedHunk, LockedTree, WrittenFor
 from vllm_mods.formats.receipt import hashes
+from vllm_mods.library import mod_folder
 from vllm_mods.planning import known_trees, patching
 from vllm_mods.planning import written as written_places
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -61,10 +62,10 @@ def of(
     )
 
 
-def first(mod: Mod, plans: Iterable[tuple[ModPlan, Tree]]) -> bytes | None:
-    """Return a new mod's lock: where its variants were written, and those of the trees, oldest first, that are releases as shipped.
+def first(mod: Mod, plans: Iterable[tuple[ModPlan, Tree]]) -> dict[str, bytes]:
+    """Return a new mod's lock by its name: where its variants were written, and those trees, oldest first, that are releases as shipped.
 
-    None if nothing would be written there.
+    Nothing if it would say nothing.
     """
     states: list[tuple[LockedTree, str, str]] = []
     places: dict[str, WrittenFor] = {}
@@ -81,8 +82,9 @@ def first(mod: Mod, plans: Iterable[tuple[ModPlan, Tree]]) -> bytes | None:
         if tree.version is not None and is_final(tree.version) and all(released):
             states.append((known, tree.version, planned.witness))
     if not (states or places):
-        return None
-    return mod_lock.dump(of(mod, merge_states(states), written=places.values()))
+        return {}
+    lock = of(mod, merge_states(states), written=places.values())
+    return {mod_folder.LOCK: mod_lock.dump(lock)}
 
 
 def _places(planned: ModPlan, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:

@@ -48,9 +48,8 @@ def _table(of: view.Grid) -> str:
 def _word(cell: Cell) -> str:
     if not cell.meant:
         return f"({cell.word})"
-    if view.is_wrong(cell):
-        return f"{'✗' if cell.computed else '?'} **{cell.word}**"
-    return f"✓ {cell.word}"
+    sign = "✗" if cell.computed else "?"
+    return f"{sign} **{cell.word}**" if view.is_wrong(cell) else f"✓ {cell.word}"
 
 
 def _code(text: str) -> str:
