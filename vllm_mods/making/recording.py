@@ -27,6 +27,7 @@ _LINES = 15
 _FETCH_OR_KEEP = "--fetch takes URLs once; or keep a copy of what it fetches in the mod's folder"
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
+_PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 _EDIT_TREE = "--tree TREE, the vLLM that it was written for"
 
 
@@ -114,7 +115,10 @@ class _RecordedRun(NamedTuple):
             stages = [self.run_once(argv, fetched, most)[0].changes for most in range(len(steps))]
             found = zip(steps, itertools.pairwise((*stages, effect.changes)), strict=True)
             optional = tuple(
-                (_name(step), {one.path: one.after for one in before})
+                (
+                    (_PATCH.findall(" ".join(step.argv)) or ["optional"])[-1],
+                    {one.path: one.after for one in before},
+                )
                 for step, (before, after) in found
                 if before != after
             )
@@ -263,11 +267,6 @@ class _RecordedRun(NamedTuple):
             else:
                 elsewhere.append(path)
         return templates, elsewhere
-
-
-def _name(step: WatchedCommand) -> str:
-    files = re.findall(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b", " ".join(step.argv))
-    return files[-1] if files else "optional"
 
 
 def _lacking(message: str, hint: str, seen: Watched) -> Lacked:

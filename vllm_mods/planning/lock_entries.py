@@ -63,10 +63,7 @@ def of(
 
 
 def first(mod: Mod, plans: Iterable[tuple[ModPlan, Tree]]) -> dict[str, bytes]:
-    """Return a new mod's lock by its name: where its variants were written, and those trees, oldest first, that are releases as shipped.
-
-    Nothing if it would say nothing.
-    """
+    """Return a new mod's lock by its name, if it says anything: where its variants were written, and those trees that are releases as shipped."""
     states: list[tuple[LockedTree, str, str]] = []
     places: dict[str, WrittenFor] = {}
     for planned, tree in plans:

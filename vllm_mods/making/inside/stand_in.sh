@@ -1,6 +1,6 @@
 #!/bin/sh
-# Stands in for a command that fetches or changes files: it runs the real one and notes how that failed. Of the lines
-# that may fail it notes each patch, and fails itself from the step on that the recording names.
+# Stands in for a command that fetches or changes files: it runs the real one and notes how that failed. Where a patch may
+# fail it notes each, and those behind VLLM_MODS_STEPS fail unseen.
 name=${0##*/}
 python=$(PATH=$VLLM_MODS_PATH; command -v python3)
 real=$(PATH=$VLLM_MODS_PATH; command -v "$name" || { [ "$name" = python ] && echo "$python"; })
