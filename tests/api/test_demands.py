@@ -75,7 +75,7 @@ def test_an_image_is_named_with_its_kind_or_without(
         opened.append((spec, named))
         return TREE
 
-    monkeypatch.setattr(image_verify, "open_image", opens)
+    monkeypatch.setattr(vm.Access, "open", opens)
     monkeypatch.setattr(inspection, "inspect", lambda tree: tree)
     seen: Any = image_verify.image_inspect(
         reference, vm.Access(), platform="linux/arm64", in_image="/s"

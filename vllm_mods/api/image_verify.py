@@ -1,9 +1,9 @@
 """What is in an image, and whether it is what its lock makes."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from vllm_mods.api.access import Access, open_image
+from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Finding
 from vllm_mods.building import identity, inspection
@@ -43,7 +43,7 @@ def image_inspect(
     Raises ``UsageError`` for what is no image with a vLLM.
     """
     spec = f"image:{reference.removeprefix('image:')}"
-    tree = open_image(access, spec, platform=platform, in_image=in_image)
+    tree = cast("ImageTree", access.open(spec, platform=platform, in_image=in_image))
     return InspectedImage(tree, inspection.inspect(tree))
 
 
