@@ -105,15 +105,10 @@ def write(table: ClientTable) -> bytes:
 
 
 def _columns(row: Row) -> dict[str, str]:
-    answer = row.answer
-    columns = {
-        "template": answer.template,
-        "subject": answer.subject,
-        "since": row.since,
-        "until": row.until,
-        "verdict": str(answer.verdict),
-    }
-    return {**columns, "why": answer.why} if answer.why else columns
+    template, subject, verdict, why = row.answer
+    span = {"since": row.since, "until": row.until}
+    columns = {"template": template, "subject": subject, **span, "verdict": verdict, "why": why}
+    return {name: text for name, text in columns.items() if text}
 
 
 def parse(data: bytes, where: str) -> ClientTable:

@@ -51,6 +51,14 @@ def assistant_message(text: str, reasoning: str | None = None, *calls: Message) 
     return message | {"tool_calls": list(calls)} if calls else message
 
 
+def message_of(answer: Mapping[str, Any]) -> Message:
+    """Return the message that a client sends back after an answer: its content, reasoning and calls."""
+    calls = (
+        tool_call(i, call["name"], call["arguments"]) for i, call in enumerate(answer["calls"])
+    )
+    return assistant_message(answer["content"], answer["reasoning"] or None, *calls)
+
+
 def tool_call(number: int, name: str, arguments: dict[str, Any]) -> Message:
     """Return a call as vLLM hands it over, by an id that every family takes."""
     function = {"name": name, "arguments": arguments}
