@@ -22,7 +22,7 @@ def render(result: MatrixResult) -> str:
     root = ET.Element("testsuites", name="vllm-mods matrix")
     for row in of.rows:
         suite = ET.SubElement(root, "testsuite", name=view.clean(f"{row.mod} {row.version}"))
-        for cell in row.known:
+        for cell in row.cells:
             _case(suite, of, cell)
         problems = [view.problem(of, one) for one in grievances if one.mod == row.mod]
         if problems:

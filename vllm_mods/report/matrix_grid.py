@@ -25,16 +25,11 @@ _NUMBER = re.compile(r"\d+")
 
 
 class GridRow(NamedTuple):
-    """One mod; ``cells`` in the order of the trees, None where the matrix has no cell."""
+    """One mod; ``cells`` in the order of the trees."""
 
     mod: str
     version: str
-    cells: tuple[Cell | None, ...]
-
-    @property
-    def known(self) -> tuple[Cell, ...]:
-        """The cells that are there."""
-        return tuple(cell for cell in self.cells if cell is not None)
+    cells: tuple[Cell, ...]
 
 
 class Grid(NamedTuple):
@@ -89,7 +84,7 @@ def grid(result: MatrixResult) -> Grid:
             short = clean(label(cell.tree, cell.version))
             labels[cell.tree] = clean(cell.tree) if short in labels.values() else short
     rows = (
-        GridRow(mod, version, tuple(cells.get((mod, tree)) for tree in labels))
+        GridRow(mod, version, tuple(cells[mod, tree] for tree in labels))
         for mod, version in versions.items()
     )
     return Grid(tuple(rows), labels)
@@ -97,7 +92,7 @@ def grid(result: MatrixResult) -> Grid:
 
 def runs(of: Grid, row: GridRow) -> tuple[Run, ...]:
     """Return a mod's cells in runs of one verdict and variant."""
-    return _runs(of, row.known, lambda cell: (cell.meant, cell.word, variant(cell)))
+    return _runs(of, row.cells, lambda cell: (cell.meant, cell.word, variant(cell)))
 
 
 def wrong(of: Grid) -> tuple[Run, ...]:
@@ -105,7 +100,7 @@ def wrong(of: Grid) -> tuple[Run, ...]:
     return tuple(
         run
         for row in of.rows
-        for run in _runs(of, row.known, lambda cell: (cell.meant, cell.word, _finding_texts(cell)))
+        for run in _runs(of, row.cells, lambda cell: (cell.meant, cell.word, _finding_texts(cell)))
         if is_wrong(run.first)
     )
 
@@ -181,7 +176,7 @@ def details(run: Iterable[Cell]) -> str:
 
 def summary(of: Grid) -> str:
     """Return in one sentence whether every mod goes in where its ranges say."""
-    meant = [cell for row in of.rows for cell in row.known if cell.meant]
+    meant = [cell for row in of.rows for cell in row.cells if cell.meant]
     bad = sum(is_wrong(cell) for cell in meant)
     if not meant:
         return "No mod is meant for any of these trees."
