@@ -38,10 +38,6 @@ class Grid(NamedTuple):
     rows: tuple[GridRow, ...]
     labels: Mapping[str, str]
 
-    def label(self, tree: str) -> str:
-        """Return the short name of a tree; the tree itself if the matrix does not have it."""
-        return self.labels.get(tree) or clean(tree)
-
 
 class Run(NamedTuple):
     """Neighbouring cells of a mod that say the same; offsets and lines may differ."""
@@ -107,7 +103,7 @@ def wrong(of: Grid) -> tuple[Run, ...]:
 
 def _runs(of: Grid, cells: Iterable[Cell], key: Callable[[Cell], object]) -> tuple[Run, ...]:
     groups = (tuple(run) for _, run in groupby(cells, key))
-    return tuple(Run(between([of.label(cell.tree) for cell in run]), run) for run in groups)
+    return tuple(Run(between([of.labels[cell.tree] for cell in run]), run) for run in groups)
 
 
 def is_wrong(cell: Cell) -> bool:
@@ -133,7 +129,7 @@ def spans(of: Grid, trees: Iterable[str]) -> str:
     asked = set(trees)
     stretches = groupby(of.labels, asked.__contains__)
     known = (
-        between([of.label(tree) for tree in stretch]) for inside, stretch in stretches if inside
+        between([of.labels[tree] for tree in stretch]) for inside, stretch in stretches if inside
     )
     return ", ".join((*known, *(clean(tree) for tree in sorted(asked - of.labels.keys()))))
 
