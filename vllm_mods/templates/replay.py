@@ -76,7 +76,13 @@ def _read_scenes() -> Iterator[Conversation]:
     text = files(__package__).joinpath("scenes.json").read_bytes()
     for name, scene in json.loads(text).items():
         tools = tuple(scene.get("tools", ())) or None
-        yield Conversation(name, tuple(scene["messages"]), tools, scene.get("kwargs", {}))
+        yield Conversation(
+            name,
+            tuple(scene["messages"]),
+            tools,
+            kwargs=scene.get("kwargs", {}),
+            title=scene["title"],
+        )
     many = [
         message
         for number in range(12)
@@ -91,7 +97,7 @@ def _read_scenes() -> Iterator[Conversation]:
         assistant_message("def f():\n    return '<b>&amp;</b>'"),
         {"role": "user", "content": f"{lines}{'And one of many words, ' * 50}is it?"},
     )
-    yield Conversation(_LONG, (*many, *last))
+    yield Conversation(_LONG, (*many, *last), title="long messages")
 
 
 SCENES = tuple(_read_scenes())
