@@ -178,7 +178,7 @@ def refusing_to_write(place: str) -> Iterator[None]:
         is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         raise Refused(
             f"{place} cannot be written: {error.strerror}; nothing was changed",
-            hint=f"{'df -h' if is_full else 'ls -la'} {os.path.dirname(place)}",
+            hint=f"{'df -h' if is_full else 'ls -la'} {os.path.dirname(place) or '.'}",
         ) from error
 
 
