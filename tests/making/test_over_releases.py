@@ -80,8 +80,8 @@ def test_each_variant_does_what_the_script_does(
     except Refused:
         assert not any(does.values())
         return
-    mod = mod_folder.load_files("mine", made.files)
-    for (version, tree), row in zip(trees.items(), made.rows, strict=True):
+    mod = made.mod
+    for (version, tree), row in zip(trees.items(), made.releases, strict=True):
         planned = planner.plan([mod], tree).mods[0]
         meant = [v.id for v in mod.variants if versions.in_range(version, v.vllm)]
         assert meant == ([row.variant] if row.variant else []), (row, does)
@@ -115,7 +115,7 @@ def test_each_release_has_its_variant_or_says_why_not() -> None:
 
     trees = {version: release(version, text) for version, text in texts.items()}
     outcome = over_releases.make(Wanted("mine", vllm=None), trees, run, lines.append)
-    assert outcome.rows == (
+    assert outcome.releases == (
         ("0.20.0", "0.20.0", "applies", None),
         ("0.20.1", "0.20", "applies", None),
         ("0.21.0", None, "unsupported", "the anchor is gone"),
@@ -153,7 +153,7 @@ def test_releases_on_which_a_script_does_the_same_share_a_variant() -> None:
         lambda tree: effect_of(tree, asks_version=False),
         lambda _: None,
     )
-    assert [row.variant for row in outcome.rows] == ["0.22"] * 3
+    assert [row.variant for row in outcome.releases] == ["0.22"] * 3
     (own,) = mod_folder.load_files("mine", outcome.files).variants
     assert (own.id, own.vllm) == ("0.22", ">=0.20.0,<=0.22.0")
     assert b"# Made on vLLM 0.22.0.\n" in outcome.files["mod.toml"]
@@ -195,7 +195,7 @@ def test_what_else_a_script_does_makes_a_variant_of_its_own() -> None:
         )
 
     outcome = over_releases.make(Wanted("mine"), trees, run, lambda _: None)
-    assert [row.variant for row in outcome.rows] == ["0.20", "0.21", "0.22"]
+    assert [row.variant for row in outcome.releases] == ["0.20", "0.21", "0.22"]
     mod = mod_folder.load_files("mine", outcome.files)
     assert [(one.python, len(one.templates)) for one in mod.variants] == [
         (("einops",), 0),

@@ -10,7 +10,6 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, variant
 from small_replies import FAST, NOTE, PATCH, TEXT, entry, lines, paint, plan, planned
 
-from vllm_mods.api.new import NewMod
 from vllm_mods.api.serve_check import ServeCell, ServeChecked
 from vllm_mods.api.suggest import Suggested
 from vllm_mods.api.sync import Synced
@@ -31,7 +30,7 @@ from vllm_mods.formats.project import LibrarySource, SyncTarget
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.keeping.keeping import KeptRelease
-from vllm_mods.making.over_releases import ReleaseRow
+from vllm_mods.making.compose import NewMod, ReleaseRow
 from vllm_mods.recipes.recipe_yaml import ImportedRecipe
 from vllm_mods.report import (
     checkpoint,

@@ -14,10 +14,10 @@ from serve_tree import FILES, LATER
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, TemplateFile, Verdict
-from vllm_mods.serving.check import Serving, check
+from vllm_mods.serving.check import check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.shape import KnownFlags
-from vllm_mods.serving.template import TemplateTerms
+from vllm_mods.serving.template import Serving, TemplateTerms
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import other_packages
-from vllm_mods.api.new import NewMod, of_effect
+from vllm_mods.api.new import of_effect
 from vllm_mods.base import limits
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
@@ -16,7 +16,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.library.catalog import Library
 from vllm_mods.making import folder, over_releases, recording
-from vllm_mods.making.compose import ModEffect, Wanted
+from vllm_mods.making.compose import ModEffect, NewMod, Wanted
 from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import ModSource
 from vllm_mods.making.recording import Limits
@@ -110,10 +110,9 @@ class _ModImport(NamedTuple):
             return self.taken(*exported)
         if terms.tree is not None and terms.image is not None:
             raise UsageError("--tree and --image both name the vLLM to run it on", hint="give one")
-        if terms.tree is None and terms.image is None:
-            return self.over_releases(source)
         tree = self.open_tree()
-        assert tree is not None  # noqa: S101  (one of the two is named)
+        if tree is None:
+            return self.over_releases(source)
         container = None if terms.image is None else recording.container_of(tree)
         return of_effect(self.wanted(source.name), self.record(source, tree, container), tree)
 
@@ -163,11 +162,9 @@ class _ModImport(NamedTuple):
         beside = other_packages(self.terms.others)
         releases = {one: index.open(one, named=beside) for one in versions}
         wanted = self.wanted(source.name)._replace(vllm=None)
-        over = over_releases.make(
+        return over_releases.make(
             wanted, releases, lambda tree: self.record(source, tree), self.progress
         )
-        mod = mod_folder.load_files(wanted.name, over.files)
-        return NewMod(mod, over.files, None, over.notes, over.unknown, over.rows)
 
 
 def import_recipe(

@@ -41,7 +41,7 @@ class _Form(NamedTuple):
         )
 
 
-class _Use(NamedTuple):
+class _Sought(NamedTuple):
     """A name to look for, and what else a file has to say to mean this one: a word, and that in a certain way.
 
     ``alone`` is a name that says enough where it is rare.
@@ -73,7 +73,7 @@ def users(
 
     That is files beside the changed ones, with the lines that mention such, and the words that were looked for.
     """
-    uses: dict[bytes, set[_Use]] = defaultdict(set)
+    uses: dict[bytes, set[_Sought]] = defaultdict(set)
     for use in (use for path in paths for use in _changed(before, after, path)):
         uses[use.name.encode()].add(use)
     words = frozenset(map(bytes.decode, uses))
@@ -97,7 +97,7 @@ def _mentions(data: bytes, words: Iterable[bytes]) -> frozenset[int]:
     return frozenset(data.count(b"\n", 0, match.start()) + 1 for match in pattern.finditer(data))
 
 
-def _changed(before: World, after: World, path: str) -> Iterator[_Use]:
+def _changed(before: World, after: World, path: str) -> Iterator[_Sought]:
     """Yield what was defined in a file and is not, or in another way."""
     old, new = (_parts_of(world, path) for world in (before, after))
     same = {part[:2] for part in old} & {part[:2] for part in new}
@@ -105,7 +105,7 @@ def _changed(before: World, after: World, path: str) -> Iterator[_Use]:
     attributes = {name: one.cls.attributes for name, one in classes_in(after, path)}
     stem = module_stem(path)
     if after.glance(path) is None and old:
-        yield _Use(stem, stem)
+        yield _Sought(stem, stem)
     for name, was in was_of.items():
         now = now_of.get(name, [])
         if len(was) == len(now) and all(one.covers(of) for one, of in zip(now, was, strict=True)):
@@ -115,15 +115,15 @@ def _changed(before: World, after: World, path: str) -> Iterator[_Use]:
             continue  # it is stored in a method that stayed, too
         cls = owner.rpartition(".")[2]
         if last in _MAKERS or (cls and " " in was[0].text):
-            yield _Use(cls, stem)
+            yield _Sought(cls, stem)
         if last in _MAKERS:
             continue
         if cls:
-            yield _Use(last, cls)
-            yield _Use(last, stem)
+            yield _Sought(last, cls)
+            yield _Sought(last, stem)
         else:
             is_import = was[0].text == _IMPORTED and stem not in _copied_whole(after)
-            yield _Use(last, stem, taken=True, alone=not is_import)
+            yield _Sought(last, stem, taken=True, alone=not is_import)
 
 
 @remembered

@@ -2,20 +2,21 @@
 
 import contextlib
 import itertools
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import diff_writer, platforms, toml_writer
 from vllm_mods.formats.schema import NAME, NAME_IN_WORDS
 from vllm_mods.formats.tree_names import canonical
-from vllm_mods.library import mod_folder
+from vllm_mods.library import mod_folder, writing
 from vllm_mods.making.fetching import DownloadedFile
 from vllm_mods.planning import outside, planner
 
@@ -76,6 +77,38 @@ class Composed(NamedTuple):
     planned: ModPlan
     unknown: tuple[str, ...]
     parts: Parts
+
+
+class ReleaseRow(NamedTuple):
+    """What became of a release: its variant and verdict, or why it has no variant."""
+
+    version: str
+    variant: str | None
+    verdict: str | None
+    why: str | None = None
+
+
+class NewMod(NamedTuple):
+    """A ``mod`` that was made, its ``files`` by their names in its folder, and the plan of it.
+
+    ``planned`` is None where no tree was named. ``notes`` are what one should know, ``unknown`` what only a person
+    can state in ``mod.toml``, ``releases`` what became of each release of a range, ``folder`` where the mod was
+    written, None for nowhere.
+    """
+
+    mod: Mod
+    files: Mapping[str, bytes]
+    planned: ModPlan | None = None
+    notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    releases: tuple[ReleaseRow, ...] = ()
+    folder: str | None = None
+
+    def written(self, library: Folder) -> Self:
+        """Write it into a library. Raises ``Refused`` where there is a mod of this name."""
+        folder = os.path.join(os.fspath(library), "patches", self.mod.name)
+        writing.folder(folder, self.files)
+        return self._replace(folder=folder)
 
 
 def difference(old: Tree, new: Tree) -> ModEffect:

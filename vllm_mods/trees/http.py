@@ -156,10 +156,8 @@ class Http:
                 except BROKEN as error:
                     why = f"the answer broke off: {reason(error)}"
                     if is_over():
-                        raise Unreachable(
-                            f"cannot read {redact(url)}: it has not come within {seconds}",
-                            hint=_SETTINGS,
-                        ) from error
+                        why = f"it has not come within {seconds}"
+                        break
         raise self._given_up(url, why)
 
     def _given_up(self, url: str, why: str) -> Unreachable:

@@ -213,14 +213,13 @@
     }
     for (const [row, [mod]] of data.mods.entries()) {
       const column = hash.startsWith(`${mod}/`) ? trees.get(hash.slice(mod.length + 1)) : undefined;
-      if (column !== undefined && data.cells[row][column]) return [row, column];
+      if (column !== undefined) return [row, column];
     }
     return null;
   }
 
   // Opening a cell is a step in the history; going on to the next release is not.
   function visit(row, column) {
-    if (!data.cells[row][column]) return;
     const state = { from: open ? (history.state?.from ?? null) : "grid" };
     history[open ? "replaceState" : "pushState"](state, "", address(row, column));
     route();
@@ -258,7 +257,7 @@
   function neighbours(row, column) {
     for (const [id, by, sign] of [["previous", -1, "← "], ["next", 1, " →"]]) {
       let other = column + by;
-      while (other in data.trees && (!data.cells[row][other] || heads[other + 1].hidden)) other += by;
+      while (other in data.trees && heads[other + 1].hidden) other += by;
       const tree = data.trees[other];
       const button = byId(id);
       button.disabled = !tree;
