@@ -175,7 +175,9 @@ class _RecordedRun(NamedTuple):
         return {
             **watching.ENVIRON,
             "VLLM_MODS_VERSION": self.tree.version or "0",
-            "VLLM_MODS_MAY_FAIL": f" {' '.join(watching.lines_that_may_fail(self.files))} ",
+            "VLLM_MODS_MAY_FAIL": "".join(
+                f" {one} " for one in watching.lines_that_may_fail(self.files)
+            ),
             "HOME": HOME,
             "LANG": "C.UTF-8",
             "WORKSPACE_DIR": WORKSPACE,
