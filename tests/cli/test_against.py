@@ -1,0 +1,198 @@
+"""``matrix --against``: what a change of vLLM does to mods, in repositories made here and between trees."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from command_line import FILES, LOADER, OTHER, write_tree
+from histories import git, grow
+from mod_making import diff_of, write_mod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    Call = Callable[..., Any]
+
+PARTS = "def part(name):\n    return name\n\n\ndef whole(names):\n    return [part(one) for one in names]\n"
+BASE: dict[str, str | None] = {
+    **{path: data.decode() for path, data in FILES.items()},
+    "vllm/gone.py": PARTS,
+    "vllm/named.py": f"NAMED = 1\n\n\n{PARTS}",
+    "vllm/parts.py": PARTS,
+}
+# the loader reads from a root, and its saver stands a line further down
+LOADED = "# How weights are read.\n" + LOADER.replace('"weights", name', "self.root, name", 1)
+HEAD: dict[str, str | None] = {
+    "vllm/loader.py": LOADED,
+    "vllm/other.py": OTHER.replace("LIMIT = 1", "LIMIT = 5"),
+    "vllm/gone.py": None,
+    "vllm/named.py": None,
+    "vllm/names.py": BASE["vllm/named.py"],
+    "vllm/parts.py": PARTS.replace("part(", "piece("),
+    "vllm/b.py": "B = 2\n",
+}
+
+
+def changed(path: str, old: str, new: str, text: str | None = None) -> bytes:
+    before = text or BASE[path] or ""
+    assert old in before
+    return diff_of(path, before, before.replace(old, new, 1))
+
+
+PATCHES = {
+    "broken": changed("vllm/loader.py", '"weights"', '"fast"'),
+    "shifted": changed("vllm/loader.py", "def save(self, name):", "def save(self, name, /):"),
+    "untouched": changed("vllm/a.py", "A = 1", "A = 2"),
+    "mended": changed("vllm/other.py", "LIMIT = 5", "LIMIT = 6", HEAD["vllm/other.py"]),
+    "carried": changed("vllm/b.py", "B = 1", "B = 2"),
+    "renamed": changed("vllm/named.py", "return name", "return name.strip()"),
+    "deleted": changed("vllm/gone.py", "return name", "return name.strip()"),
+    "unfit": changed("vllm/a.py", "A = 1", "from vllm.parts import part\n\nA = part(1)"),
+    "stale": changed("vllm/a.py", "A = 7", "A = 8", "A = 7\n"),
+}
+
+
+@pytest.fixture(scope="module")
+def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a clone of two releases: each mod of ``PATCHES`` is something else between them."""
+    folder = tmp_path_factory.mktemp("against") / "clone"
+    folder.mkdir()
+    grow(folder, ("Release", BASE), ("[Loader] Names from a root (#4711)", HEAD))
+    git(folder, "tag", "v0.20.0", "main~1")
+    git(folder, "tag", "v0.20.1", "main")
+    return folder
+
+
+@pytest.fixture
+def mods(tmp_path: Path) -> Path:
+    folder = tmp_path / "mods"
+    for name, patch in PATCHES.items():
+        write_mod(folder, name, patch)
+    ends = 'vllm = "<0.20"\nuntil = "0.20 loads otherwise"'
+    write_mod(folder, "unwanted", PATCHES["broken"], more=ends, vllm="<0.20")
+    return folder
+
+
+@pytest.fixture
+def against(
+    call: Call, cloned: Path, mods: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Call:
+    monkeypatch.setenv("VLLM_MODS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("VLLM_MODS_LIBRARY", str(mods))
+    monkeypatch.chdir(cloned)
+
+    def do(span: object, *arguments: object) -> Any:
+        return call("matrix", "--against", span, "--jobs", 1, *arguments)
+
+    return do
+
+
+def affected(answer: Any) -> Mapping[str, Any]:
+    return {one["after"]["mod"]: one for one in answer.json["affected"]}
+
+
+@pytest.mark.slow
+def test_what_got_worse_and_better_and_nothing_else(against: Call) -> None:
+    answer = against("v0.20.0..main", "--json")
+    assert (answer.code, answer.err) == (1, "")
+    effects = {name: one["effect"] for name, one in affected(answer).items()}
+    assert effects == {
+        **dict.fromkeys(("broken", "deleted", "renamed", "unfit"), "worse"),
+        **dict.fromkeys(("carried", "mended"), "better"),
+        "stale": "needs-port",
+    }
+    rest = {key: answer.json[key] for key in ("schema", "ok", "base", "head", "same", "unwanted")}
+    assert rest == {
+        "schema": 1,
+        "ok": False,
+        "base": "git:.@v0.20.0",
+        "head": "git:.@main",
+        "same": ["shifted", "untouched"],
+        "unwanted": ["unwanted"],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mod", "expected"),
+    [
+        (
+            "broken",
+            ("hunk 1 of x.patch", "vllm/loader.py", 7, '"weights", name', "self.root, name"),
+        ),
+        ("mended", ("hunk 1 of x.patch", "vllm/other.py", 1, "LIMIT = 1", "LIMIT = 5")),
+        ("carried", ("hunk 1 of x.patch", "vllm/b.py", 1, "B = 1", "B = 2")),
+        ("renamed", ("hunk 1 of x.patch", "vllm/names.py", 2, "", "")),
+        ("deleted", ("hunk 1 of x.patch", "vllm/gone.py", 1, "def part", "")),
+        ("unfit", ("", "vllm/parts.py", 1, "def part(name):", "def piece(name):")),
+    ],
+)
+def test_the_lines_that_did_it(against: Call, cloned: Path, mod: str, expected: Any) -> None:
+    edit = affected(against("v0.20.0..v0.20.1", mod, "--json"))[mod]["edits"][0]
+    assert (edit["hunk"], edit["path"], edit["line"]) == expected[:3]
+    for side, text in zip(("removed", "added"), expected[3:], strict=True):
+        assert text in "\n".join(edit[side])
+        assert bool(text) == bool(edit[side])
+    sha = git(cloned, "rev-parse", "main")[:12]
+    assert edit["commits"] == [f"{sha} 2023-11-14 [Loader] Names from a root (#4711)"]
+
+
+@pytest.mark.slow
+def test_the_text(against: Call, cloned: Path) -> None:
+    answer = against("v0.20.0..v0.20.1", "broken", "mended", "shifted", "stale", "unwanted")
+    sha = git(cloned, "rev-parse", "main")[:12]
+    commit = f"{sha} 2023-11-14 [Loader] Names from a root (#4711)"
+    assert answer.out == f"""\
+git:.@v0.20.0 to git:.@v0.20.1
+
+got worse
+  broken 1.0.0: applies, then conflict
+    vllm/loader.py: hunk 1 of x.patch (`Loader`): line 7 is `path = os.path.join(self.root, name)`, and
+      the patch has `path = os.path.join("weights", name)` [text]
+    vllm/loader.py:7, hunk 1 of x.patch
+      -         path = os.path.join("weights", name)
+      +         path = os.path.join(self.root, name)
+      {commit}
+
+got better
+  mended 1.0.0: conflict, then applies
+    vllm/other.py:1, hunk 1 of x.patch
+      - LIMIT = 1
+      + LIMIT = 5
+      {commit}
+
+needed a port before, too
+  stale 1.0.0: conflict, then conflict
+    vllm/a.py: hunk 1 of x.patch: line 1 is `A = 1`, and the patch has `A = 7` [text]
+
+1 mod got worse; 1 mod got better; 1 mod needed a port before, too; nothing changes for 1 mod; 1 mod not meant for git:.@v0.20.1.
+"""
+    assert answer.code == 1
+
+
+def test_nothing_changes(against: Call) -> None:
+    answer = against("v0.20.0..v0.20.1", "shifted", "untouched")
+    assert answer.code == 0
+    assert answer.out == "git:.@v0.20.0 to git:.@v0.20.1\n\nNothing changes for 2 mods.\n"
+
+
+@pytest.mark.slow
+def test_the_clone_is_named_by_commits_or_by_the_older_side(
+    against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    spans = (
+        (f"git:{cloned}@v0.20.0..v0.20.1",),
+        (f"git:{cloned}@v0.20.0..git:../{tmp_path.name}/../{cloned.parent.name}/clone@v0.20.1",),
+        ("v0.20.0..v0.20.1", "--commits", cloned),
+    )
+    monkeypatch.chdir(cloned.parent)
+    for span in (spans[0], spans[2]):
+        answer = against(*span, "broken")
+        assert (answer.code, answer.err) == (1, "")
+        assert "(#4711)" in answer.out
+    answer = against(f"git:{cloned}@v0.20.0..git:../{cloned.parent.name}/clone@v0.20.1", "broken")
+    assert (answer.code, answer.err) == (1, "")
