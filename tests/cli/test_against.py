@@ -145,7 +145,9 @@ def test_the_text(against: Call, cloned: Path) -> None:
     answer = against("v0.20.0..v0.20.1", "broken", "mended", "shifted", "stale", "unwanted")
     sha = git(cloned, "rev-parse", "main")[:12]
     commit = f"{sha} 2023-11-14 [Loader] Names from a root (#4711)"
-    assert answer.out == f"""\
+    assert (
+        answer.out
+        == f"""\
 git:.@v0.20.0 to git:.@v0.20.1
 
 got worse
@@ -170,9 +172,11 @@ needed a port before, too
 
 1 mod got worse; 1 mod got better; 1 mod needed a port before, too; nothing changes for 1 mod; 1 mod not meant for git:.@v0.20.1.
 """
+    )
     assert answer.code == 1
 
 
+@pytest.mark.slow
 def test_nothing_changes(against: Call) -> None:
     answer = against("v0.20.0..v0.20.1", "shifted", "untouched")
     assert answer.code == 0
@@ -184,15 +188,133 @@ def test_the_clone_is_named_by_commits_or_by_the_older_side(
     against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    spans = (
+    for span in (
         (f"git:{cloned}@v0.20.0..v0.20.1",),
-        (f"git:{cloned}@v0.20.0..git:../{tmp_path.name}/../{cloned.parent.name}/clone@v0.20.1",),
         ("v0.20.0..v0.20.1", "--commits", cloned),
-    )
-    monkeypatch.chdir(cloned.parent)
-    for span in (spans[0], spans[2]):
+    ):
         answer = against(*span, "broken")
         assert (answer.code, answer.err) == (1, "")
         assert "(#4711)" in answer.out
-    answer = against(f"git:{cloned}@v0.20.0..git:../{cloned.parent.name}/clone@v0.20.1", "broken")
+    monkeypatch.chdir(cloned)
+    answer = against(f"git:{cloned}@v0.20.0..git:../clone@v0.20.1", "broken")
     assert (answer.code, answer.err) == (1, "")
+
+
+@pytest.mark.slow
+def test_what_cannot_be_compared(
+    against: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def error(span: str, *arguments: str) -> tuple[str, str]:
+        answer = against(span, "broken", *arguments)
+        assert (answer.code, answer.out) == (2, "")
+        message, _, hint = answer.err.partition("\n\nhint: ")
+        return message.removeprefix("error: "), hint.strip()
+
+    forms = "--against 0.32.0..0.33.0, in a clone --against main...HEAD, else git:REPO@main...HEAD"
+    assert error("main") == ("--against main: it takes two trees with dots between", forms)
+    assert error("main..")[1] == forms
+    assert error("..main")[1] == forms
+    assert error("v0.20.0..nowhere") == (
+        "git:.: . has no revision nowhere",
+        "git -C . fetch --tags",
+    )
+    assert error("v0.20.1..v0.20.0") == (
+        "v0.20.0 has no commit that v0.20.1 has not",
+        "--against v0.20.0..v0.20.1",
+    )
+    assert "has no commit that" in error("main...v0.20.1")[0]
+    assert error("0.33.0..0.32.0") == (
+        "--against 0.33.0..0.32.0: 0.32.0 is not newer than 0.33.0",
+        "--against 0.32.0..0.33.0",
+    )
+    assert "is not newer" in error("0.33.0..0.33.0")[0]
+    assert error("0.32.0...0.33.0")[1] == "--against 0.32.0..0.33.0"
+    assert error("v0.20.0..main", "--strict") == (
+        "--against compares two trees, and --strict is for a matrix of many",
+        "vllm-mods matrix --against v0.20.0..main",
+    )
+    assert error("v0.20.0..main", "--format", "html") == (
+        "--format html shows cells, and --against what changes between two trees",
+        "vllm-mods matrix --tree BASE --tree HEAD --format html",
+    )
+    monkeypatch.chdir(tmp_path)
+    assert error("main..HEAD")[0].startswith("git:.: . is not a git repository")
+    assert error("main..HEAD")[1] == forms
+
+
+@pytest.mark.slow
+def test_a_revision_that_parted(
+    against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch is held against where it began, or with a note against all that is newer elsewhere."""
+    git(tmp_path, "clone", "-q", str(cloned), "mine")
+    mine = tmp_path / "mine"
+    git(mine, "checkout", "-qb", "work", "v0.20.0")
+    (mine / "vllm/a.py").write_text("A = 3\n")
+    git(mine, "commit", "-qam", "Three")
+    monkeypatch.chdir(mine)
+    since = against("main...work", "broken", "untouched", "--json")
+    assert {name: one["effect"] for name, one in affected(since).items()} == {"untouched": "worse"}
+    assert (since.err, since.json["base"]) == ("", f"git:.@{git(mine, 'rev-parse', 'v0.20.0')}")
+    both = against("main..work", "broken", "untouched", "--json")
+    assert {name: one["effect"] for name, one in affected(both).items()} == {
+        "broken": "better",
+        "untouched": "worse",
+    }
+    assert both.err == (
+        "note: main has commits that work has not, and what these changed counts as taken back: "
+        "main...work begins where the two parted\n"
+    )
+    (mine / "vllm/a.py").write_text("A = 1\n")
+    dirty = against("main...work", "untouched")
+    assert (dirty.code, dirty.err) == (1, "note: what is not committed in . does not count\n")
+    assert against("v0.20.0..main", "untouched").err == ""
+
+
+@pytest.mark.slow
+def test_two_folders_are_compared_without_commits(against: Call, tmp_path: Path) -> None:
+    older = write_tree(tmp_path / "old", "0.20.0")
+    newer = write_tree(tmp_path / "new", "0.20.1", loader=LOADED, a=None)
+    answer = against(f"{older}..{newer}", "broken", "shifted", "untouched", "--json")
+    assert answer.code == 1
+    assert answer.json["same"] == ["shifted"]
+    broken, gone = (affected(answer)[name]["edits"][0] for name in ("broken", "untouched"))
+    assert (broken["path"], broken["line"], broken["commits"]) == ("vllm/loader.py", 7, [])
+    assert (gone["path"], gone["line"], gone["removed"]) == ("vllm/a.py", 1, ["A = 1"])
+
+
+def test_a_tree_that_cannot_be_read_is_no_yes(against: Call, site: Path) -> None:
+    answer = against(f"{site}..pypi:0.99", "broken", "--offline")
+    assert answer.code == 1
+    assert "\ncould not be compared\n  broken 1.0.0: " in answer.out
+    assert "nothing changes" not in answer.out
+
+
+@pytest.mark.slow
+def test_an_annotation_for_each_broken_mod_in_the_file_that_changed(against: Call) -> None:
+    answer = against("v0.20.0..main", "--format", "github")
+    *errors, notice = answer.out.splitlines()
+    places = [line.partition("::got worse")[0] for line in errors]
+    assert places == [
+        "::error file=vllm/loader.py,line=7,title=broken 1.0.0%3A conflict",
+        "::error file=vllm/gone.py,line=1,title=deleted 1.0.0%3A missing",
+        "::error file=vllm/names.py,line=2,title=renamed 1.0.0%3A missing",
+        "::error file=vllm/parts.py,line=1,title=unfit 1.0.0%3A unfit",
+    ]
+    assert notice.startswith("::notice title=vllm-mods::4 mods got worse; 2 mods got better; ")
+    assert answer.code == 1
+
+
+@pytest.mark.slow
+def test_sarif_and_markdown(against: Call, tmp_path: Path) -> None:
+    sarif = against("v0.20.0..main", "broken", "mended", "--format", "sarif")
+    (result,) = json.loads(sarif.out)["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place == {
+        "artifactLocation": {"uri": "vllm/loader.py"},
+        "region": {"startLine": 7},
+    }
+    assert result["message"]["text"].startswith("broken 1.0.0: got worse: applies, then conflict\n")
+    text = against("v0.20.0..main", "broken", "--format", "markdown", "--output", tmp_path / "x")
+    written = (tmp_path / "x").read_text()
+    assert written == f"**1 mod got worse.**\n\n~~~~text\n{text.out}~~~~\n"

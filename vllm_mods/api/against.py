@@ -1,6 +1,5 @@
 """What a change of vLLM does to mods: two revisions of a clone compared, or two releases."""
 
-import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,11 +22,11 @@ _FORMS = "--against 0.32.0..0.33.0, in a clone --against main...HEAD, else git:R
 
 
 class _Pair(NamedTuple):
-    """Two trees by what opens them, and their commits if they are of one repository."""
+    """What opens two trees; their commits, if they are of one clone."""
 
     base: str
     head: str
-    repository: "Repository | None" = None
+    clone: "Repository | None" = None
     commits: tuple[str, str] = ("", "")
 
 
@@ -56,12 +55,11 @@ def against(mods: Sequence[Mod], span: str, terms: MatrixTerms, access: Access) 
 
 
 def _open(pair: _Pair, terms: MatrixTerms, access: Access) -> Change:
-    if pair.repository is None:
+    if pair.clone is None:
         others = dict(terms.others) or None
         return Change(access.open(pair.base, others=others), access.open(pair.head, others=others))
-    older, newer = map(pair.repository.tree, pair.commits)
-    changed = pair.repository.changed(*pair.commits)
-    return Change(older, newer, changed, pair.repository.line(*pair.commits))
+    older, newer = map(pair.clone.tree, pair.commits)
+    return Change(older, newer, pair.clone.changed(*pair.commits), pair.clone.line(*pair.commits))
 
 
 def _read_span(span: str, access: Access) -> _Pair:
@@ -76,54 +74,50 @@ def _read_span(span: str, access: Access) -> _Pair:
 
         folder = split_name(base)[0]
     pair = _Pair(base, _tree_name(last, folder))
-    kinds = {one.partition(":")[0] for one in pair[:2]}
-    turned = f"--against {last}..{first}"
-    if kinds == {"git"}:
-        pair = _with_commits(pair, access, turned, is_from_fork=dots == "...")
-    elif dots == "...":
-        why = "three dots mean where two revisions of a clone parted"
+    if all(side.startswith(f"git:{folder}@") for side in pair[:2]):
+        return _with_commits(pair, folder, dots, access)
+    if dots == "...":
+        why = "three dots are for two revisions of a clone, and mean where they parted"
         raise UsageError(f"--against {span}: {why}", hint=f"--against {first}..{last}")
-    numbers = [sort_key(one.removeprefix("pypi:")) for one in pair[:2]]
-    if kinds == {"pypi"} and numbers[0] > numbers[1]:
-        raise UsageError(f"{first} is newer than {last}", hint=turned)
-    if pair.base == pair.head:
-        raise UsageError(f"--against {span}: both are the same tree", hint=_FORMS)
+    releases = [sort_key(side[5:]) for side in pair[:2] if side.startswith("pypi:")]
+    if pair.base == pair.head or releases != sorted(releases):
+        raise UsageError(
+            f"--against {span}: {last} is not newer than {first}",
+            hint=f"--against {last}..{first}",
+        )
     return pair
 
 
-def _with_commits(pair: _Pair, access: Access, turned: str, *, is_from_fork: bool) -> _Pair:
-    """Return two revisions with their commits, if they are of one clone; with ``is_from_fork`` from where they parted."""
-    from vllm_mods.trees.git import Repository, split_name  # noqa: PLC0415  (as above)
+def _with_commits(pair: _Pair, folder: str, dots: str, access: Access) -> _Pair:
+    """Return two revisions of a clone with their commits; with three dots from where they parted."""
+    from vllm_mods.trees.git import Repository  # noqa: PLC0415  (as above)
 
-    (folder, base), (other, head) = map(split_name, pair[:2])
-    if os.path.realpath(folder) != os.path.realpath(other):
-        return pair
     try:
-        repository = Repository(folder)
+        clone = Repository(folder)
     except UsageError as error:
         raise UsageError(error.message, hint=_FORMS) from error
-    older, newer = map(repository.commit, (base, head))
-    fork = repository.merge_base(older, newer)
-    if older == newer:
-        raise UsageError(f"{base} and {head} are the same commit", hint=_FORMS)
+    base, head = (side.removeprefix(f"git:{folder}@") for side in pair[:2])
+    older, newer = clone.commit(base), clone.commit(head)
+    fork = clone.merge_base(older, newer)
     if fork == newer:
-        raise UsageError(f"{base} has all commits of {head}: it is the newer one", hint=turned)
-    if is_from_fork and fork is None:
         raise UsageError(
-            f"{folder} does not have the commit at which {base} and {head} parted",
-            hint=f"git -C {folder} fetch --unshallow  # or two dots, which compare the two as they are",
+            f"{head} has no commit that {base} has not", hint=f"--against {head}{dots}{base}"
         )
-    if is_from_fork and fork is not None:
-        pair = pair._replace(base=f"git:{folder}@{fork}")
-        older = fork
+    if dots == "...":
+        if fork is None:
+            raise UsageError(
+                f"{folder} does not have the commit at which {base} and {head} parted",
+                hint=f"git -C {folder} fetch --unshallow",
+            )
+        pair, older = pair._replace(base=f"git:{folder}@{fork}"), fork
     elif fork not in {older, None}:
         access.note(
-            f"{base} has commits that {head} has not, and what these changed counts as taken back; "
-            f"{base}...{head} compares with where they parted"
+            f"{base} has commits that {head} has not, and what these changed counts as taken back: "
+            f"{base}...{head} begins where the two parted"
         )
-    if newer == repository.commit("HEAD") and repository.is_edited():
-        access.note(f"what is not committed in {folder} does not count: {head} is a commit")
-    return pair._replace(repository=repository, commits=(older, newer))
+    if clone.is_edited(newer):
+        access.note(f"what is not committed in {folder} does not count")
+    return pair._replace(clone=clone, commits=(older, newer))
 
 
 def _tree_name(side: str, folder: str) -> str:

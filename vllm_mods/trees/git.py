@@ -262,9 +262,10 @@ class Repository:
         """Return the commit at which two histories parted, None where the repository does not have it."""
         return self.run("merge-base", commit, other).text or None
 
-    def is_edited(self) -> bool:
-        """Tell whether tracked files were changed since HEAD; no content is read, so no filter runs."""
-        return bool(self.run("diff-index", "--name-only", "HEAD", "--").out)
+    def is_edited(self, commit: str) -> bool:
+        """Tell whether this is the commit of HEAD, and tracked files differ. No content is read, so no filter runs."""
+        changed = self.run("diff-index", "--name-only", "HEAD", "--").out
+        return bool(changed) and self.commit("HEAD") == commit
 
     def changed(self, since: str, until: str) -> dict[str, str]:
         """Return each file of one commit that another one changed or renamed, and its path there."""
