@@ -210,8 +210,9 @@ def test_what_cannot_be_compared(
         message, _, hint = answer.err.partition("\n\nhint: ")
         return message.removeprefix("error: "), hint.strip()
 
-    forms = "--against 0.32.0..0.33.0, in a clone --against main...HEAD, else git:REPO@main...HEAD"
-    assert error("main") == ("--against main: it takes two trees with dots between", forms)
+    forms = "--against 0.32.0..0.33.0, or in a clone main..HEAD, else git:REPO@main..HEAD"
+    assert error("main") == ("--against main: it takes two trees with `..` between", forms)
+    assert error("main...v0.20.0")[1] == forms
     assert error("main..")[1] == forms
     assert error("..main")[1] == forms
     assert error("v0.20.0..nowhere") == (
@@ -222,21 +223,17 @@ def test_what_cannot_be_compared(
         "v0.20.0 has no commit that v0.20.1 has not",
         "--against v0.20.0..v0.20.1",
     )
-    assert "has no commit that" in error("main...v0.20.1")[0]
+    assert "has no commit that" in error("main..v0.20.1")[0]
     assert error("0.33.0..0.32.0") == (
         "--against 0.33.0..0.32.0: 0.32.0 is not newer than 0.33.0",
         "--against 0.32.0..0.33.0",
     )
     assert "is not newer" in error("0.33.0..0.33.0")[0]
-    assert error("0.32.0...0.33.0")[1] == "--against 0.32.0..0.33.0"
-    assert error("v0.20.0..main", "--strict") == (
-        "--against compares two trees, and --strict is for a matrix of many",
-        "vllm-mods matrix --against v0.20.0..main",
-    )
-    assert error("v0.20.0..main", "--format", "html") == (
-        "--format html shows cells, and --against what changes between two trees",
-        "vllm-mods matrix --tree BASE --tree HEAD --format html",
-    )
+    for option in (("--strict",), ("--format", "html"), ("--tree", "x"), ("--update-lock",)):
+        assert error("v0.20.0..main", *option) == (
+            f"{' '.join(option).removesuffix(' x')} is for the cells of a matrix, and --against says what changes",
+            "vllm-mods matrix --tree BASE --tree HEAD  # the cells of two trees",
+        )
     monkeypatch.chdir(tmp_path)
     assert error("main..HEAD")[0].startswith("git:.: . is not a git repository")
     assert error("main..HEAD")[1] == forms
@@ -246,29 +243,30 @@ def test_what_cannot_be_compared(
 def test_a_revision_that_parted(
     against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A branch is held against where it began, or with a note against all that is newer elsewhere."""
+    """A branch is held against where it began, not against what is newer elsewhere."""
     git(tmp_path, "clone", "-q", str(cloned), "mine")
     mine = tmp_path / "mine"
     git(mine, "checkout", "-qb", "work", "v0.20.0")
     (mine / "vllm/a.py").write_text("A = 3\n")
     git(mine, "commit", "-qam", "Three")
     monkeypatch.chdir(mine)
-    since = against("main...work", "broken", "untouched", "--json")
-    assert {name: one["effect"] for name, one in affected(since).items()} == {"untouched": "worse"}
-    assert (since.err, since.json["base"]) == ("", f"git:.@{git(mine, 'rev-parse', 'v0.20.0')}")
-    both = against("main..work", "broken", "untouched", "--json")
-    assert {name: one["effect"] for name, one in affected(both).items()} == {
-        "broken": "better",
-        "untouched": "worse",
-    }
-    assert both.err == (
-        "note: main has commits that work has not, and what these changed counts as taken back: "
-        "main...work begins where the two parted\n"
-    )
+    answer = against("main..work", "broken", "untouched", "--json")
+    assert {name: one["effect"] for name, one in affected(answer).items()} == {"untouched": "worse"}
+    fork = git(mine, "rev-parse", "v0.20.0")[:12]
+    parted = f"note: main has commits that work has not: compared from {fork}, where they parted\n"
+    assert answer.err == parted
     (mine / "vllm/a.py").write_text("A = 1\n")
-    dirty = against("main...work", "untouched")
-    assert (dirty.code, dirty.err) == (1, "note: what is not committed in . does not count\n")
+    dirty = against("main..work", "untouched")
+    assert (dirty.code, dirty.err) == (
+        1,
+        f"{parted}note: what is not committed in . does not count\n",
+    )
     assert against("v0.20.0..main", "untouched").err == ""
+    git(mine, "checkout", "-q", "--orphan", "alone")
+    git(mine, "commit", "-qm", "Alone")
+    orphan = against("main..alone", "untouched")
+    assert (orphan.code, orphan.out) == (2, "")
+    assert "hint: git -C . fetch --unshallow" in orphan.err
 
 
 @pytest.mark.slow

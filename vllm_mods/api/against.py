@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from vllm_mods.api.access import Access
 from vllm_mods.api.matrix import MatrixTerms, run_matrix
@@ -14,110 +14,53 @@ from vllm_mods.matrices.against import AgainstResult, Change, Effect, compare, l
 if TYPE_CHECKING:
     from vllm_mods.trees.git import Repository
 
-# two or three dots as git has them; those of a path are beside a slash
-_SPAN = re.compile(r"(.*[^/:.])(\.\.\.?)([^.].*|\.\.?/.*)")
+# the dots of a path are beside a slash
+_SPAN = re.compile(r"(.*[^/:.])\.\.([^.].*|\.\.?/.*)")
 _TREE = re.compile(r"(?:pypi|wheel|sdist|git|image):|[/.~]")
 _RELEASE = re.compile(r"\d+\.\d")
-_FORMS = "--against 0.32.0..0.33.0, in a clone --against main...HEAD, else git:REPO@main...HEAD"
-
-
-class _Pair(NamedTuple):
-    """What opens two trees; their commits, if they are of one clone."""
-
-    base: str
-    head: str
-    clone: "Repository | None" = None
-    commits: tuple[str, str] = ("", "")
+_FORMS = "--against 0.32.0..0.33.0, or in a clone main..HEAD, else git:REPO@main..HEAD"
 
 
 def against(mods: Sequence[Mod], span: str, terms: MatrixTerms, access: Access) -> AgainstResult:
     """Tell what becomes of mods from one tree to another: ``span`` is ``BASE..HEAD``.
 
     A side is the version of a release, what ``open_tree`` takes, or a revision of a clone: the one that BASE names,
-    else ``commits`` of ``access``, else the current folder. ``BASE...HEAD`` starts where the two parted.
+    else ``commits`` of ``access``, else the current folder. Of revisions that parted, BASE is where they did.
     Raises ``UsageError`` for sides that cannot be compared, and as ``matrix``.
     """
-    pair = _read_span(span, access)
-    result, computed = run_matrix(mods, (pair.base, pair.head), terms, access)
-    compared = compare(pair.base, pair.head, result.mods, result.cells)
-    if all(one.effect in {Effect.NEEDS_PORT, Effect.UNTOLD} for one in compared.affected):
-        return compared
-    change = _open(pair, terms, access)
-    affected = (
-        look_closer(one, mod, [column.answers[mod.name] for column in computed], change)
-        if one.effect in {Effect.WORSE, Effect.BETTER}
-        else one
-        for one in compared.affected
-        for mod in result.mods
-        if mod.name == one.after.mod
-    )
-    return compared._replace(affected=tuple(affected))
-
-
-def _open(pair: _Pair, terms: MatrixTerms, access: Access) -> Change:
-    if pair.clone is None:
-        others = dict(terms.others) or None
-        return Change(access.open(pair.base, others=others), access.open(pair.head, others=others))
-    older, newer = map(pair.clone.tree, pair.commits)
-    return Change(older, newer, pair.clone.changed(*pair.commits), pair.clone.line(*pair.commits))
-
-
-def _read_span(span: str, access: Access) -> _Pair:
     match = _SPAN.fullmatch(span)
     if match is None:
-        raise UsageError(f"--against {span}: it takes two trees with dots between", hint=_FORMS)
-    first, dots, last = match.groups()
+        raise UsageError(f"--against {span}: it takes two trees with `..` between", hint=_FORMS)
+    first, last = match.groups()
     folder = "." if access.commits is None or "://" in access.commits else access.commits
     base = _tree_name(first, folder)
+    clone, commits = None, ("", "")
     if base.startswith("git:"):
         from vllm_mods.trees.git import split_name  # noqa: PLC0415  (raises where there is no git)
 
-        folder = split_name(base)[0]
-    pair = _Pair(base, _tree_name(last, folder))
-    if all(side.startswith(f"git:{folder}@") for side in pair[:2]):
-        return _with_commits(pair, folder, dots, access)
-    if dots == "...":
-        why = "three dots are for two revisions of a clone, and mean where they parted"
-        raise UsageError(f"--against {span}: {why}", hint=f"--against {first}..{last}")
-    releases = [sort_key(side[5:]) for side in pair[:2] if side.startswith("pypi:")]
-    if pair.base == pair.head or releases != sorted(releases):
-        raise UsageError(
-            f"--against {span}: {last} is not newer than {first}",
-            hint=f"--against {last}..{first}",
-        )
-    return pair
-
-
-def _with_commits(pair: _Pair, folder: str, dots: str, access: Access) -> _Pair:
-    """Return two revisions of a clone with their commits; with three dots from where they parted."""
-    from vllm_mods.trees.git import Repository  # noqa: PLC0415  (as above)
-
-    try:
-        clone = Repository(folder)
-    except UsageError as error:
-        raise UsageError(error.message, hint=_FORMS) from error
-    base, head = (side.removeprefix(f"git:{folder}@") for side in pair[:2])
-    older, newer = clone.commit(base), clone.commit(head)
-    fork = clone.merge_base(older, newer)
-    if fork == newer:
-        raise UsageError(
-            f"{head} has no commit that {base} has not", hint=f"--against {head}{dots}{base}"
-        )
-    if dots == "...":
-        if fork is None:
-            raise UsageError(
-                f"{folder} does not have the commit at which {base} and {head} parted",
-                hint=f"git -C {folder} fetch --unshallow",
-            )
-        pair, older = pair._replace(base=f"git:{folder}@{fork}"), fork
-    elif fork not in {older, None}:
-        access.note(
-            f"{base} has commits that {head} has not, and what these changed counts as taken back: "
-            f"{base}...{head} begins where the two parted"
-        )
-    if clone.is_edited(newer):
-        access.note(f"what is not committed in {folder} does not count")
-    return pair._replace(clone=clone, commits=(older, newer))
+        folder, first = split_name(base)
+    head = _tree_name(last, folder)
+    if base.startswith("git:") and head.startswith(f"git:{folder}@"):
+        clone, commits = _revisions(folder, first, head.removeprefix(f"git:{folder}@"), access)
+    releases = [sort_key(side[5:]) for side in (base, head) if side.startswith("pypi:")]
+    if base == head or releases != sorted(releases):
+        why = f"{last} is not newer than {first}"
+        raise UsageError(f"--against {span}: {why}", hint=f"--against {last}..{first}")
+    trees = (base, head) if clone is None else [f"git:{folder}@{commit}" for commit in commits]
+    result, computed = run_matrix(mods, trees, terms, access)
+    compared = compare(base, head, result.mods, result.cells)
+    if not {Effect.WORSE, Effect.BETTER} & {one.effect for one in compared.affected}:
+        return compared
+    others = dict(terms.others) or None
+    older, newer = (access.open(tree, others=others) for tree in trees)
+    change = Change(older, newer)
+    if clone is not None:
+        change = Change(older, newer, clone.renames(*commits), clone.line(*commits))
+    known = {mod.name: mod for mod in result.mods}
+    affected = (
+        look_closer(one, known[one.after.mod], computed, change) for one in compared.affected
+    )
+    return compared._replace(affected=tuple(affected))
 
 
 def _tree_name(side: str, folder: str) -> str:
@@ -125,3 +68,32 @@ def _tree_name(side: str, folder: str) -> str:
     if _TREE.match(side):
         return side
     return f"pypi:{side}" if _RELEASE.match(side) else f"git:{folder}@{side}"
+
+
+def _revisions(
+    folder: str, base: str, head: str, access: Access
+) -> tuple["Repository", tuple[str, str]]:
+    """Return a clone and two of its commits: the one in which ``base`` and ``head`` parted, and ``head``."""
+    from vllm_mods.trees.git import Repository  # noqa: PLC0415  (as above)
+
+    try:
+        clone = Repository(folder)
+    except UsageError as error:
+        raise UsageError(error.message, hint=_FORMS) from error
+    older, newer = clone.commit(base), clone.commit(head)
+    fork = clone.merge_base(older, newer)
+    if fork is None:
+        raise UsageError(
+            f"{folder} does not have the commit in which {base} and {head} parted",
+            hint=f"git -C {folder} fetch --unshallow",
+        )
+    if fork == newer:
+        why = f"{head} has no commit that {base} has not"
+        raise UsageError(why, hint=f"--against {head}..{base}")
+    if fork != older:
+        access.note(
+            f"{base} has commits that {head} has not: compared from {fork[:12]}, where they parted"
+        )
+    if clone.is_edited(newer):
+        access.note(f"what is not committed in {folder} does not count")
+    return clone, (fork, newer)

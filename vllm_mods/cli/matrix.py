@@ -1,7 +1,6 @@
 """``vllm-mods matrix`` and ``bisect``: mods on many releases, and the commit at which a verdict changed."""
 
 import os
-import shlex
 from typing import Any
 
 import click
@@ -92,7 +91,8 @@ def matrix_command(
         )
     form = "json" if as_json else form
     if span is not None:
-        _refuse_beside_against(span, trees, form, relock=relock, **given)
+        beside = {name: given[name] for name in ("vllm", "pre", "strict")}
+        _refuse_beside_against(form, **beside, tree=trees, **{"update-lock": relock})
     terms = MatrixTerms(
         kept=not no_cache,
         relock=relock,
@@ -128,19 +128,14 @@ def _print(form: str, written: str, words: str, output: str | None, *, ok: bool)
     return EXIT_OK if ok else EXIT_NO
 
 
-def _refuse_beside_against(span: str, trees: tuple[str, ...], form: str, **given: Any) -> None:
+def _refuse_beside_against(form: str, **given: Any) -> None:
     """Raise ``UsageError`` for what has no meaning where two trees are compared."""
-    names = {"--vllm": given["vllm"], "--pre": given["pre"], "--tree": trees}
-    names |= {"--update-lock": given["relock"], "--strict": given["strict"]}
-    if beside := [name for name, value in names.items() if value]:
+    beside = [f"--{name}" for name, value in given.items() if value]
+    beside += [] if form in against_forms.FORMS else [f"--format {form}"]
+    if beside:
         raise UsageError(
-            f"--against compares two trees, and {beside[0]} is for a matrix of many",
-            hint=f"vllm-mods matrix --against {shlex.quote(span)}",
-        )
-    if form not in against_forms.FORMS:
-        raise UsageError(
-            f"--format {form} shows cells, and --against what changes between two trees",
-            hint=f"vllm-mods matrix --tree BASE --tree HEAD --format {form}",
+            f"{beside[0]} is for the cells of a matrix, and --against says what changes",
+            hint="vllm-mods matrix --tree BASE --tree HEAD  # the cells of two trees",
         )
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from vllm_mods.base import line_diff
 from vllm_mods.base.model import Finding, Level, Mod, Verdict
 from vllm_mods.base.tree import Tree
-from vllm_mods.matrices.answer import Answer
 from vllm_mods.matrices.cell import Cell, HunkView
 from vllm_mods.matrices.explain import explain
 from vllm_mods.matrices.ranges import is_wanted
+from vllm_mods.matrices.run import Computed
 from vllm_mods.planning.context import ask_for_packages
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ class AgainstResult(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Two trees. Of revisions of one repository also the files that differ, by older and newer path, and the commits."""
+    """Two trees; of two revisions of a clone also the paths of files that were renamed, and the commits between them."""
 
     older: Tree
     newer: Tree
-    paths: Mapping[str, str] = {}
+    renames: Mapping[str, str] = {}
     commits: "tuple[Commit, ...]" = ()
 
 
@@ -112,14 +112,17 @@ def _effect(before: Cell, after: Cell) -> Effect | None:
 
 
 def look_closer(
-    one: AffectedMod, mod: Mod, answers: Sequence[Answer], change: Change
+    one: AffectedMod, mod: Mod, computed: Sequence[Computed], change: Change
 ) -> AffectedMod:
-    """Return a mod that got worse or better with the edits that made it so. Raises ``TreeError``."""
+    """Return a mod with the edits that made it worse or better. Raises ``TreeError``."""
     is_back = one.effect is Effect.BETTER  # then its hunks stand in the newer tree
+    if not is_back and one.effect is not Effect.WORSE:
+        return one
     own = change.newer if is_back else change.older
+    answer = computed[is_back].answers[mod.name]
     ask_for_packages((mod,), own)
-    hunks = tuple(explain(mod, answers[is_back], own))
-    absent = "+" if answers[is_back].verdict.writes else "-"
+    hunks = tuple(explain(mod, answer, own))
+    absent = "+" if answer.verdict.writes else "-"
     edits = [edit for hunk in hunks for edit in _under(hunk, change, absent, is_back=is_back)]
     if not edits and not is_back:
         edits = [*islice(_of_names(one.after.findings, hunks, change), 1)]
@@ -130,17 +133,17 @@ def _under(hunk: HunkView, change: Change, absent: str, *, is_back: bool) -> Ite
     """Yield what changed of the lines that a hunk has in its tree: all of its own but those with the sign ``absent``."""
     name, path = f"hunk {hunk.number} of {hunk.patch}", hunk.path
     if is_back:
-        path = next((old for old, new in change.paths.items() if new == path), path)
+        path = next((old for old, new in change.renames.items() if new == path), path)
     start = (hunk.line or 1) - 1
     end = start + sum(line[0] != absent for line in hunk.lines)
-    is_same = change.paths.get(path, path) == path
-    for i, j, k, n in _changes(change, path):
+    is_same = path not in change.renames
+    for i, j, k, n in line_diff.changes(*_texts(path, change)):
         first, last = (k, n) if is_back else (i, j)
         if (first < end and last > start) or end == 0:
-            skipped = max(start - first, 0)
             is_same = True
+            skipped = max(start - first, 0)
             yield _edit(name, path, change, (i + skipped, j, k + skipped, n))
-    if not is_same:  # the file has another name, and the hunk its lines
+    if not is_same:  # the hunk has its lines there, and the file another name
         yield _edit(name, path, change, (start, start, start + 1, start + 1))
 
 
@@ -153,10 +156,9 @@ def _of_names(
     added = (line for hunk in hunks for line in hunk.lines if line[0] == "+")
     words = _words(one.message for one in errors) & _words(added) - _words(paths) - {*kwlist}
     wanted = re.compile(rf"\b(?:{'|'.join(words) or '(?!)'})\b".encode())
-    paths += (path for path in change.paths if path.endswith(".py"))
-    for path in dict.fromkeys(paths):
-        old = _lines(change.older, path)
-        for i, j, k, n in _changes(change, path):
+    for path in dict.fromkeys((*paths, *(path for one in change.commits for path in one.paths))):
+        old, new = _texts(path, change)
+        for i, j, k, n in line_diff.changes(old, new):
             for at in (at for at in range(i, j) if wanted.search(old[at])):
                 yield _edit("", path, change, (at, j, k + at - i, n))
 
@@ -165,27 +167,21 @@ def _words(texts: Iterable[str]) -> set[str]:
     return {word for text in texts for word in re.findall(r"\w+", text)}
 
 
-def _changes(change: Change, path: str) -> Iterator[tuple[int, int, int, int]]:
-    old, new = _lines(change.older, path), _lines(change.newer, change.paths.get(path, path))
-    return line_diff.changes(old, new)
+def _texts(path: str, change: Change) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Return the lines of a file in both trees, by its older path."""
+    older, newer = change.older.read(path), change.newer.read(change.renames.get(path, path))
+    return line_diff.split(older or b""), line_diff.split(newer or b"")
 
 
 def _edit(hunk: str, path: str, change: Change, place: tuple[int, int, int, int]) -> Edit:
+    """Return an edit by its place: from where to where in the older text, and in the newer one."""
     i, j, k, n = place
-    later = change.paths.get(path, path)
-    old, new = _lines(change.older, path), _lines(change.newer, later)
-    path, line = (later, min(k, max(n, 1) - 1)) if new else (path, i)
-    commits = tuple(
-        f"{one.sha[:12]} {one.date[:10]} {one.subject}"
-        for one in change.commits
-        if path in one.paths
+    old, new = _texts(path, change)
+    path, line = (change.renames.get(path, path), min(k, max(n, 1) - 1)) if new else (path, i)
+    removed, added = (
+        tuple(text.decode("utf-8", "replace").rstrip() for text in texts[:_SHOWN])
+        for texts in (old[i:j], new[k:n])
     )
-    return Edit(hunk, path, line + 1, _texts(old[i:j]), _texts(new[k:n]), commits)
-
-
-def _lines(tree: Tree, path: str) -> tuple[bytes, ...]:
-    return line_diff.split(tree.read(path) or b"")
-
-
-def _texts(lines: Sequence[bytes]) -> tuple[str, ...]:
-    return tuple(line.decode("utf-8", "replace").rstrip() for line in lines[:_SHOWN])
+    commits = (one for one in change.commits if path in one.paths)
+    lines = tuple(f"{one.sha[:12]} {one.date[:10]} {one.subject}" for one in commits)
+    return Edit(hunk, path, line + 1, removed, added, lines)

@@ -67,16 +67,6 @@ def _summary(result: AgainstResult) -> str:
     return f"{whole[0].upper()}{whole[1:]}."
 
 
-def _json(result: AgainstResult) -> str:
-    answer = {"schema": SCHEMA, "ok": result.ok, **encode(result)}
-    return json.dumps(answer, indent=2) + "\n"
-
-
-def _markdown(result: AgainstResult) -> str:
-    """Return the summary, and the text where nothing is markup: each line of others is indented too far to end that."""
-    return f"**{_summary(result)}**\n\n~~~~text\n{text(result)}~~~~\n"
-
-
 def _remarks(result: AgainstResult) -> Iterator[Remark]:
     """Yield a remark for each mod that got worse, at the first line that made it so, or that cannot be told of."""
     for one in result.affected:
@@ -91,8 +81,11 @@ def _remarks(result: AgainstResult) -> Iterator[Remark]:
 
 FORMS: dict[str, Callable[[AgainstResult], str]] = {
     "text": text,
-    "json": _json,
-    "markdown": _markdown,
+    "json": lambda result: (
+        json.dumps({"schema": SCHEMA, "ok": result.ok, **encode(result)}, indent=2) + "\n"
+    ),
+    # each line of others is indented too far to end the block
+    "markdown": lambda result: f"**{_summary(result)}**\n\n~~~~text\n{text(result)}~~~~\n",
     "github": lambda result: workflow_commands(_remarks(result), _summary(result)),
     "sarif": lambda result: sarif.render(_remarks(result)),
 }

@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import quote
 
 from vllm_mods import __version__
-from vllm_mods.base.model import Level
 from vllm_mods.report import matrix_grid as view
 from vllm_mods.report import words
 from vllm_mods.report.annotations import Remark
@@ -19,21 +18,23 @@ def render(remarks: Iterable[Remark]) -> str:
     codes = dict.fromkeys(one["ruleId"] for one in results)
     rules = [{"id": one, "shortDescription": {"text": meanings.get(one, one)}} for one in codes]
     driver = {"name": "vllm-mods", "version": __version__, "rules": rules}
-    run = {"tool": {"driver": driver}, "results": results}
-    schema = "https://json.schemastore.org/sarif-2.1.0.json"
-    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+    log = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+    return json.dumps(log, indent=2) + "\n"
 
 
 def _result(remark: Remark) -> dict[str, Any]:
-    place = remark.place
-    scheme = "file://" if place.startswith("/") else ""
-    artifact = {"uri": scheme + quote(place, errors="surrogateescape")}
-    location: dict[str, Any] = {"artifactLocation": artifact}
+    scheme = "file://" if remark.place.startswith("/") else ""
+    uri = scheme + quote(remark.place, errors="surrogateescape")
+    location: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if remark.line:
         location["region"] = {"startLine": remark.line}
     return {
         "ruleId": view.clean(remark.code),
-        "level": "error" if remark.level is Level.ERROR else "note",
+        "level": remark.level.value,
         "message": {"text": view.clean(f"{remark.mod}: {remark.message}")},
         "locations": [{"physicalLocation": location}],
     }

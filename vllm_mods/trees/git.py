@@ -267,15 +267,11 @@ class Repository:
         changed = self.run("diff-index", "--name-only", "HEAD", "--").out
         return bool(changed) and self.commit("HEAD") == commit
 
-    def changed(self, since: str, until: str) -> dict[str, str]:
-        """Return each file of one commit that another one changed or renamed, and its path there."""
-        words = ("-r", "-z", "--name-status", "--find-renames", "--diff-filter=MR", since, until)
-        fields = iter(self.output("cannot compare two commits", "diff-tree", *words).split(b"\0"))
-        pairs = {}
-        for status in filter(None, fields):
-            path = os.fsdecode(next(fields))
-            pairs[path] = os.fsdecode(next(fields)) if status.startswith(b"R") else path
-        return pairs
+    def renames(self, since: str, until: str) -> dict[str, str]:
+        """Return the files of one commit that have another path in a later one, and that path."""
+        words = ("-r", "-z", "--name-status", "--find-renames", "--diff-filter=R", since, until)
+        fields = self.output("cannot compare two commits", "diff-tree", *words).split(b"\0")
+        return dict(zip(*(map(os.fsdecode, fields[n::3]) for n in (1, 2)), strict=False))
 
 
 def newest_build(folder: str) -> str | None:
