@@ -28,7 +28,7 @@ def render(remarks: Iterable[Remark]) -> str:
 
 def _result(remark: Remark) -> dict[str, Any]:
     scheme = "file://" if remark.place.startswith("/") else ""
-    uri = scheme + quote(remark.place, errors="surrogateescape")
+    uri = scheme + quote(view.clean(remark.place))
     location: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if remark.line:
         location["region"] = {"startLine": remark.line}
