@@ -88,12 +88,10 @@ def _revisions(
             hint=f"git -C {folder} fetch --unshallow",
         )
     if fork == newer:
-        why = f"{head} has no commit that {base} has not"
+        why = f"{head} has no commit that {base} has not; what is not committed does not count"
         raise UsageError(why, hint=f"--against {head}..{base}")
     if fork != older:
         access.note(
             f"{base} has commits that {head} has not: compared from {fork[:12]}, where they parted"
         )
-    if clone.is_edited(newer):
-        access.note(f"what is not committed in {folder} does not count")
     return clone, (fork, newer)

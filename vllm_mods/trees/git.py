@@ -262,11 +262,6 @@ class Repository:
         """Return the commit at which two histories parted, None where the repository does not have it."""
         return self.run("merge-base", commit, other).text or None
 
-    def is_edited(self, commit: str) -> bool:
-        """Tell whether this is the commit of HEAD, and tracked files differ. No content is read, so no filter runs."""
-        changed = self.run("diff-index", "--name-only", "HEAD", "--").out
-        return bool(changed) and self.commit("HEAD") == commit
-
     def renames(self, since: str, until: str) -> dict[str, str]:
         """Return the files of one commit that have another path in a later one, and that path."""
         words = ("-r", "-z", "--name-status", "--find-renames", "--diff-filter=R", since, until)
