@@ -314,3 +314,55 @@ def test_sarif_and_markdown(against: Call, tmp_path: Path) -> None:
     text = against("v0.20.0..main", "broken", "--format", "markdown", "--output", tmp_path / "x")
     written = (tmp_path / "x").read_text()
     assert written == f"**1 mod got worse.**\n\n~~~~text\n{text.out}~~~~\n"
+
+
+@pytest.mark.slow
+def test_a_pull_request_as_ci_has_it(
+    against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two commits deep, without tags: which version it is nobody knows, and every mod counts as meant for it."""
+    git(tmp_path, "clone", "-q", str(cloned), "whole")
+    whole = tmp_path / "whole"
+    git(whole, "checkout", "-qb", "work", "v0.20.0")
+    (whole / "vllm/a.py").write_text("A = 3\n")
+    git(whole, "commit", "-qam", "Three")
+    git(whole, "checkout", "-q", "main")
+    git(whole, "merge", "-q", "--no-edit", "work")
+    git(tmp_path, "clone", "-q", "--no-tags", "--depth", "2", f"file://{whole}", "shallow")
+    monkeypatch.chdir(tmp_path / "shallow")
+    answer = against("HEAD^1..HEAD", "broken", "untouched", "shifted", "unwanted", "--json")
+    assert (answer.code, answer.err) == (1, "")
+    effects = {name: one["effect"] for name, one in affected(answer).items()}
+    assert effects == {"broken": "needs-port", "untouched": "worse", "unwanted": "needs-port"}
+    assert answer.json["same"] == ["shifted"]
+    assert affected(answer)["untouched"]["edits"][0]["line"] == 1
+
+
+@pytest.mark.slow
+def test_a_mod_of_several_variants_and_what_it_requires(against: Call, mods: Path) -> None:
+    """With a variant for each tree nothing changes."""
+    folder = write_mod(
+        mods, "both", PATCHES["broken"], vllm="<0.20.1", more='requires = ["shifted"]'
+    )
+    later = changed("vllm/loader.py", "self.root, name", "'fast', name", LOADED)
+    (folder / "later.patch").write_bytes(later)
+    with (folder / "mod.toml").open("a") as file:
+        file.write('[[variant]]\nid = "b"\nvllm = ">=0.20.1"\npatches = ["later.patch"]\n')
+    answer = against("v0.20.0..v0.20.1", "both")
+    assert (answer.code, answer.out.splitlines()[-1]) == (0, "Nothing changes for 2 mods.")
+
+
+@pytest.mark.slow
+def test_a_revert_of_what_vllm_carried_is_worse(
+    against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tmp_path, "clone", "-q", str(cloned), "mine")
+    mine = tmp_path / "mine"
+    (mine / "vllm/b.py").write_text("B = 1\n")
+    git(mine, "commit", "-qam", "Back to one")
+    monkeypatch.chdir(mine)
+    one = affected(against("v0.20.1..main", "carried", "--json"))["carried"]
+    verdicts = (one["effect"], one["before"]["verdict"], one["after"]["verdict"])
+    assert verdicts == ("worse", "upstream", "applies")
+    (edit,) = one["edits"]
+    assert (edit["path"], edit["removed"], edit["added"]) == ("vllm/b.py", ["B = 2"], ["B = 1"])
