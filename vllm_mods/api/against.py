@@ -41,7 +41,9 @@ def against(mods: Sequence[Mod], span: str, terms: MatrixTerms, access: Access) 
         folder, first = split_name(base)
     head = _tree_name(last, folder)
     if base.startswith("git:") and head.startswith(f"git:{folder}@"):
-        clone, commits = _revisions(folder, first, head.removeprefix(f"git:{folder}@"), access)
+        last = head.removeprefix(f"git:{folder}@")
+        clone, first, commits = _revisions(folder, first, last, access)
+        base = f"git:{folder}@{first}"
     releases = [sort_key(side[5:]) for side in (base, head) if side.startswith("pypi:")]
     if base == head or releases != sorted(releases):
         why = f"{last} is not newer than {first}"
@@ -72,8 +74,8 @@ def _tree_name(side: str, folder: str) -> str:
 
 def _revisions(
     folder: str, base: str, head: str, access: Access
-) -> tuple["Repository", tuple[str, str]]:
-    """Return a clone and two of its commits: the one in which ``base`` and ``head`` parted, and ``head``."""
+) -> tuple["Repository", str, tuple[str, str]]:
+    """Return a clone, the revision in which ``base`` and ``head`` parted, and the commits of that and of ``head``."""
     from vllm_mods.trees.git import Repository  # noqa: PLC0415  (as above)
 
     try:
@@ -92,6 +94,7 @@ def _revisions(
         raise UsageError(why, hint=f"--against {head}..{base}")
     if fork != older:
         access.note(
-            f"{base} has commits that {head} has not: compared from {fork[:12]}, where they parted"
+            f"{base} has commits that {head} has not: BASE is {fork[:12]}, where they parted"
         )
-    return clone, (fork, newer)
+        base = fork[:12]
+    return clone, base, (fork, newer)

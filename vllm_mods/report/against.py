@@ -25,14 +25,18 @@ _NAMED = 3  # commits of an edit
 
 def text(result: AgainstResult, paint: Paint = str) -> str:
     """Return the mods that a change concerns, each with the lines that did it; a sentence on all."""
-    blocks = [f"{result.base} to {result.head}"]
+    blocks = [f"{clean(result.base)} to {clean(result.head)}"]
     for effect, words in _WORDS.items():
         lines = [words]
         for one in (one for one in result.affected if one.effect is effect):
-            lines.append(f"  {one.after.mod} {one.after.mod_version}: {_verdicts(one, paint)}")
-            lines += [f"    {line}".rstrip() for line in _details(one)]
+            lines.append(f"  {clean(_name(one))}: {_verdicts(one, paint)}")
+            lines += [f"    {clean(line)}".rstrip() for line in _details(one)]
         blocks += ["\n".join(lines)] * (len(lines) > 1)
-    return "\n\n".join((*map(clean, blocks), _summary(result))) + "\n"
+    return "\n\n".join((*blocks, _summary(result))) + "\n"
+
+
+def _name(one: AffectedMod) -> str:
+    return f"{one.after.mod} {one.after.mod_version}"
 
 
 def _verdicts(one: AffectedMod, paint: Paint = str) -> str:
@@ -50,9 +54,8 @@ def _details(one: AffectedMod) -> Iterator[str]:
         yield from (f"  - {line}" for line in edit.removed)
         yield from (f"  + {line}" for line in edit.added)
         many = f"{len(edit.commits)} commits changed this file; `vllm-mods bisect` names the one"
-        yield from (
-            f"  {one}" for one in (edit.commits if len(edit.commits) <= _NAMED else (many,))
-        )
+        commits = edit.commits if len(edit.commits) <= _NAMED else (many,)
+        yield from (f"  {line}" for line in commits)
 
 
 def _summary(result: AgainstResult) -> str:
@@ -75,8 +78,7 @@ def _remarks(result: AgainstResult) -> Iterator[Remark]:
             places = ((found.path, found.line) for found in one.after.findings if found.path)
             path, line = next(chain(edits, places), (MANIFEST, None))
             message = "\n".join((f"{_WORDS[one.effect]}: {_verdicts(one)}", *_details(one)))
-            name = f"{one.after.mod} {one.after.mod_version}"
-            yield Remark(Level.ERROR, path, name, one.after.word, message, line)
+            yield Remark(Level.ERROR, path, _name(one), one.after.word, message, line)
 
 
 FORMS: dict[str, Callable[[AgainstResult], str]] = {

@@ -47,12 +47,12 @@ def of_check(result: CheckResult) -> Iterator[Remark]:
         if mod.name in wrong:
             remarks.append((Level.ERROR, "model", f"it is not for this model: {wrong[mod.name]}"))
         for level, code, message in remarks:
-            yield Remark(level, file_of(mod), f"{mod.name} {mod.version}", code, message)
+            yield Remark(level, _file(mod), f"{mod.name} {mod.version}", code, message)
 
 
 def of_matrix(result: MatrixResult) -> Iterator[Remark]:
     """Yield what is wrong with each mod on neighbouring releases, and the problems of its manifest or lock."""
-    manifests = {mod.name: file_of(mod) for mod in result.mods}
+    manifests = {mod.name: _file(mod) for mod in result.mods}
     of = view.grid(result)
     for run in view.wrong(of):
         word = run.first.word
@@ -71,12 +71,7 @@ def of_matrix(result: MatrixResult) -> Iterator[Remark]:
         yield Remark(level, path, grievance.mod, grievance.code, message)
 
 
-def matrix_commands(result: MatrixResult) -> str:
-    """Return a workflow command for each remark on a matrix, and one for all."""
-    return workflow_commands(of_matrix(result), view.summary(view.grid(result)))
-
-
-def file_of(mod: Mod) -> str:
+def _file(mod: Mod) -> str:
     """Return the file of the repository that a mod is: its manifest, or of a patch alone that."""
     if mod.directory:
         return os.path.join(mod.directory, MANIFEST)
@@ -85,18 +80,14 @@ def file_of(mod: Mod) -> str:
 
 def workflow_commands(remarks: Iterable[Remark], summary: str = "") -> str:
     """Return a workflow command for each remark, which GitHub shows beside the code, and one for the summary."""
-    lines = [_workflow_command(one) for one in remarks]
-    if summary:
-        lines.append(f"::notice title=vllm-mods::{_escaped(summary)}\n")
-    return "".join(lines)
-
-
-def _workflow_command(remark: Remark) -> str:
-    kind = "error" if remark.level is Level.ERROR else "notice"
-    line = f",line={remark.line}" if remark.line else ""
-    title = _escaped(f"{remark.mod}: {remark.code}", ":,")
-    place = _escaped(remark.place, ":,")
-    return f"::{kind} file={place}{line},title={title}::{_escaped(remark.message)}\n"
+    lines = ""
+    for one in remarks:
+        kind = "error" if one.level is Level.ERROR else "notice"
+        line = f",line={one.line}" if one.line else ""
+        title = _escaped(f"{one.mod}: {one.code}", ":,")
+        place = _escaped(one.place, ":,")
+        lines += f"::{kind} file={place}{line},title={title}::{_escaped(one.message)}\n"
+    return lines + f"::notice title=vllm-mods::{_escaped(summary)}\n" * bool(summary)
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -73,7 +73,9 @@ FORMS: dict[str, Callable[[MatrixResult], str]] = {
     "json": _json,
     "markdown": matrix_markdown.render,
     "junit": junit.render,
-    "github": annotations.matrix_commands,
+    "github": lambda result: annotations.workflow_commands(
+        annotations.of_matrix(result), view.summary(view.grid(result))
+    ),
     "sarif": lambda result: sarif.render(annotations.of_matrix(result)),
     "html": html.render,
 }
