@@ -83,12 +83,7 @@ def _revisions(
     except UsageError as error:
         raise UsageError(error.message, hint=_FORMS) from error
     older, newer = clone.commit(base), clone.commit(head)
-    fork = clone.merge_base(older, newer)
-    if fork is None:
-        raise UsageError(
-            f"{folder} does not have the commit in which {base} and {head} parted",
-            hint=f"git -C {folder} fetch --unshallow",
-        )
+    fork = clone.merge_base(older, newer) or older  # a shallow clone may not have it
     if fork == newer:
         why = f"{head} has no commit that {base} has not; what is not committed does not count"
         raise UsageError(why, hint=f"--against {head}..{base}")
