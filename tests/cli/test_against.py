@@ -22,6 +22,7 @@ BASE: dict[str, str | None] = {
     "vllm/gone.py": PARTS,
     "vllm/named.py": f"NAMED = 1\n\n\n{PARTS}",
     "vllm/parts.py": PARTS,
+    "vllm/long.py": "".join(f"a{n} = {n}\n" for n in range(20)),
 }
 # the loader reads from a root, and its saver stands a line further down
 LOADED = "# How weights are read.\n" + LOADER.replace('"weights", name', "self.root, name", 1)
@@ -33,6 +34,7 @@ HEAD: dict[str, str | None] = {
     "vllm/names.py": BASE["vllm/named.py"],
     "vllm/parts.py": PARTS.replace("part(", "piece("),
     "vllm/b.py": "B = 2\n",
+    "vllm/long.py": "# Otherwise.\n" + "".join(f"b{n} = {n}\n" for n in range(20)),
 }
 
 
@@ -51,6 +53,9 @@ PATCHES = {
     "renamed": changed("vllm/named.py", "return name", "return name.strip()"),
     "deleted": changed("vllm/gone.py", "return name", "return name.strip()"),
     "unfit": changed("vllm/a.py", "A = 1", "from vllm.parts import part\n\nA = part(1)"),
+    "inside": changed("vllm/long.py", "a15 = 15", "a15 = 16"),
+    "mended-inside": changed("vllm/long.py", "b15 = 15", "b15 = 16", HEAD["vllm/long.py"]),
+    "names-inside": changed("vllm/a.py", "A = 1", "from vllm.long import a9\n\nA = a9"),
     "stale": changed("vllm/a.py", "A = 7", "A = 8", "A = 7\n"),
 }
 
@@ -100,8 +105,10 @@ def test_what_got_worse_and_better_and_nothing_else(against: Call) -> None:
     assert (answer.code, answer.err) == (1, "")
     effects = {name: one["effect"] for name, one in affected(answer).items()}
     assert effects == {
-        **dict.fromkeys(("broken", "deleted", "renamed", "unfit"), "worse"),
-        **dict.fromkeys(("carried", "mended"), "better"),
+        **dict.fromkeys(
+            ("broken", "deleted", "inside", "names-inside", "renamed", "unfit"), "worse"
+        ),
+        **dict.fromkeys(("carried", "mended", "mended-inside"), "better"),
         "stale": "needs-port",
     }
     rest = {key: answer.json[key] for key in ("schema", "ok", "base", "head", "same", "unwanted")}
@@ -128,6 +135,12 @@ def test_what_got_worse_and_better_and_nothing_else(against: Call) -> None:
         ("renamed", ("hunk 1 of x.patch", "vllm/names.py", 2, "", "")),
         ("deleted", ("hunk 1 of x.patch", "vllm/gone.py", 1, "def part", "")),
         ("unfit", ("", "vllm/parts.py", 1, "def part(name):", "def piece(name):")),
+        ("inside", ("hunk 1 of x.patch", "vllm/long.py", 13, "a12 = 12\na13", "b11 = 11\nb12")),
+        (
+            "mended-inside",
+            ("hunk 1 of x.patch", "vllm/long.py", 14, "a13 = 13\na14", "b12 = 12\nb13"),
+        ),
+        ("names-inside", ("", "vllm/long.py", 10, "a9 = 9\na10", "b8 = 8\nb9")),
     ],
 )
 def test_the_lines_that_did_it(against: Call, cloned: Path, mod: str, expected: Any) -> None:
@@ -295,10 +308,12 @@ def test_an_annotation_for_each_broken_mod_in_the_file_that_changed(against: Cal
     assert places == [
         "::error file=vllm/loader.py,line=7,title=broken 1.0.0%3A conflict",
         "::error file=vllm/gone.py,line=1,title=deleted 1.0.0%3A missing",
+        "::error file=vllm/long.py,line=13,title=inside 1.0.0%3A conflict",
+        "::error file=vllm/long.py,line=10,title=names-inside 1.0.0%3A unfit",
         "::error file=vllm/names.py,line=2,title=renamed 1.0.0%3A missing",
         "::error file=vllm/parts.py,line=1,title=unfit 1.0.0%3A unfit",
     ]
-    assert notice.startswith("::notice title=vllm-mods::4 mods got worse; 2 mods got better; ")
+    assert notice.startswith("::notice title=vllm-mods::6 mods got worse; 3 mods got better; ")
     assert answer.code == 1
 
 
