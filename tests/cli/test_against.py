@@ -209,6 +209,8 @@ def test_the_clone_is_named_by_commits_or_by_the_older_side(
         assert (answer.code, answer.err) == (1, "")
         assert "(#4711)" in answer.out
     monkeypatch.chdir(cloned)
+    answer = against("v0.20.0..v0.20.1", "broken", "--commits", "https://builds.example/")
+    assert "(#4711)" in answer.out
     answer = against(f"git:{cloned}@v0.20.0..git:../clone@v0.20.1", "broken")
     assert (answer.code, answer.err) == (1, "")
 

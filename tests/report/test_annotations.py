@@ -85,7 +85,10 @@ def test_sarif_holds_whatever_is_in_a_remark(level: Level) -> None:
     ]
     text = sarif.render(remarks)
     text.encode()
-    (run,) = json.loads(text)["runs"]
+    log = json.loads(text)
+    assert (log["$schema"].rpartition("/")[2], log["version"]) == ("sarif-2.1.0.json", "2.1.0")
+    (run,) = log["runs"]
+    assert run["tool"]["driver"]["name"] == "vllm-mods"
     first, second = run["results"]
     assert first["level"] == level.value
     assert first["locations"][0]["physicalLocation"]["region"] == {"startLine": 7}

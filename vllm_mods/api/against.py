@@ -48,13 +48,12 @@ def against(mods: Sequence[Mod], span: str, terms: MatrixTerms, access: Access) 
     if base == head or releases != sorted(releases):
         why = f"{last} is not newer than {first}"
         raise UsageError(f"--against {span}: {why}", hint=f"--against {last}..{first}")
-    trees = (base, head) if clone is None else [f"git:{folder}@{commit}" for commit in commits]
-    result, computed = run_matrix(mods, trees, terms, access)
+    result, computed = run_matrix(mods, (base, head), terms, access)
     compared = compare(base, head, result.mods, result.cells)
     if not {Effect.WORSE, Effect.BETTER} & {one.effect for one in compared.affected}:
         return compared
     others = dict(terms.others) or None
-    older, newer = (access.open(tree, others=others) for tree in trees)
+    older, newer = (access.open(tree, others=others) for tree in (base, head))
     change = Change(older, newer)
     if clone is not None:
         change = Change(older, newer, clone.renames(*commits), clone.line(*commits))
