@@ -190,13 +190,6 @@ needed a port before, too
 
 
 @pytest.mark.slow
-def test_nothing_changes(against: Call) -> None:
-    answer = against("v0.20.0..v0.20.1", "shifted", "untouched")
-    assert answer.code == 0
-    assert answer.out == "git:.@v0.20.0 to git:.@v0.20.1\n\nNothing changes for 2 mods.\n"
-
-
-@pytest.mark.slow
 def test_the_clone_is_named_by_commits_or_by_the_older_side(
     against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,3 +377,24 @@ def test_a_revert_of_what_vllm_carried_is_worse(
     assert verdicts == ("worse", "upstream", "applies")
     (edit,) = one["edits"]
     assert (edit["path"], edit["removed"], edit["added"]) == ("vllm/b.py", ["B = 2"], ["B = 1"])
+
+
+@pytest.mark.slow
+def test_a_look_alike_is_under_no_hunk_and_a_link_is_no_text(
+    against: Call, cloned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line of the hunk changed. What is looked for in all changed files is not looked for in a link."""
+    git(tmp_path, "clone", "-q", str(cloned), "mine")
+    mine = tmp_path / "mine"
+    twice = PARTS + PARTS.replace("whole", "all_of")
+    (mine / "vllm/parts.py").write_text(PARTS)
+    git(mine, "commit", "-qam", "Parts")
+    (mine / "vllm/parts.py").write_text(twice)
+    (mine / "vllm/link.py").symlink_to("parts.py")
+    git(mine, "add", "vllm")
+    git(mine, "commit", "-qm", "Twice")
+    monkeypatch.chdir(mine)
+    write_mod(tmp_path / "mods", "twin", changed("vllm/parts.py", "return name", "return name.x"))
+    answer = against("HEAD~1..HEAD", "twin", "--json")
+    twin = affected(answer)["twin"]
+    assert (answer.code, twin["effect"], twin["edits"]) == (1, "worse", [])

@@ -4,12 +4,14 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from itertools import islice
 from keyword import kwlist
 from typing import TYPE_CHECKING, NamedTuple
 
 from vllm_mods.base import line_diff
+from vllm_mods.base.errors import TreeError
 from vllm_mods.base.model import Finding, Level, Mod, Verdict
 from vllm_mods.base.tree import Tree
 from vllm_mods.matrices.cell import Cell, HunkView
@@ -156,11 +158,13 @@ def _of_names(
     added = (line for hunk in hunks for line in hunk.lines if line[0] == "+")
     words = _words(one.message for one in errors) & _words(added) - _words(paths) - {*kwlist}
     wanted = re.compile(rf"\b(?:{'|'.join(words) or '(?!)'})\b".encode())
-    for path in dict.fromkeys((*paths, *(path for one in change.commits for path in one.paths))):
-        old, new = _texts(path, change)
-        for i, j, k, n in line_diff.changes(old, new):
-            for at in (at for at in range(i, j) if wanted.search(old[at])):
-                yield _edit("", path, change, (at, j, k + at - i, n))
+    changed = {path for one in change.commits for path in one.paths if path.endswith(".py")}
+    for path in dict.fromkeys((*paths, *sorted(changed))):
+        with suppress(TreeError):  # a link
+            old, new = _texts(path, change)
+            for i, j, k, n in line_diff.changes(old, new):
+                for at in (at for at in range(i, j) if wanted.search(old[at])):
+                    yield _edit("", path, change, (at, j, k + at - i, n))
 
 
 def _words(texts: Iterable[str]) -> set[str]:
