@@ -10,7 +10,7 @@ from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import other_packages
 from vllm_mods.api.new import of_effect
 from vllm_mods.base import limits
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
@@ -21,7 +21,7 @@ from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import ModSource
 from vllm_mods.making.recording import Limits
 from vllm_mods.making.sandbox import ImageInEngine
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.recipes import recipe_yaml
 from vllm_mods.recipes.recipe_yaml import ImportedRecipe
 
@@ -124,8 +124,16 @@ class _ModImport(NamedTuple):
                 f"{self.path} is a mod of vllm-mods already, and is taken back as it was",
                 hint=f"vllm-mods import {self.path} --library DIR",
             )
-        tree = self.open_tree()
-        return NewMod(mod, files, None if tree is None else planner.plan_alone(mod, tree))
+        if (tree := self.open_tree()) is None:
+            return NewMod(mod, files)
+        planned = planner.plan_alone(mod, tree)
+        if not planned.verdict.ok:
+            why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
+            raise Refused(
+                f"{mod.name} is {planned.verdict} on {tree.spec}; nothing was written{why}",
+                hint=f"without --tree it is taken as it is; then vllm-mods port {mod.name} --to {tree.spec}",
+            )
+        return NewMod(mod, {**lock_entries.first(mod, [(planned, tree)]), **files}, planned)
 
     def record(
         self, source: ModSource, tree: Tree, container: ImageInEngine | None = None

@@ -7,7 +7,6 @@ from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.plan import as_tree
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.tree import Folder, Tree
-from vllm_mods.library import mod_folder
 from vllm_mods.making import compose, from_diff, recording
 from vllm_mods.making import folder as folders
 from vllm_mods.making.compose import ModEffect, NewMod, Wanted
@@ -82,7 +81,7 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
             access.note(f"{diff_name} is of {spec}: the newest release with each hunk at its line")
             return tree
     raise Refused(
-        f"{diff_name}: none of the releases from {specs[0]} to {specs[-1]} has all hunks at their lines",
+        f"{diff_name}: none of the releases from {specs[0]} to {specs[-1]} has each hunk at its line and nowhere else",
         hint="--tree TREE, the vLLM that it was made on: git:REPO@REV for one between two releases",
     )
 
@@ -90,6 +89,5 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
 def of_effect(wanted: Wanted, effect: ModEffect, tree: Tree) -> NewMod:
     """Make a mod of changes to a tree, with the lock that says what it was written for."""
     composed = compose.compose(wanted, effect, tree)
-    locked = lock_entries.first(composed.mod, composed.planned, tree)
-    files = composed.files if locked is None else {**composed.files, mod_folder.LOCK: locked}
+    files = {**composed.files, **lock_entries.first(composed.mod, [(composed.planned, tree)])}
     return NewMod(composed.mod, files, composed.planned, effect.notes, composed.unknown)

@@ -15,7 +15,7 @@ from vllm_mods.fit.world import SummaryCache
 from vllm_mods.library import mod_folder
 from vllm_mods.making import compose
 from vllm_mods.making.compose import Composed, ModEffect, NewMod, Parts, ReleaseRow, Wanted
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.layered_tree import LayeredTree
 
 
@@ -84,6 +84,7 @@ class _Maker:
             ]
             if proven == variants:
                 break
+        files |= lock_entries.first(mod, ((plans[one], tree) for one, tree in self.trees.items()))
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
         unmade = "no variant makes the changes of the script there"
         whys = {version: why.get(version, unmade) for version in plans if version not in ids}
@@ -99,9 +100,10 @@ class _Maker:
         return planner.plan([mod], tree, cache=self.cache).mods[0]
 
     def compose_variants(self) -> list[_MadeVariant]:
-        """Compose a variant where none of those before makes the changes; newest release first."""
+        """Compose a variant where none of those before makes the changes: first of what has more optional parts, then of the newest release."""
         variants: list[_MadeVariant] = []
-        for version, effect in reversed(self.effects.items()):
+        newest_first = reversed(self.effects.items())
+        for version, effect in sorted(newest_first, key=lambda row: -len(row[1].optional)):
             tree = self.trees[version]
             for number, (composed, covered) in enumerate(variants):
                 if self.makes(composed, tree, effect):
@@ -133,7 +135,9 @@ class _Maker:
         """Put variants, oldest first, into one mod with the ranges that they hold in."""
         files: dict[str, bytes] = {}
         parts = []
-        for composed, covered in reversed(variants):
+        for composed, covered in sorted(
+            variants, key=lambda one: max(map(versions.sort_key, one.versions))
+        ):
             part = self.stated_for(composed.parts, covered)
             prefix = f"{part.id}/" if len(variants) > 1 else ""
             moved = {
@@ -161,7 +165,7 @@ class _Maker:
             packages.append((name, span(present, present)))
         return part._replace(
             vllm=span(covered, [*self.trees]),
-            made_on=f"# Made on vLLM {max(covered, key=versions.sort_key)}.",
+            made_on=f"# Made on vLLM {covered[0]}.",
             packages=tuple(packages),
         )
 

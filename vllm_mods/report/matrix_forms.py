@@ -59,6 +59,7 @@ def _json(result: MatrixResult) -> str:
                     one, "mod", "version", "tree", "variant", "verdict", "in_range", "computed"
                 ),
                 "packages": dict(one.packages),
+                "left_out": one.left_out,
                 "findings": one.findings,
             }
             for one in result.cells

@@ -87,8 +87,8 @@ def grid(result: MatrixResult) -> Grid:
 
 
 def runs(of: Grid, row: GridRow) -> tuple[Run, ...]:
-    """Return a mod's cells in runs of one verdict and variant."""
-    return _runs(of, row.cells, lambda cell: (cell.meant, cell.word, variant(cell)))
+    """Return a mod's cells in runs of one verdict and variant, without the same optional patches."""
+    return _runs(of, row.cells, lambda cell: (cell.meant, cell.word, variant(cell), cell.left_out))
 
 
 def wrong(of: Grid) -> tuple[Run, ...]:
@@ -155,12 +155,13 @@ def problem(of: Grid, grievance: Grievance) -> str:
 
 
 def details(run: Iterable[Cell]) -> str:
-    """Return the variant, the offsets of its hunks, and the packages beside vLLM, in words."""
+    """Return the variant, what it is without, the offsets of its hunks, and the packages beside vLLM, in words."""
     cells = tuple(run)
     offsets = [offset for cell in cells for offset in cell.offsets]
     parts = []
     if variant(cells[0]):
         parts.append(f"variant {variant(cells[0])}")
+    parts += (f"without {clean(patch)}" for patch in cells[0].left_out)
     if offsets:
         low, high = min(offsets), max(offsets)
         parts.append(f"by {low:+d} lines" if low == high else f"by {low:+d} to {high:+d} lines")

@@ -99,6 +99,7 @@ def _cell(
             "variant": view.variant(cell),
             "ranged": int(cell.in_range),
             "meant": int(cell.meant),
+            "without": [view.clean(patch) for patch in cell.left_out],
             "packages": [view.clean(" ".join(one)) for one in cell.packages],
             "findings": [
                 tables.number("findings", one, partial(_fields, one)) for one in cell.findings

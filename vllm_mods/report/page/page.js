@@ -91,7 +91,8 @@
     if (!entry) return "";
     const [mod] = data.mods[cell.parentNode.sectionRowIndex];
     const [, label] = data.trees[cell.cellIndex - 1];
-    const variant = entry.variant ? `, variant ${entry.variant}` : "";
+    const without = (entry.without ?? []).map((patch) => `, without ${patch}`).join("");
+    const variant = (entry.variant ? `, variant ${entry.variant}` : "") + without;
     const range = entry.meant ? "" : "; its ranges do not name this release";
     return `${mod} on ${label}: ${entry.word}${variant}${range}`;
   }
@@ -233,7 +234,8 @@
       explain(...found);
       if (!dialog.open) dialog.showModal();
       byId("explanation").scrollTop = 0;
-      byId("cell-title").focus();
+      byId("cell-title").focus({ preventScroll: true });
+      dialog.querySelector(".hunk.lost")?.scrollIntoView();
     } else if (dialog.open) {
       dialog.close();
     } else if (location.hash.includes("/") && !isFilter()) {
@@ -280,6 +282,7 @@
       facts([
         ["mod", summary],
         ["variant", entry.variant],
+        ["without", entry.without?.join(", ")],
         ["range", entry.meant ? "names this release" : "does not name this release"],
         ["tree", tree],
         ["beside it", entry.packages?.join(", ")],
