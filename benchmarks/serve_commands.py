@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Level
 from vllm_mods.scripts import command_line
-from vllm_mods.serving.check import Serving, check
+from vllm_mods.serving.check import check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.shape import KnownFlags
+from vllm_mods.serving.template import Serving
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ Comments above a block, or anywhere for the page, say what cannot be seen:
                                        and so only .ci/run runs it
     <!-- docs: exit 1 -->              the last command of the block ends with 1
     <!-- docs: not run: REASON -->
+
+What is made of the code (``tools/reference``) is no block.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ _FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _SAYS = re.compile(r"<!-- docs: (.*?) -->")
+GENERATED = re.compile(r"^<!-- generate: .*?^<!-- generated -->$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
@@ -79,6 +82,7 @@ def pages() -> list[Page]:
 
 def read(path: str, text: str) -> Page:
     """Read a page. Raises ``ValueError`` for a comment that means nothing here."""
+    text = GENERATED.sub(lambda part: "\n" * part[0].count("\n"), text)
     needs: frozenset[str] = frozenset()
     for said in _SAYS.findall(text):
         if said.startswith("page needs "):

@@ -163,7 +163,11 @@ def about() -> MatrixResult:
     nightly = "0.22.1rc1.dev46+gc5e3454"
     unique = {("good", "pypi:0.20.0"): (hunk(proof="unique"),)}
     return MatrixResult(
-        (*whole.cells, cell("good", nightly, packages=beside)),
+        (
+            *whole.cells,
+            cell("good", nightly, packages=beside),
+            cell("bad", nightly, "unsupported", variant=None, in_range=False, meant=False),
+        ),
         mods=(good, bad),
         hunks={**whole.hunks, **unique},
     )

@@ -9,9 +9,10 @@ from memory_tree import MemoryTree
 from serve_tree import FILES
 
 from vllm_mods.base.model import Level, ModPlan, Verdict
-from vllm_mods.serving.check import ServeAnswer, Serving, check
+from vllm_mods.serving.check import ServeAnswer, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.shape import KnownFlags
+from vllm_mods.serving.template import Serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +40,7 @@ def ask(
     files: Mapping[str, bytes] = FILES,
     container: ContainerSettings | None = None,
     missing: tuple[str, ...] = (),
-    other_engine: Callable[[str, bytes], str] | None = None,
+    other_engine: Callable[[str, bytes], str] = lambda _name, _data: "",
 ) -> ServeAnswer:
     argv = words(shlex.split(f"vllm serve m {line}"))
     serving = Serving(argv, env or {}, unknown, mods, container, missing, other_engine)

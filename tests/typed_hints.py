@@ -21,7 +21,9 @@ PLACEHOLDER = re.compile(
     r"(?<![\w/.-])([A-Z][A-Z_]+|SITE_PACKAGES|…)(?![\w/.-])|:VERSION|==VERSION"
 )
 """What the reader has to fill in."""
-COMMAND = re.compile(r"(?<![\w./=#-])(?<!# )vllm-mods ([a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))")
+COMMAND = re.compile(
+    r"(?<![\w./=#-])(?<!# )vllm-mods ([a-z][^\n;&`#]*?)(?=\s*(?:$|[\n;&`#]|, |  ))"
+)
 
 NOT_RUN = {
     # the command: why it is only parsed

@@ -53,7 +53,7 @@ _PUBLIC = {
     "api.installed": ("apply", "revert", "status", "verify"),
     "api.sync": ("Synced", "sync"),
     "api.matrix": ("bisect", "matrix"),
-    "api.new": ("NewMod", "new"),
+    "api.new": ("new",),
     "api.port": ("PortResult", "port"),
     "api.suggest": ("Suggested", "suggest"),
     "api.serve_check": ("ServeChecked", "serve_check"),
@@ -62,6 +62,7 @@ _PUBLIC = {
     "api.on_base": ("ReadLock",),
     "api.image_verify": ("ImageVerified", "image_verify"),
     "applying.outcomes": ("Applied", "Reverted", "Status", "Verified"),
+    "making.compose": ("NewMod",),
     "matrices.bisect": ("BisectOutcome",),
     "matrices.cell": ("Cell", "MatrixResult"),
     "templates.check": ("TemplateChecked",),
@@ -95,7 +96,6 @@ if TYPE_CHECKING:
     from vllm_mods.api.libraries import open_library as open_library
     from vllm_mods.api.matrix import bisect as bisect
     from vllm_mods.api.matrix import matrix as matrix
-    from vllm_mods.api.new import NewMod as NewMod
     from vllm_mods.api.new import new as new
     from vllm_mods.api.on_base import ReadLock as ReadLock
     from vllm_mods.api.plan import CheckResult as CheckResult
@@ -132,6 +132,7 @@ if TYPE_CHECKING:
     from vllm_mods.base.tree import Tree as Tree
     from vllm_mods.formats.pairing import Pairing as Pairing
     from vllm_mods.library.catalog import Library as Library
+    from vllm_mods.making.compose import NewMod as NewMod
     from vllm_mods.matrices.bisect import BisectOutcome as BisectOutcome
     from vllm_mods.matrices.cell import Cell as Cell
     from vllm_mods.matrices.cell import MatrixResult as MatrixResult

@@ -16,6 +16,7 @@ from mod_making import diff_of, write_mod
 from small_site import FILES, build
 
 import vllm_mods as vm
+from vllm_mods.api import access as access_module
 from vllm_mods.api import export, import_mod, libraries, on_base, run, serve_check
 from vllm_mods.api.access import releases_in
 from vllm_mods.api.template_check import render_template
@@ -107,7 +108,7 @@ def test_a_range_has_every_build_and_plainly_each_final_release_once() -> None:
     assert releases_in(access, ">=0.20.0rc1", plain=True) == ("pypi:0.20.0rc1",)
 
 
-def test_what_an_access_opened_is_closed_with_it() -> None:
+def test_what_an_access_opened_is_closed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     class Held(MemoryTree):
         closed = 0
 
@@ -115,8 +116,10 @@ def test_what_an_access_opened_is_closed_with_it() -> None:
             self.closed += 1
 
     trees = Held({}), Held({})
+    opened = iter(trees)
+    monkeypatch.setattr(access_module, "open_tree", lambda *_, **__: next(opened))
     with vm.Access() as access:
-        assert [access.keep(tree) for tree in trees] == [*trees]
+        assert [access.open("site"), access.open("site")] == [*trees]
         assert [tree.closed for tree in trees] == [0, 0]
     assert [tree.closed for tree in trees] == [1, 1]
     access.close()

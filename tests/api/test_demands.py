@@ -75,12 +75,12 @@ def test_an_image_is_named_with_its_kind_or_without(
         opened.append((spec, named))
         return TREE
 
-    monkeypatch.setattr(image_verify, "open_image", opens)
+    monkeypatch.setattr(vm.Access, "open", opens)
     monkeypatch.setattr(inspection, "inspect", lambda tree: tree)
     seen: Any = image_verify.image_inspect(
         reference, vm.Access(), platform="linux/arm64", in_image="/s"
     )
-    assert seen.tree == TREE
+    assert seen == TREE
     assert opened == [("image:r:1", {"platform": "linux/arm64", "in_image": "/s"})]
 
 

@@ -20,8 +20,8 @@ from vllm_mods.making.recording import Limits
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vllm_mods.api.new import NewMod
     from vllm_mods.base.tree import Tree
+    from vllm_mods.making.compose import NewMod
 
 PATH = "vllm/a.py"
 

@@ -17,7 +17,7 @@ from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock
 from vllm_mods.library.catalog import Library
 from vllm_mods.matrices import run, work
-from vllm_mods.trees import image, release
+from vllm_mods.trees import release
 
 if TYPE_CHECKING:
     from vllm_mods.base.tree import Tree
@@ -52,7 +52,6 @@ def called(monkeypatch: pytest.MonkeyPatch, there: vm.Access) -> Called:
         return TREE
 
     monkeypatch.setattr(access, "open_tree", opens)
-    monkeypatch.setattr(image, "open_image", opens)
     there.__dict__["releases"] = SimpleNamespace(open=opens)
     return calls
 
@@ -74,6 +73,8 @@ def test_a_release_is_opened_beside_what_is_named(there: vm.Access, called: Call
         ("wheel:x.whl", {"verify": True}),
         ("git:clone@v1", {"others": OTHERS}),
         ("pypi:0.20.0", {"workspace": "/w"}),
+        ("pypi:0.20.0", {"platform": "linux/arm64"}),
+        ("image:registry:x/y:1", {"platform": "linux/arm64", "in_image": "/opt/x"}),
     ],
 )
 def test_any_other_tree_is_opened_as_the_caller_has_it(
@@ -81,28 +82,9 @@ def test_any_other_tree_is_opened_as_the_caller_has_it(
 ) -> None:
     assert there.open(spec, **named) is TREE
     wanted = {"workspace": None, "verify": False, "others": None, **named}
+    wanted = {"platform": None, "in_image": None, **wanted}
     wanted |= {"offline": True, "progress": progress, "note": note, "commits": "clone"}
     assert called == [((spec,), wanted)]
-
-
-@pytest.mark.parametrize(
-    "named",
-    [{"platform": "linux/arm64"}, {"in_image": "/opt/x"}, {"platform": "a", "in_image": "b"}],
-)
-def test_an_image_is_opened_for_a_platform_or_by_a_folder(
-    there: vm.Access, called: Called, named: dict[str, str]
-) -> None:
-    assert there.open("image:registry:x/y:1", workspace="/w", **named) is TREE  # type: ignore[arg-type]
-    wanted = {
-        "spec": "image:registry:x/y:1",
-        "workspace": "/w",
-        "offline": True,
-        "progress": progress,
-        "note": note,
-        "platform": named.get("platform"),
-        "named": named.get("in_image"),
-    }
-    assert called == [(("registry:x/y:1",), wanted)]
 
 
 def test_releases_are_those_of_the_access(

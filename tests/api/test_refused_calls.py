@@ -14,7 +14,7 @@ from small_site import FILES, build
 
 import vllm_mods as vm
 from vllm_mods.api import import_mod, keep, libraries, matrix, on_base, port, run
-from vllm_mods.api.access import open_image, releases_in
+from vllm_mods.api.access import releases_in
 from vllm_mods.api.import_mod import ImportTerms
 from vllm_mods.formats import pairing_lock
 from vllm_mods.formats.pairing_lock import LockedBase, LockedImage, LockedVllm, PairingLock
@@ -85,13 +85,13 @@ Refusing = list[tuple[Any, str, "str | None"]]
 CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 REFUSALS: Refusing = [
     (
-        lambda _: open_image(vm.Access(), "pypi:0.19.1"),
-        "--platform and --target-in-image are for images, and pypi:0.19.1 is not an image",
+        lambda _: vm.Access().open("pypi:0.19.1", platform="linux/arm64"),
+        "pypi:0.19.1 is no image, and --platform and --target-in-image are for these",
         "--target image:REF",
     ),
     (
-        lambda _: vm.Access().open("image:", platform="linux/arm64"),
-        "--platform and --target-in-image are for images, and image: is not an image",
+        lambda _: vm.Access().open("site", in_image="/venv"),
+        "site is no image, and --platform and --target-in-image are for these",
         "--target image:REF",
     ),
     (

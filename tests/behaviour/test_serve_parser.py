@@ -16,8 +16,9 @@ import pytest
 
 from vllm_mods.base.model import Level
 from vllm_mods.serving import command, configs
-from vllm_mods.serving.check import Serving, check
+from vllm_mods.serving.check import check
 from vllm_mods.serving.shape import KnownFlags
+from vllm_mods.serving.template import Serving
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:

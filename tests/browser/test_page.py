@@ -177,7 +177,7 @@ def test_mods_are_found_by_what_they_are_for(show: Show) -> None:
             field.select_option(choice)
         assert page.locator("#grid tbody th:visible b").all_inner_texts() == found, (name, choice)
         page.get_by_role("button", name="Show all").click()
-        page.get_by_text("9 cells of 2 mods").wait_for()
+        page.get_by_text("10 cells of 2 mods").wait_for()
     words = page.get_by_label("Package", exact=True).locator("option").all_inner_texts()
     assert words == ["any", "chat template", "flashinfer-python", "transformers", "vllm"]
     page.get_by_label("Proof", exact=True).select_option("unique")

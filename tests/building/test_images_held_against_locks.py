@@ -186,9 +186,9 @@ class Opened:
 
 def inspected(
     tmp_path: Path, architecture: str, lock: PairingLock | None, digest: str = "0"
-) -> tuple[Any, inspection.Inspection]:
-    tree = Opened(image(tmp_path, A, architecture))
-    return tree, inspection.Inspection(None, lock, digest, {}, ())
+) -> inspection.Inspection:
+    tree: Any = Opened(image(tmp_path, A, architecture))
+    return inspection.Inspection(tree, None, lock, digest, {}, ())
 
 
 AMD, ARM = "linux/amd64", "linux/arm64"

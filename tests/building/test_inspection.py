@@ -15,7 +15,7 @@ from vllm_mods.base.digest import sha256
 from vllm_mods.building import inspection
 from vllm_mods.cli import run
 from vllm_mods.formats import pairing_lock
-from vllm_mods.trees.image import ImageTree, open_image
+from vllm_mods.trees.image import open_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,16 +42,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     return folder / "image", (mods / f"pairings/{NAME}.lock").read_bytes()
 
 
-def seen(place: str, tmp_path: Path) -> tuple[ImageTree, inspection.Inspection]:
+def seen(place: str, tmp_path: Path) -> inspection.Inspection:
     tree = open_image(
         place.removeprefix("oci:oci:"), spec="image:it", cache_dir=str(tmp_path / "cache")
     )
-    return tree, inspection.inspect(tree)
+    return inspection.inspect(tree)
 
 
 def altered(
     built: tuple[Path, bytes], tmp_path: Path, alter: Callable[[Opened], object]
-) -> tuple[ImageTree, inspection.Inspection]:
+) -> inspection.Inspection:
     image = opened(built[0])
     alter(image)
     return seen(image.write(tmp_path / "altered"), tmp_path)
@@ -59,7 +59,7 @@ def altered(
 
 @pytest.mark.slow
 def test_what_was_built_is_found_as_it_went_in(built: tuple[Path, bytes], tmp_path: Path) -> None:
-    tree, inspected = seen(f"oci:{built[0]}", tmp_path)
+    inspected = seen(f"oci:{built[0]}", tmp_path)
     digest = sha256(built[1])
     assert (inspected.findings, inspected.ok) == ((), True)
     assert (inspected.lock, inspected.lock_digest) == (pairing_lock.parse(built[1], "x"), digest)
@@ -68,7 +68,7 @@ def test_what_was_built_is_found_as_it_went_in(built: tuple[Path, bytes], tmp_pa
     assert inspected.labels["vllm-mods.lock"] == f"sha256:{digest}"
     assert inspected.labels["org.opencontainers.image.title"] == NAME
     assert list(inspected.labels) == sorted(inspected.labels)
-    assert inspection.compare_with_lock(tree, inspected, built[1], "x") == ()
+    assert inspection.compare_with_lock(inspected, built[1], "x") == ()
     assert not inspected.changed("patching")
 
 
@@ -76,7 +76,7 @@ def test_a_file_that_was_changed_since_is_of_its_mod(
     built: tuple[Path, bytes], tmp_path: Path
 ) -> None:
     alter = content(f"{SITE}/vllm/a.py", b"A = 2", b"A = 9")
-    _, inspected = altered(built, tmp_path, alter)
+    inspected = altered(built, tmp_path, alter)
     assert not inspected.ok
     changed = [inspected.changed(name) for name in ("patching", "writing", "none")]
     assert changed == [True, False, False]
@@ -92,15 +92,15 @@ def test_a_label_that_names_another_lock_is_said(
         if not has_lock:
             put(f"{SITE}/.vllm-mods/.wh.{pairing_lock.PLACE.rpartition('/')[2]}", b"")(image)
 
-    tree, inspected = altered(built, tmp_path, alter)
+    inspected = altered(built, tmp_path, alter)
     (finding,) = (each for each in inspected.findings if each.code == "label-disagrees")
     inside = f"is sha256:{sha256(built[1])}" if has_lock else "is not there"
-    why = f"the label vllm-mods.lock says sha256:0, and the lock inside has {inside}"
+    why = f"the label vllm-mods.lock says sha256:0, and the lock inside has has {inside}"
     assert (finding.message, finding.path) == (why, pairing_lock.PLACE)
     assert "other" not in inspected.labels
     if not has_lock:
         assert (inspected.lock, inspected.lock_digest) == (None, None)
-        (missing,) = inspection.compare_with_lock(tree, inspected, built[1], "x")
+        (missing,) = inspection.compare_with_lock(inspected, built[1], "x")
         assert (missing.code, missing.path) == ("lock-missing", pairing_lock.PLACE)
         assert missing.message == "the image contains no lock of a pairing"
 
@@ -108,11 +108,11 @@ def test_a_label_that_names_another_lock_is_said(
 def test_another_lock_than_the_one_in_the_image_is_compared(
     built: tuple[Path, bytes], tmp_path: Path
 ) -> None:
-    tree, inspected = seen(f"oci:{built[0]}", tmp_path)
+    inspected = seen(f"oci:{built[0]}", tmp_path)
     lock = pairing_lock.parse(built[1], "x")
 
     def messages(data: bytes) -> list[str]:
-        findings = inspection.compare_with_lock(tree, inspected, data, "y.lock")
+        findings = inspection.compare_with_lock(inspected, data, "y.lock")
         return [finding.message for finding in findings]
 
     other = messages(pairing_lock.dump(lock._replace(revision="r", model="org/other")))

@@ -556,6 +556,6 @@ def test_a_disk_that_takes_nothing_more(
     with pytest.raises(Refused) as caught:
         files.layout([(built(base), base)], str(place), TAG)
     assert caught.value.message.startswith(f"{place}/blobs/sha256/")
-    assert caught.value.message.endswith(": so it is; nothing was written")
+    assert caught.value.message.endswith(" cannot be written: so it is; nothing was changed")
     assert caught.value.hint == f"{hint}{place}/blobs/sha256"
     assert not place.exists()

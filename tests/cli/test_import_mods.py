@@ -134,6 +134,25 @@ def test_a_folder_and_a_zip_that_are_mods(call: Call, tmp_path: Path, site: Path
     assert call("import", archive, "--library", tmp_path / "third").code == 0
     assert contents(tmp_path / "third/patches/fix") == files
     assert call("import", archive, "--summary", "x").code == 2
+    (site / "vllm/loader.py").write_text("gone = 1\n")
+    refused = call("import", archive, "--library", tmp_path / "fourth", "--tree", site)
+    assert (refused.code, (tmp_path / "fourth").exists()) == (3, False)
+    assert f"fix is missing on {site}; nothing was written" in refused.err
+    assert (
+        f"without --tree it is taken as it is; then vllm-mods port fix --to {site}" in refused.err
+    )
+
+
+def test_a_mod_without_a_lock_gets_that_of_its_tree(call: Call, tmp_path: Path, site: Path) -> None:
+    (tmp_path / "fix.patch").write_text(FIX)
+    made_of = ("--from-diff", tmp_path / "fix.patch", "--tree", site)
+    assert call("new", "fix", *made_of, "--library", tmp_path / "first").code == 0
+    files = contents(tmp_path / "first/patches/fix")
+    del (bare := dict(files))["mod.lock"]
+    archive = packed(tmp_path / "fix.zip", bare)
+    mine = ("--library", tmp_path / "second")
+    assert call("import", archive, *mine, "--tree", site).code == 0
+    assert contents(tmp_path / "second/patches/fix") == files
 
 
 def test_a_dockerfile_names_the_way(call: Call, tmp_path: Path) -> None:

@@ -156,9 +156,7 @@ def test_a_command_that_the_vllm_of_the_base_would_not_take_is_neither_locked_no
     place.write_text(place.read_text().replace("small.jinja", "small.jinja --dtyp2 auto"))
     before = call.lock.read_bytes()
     refused = call("lock", NAME, "--base", takes, code=3)
-    assert (
-        "would reject the command of pairing small\n  --dtyp2: vLLM 0.19.1 has no" in refused.err
-    )
+    assert "would reject the command of pairing small\n  --dtyp2: vLLM 0.19.1 has no" in refused.err
     assert f"hint: vllm-mods serve-check {NAME} --target image:" in refused.err
     assert call.lock.read_bytes() == before
     unread = call("lock", NAME, "--base", call.base)

@@ -58,7 +58,7 @@ def test_a_diff_of_no_release_makes_no_mod(call: Call, shelf: Path) -> None:
     changed = text.replace('"weights"', '"fast"', 1)
     answer = made(call, shelf, diff_of("vllm/loader.py", text, changed))
     assert answer.code == 3
-    assert "on no release from pypi:0.19.0 to pypi:0.20.0 do all hunks" in answer.err
+    assert "none of the releases from pypi:0.19.0 to pypi:0.20.0 has each hunk" in answer.err
     assert not (shelf / "patches").exists()
 
 

@@ -142,7 +142,10 @@ def test_wait_ends_with_the_evidence(call: Caller, docker: Docker) -> None:
             "writing: a log cannot show it; its manifest names no evidence",
         ]
         docker.container(log="")
-        assert "patching: the log does not mention it" in call("run", NAME, "--port", port, "--wait", code=1).out
+        assert (
+            "patching: the log does not mention it"
+            in call("run", NAME, "--port", port, "--wait", code=1).out
+        )
 
 
 @pytest.mark.slow

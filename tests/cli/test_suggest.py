@@ -166,7 +166,10 @@ def test_lock_says_where_nobody_could_look_at_the_model(locking: Caller) -> None
     assert "not checked whether the mods are meant for org/small: " in said.err
     assert "checkpoint" not in json.loads(locking.lock.read_bytes())
     serve(locking, "/models/not-here")
-    assert "/models/not-here is not on this machine" in locking("lock", NAME, "--base", locking.base).err
+    assert (
+        "/models/not-here is not on this machine"
+        in locking("lock", NAME, "--base", locking.base).err
+    )
 
 
 @pytest.mark.slow

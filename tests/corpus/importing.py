@@ -12,10 +12,8 @@ from corpus.releases import RELEASES
 from vllm_mods.base import versions
 from vllm_mods.base.errors import Refused
 from vllm_mods.base.tree import Tree
-from vllm_mods.library import mod_folder
 from vllm_mods.making import over_releases, recording
-from vllm_mods.making.compose import ModEffect, Wanted
-from vllm_mods.making.over_releases import MadeOver
+from vllm_mods.making.compose import ModEffect, NewMod, Wanted
 from vllm_mods.making.recording import Limits
 from vllm_mods.planning import planner
 
@@ -49,7 +47,7 @@ def trees() -> dict[str, Tree]:
     }
 
 
-def made_of(files: dict[str, str], wanted: Wanted) -> MadeOver:
+def made_of(files: dict[str, str], wanted: Wanted) -> NewMod:
     """Make a mod of a script by running it. Raises ``Refused``."""
     data = {path: text.encode() for path, text in files.items()}
 
@@ -64,7 +62,7 @@ def imported(files: dict[str, str], does: dict[str, Effect | None]) -> Found:
         made = made_of(files, Wanted("mine"))
     except Refused as error:
         return Found(error.message, (), tuple(v for v, one in does.items() if one), 0)
-    mod = mod_folder.load_files("mine", made.files)
+    mod = made.mod
     wrong, lost = [], []
     for version, tree in trees().items():
         planned = planner.plan([mod], tree).mods[0]

@@ -334,7 +334,7 @@ def test_no_space_leaves_nothing_behind(tool: Tool, paired_base: Image, tmp_path
         (small / "filler").write_bytes(bytes(1 << 20))
         output = f"oci:{small}/layout"
         refused = tool("build", "small", "--base", base, "--output", output, code=3)
-        assert "No space left on device; nothing was written" in refused.stderr
+        assert "cannot be written: No space left on device; nothing was changed" in refused.stderr
         assert f"hint: df -h {small}" in refused.stderr
         assert os.listdir(small) == ["filler"]
     finally:

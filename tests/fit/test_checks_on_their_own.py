@@ -19,7 +19,7 @@ from vllm_mods.fit.imports import import_problems
 from vllm_mods.fit.lines import added_lines
 from vllm_mods.fit.names import name_problems
 from vllm_mods.fit.operators import operator_misuses
-from vllm_mods.fit.overlay import LaidOut, overlay, python_of
+from vllm_mods.fit.overlay import LaidOut, Overlay, python_of
 from vllm_mods.fit.overrides import override_problems, overrides_of
 from vllm_mods.fit.problems import Problem
 from vllm_mods.fit.results import result_misuses
@@ -600,6 +600,63 @@ def test_a_common_name_is_followed_where_its_class_or_module_is_named() -> None:
     assert len(who({path: text for path, text in files.items() if path != "vllm/u1.py"})) == 40
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "is_used_otherwise"),
+    [
+        ("(a)", "(a, b=1)", False),
+        ("(a)", "(a, *, b=1)", False),
+        ("(a, b=1)", "(a, b=2)", False),
+        ("(a)", "(  # b\n    a\n)", False),
+        ("(a, *, b)", "(a, *, b=1)", True),
+        ("(a)", "(b=1, a=1)", True),
+        ("(a)", "(a, *, b)", True),
+        ("(a, *, b=1)", "(a)", True),
+        ("(a, b=1)", "(a)", True),
+        ("(a)", "(a: int)", True),
+        ("(a)", "(a, /)", True),
+        ("(a)", "(a, **b)", True),
+        ("(a)", "(a) -> int", True),
+    ],
+)
+def test_a_function_that_only_takes_more_has_no_users_to_look_at(
+    old: str, new: str, *, is_used_otherwise: bool
+) -> None:
+    text = "def g{}: ...\n"
+    files = {"vllm/a.py": text.format(old)}
+    after = world_of(files, {"vllm/a.py": text.format(new)})
+    words = users(world_of(files), after, ["vllm/a.py"])[1]
+    assert words == ({"g"} if is_used_otherwise else set())
+
+
+def test_what_is_still_stored_elsewhere_in_a_class_is_not_gone() -> None:
+    text = "class A:\n    def __init__(self):\n        self.c = 1\n\n    def m(self):\n        self.c = 2\n"
+    after = world_of({}, {"vllm/a.py": text.replace("self.c = 2", "pass")})
+    assert users(world_of({"vllm/a.py": text}), after, ["vllm/a.py"])[1] == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "uses"),
+    [
+        ("from vllm.a import json\n", True),
+        ("from vllm.a import (\n    X,\n    json,\n)\n", True),
+        ("import vllm.a as b\nb.json\n", True),
+        ("from vllm import a\na.json\n", True),
+        ("'vllm.a.json'\n", True),
+        ("import json\nfrom vllm.a import X\n", False),
+        ("import json  # not that of a\n", False),
+    ],
+)
+def test_who_takes_an_import_from_a_module_uses_it_there(text: str, *, uses: bool) -> None:
+    old = {"vllm/a.py": "import json\nX = 1\n", "vllm/u.py": text}
+
+    def who(files: dict[str, str]) -> dict[str, frozenset[int]]:
+        return users(world_of(files), world_of(files, {"vllm/a.py": "X = 1\n"}), ["vllm/a.py"])[0]
+
+    assert ("vllm/u.py" in who(old)) is uses
+    copied = {"vllm/all.py": "from vllm.a import *\n", **old}
+    assert "vllm/u.py" in who(copied), "it may be taken from where all of it is copied"
+
+
 def test_who_names_a_module_that_is_gone_is_a_user_of_it() -> None:
     files = {"vllm/a.py": OLD, "vllm/u.py": "import vllm.a\n"}
     who, words = users(world_of(files), world_of(files, {"vllm/a.py": None}), ["vllm/a.py"])
@@ -617,20 +674,24 @@ def test_a_folder_shows_a_tree_with_other_files(tmp_path: Path) -> None:
         "extra.py": b"top",
         "beside/d.py": b"d",
     }
-    with overlay(str(tmp_path), files) as folder:
-        seen = sorted(
-            os.path.relpath(os.path.join(where, name), folder)
-            for where, _, names in os.walk(folder, followlinks=True)
-            for name in names
-        )
-        assert seen == ["beside/d.py", "extra.py", "vllm/sub/b.py", "vllm/sub/new/e.py"]
-        assert os.path.islink(f"{folder}/vllm/sub/b.py")
-        with open(f"{folder}/beside/d.py", encoding="utf-8") as file:
-            assert file.read() == "d"
+    tree = tree_of({})
+    tree.root = str(tmp_path)
+    overlay = Overlay(tree)
+    folder = overlay.show(files)
+    seen = sorted(
+        os.path.relpath(os.path.join(where, name), folder)
+        for where, _, names in os.walk(folder, followlinks=True)
+        for name in names
+    )
+    assert seen == ["beside/d.py", "extra.py", "vllm/sub/b.py", "vllm/sub/new/e.py"]
+    assert os.path.islink(f"{folder}/vllm/sub/b.py")
+    with open(f"{folder}/beside/d.py", encoding="utf-8") as file:
+        assert file.read() == "d"
+    overlay.remove()
     assert not os.path.exists(folder)
     assert (tmp_path / "vllm/a.py").read_text() == "old"
-    with overlay(str(tmp_path / "nothing"), {}) as folder:
-        assert os.listdir(folder) == []
+    tree.root = str(tmp_path / "nothing")
+    assert os.listdir(Overlay(tree).show({})) == []
 
 
 def test_layers_of_files_lie_over_each_other() -> None:
@@ -642,11 +703,11 @@ def test_layers_of_files_lie_over_each_other() -> None:
 def test_the_python_of_the_last_two_trees_is_laid_out() -> None:
     laid_out = LaidOut()
     trees = [tree_of({"vllm/a.py": f"x = {n}\n", "vllm/b.txt": "no"}) for n in range(3)]
-    folders = [laid_out.folder(tree) for tree in trees]
+    folders = [laid_out.show(tree) for tree in trees]
     assert [os.path.exists(folder) for folder in folders] == [False, True, True]
     assert os.listdir(f"{folders[2]}/vllm") == ["a.py"]
-    assert laid_out.folder(trees[2]) == folders[2]
-    assert laid_out.folder(trees[0]) not in folders
+    assert laid_out.show(trees[2], {"vllm/a.py": b"changed"}) == folders[2]
+    assert laid_out.show(trees[0]) not in folders
 
 
 # ---- calls that reach an override ------------------------------------------------------------------

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fit_tree import tree_of
 
-from vllm_mods.fit.overlay import overlay, replace
+from vllm_mods.fit.overlay import Overlay
 
 
 def test_a_link_that_cannot_be_removed_leaves_the_file_behind_it_alone(
@@ -30,22 +31,56 @@ def test_a_link_that_cannot_be_removed_leaves_the_file_behind_it_alone(
             raise PermissionError(13, "Permission denied", path)
         unlink(path, **given)
 
-    with overlay(str(site), {"vllm/new.py": b"B = 1\n"}) as folder:
-        assert os.path.islink(f"{folder}/vllm/kept.py")
-        monkeypatch.setattr(os, "unlink", refuse_once)
+    overlay = overlay_of(site)
+    folder = overlay.show({"vllm/new.py": b"B = 1\n"})
+    assert os.path.islink(f"{folder}/vllm/kept.py")
+    monkeypatch.setattr(os, "unlink", refuse_once)
+    overlay.remove()
     monkeypatch.undo()
     assert refused
     assert stat.S_IMODE(kept.stat().st_mode) == 0o644
 
 
-def test_files_of_an_overlay_are_replaced_and_taken_away(tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    (site / "vllm").mkdir(parents=True)
-    (site / "vllm" / "changed.py").write_text("A = 1\n")
+def test_other_files_are_shown_in_place_of_the_first_ones(tmp_path: Path) -> None:
+    for path in ("vllm/a.py", "vllm/sub/b.py", "vllm/sub/c.py", "beside/d.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("old")
+    overlay = overlay_of(tmp_path)
+    whole = {"vllm/a.py": "old", "vllm/sub/b.py": "old", "vllm/sub/c.py": "old"}
 
-    with overlay(str(site), {"vllm/changed.py": b"A = 2\n", "vllm/new.py": b"B = 1\n"}) as folder:
-        replace(folder, {"vllm/changed.py": b"A = 3\n", "vllm/new.py": None})
-        shown = {path.name: path.read_text() for path in Path(folder, "vllm").iterdir()}
+    assert shown(overlay.show({"vllm/sub/b.py": b"1", "vllm/sub/new.py": b"2"})) == {
+        **whole,
+        "vllm/sub/b.py": "1",
+        "vllm/sub/new.py": "2",
+    }
+    place = overlay.show({"vllm/sub/c.py": None})
+    assert shown(place) == {"vllm/a.py": "old", "vllm/sub/b.py": "old"}
+    assert os.path.islink(f"{place}/vllm/sub/b.py"), "the tree's own file again"
+    assert shown(overlay.show({"vllm/sub/c.py": b"3"}))["vllm/sub/c.py"] == "3"
+    assert overlay.show({}) == place
+    assert shown(place) == whole
+    for more in ({"vllm/pack/__init__.py": b""}, {"beside/d.py": b"4"}, {"top.py": b"5"}):
+        assert shown(overlay.show({**more})).keys() == whole.keys() | more.keys()
+    assert shown(overlay.show({})) == whole, "no folder stays that would be a package"
+    overlay.remove()
+    assert (tmp_path / "vllm/sub/b.py").read_text() == "old"
 
-    assert shown == {"changed.py": "A = 3\n"}
-    assert (site / "vllm" / "changed.py").read_text() == "A = 1\n"
+
+def overlay_of(site: Path) -> Overlay:
+    tree = tree_of({})
+    tree.root = str(site)
+    return Overlay(tree)
+
+
+def shown(folder: str) -> dict[str, str]:
+    """Return all files of a folder by their paths."""
+    return {
+        os.path.relpath(os.path.join(where, name), folder): Path(where, name).read_text()
+        for where, below, names in os.walk(folder, followlinks=True)
+        for name in names
+    } | {
+        f"{os.path.relpath(os.path.join(where, name), folder)}/": ""
+        for where, below, _ in os.walk(folder, followlinks=True)
+        for name in below
+        if not os.listdir(os.path.join(where, name))
+    }

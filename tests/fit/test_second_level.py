@@ -436,7 +436,9 @@ def test_a_hook_that_the_release_before_had_is_refused_where_nobody_calls_it() -
     first = fit((new,), tree, origin=AtOrigin(origin, (new,))).findings[0]
     assert (first.code, first.level) == ("fit-dead", Level.ERROR)
     assert "Mine.early_hook overrides Flash.early_hook in" in first.message
-    assert "no base class defines it here, and nothing calls it; the nearest is hook" in first.message
+    assert (
+        "no base class defines it here, and nothing calls it; the nearest is hook" in first.message
+    )
     assert not [
         f
         for f in fit((new,), origin, origin=AtOrigin(origin, (new,))).findings

@@ -20,6 +20,7 @@ from vllm_mods.recipes import recipe_yaml
 from vllm_mods.scripts import command_line
 from vllm_mods.serving import check, command
 from vllm_mods.serving.shape import KnownFlags
+from vllm_mods.serving.template import Serving
 
 if TYPE_CHECKING:
     from vllm_mods.formats.pairing import Pairing
@@ -127,7 +128,7 @@ def _serve(data: bytes, _folder: str) -> None:
         argv = shlex.split(text)
     except ValueError:
         return
-    serving = check.Serving(command.words(["vllm", "serve", *argv]), {"VLLM_LEVEL": text})
+    serving = Serving(command.words(["vllm", "serve", *argv]), {"VLLM_LEVEL": text})
     check.check(_known(), serving)
 
 
@@ -135,7 +136,7 @@ def _serve_source(data: bytes, _folder: str) -> None:
     """Three texts: the files of a vLLM that say what it takes."""
     names = ("vllm/engine/arg_utils.py", "vllm/config/model.py", "vllm/envs.py")
     files = {**FILES, **dict(zip(names, taken(data, 3), strict=True))}
-    serving = check.Serving(("m", "--dtype", "x", "--hf-overrides.a.b", "1"), {"VLLM_LEVEL": "x"})
+    serving = Serving(("m", "--dtype", "x", "--hf-overrides.a.b", "1"), {"VLLM_LEVEL": "x"})
     check.check(KnownFlags(MemoryTree(files)), serving)
 
 

@@ -89,9 +89,8 @@ def lock(place: Path) -> None:
     """Record the release that the mod was made on."""
     tree = InMemory({"0.19.0": LOADER}).open("0.19.0")
     mod = load(place)
-    data = lock_entries.first(mod, planner.plan_alone(mod, tree), tree)
-    assert data is not None
-    (place / "mod.lock").write_bytes(data)
+    data = lock_entries.first(mod, [(planner.plan_alone(mod, tree), tree)])
+    (place / "mod.lock").write_bytes(data["mod.lock"])
 
 
 def keep(place: Path, releases: InMemory, version: str) -> KeptRelease:

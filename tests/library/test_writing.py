@@ -170,7 +170,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     with pytest.raises(Refused) as caught:
         writing.folder(str(place), {"c": b""})
     assert caught.value.message == (f"{place} cannot be written: File exists; nothing was changed")
-    assert caught.value.hint == f"ls -ld {place}"
+    assert caught.value.hint == f"ls -la {tmp_path}/file"
 
 
 SUMS = f"{'0' * 64}  patches/fast/x.py\n".encode()

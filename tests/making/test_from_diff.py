@@ -128,7 +128,7 @@ def test_a_new_file_is_as_far_from_its_path_as_the_files_beside_it() -> None:
         (
             [b"--- vllm/x.py\n+++ vllm/x.py\n@@ -5,1 +5,1 @@\n-A4 = 4\n+A4 = 5\n"],
             "x.diff:1: vllm/x.py: its changes have no context lines, so nothing proves where they belong",
-            "make it again with three lines of context: git diff -U3, or diff -u",
+            "--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
         ),
     ],
 )
@@ -136,6 +136,26 @@ def test_what_has_no_one_place_is_refused(parts: list[bytes], message: str, hint
     with pytest.raises(Refused) as caught:
         changed(*parts)
     assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+TWINS = "".join(
+    f"def {name}():\n    first()\n    a = 1\n    last()\n    return {name}\n\n\n"
+    for name in ("one", "two")
+)
+
+
+def test_of_twins_the_one_at_the_stated_line_is_meant_in_the_tree_that_is_named() -> None:
+    tree = MemoryTree({"vllm/__init__.py": b"", "vllm/t.py": TWINS.encode()})
+    text = b"--- a/vllm/t.py\n+++ b/vllm/t.py\n@@ -%d,3 +%d,3 @@\n     first()\n-    a = 1\n+    a = 2\n     last()\n"
+    for line, at in ((2, 0), (9, 1)):
+        (change,) = from_diff.changes(text % (line, line), "x.diff", tree).changes
+        parts = TWINS.split("a = 1")
+        parts[at] += "a = 2"
+        parts[1 - at] += "a = 1"
+        assert change.after == "".join(parts).encode()
+        assert not from_diff.is_of(text % (line, line), "x.diff", tree)  # nobody has named it
+    with pytest.raises(Refused, match=r"its text is in vllm/t\.py, not at its lines, so nothing"):
+        from_diff.changes(text % (4, 4), "x.diff", tree)
 
 
 def test_what_may_mean_several_files_is_refused() -> None:

@@ -15,7 +15,7 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.making import over_releases
 from vllm_mods.making.compose import ModEffect, Wanted
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
 
 HEADS = ["", "import os\n", "import os\nimport re\n"]
 BODIES = [
@@ -80,8 +80,8 @@ def test_each_variant_does_what_the_script_does(
     except Refused:
         assert not any(does.values())
         return
-    mod = mod_folder.load_files("mine", made.files)
-    for (version, tree), row in zip(trees.items(), made.rows, strict=True):
+    mod = made.mod
+    for (version, tree), row in zip(trees.items(), made.releases, strict=True):
         planned = planner.plan([mod], tree).mods[0]
         meant = [v.id for v in mod.variants if versions.in_range(version, v.vllm)]
         assert meant == ([row.variant] if row.variant else []), (row, does)
@@ -115,7 +115,7 @@ def test_each_release_has_its_variant_or_says_why_not() -> None:
 
     trees = {version: release(version, text) for version, text in texts.items()}
     outcome = over_releases.make(Wanted("mine", vllm=None), trees, run, lines.append)
-    assert outcome.rows == (
+    assert outcome.releases == (
         ("0.20.0", "0.20.0", "applies", None),
         ("0.20.1", "0.20", "applies", None),
         ("0.21.0", None, "unsupported", "the anchor is gone"),
@@ -153,11 +153,34 @@ def test_releases_on_which_a_script_does_the_same_share_a_variant() -> None:
         lambda tree: effect_of(tree, asks_version=False),
         lambda _: None,
     )
-    assert [row.variant for row in outcome.rows] == ["0.22"] * 3
+    assert [row.variant for row in outcome.releases] == ["0.22"] * 3
     (own,) = mod_folder.load_files("mine", outcome.files).variants
     assert (own.id, own.vllm) == ("0.22", ">=0.20.0,<=0.22.0")
     assert b"# Made on vLLM 0.22.0.\n" in outcome.files["mod.toml"]
-    assert sorted(outcome.files) == ["0.22/mine.patch", "mod.toml"]
+    assert sorted(outcome.files) == ["0.22/mine.patch", "mod.lock", "mod.toml"]
+
+
+def test_the_lock_of_a_mod_made_over_releases_knows_each_of_them() -> None:
+    texts = {"0.20.0": BODIES[0], "0.21.0": BODIES[3], "0.22.0": BODIES[1], "0.23.0": BODIES[0]}
+    trees = {
+        version: MemoryTree({"vllm/old.py": text.encode()}, version=version, pristine=True)
+        for version, text in texts.items()
+    }
+    outcome = over_releases.make(
+        Wanted("mine"), trees, lambda tree: effect_of(tree, asks_version=False), lambda _: None
+    )
+    mod = mod_folder.load_files("mine", outcome.files)
+    locked = lock_entries.current(mod)
+    assert locked is not None
+    assert sorted(one for state in locked.trees for one in state.vllm) == [
+        "0.20.0",
+        "0.22.0",
+        "0.23.0",
+    ]
+    assert {place.variant for place in locked.written} == {one.id for one in mod.variants}
+    for version, tree in trees.items():
+        planned = planner.plan_alone(mod, tree)
+        assert planned.vouched is (version != "0.21.0")
 
 
 def test_what_else_a_script_does_makes_a_variant_of_its_own() -> None:
@@ -172,7 +195,7 @@ def test_what_else_a_script_does_makes_a_variant_of_its_own() -> None:
         )
 
     outcome = over_releases.make(Wanted("mine"), trees, run, lambda _: None)
-    assert [row.variant for row in outcome.rows] == ["0.20", "0.21", "0.22"]
+    assert [row.variant for row in outcome.releases] == ["0.20", "0.21", "0.22"]
     mod = mod_folder.load_files("mine", outcome.files)
     assert [(one.python, len(one.templates)) for one in mod.variants] == [
         (("einops",), 0),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from vllm_mods.making import watching
@@ -18,6 +20,29 @@ def read(*steps: str, exported: str = "", **files: str) -> Watched:
     written = {f"{LAUNCHER}/asked": log, f"{LAUNCHER}/exported": exported.encode()}
     mine = {name.replace("_", "."): text.encode() for name, text in files.items()}
     return watching.read(written, mine, {"LANG": "C.UTF-8"})
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("git apply a.patch || echo skipping", True),
+        ("patch -p1 < a.patch || true", True),
+        ("patch -p1 < a.patch 2>/dev/null || :", True),
+        ("git apply a.patch || patch -p1 < a.patch || { echo skipping; }", True),
+        ("git apply a.patch \\\n  || printf 'none\\n'", True),
+        ("git apply a.patch ||\n  echo none", True),
+        ("git apply a.patch", False),
+        ("git apply a.patch || patch -p1 < a.patch", False),
+        ("git apply a.patch || exit 1", False),
+        ("git apply a.patch || echoes", False),
+        ("cp a b || true", False),
+        ("git apply a.patch\ncp a b || true", False),
+    ],
+)
+def test_a_line_that_puts_a_patch_in_or_goes_on(line: str, *, is_one: bool) -> None:
+    files = {"run.sh": f"set -e\n{line}\n".encode(), "notes.txt": line.encode()}
+    numbers = range(2, 3 + line.count("\n"))
+    assert watching.lines_that_may_fail(files) == {f"run.sh:{n}" for n in numbers if is_one}
 
 
 @pytest.mark.parametrize(
@@ -195,3 +220,10 @@ def test_a_log_that_a_command_wrote_itself_is_read_as_far_as_it_goes() -> None:
     log = b"\0\n\xff\0\n12\0\0\n1\0x\0patch\0\n" + b"9" * 300_000
     seen = watching.read({f"{LAUNCHER}/asked": log}, {}, {})
     assert [command.argv for command in seen.failed] == [("patch",)]
+
+
+def test_a_script_of_one_endless_line_is_read_in_time() -> None:
+    started = time.monotonic()
+    for words in ("git ||", "git || ", "|| \\\n", "git   ||  \\\n  ", "patch ||{"):
+        assert not watching.lines_that_may_fail({"run.sh": (words * 20_000).encode()})
+    assert time.monotonic() - started < 5

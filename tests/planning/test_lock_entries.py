@@ -50,7 +50,7 @@ def test_an_entry_says_of_a_plan_what_proves_it_again() -> None:
 def test_what_writes_nothing_has_no_entry(verdict: Verdict) -> None:
     planned = one(MOD, tree(TEXT))._replace(verdict=verdict)
     assert lock_entries.entry(planned) is None
-    assert lock_entries.first(MOD, planned, tree(TEXT, pristine=True)) is None
+    assert lock_entries.first(MOD, [(planned, tree(TEXT, pristine=True))]) == {}
 
 
 def test_a_lock_is_of_the_very_mod_and_of_the_patches_that_it_has() -> None:
@@ -71,7 +71,7 @@ def test_a_lock_is_of_the_very_mod_and_of_the_patches_that_it_has() -> None:
 
 def first(version: str | None = "0.19.1", text: str = TEXT, **more: Any) -> Lock | None:
     there = MemoryTree({PATH: text.encode()}, version=version, **more)
-    data = lock_entries.first(MOD, one(MOD, there), there)
+    data = lock_entries.first(MOD, [(one(MOD, there), there)]).get("mod.lock")
     return None if data is None else mod_lock.parse(data, "")
 
 
@@ -101,7 +101,7 @@ def test_a_new_lock_vouches_for_a_release_as_it_was_shipped(
 def test_a_new_file_was_never_shipped_and_vouches_all_the_same() -> None:
     new = mod(variant(b"--- /dev/null\n+++ b/vllm/n.py\n@@ -0,0 +1 @@\n+n = 1\n"))
     there = MemoryTree({})
-    data = lock_entries.first(new, one(new, there), there)
+    data = lock_entries.first(new, [(one(new, there), there)]).get("mod.lock")
     assert data is not None
     assert [state.vllm for state in mod_lock.parse(data, "").trees] == [("0.19.1",)]
 
@@ -117,7 +117,7 @@ def test_where_it_was_written_is_told_of_the_tree_as_it_was_before_the_mod() -> 
     there = tree(TEXT)
     planned = one(MOD, there)
     patched = MemoryTree({PATH: DONE.encode()})
-    data = lock_entries.first(MOD, planned, patched)
+    data = lock_entries.first(MOD, [(planned, patched)]).get("mod.lock")
     assert data is not None
     assert mod_lock.parse(data, "").written == places(TEXT)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
-from matrix_making import cell, example, hostile, large
+from matrix_making import cell, every_verdict, example, hostile, large
 
 from vllm_mods import __version__
 from vllm_mods.base.finding_codes import FindingCode
@@ -136,6 +136,7 @@ def test_json_has_every_field_of_a_cell_and_the_problems() -> None:
                 "in_range": True,
                 "computed": True,
                 "packages": {"transformers": "5"},
+                "left_out": [],
                 "findings": [one._asdict() for one in last.findings],
             }
         ],
@@ -172,8 +173,8 @@ def test_markdown_has_nothing_of_others_outside_code() -> None:
 def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
     head, _, foot = matrix_markdown.render(example()).partition("\n\n<sub>")
     assert foot == (
-        f"vllm-mods {__version__}. ✓ applies · ✗ should apply and does not · "
-        "(in brackets) outside the mod's range</sub>\n"
+        f"vllm-mods {__version__}. Meant for that vLLM: ✓ goes in, or is in · ✗ does not go in · "
+        "? nobody could look. (In brackets): not meant for it.</sub>\n"
     )
     assert (
         head
@@ -184,12 +185,12 @@ def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
 | --- | --- | --- | --- |
 | `good` `1.0.0` | 0.19.1 | ✓ applies | variant one |
 |  | 0.20.0 | ✓ moved | variant one, by -1 to +2 lines |
-|  | 0.21.0 | ✓ upstream | variant one |
+|  | 0.21.0 | (upstream) | variant one |
 |  | 0.22.0 | ✓ applies | variant two |
 | `bad` `1.0.0` | 0.19.1 | (unsupported) |  |
 |  | 0.20.0 | ✓ applies | variant one |
 |  | 0.21.0 | ✗ **conflict** | variant one |
-|  | 0.22.0 | ✗ **unknown** |  |
+|  | 0.22.0 | ? **unknown** |  |
 
 ### Problems
 
@@ -203,12 +204,45 @@ def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
 hunk 1: its text is not in the file; nearest is line 3 [text]
 ```
 
-`bad` on 0.22.0: ✗ **unknown**
+`bad` on 0.22.0: ? **unknown**
 
 ```text
 hunk 1: its text is not in the file; nearest is line 3 [text]
 ```"""
     )
+
+
+def test_each_sign_of_markdown_is_what_the_legend_says() -> None:
+    result = every_verdict()
+    lines = matrix_markdown.render(result).splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("|")]
+    for mod in ("meant", "other"):
+        start = next(at for at, row in enumerate(rows) if f"`{mod}`" in row[0])
+        own = [one for one in result.cells if one.mod == mod]
+        for row, one in zip(rows[start:], own, strict=False):
+            sign = ("✓" if one.verdict.ok else "✗") if one.computed else "?"
+            assert row[2].replace("*", "") == (
+                f"{sign} {one.word}" if one.meant else f"({one.word})"
+            )
+    legend = "✓ goes in, or is in · ✗ does not go in · ? nobody could look. (In brackets): not meant for it."
+    assert legend in lines[-1]
+
+
+def test_an_optional_patch_that_is_left_out_is_in_its_cell_and_parts_the_run() -> None:
+    cells = [
+        cell(version=f"0.2{at}.0", left_out=("one/extra.patch",) * (at > 1)) for at in range(4)
+    ]
+    result = MatrixResult(tuple(cells))
+    assert matrix_forms.text(result).splitlines()[3:5] == [
+        "  0.20.0 to 0.21.0  applies        variant one",
+        "  0.22.0 to 0.23.0  applies        variant one, without one/extra.patch",
+    ]
+    markdown = matrix_markdown.render(result)
+    assert "| 0.22.0 to 0.23.0 | ✓ applies | `variant one, without one/extra.patch` |" in markdown
+    assert json.loads(FORMS["json"](result))["cells"][3]["left_out"] == ["one/extra.patch"]
+    page = html.render(result)
+    assert page.count("applies, without an optional patch</span>") == 2
+    assert page.count('"without":["one/extra.patch"]') == 2
 
 
 # --- JUnit --------------------------------------------------------------------------------------

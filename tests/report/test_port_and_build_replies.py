@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from folder_base import FolderBase
@@ -11,7 +11,7 @@ from memory_tree import MemoryTree
 from small_replies import FAST, NOTE, TEXT, entry, lines, paint, planned
 
 from vllm_mods.api.build import BuildResult, Upgraded
-from vllm_mods.api.image_verify import ImageVerified, InspectedImage
+from vllm_mods.api.image_verify import ImageVerified
 from vllm_mods.api.on_base import BuiltFor, ReadLock
 from vllm_mods.api.port import PortResult
 from vllm_mods.base.finding_codes import FindingCode
@@ -437,10 +437,10 @@ def test_an_upgrade_says_what_moved_and_what_stays(images: tuple[BuiltFor, Built
 # --- image --------------------------------------------------------------------------------------
 
 
-def inspected(folder: Path, inspection: Inspection) -> InspectedImage:
+def inspected(folder: Path, *fields: Any) -> Inspection:
     (folder / "site/vllm").mkdir(parents=True, exist_ok=True)
     (folder / "site/vllm/_version.py").write_text("__version__ = '0.19.1'\n")
-    return InspectedImage(ImageTree(FolderBase(folder, manifest_digest=M), "site"), inspection)
+    return Inspection(ImageTree(FolderBase(folder, manifest_digest=M), "site"), *fields)
 
 
 RECEIPT = Receipt("0.19.1", (entry("a", "vllm/a.py"), entry("b", "vllm/b.py")), ())
@@ -450,9 +450,7 @@ INDEX = Finding(FindingCode.TEXT, "of the index")
 
 def test_of_an_image_its_mods_are_told_and_whether_they_are_as_they_were(tmp_path: Path) -> None:
     lock = LOCK._replace(revision="c0")
-    image = inspected(
-        tmp_path, Inspection(RECEIPT, lock, "f" * 64, {"org.x": "y"}, (CHANGED, INDEX))
-    )
+    image = inspected(tmp_path, RECEIPT, lock, "f" * 64, {"org.x": "y"}, (CHANGED, INDEX))
     reply = report.inspect(image)
     config = image.tree.base.config_digest
     assert lines(reply) == [
@@ -495,7 +493,7 @@ def test_of_an_image_its_mods_are_told_and_whether_they_are_as_they_were(tmp_pat
 
 
 def test_an_image_without_mods_and_without_a_lock(tmp_path: Path) -> None:
-    reply = report.inspect(inspected(tmp_path, Inspection(None, None, None, {}, ())))
+    reply = report.inspect(inspected(tmp_path, None, None, None, {}, ()))
     assert lines(reply)[3:] == ["  no mods are applied"]
     assert (reply.data["lock"], reply.data["mods"], reply.data["ok"]) == (None, [], True)
 
@@ -505,9 +503,7 @@ def test_of_an_index_each_platform_is_told_and_this_machine_s_is_the_answer(
 ) -> None:
     mine = oci.this_platform()
     other = "linux/s390x"
-    fine, bad = (
-        inspected(tmp_path, Inspection(None, None, None, {}, found)) for found in ((), (CHANGED,))
-    )
+    fine, bad = (inspected(tmp_path, None, None, None, {}, found) for found in ((), (CHANGED,)))
     result = ImageVerified({other: bad, mine: fine}, (INDEX,), (other, mine))
     reply = report.verified(result)
     words = {name: report.inspect(one).words for name, one in result.images.items()}
@@ -527,7 +523,7 @@ def test_of_an_index_each_platform_is_told_and_this_machine_s_is_the_answer(
 
 
 def test_an_image_without_an_index_is_the_answer_itself(tmp_path: Path) -> None:
-    fine = inspected(tmp_path, Inspection(None, None, None, {}, ()))
+    fine = inspected(tmp_path, None, None, None, {}, ())
     reply = report.verified(ImageVerified({"": fine}, (), ()))
     assert (reply.ok, reply[:2]) == (True, report.inspect(fine)[:2])
 

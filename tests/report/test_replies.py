@@ -10,7 +10,6 @@ from memory_tree import MemoryTree
 from mod_making import diff_of, variant
 from small_replies import FAST, NOTE, PATCH, TEXT, entry, lines, paint, plan, planned
 
-from vllm_mods.api.new import NewMod
 from vllm_mods.api.serve_check import ServeCell, ServeChecked
 from vllm_mods.api.suggest import Suggested
 from vllm_mods.api.sync import Synced
@@ -31,7 +30,7 @@ from vllm_mods.formats.project import LibrarySource, SyncTarget
 from vllm_mods.formats.project_lock import LockedLibrary
 from vllm_mods.formats.receipt import Receipt
 from vllm_mods.keeping.keeping import KeptRelease
-from vllm_mods.making.over_releases import ReleaseRow
+from vllm_mods.making.compose import NewMod, ReleaseRow
 from vllm_mods.recipes.recipe_yaml import ImportedRecipe
 from vllm_mods.report import (
     checkpoint,
@@ -174,7 +173,7 @@ def test_of_a_library_that_was_added_the_next_step_is_about_what_the_target_name
 def test_a_library_that_was_removed_is_told_with_the_mods_that_nothing_names_now() -> None:
     reply = project.removed("/p", "them", ("fast", "b"))
     assert lines(reply) == [
-        "them is out of /p",
+        "them was removed from /p",
         "  no target names fast now",
         "  no target names b now",
     ]

@@ -14,7 +14,7 @@ from vllm_mods.templates.conversation import Conversation
 from vllm_mods.templates.parser_process import ReleaseParsers
 from vllm_mods.templates.reading_back import PairRead, ReadBack
 from vllm_mods.templates.rendering import RenderAnswer, Rendered
-from vllm_mods.templates.replay import Replayed
+from vllm_mods.templates.replay import SCENES, Replayed
 from vllm_mods.templates.source import About, Kwarg, Template
 
 KWARGS = (Kwarg("thinking", "boolean", True, "think"), Kwarg("tools", "array", None, "t"))
@@ -148,8 +148,8 @@ def test_a_check_says_what_each_conversation_loses() -> None:
         "    refused [not-rendered]",
         "bare",
         "  nothing is refused or lost",
-        "small: at fault: loses a; does not render b; 1 of 2 conversations are not as expected; no reasoning",
-        "bare: wrong: it cannot be read",
+        "small: at fault: loses A greeting; does not render b; 1 of 2 conversations are wrong; no reasoning",
+        "bare: at fault: it cannot be read",
     ]
     assert (reply.ok, reply.data["ok"]) == (False, False)
     assert reply.data["templates"] == [
@@ -216,7 +216,8 @@ def test_a_check_of_a_template_that_is_as_it_should_be() -> None:
 
 
 def replayed(name: str, *findings: Finding) -> Replayed:
-    return Replayed(A._replace(name=name), Rendered("p"), 1, 1, 1, 1, findings)
+    scene = next(one for one in SCENES if one.name == name)
+    return Replayed(scene, Rendered("p"), 1, 1, 1, 1, findings)
 
 
 BESIDE = replayed("text-beside-a-call", LOST)

@@ -14,10 +14,10 @@ from serve_tree import FILES, LATER
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Finding, Level, TemplateFile, Verdict
-from vllm_mods.serving.check import Serving, check
+from vllm_mods.serving.check import check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.shape import KnownFlags
-from vllm_mods.serving.template import TemplateTerms
+from vllm_mods.serving.template import Serving, TemplateTerms
 
 
 @pytest.mark.parametrize(
@@ -588,7 +588,7 @@ def test_bounds_of_what_only_some_models_have_make_a_note() -> None:
         files[path] = files[path].replace(b"CacheConfig", b"MultiModalConfig")
     assert messages(ask("--enable-prefix-caching 2", files=files)) == [
         (
-            "note: --enable-prefix-caching: 2.0 is out of range: it must be < 1; refused for models "
+            "note: --enable-prefix-caching: 2.0 was removed from range: it must be < 1; refused for models "
             "with images or sound; for others vLLM ignores it"
         )
     ]

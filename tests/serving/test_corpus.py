@@ -13,8 +13,9 @@ import pytest
 
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
-from vllm_mods.serving.check import Serving, check
+from vllm_mods.serving.check import check
 from vllm_mods.serving.shape import KnownFlags
+from vllm_mods.serving.template import Serving
 from vllm_mods.trees.release import Releases
 
 pytestmark = pytest.mark.network

@@ -11,10 +11,11 @@ from serve_asking import ask, changed, messages, planned
 from serve_tree import FILES
 
 from vllm_mods.base.model import FileChange
-from vllm_mods.serving.check import Serving, check
+from vllm_mods.serving.check import check
 from vllm_mods.serving.envs import EnvVariable, variables
 from vllm_mods.serving.shape import KnownFlags
 from vllm_mods.serving.source import ModuleSources
+from vllm_mods.serving.template import Serving
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

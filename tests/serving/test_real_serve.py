@@ -9,9 +9,10 @@ from functools import cache
 import pytest
 
 from vllm_mods.base.model import Level
-from vllm_mods.serving.check import ServeAnswer, Serving, check
+from vllm_mods.serving.check import ServeAnswer, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.shape import KnownFlags
+from vllm_mods.serving.template import Serving
 from vllm_mods.trees.release import Releases
 
 pytestmark = pytest.mark.network

@@ -222,9 +222,9 @@ def test_what_the_release_writes_itself_is_an_answer_in_shape(
 @pytest.mark.parametrize(
     ("first", "error"),
     [
-        ("import os; os._exit(0)", "the process that ran them ended too early"),
-        ("import ctypes; ctypes.string_at(0)", "the process that ran them died of SIGSEGV"),
-        ("while True: print('x' * 9999)", "they print more than 4 KiB"),
+        ("import os; os._exit(0)", "it ended too early"),
+        ("import ctypes; ctypes.string_at(0)", "the process that ran it died of SIGSEGV"),
+        ("while True: print('x' * 9999)", "it says more than 4 KiB"),
     ],
 )
 def test_how_the_process_ended_is_the_answer_and_the_others_are_not_tried(
@@ -247,8 +247,8 @@ def test_what_was_read_before_the_process_ended_is_kept() -> None:
     bad = JOB._replace(text="bad")
     assert [one["whole"].get("error") for one in release.read([JOB, bad, JOB])] == [
         None,
-        "the process that ran them ended too early",
-        "not tried again",
+        "it ended too early",
+        "not tried any more",
     ]
 
 
@@ -283,7 +283,7 @@ def test_libraries_that_are_not_installed_are_told(
     ("hostile", "why"),
     [
         ("raise ValueError('no') from KeyError('k')", "ValueError: no from KeyError: 'k'"),
-        ("import os; os._exit(3)", "the process that ran them ended too early"),
+        ("import os; os._exit(3)", "it ended too early"),
         (_SAY.format('{"error": "mine"}\n'), "mine"),
     ],
 )

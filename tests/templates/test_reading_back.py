@@ -227,7 +227,7 @@ def test_what_is_not_installed_is_named_with_the_command(
 @pytest.mark.slow
 def test_a_whole_process_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     lower(monkeypatch, "PARSER_SECONDS", 1)
-    with pytest.raises(TreeError, match="they take more than 1 seconds"):
+    with pytest.raises(TreeError, match="it takes more than 1 seconds"):
         parser_process.open_release(toy_release("while True: pass"))
 
 

@@ -34,11 +34,11 @@ def test_messages_tools_and_calls_are_as_vllm_hands_them_over() -> None:
         "tool_calls": [call],
     }
     assert assistant_message("", "")["reasoning_content"] == ""
-    assert tool("f", "Does.", x="string", y="integer") == {
+    assert tool("f", x="string", y="integer") == {
         "type": "function",
         "function": {
             "name": "f",
-            "description": "Does.",
+            "description": "Does it.",
             "parameters": {
                 "type": "object",
                 "properties": {"x": {"type": "string"}, "y": {"type": "integer"}},

@@ -188,10 +188,10 @@ def test_prompts_have_so_many_letters_together(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("ends", "error"),
     [
-        ("os.kill(os.getpid(), 11)", "the process that rendered it died of SIGSEGV"),
+        ("os.kill(os.getpid(), 11)", "the process that ran it died of SIGSEGV"),
         ("os.kill(os.getpid(), 9)", "it takes more than 20 seconds"),
         ("os.kill(os.getpid(), 24)", "it takes more than 20 seconds"),
-        ("raise MemoryError", "it needs more than 1024 MiB of memory"),
+        ("raise MemoryError", "it needs more than 1 GiB of memory"),
         ("sys.exit(0)", "it ended too early"),
     ],
 )
@@ -228,5 +228,5 @@ def test_a_process_that_does_nothing_at_all_has_an_end_by_the_clock(
         lower(monkeypatch, limit, 1)
     with pytest.raises(NotRendered, match=r"it takes more than 1 seconds"):
         _render("x")
-    with pytest.raises(TreeError, match=r"they take more than 1 seconds"):
+    with pytest.raises(TreeError, match=r"it takes more than 1 seconds"):
         parser_process.open_release(toy_release())

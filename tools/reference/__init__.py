@@ -1,4 +1,7 @@
-"""The parts of the docs that are made of the code: what stands behind ``<!-- generate: NAME -->``."""
+"""The parts of the docs that are made of the code: what stands between ``<!-- generate: NAME -->`` and ``<!-- generated -->``.
+
+``python -m reference`` in ``tools/`` writes them into the pages; a test says when one is out of date.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,20 @@ PARTS: dict[str, Callable[[], str]] = {
     "codes": messages.codes,
     "errors": messages.errors,
     "library": library.library,
+    "limits": words.limits,
 }
 # The table of each page that has one of its own.
 for _page in ("fit", "serve-check", "matrix-answers", "doctor", "templates"):
     PARTS[f"codes-{_page}"] = partial(messages.codes_on, f"{_page}.md")
-MARK = re.compile(r"^<!-- generate: ([\w-]+) -->$", re.MULTILINE)
+_END = "<!-- generated -->"
+MARK = re.compile(
+    rf"^<!-- generate: ([\w-]+) -->$(?:(?:(?!<!-- generate: ).)*?^{_END}$)?",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def fill_in(markdown: str) -> str:
     """Put the generated parts behind their marks. Raises ``KeyError`` for one there is not."""
-    return MARK.sub(lambda mark: PARTS[mark[1]](), markdown)
+    return MARK.sub(
+        lambda mark: f"<!-- generate: {mark[1]} -->\n\n{PARTS[mark[1]]()}\n\n{_END}", markdown
+    )

@@ -62,7 +62,8 @@ def _call(name: str, function: Callable[..., object]) -> str:
 
 
 def _short(annotation: str) -> str:
-    return re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", annotation)
+    named = re.sub(r"<function .*? at 0x\w+>", "…", annotation)  # a default that is a function
+    return re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", named)
 
 
 def _first(thing: object) -> str:

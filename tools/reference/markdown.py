@@ -16,6 +16,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def code(text: str) -> str:
     """Return text as code, whatever backquotes are in it."""
+    text = " ".join(text.split())
     fence = "``" if "`" in text else "`"
     blank = " " if fence == "``" else ""
     return f"{fence}{blank}{text}{blank}{fence}" if text else ""
@@ -23,6 +24,7 @@ def code(text: str) -> str:
 
 def plain(text: str) -> str:
     """Return text in which no sign means anything to Markdown or HTML."""
+    text = " ".join(text.split())  # a cell is one line
     for sign in "\\`*_[]<>|":
         text = text.replace(sign, f"&#{ord(sign)};")
     return text

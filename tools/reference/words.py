@@ -9,6 +9,7 @@ from reference.commands import walk
 from reference.markdown import code, plain, table
 from reference.messages import sources
 from vllm_mods.base import errors
+from vllm_mods.base import limits as every_limit
 from vllm_mods.base.model import Verdict
 from vllm_mods.report.text import MEANING
 from vllm_mods.report.words import NEXT, does
@@ -29,6 +30,12 @@ def verdicts() -> str:
             for verdict in Verdict
         ),
     )
+
+
+def limits() -> str:
+    """Return a row per limit of what is read and waited for."""
+    rows = ((code(name), str(one), one.what) for name, one in every_limit.table().items())
+    return table(("name", "at most", "of what"), rows)
 
 
 def exit_codes() -> str:

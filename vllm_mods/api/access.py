@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.tree import Tree
@@ -11,10 +11,7 @@ from vllm_mods.base.versions import is_final
 from vllm_mods.trees.open import open_tree
 
 if TYPE_CHECKING:
-    from vllm_mods.trees.image import ImageTree
     from vllm_mods.trees.release import Releases
-
-Opened = TypeVar("Opened", bound=Tree)
 
 
 class Access:
@@ -76,16 +73,11 @@ class Access:
         platform: str | None = None,
         in_image: str | None = None,
     ) -> Tree:
-        """Open a tree; the arguments, and what is raised, are those of ``open_tree``.
-
-        ``platform`` and ``in_image`` are for images, and those of ``open_image``.
-        """
-        if platform is not None or in_image is not None:
-            return open_image(self, spec, platform=platform, in_image=in_image, workspace=workspace)
+        """Open a tree; the arguments, and what is raised, are those of ``open_tree``."""
         name = spec.removeprefix("pypi:")
-        if name not in {"", spec} and not workspace:
+        if name not in {"", spec} and not (workspace or platform or in_image):
             return self.releases.open(name, verify=verify, named=others)  # nothing to close
-        return self.keep(
+        return self._opened.enter_context(
             open_tree(
                 spec,
                 offline=self.offline,
@@ -95,47 +87,10 @@ class Access:
                 verify=verify,
                 commits=self.commits,
                 others=others,
+                platform=platform,
+                in_image=in_image,
             )
         )
-
-    def keep(self, tree: Opened) -> Opened:
-        """Have a tree closed with the others."""
-        self._opened.callback(tree.close)
-        return tree
-
-
-def open_image(
-    access: Access,
-    spec: str,
-    *,
-    platform: str | None = None,
-    in_image: str | None = None,
-    workspace: str | None = None,
-) -> "ImageTree":
-    """Open the vLLM in an image, ``image:REF``: that for a ``platform``, in the folder ``in_image``.
-
-    Raises ``UsageError`` for what is no image, and as ``open_tree``.
-    """
-    kind, _, reference = spec.partition(":")
-    if kind != "image" or not reference:
-        raise UsageError(
-            f"--platform and --target-in-image are for images, and {spec} is not an image",
-            hint="--target image:REF",
-        )
-    from vllm_mods.trees import image  # noqa: PLC0415  (the engines' libraries)
-
-    return access.keep(
-        image.open_image(
-            reference,
-            spec=spec,
-            workspace=workspace,
-            offline=access.offline,
-            progress=access.progress,
-            note=access.note,
-            platform=platform,
-            named=in_image,
-        )
-    )
 
 
 def releases_in(access: Access, spec: str, *, plain: bool = False) -> tuple[str, ...]:

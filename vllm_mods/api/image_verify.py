@@ -1,9 +1,9 @@
 """What is in an image, and whether it is what its lock makes."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from vllm_mods.api.access import Access, open_image
+from vllm_mods.api.access import Access
 from vllm_mods.base.errors import UsageError
 from vllm_mods.base.model import Finding
 from vllm_mods.building import identity, inspection
@@ -12,39 +12,32 @@ from vllm_mods.images.open import entries_of, indexes_of, platforms_in
 from vllm_mods.trees.image import ImageTree
 
 
-class InspectedImage(NamedTuple):
-    """The vLLM of an image, and what is in it."""
-
-    tree: ImageTree
-    inspection: Inspection
-
-
 class ImageVerified(NamedTuple):
     """An image, or each of an index by platform, and what is wrong with the index itself.
 
     ``platforms`` are those of the index; without one, the only key of ``images`` is ``""`` or the named platform.
     """
 
-    images: Mapping[str, InspectedImage]
+    images: Mapping[str, Inspection]
     findings: tuple[Finding, ...]
     platforms: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
         """Whether nothing is in it but what its lock makes."""
-        return not self.findings and all(one.inspection.ok for one in self.images.values())
+        return not self.findings and all(one.ok for one in self.images.values())
 
 
 def image_inspect(
     reference: str, access: Access, *, platform: str | None = None, in_image: str | None = None
-) -> InspectedImage:
+) -> Inspection:
     """Return what is in an image, with ``image:`` before its reference or without: mods, lock, what is not as it was left.
 
     Raises ``UsageError`` for what is no image with a vLLM.
     """
     spec = f"image:{reference.removeprefix('image:')}"
-    tree = open_image(access, spec, platform=platform, in_image=in_image)
-    return InspectedImage(tree, inspection.inspect(tree))
+    tree = cast("ImageTree", access.open(spec, platform=platform, in_image=in_image))
+    return inspection.inspect(tree)
 
 
 def image_verify(
@@ -76,20 +69,19 @@ def image_verify(
     indexes = indexes_of(name, offline=access.offline)
     entries = entries_of(indexes, name)
     several = () if platform else platforms_in(entries)
-    images: dict[str, InspectedImage] = {}
+    images: dict[str, Inspection] = {}
     wrong = [*inspection.entry_findings(entries)] if len(entries) > 1 else []
     for wanted in several or (platform,):
         try:
-            tree, result = image_inspect(name, access, platform=wanted, in_image=in_image)
+            result = image_inspect(name, access, platform=wanted, in_image=in_image)
         except UsageError as error:
             if len(several) < 2:
                 raise
             wrong.append(identity.differs(f"the index's image for {wanted}: {error.message}"))
             continue
-        more = () if lock is None else inspection.compare_with_lock(tree, result, lock, lock_name)
-        result = result._replace(findings=(*result.findings, *more))
-        images[wanted or ""] = InspectedImage(tree, result)
-    if indexes and any(one.inspection.lock is not None for one in images.values()):
+        more = () if lock is None else inspection.compare_with_lock(result, lock, lock_name)
+        images[wanted or ""] = result._replace(findings=(*result.findings, *more))
+    if indexes and any(one.lock is not None for one in images.values()):
         if not platform:
             wrong += inspection.index_findings(list(images.values()), entries)
         wrong += identity.of_indexes(indexes, [one.tree.base for one in images.values()])

@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.libraries import other_packages
-from vllm_mods.api.new import NewMod, of_effect
+from vllm_mods.api.new import of_effect
 from vllm_mods.base import limits
-from vllm_mods.base.errors import UsageError
+from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.model import Mod
 from vllm_mods.base.tree import Tree
 from vllm_mods.library import mod_folder
 from vllm_mods.library.catalog import Library
 from vllm_mods.making import folder, over_releases, recording
-from vllm_mods.making.compose import ModEffect, Wanted
+from vllm_mods.making.compose import ModEffect, NewMod, Wanted
 from vllm_mods.making.fetching import Fetcher
 from vllm_mods.making.folder import ModSource
 from vllm_mods.making.recording import Limits
 from vllm_mods.making.sandbox import ImageInEngine
-from vllm_mods.planning import planner
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.recipes import recipe_yaml
 from vllm_mods.recipes.recipe_yaml import ImportedRecipe
 
@@ -115,10 +115,9 @@ class _ModImport(NamedTuple):
             raise UsageError(
                 "--tree and --image both name the vLLM to run the script on", hint="give one"
             )
-        if terms.tree is None and terms.image is None:
-            return self.over_releases(source)
         tree = self.open_tree()
-        assert tree is not None  # noqa: S101  (one of the two is named)
+        if tree is None:
+            return self.over_releases(source)
         container = None if terms.image is None else recording.container_of(tree)
         return of_effect(self.wanted(source.name), self.record(source, tree, container), tree)
 
@@ -130,8 +129,16 @@ class _ModImport(NamedTuple):
                 f"{self.path} is already a mod of vllm-mods; it is imported unchanged",
                 hint=f"vllm-mods import {self.path} --library DIR",
             )
-        tree = self.open_tree()
-        return NewMod(mod, files, None if tree is None else planner.plan_alone(mod, tree))
+        if (tree := self.open_tree()) is None:
+            return NewMod(mod, files)
+        planned = planner.plan_alone(mod, tree)
+        if not planned.verdict.ok:
+            why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
+            raise Refused(
+                f"{mod.name} is {planned.verdict} on {tree.spec}; nothing was written{why}",
+                hint=f"without --tree it is taken as it is; then vllm-mods port {mod.name} --to {tree.spec}",
+            )
+        return NewMod(mod, {**lock_entries.first(mod, [(planned, tree)]), **files}, planned)
 
     def record(
         self, source: ModSource, tree: Tree, container: ImageInEngine | None = None
@@ -160,11 +167,9 @@ class _ModImport(NamedTuple):
         beside = other_packages(self.terms.others)
         releases = {one: index.open(one, named=beside) for one in versions}
         wanted = self.wanted(source.name)._replace(vllm=None)
-        over = over_releases.make(
+        return over_releases.make(
             wanted, releases, lambda tree: self.record(source, tree), self.progress
         )
-        mod = mod_folder.load_files(wanted.name, over.files)
-        return NewMod(mod, over.files, None, over.notes, over.unknown, over.rows)
 
 
 def import_recipe(

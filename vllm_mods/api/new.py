@@ -1,47 +1,20 @@
 """A mod made of a diff, of two trees, or of what a command does to one."""
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Self
+from collections.abc import Sequence
 
 from vllm_mods.api.access import Access, releases_in
 from vllm_mods.api.plan import as_tree
 from vllm_mods.base.errors import Refused, UsageError
-from vllm_mods.base.model import Mod, ModPlan
 from vllm_mods.base.tree import Folder, Tree
-from vllm_mods.library import mod_folder, writing
 from vllm_mods.making import compose, from_diff, recording
 from vllm_mods.making import folder as folders
-from vllm_mods.making.compose import ModEffect, Wanted
-from vllm_mods.making.over_releases import ReleaseRow
+from vllm_mods.making.compose import ModEffect, NewMod, Wanted
 from vllm_mods.making.recording import Limits
 from vllm_mods.planning import lock_entries
 
 _NEWEST = 50
 """So many releases are looked at for the one that a diff was made on: about two years of them."""
-
-
-class NewMod(NamedTuple):
-    """A ``mod`` that was made, its ``files`` by their names in its folder, and the plan of it.
-
-    ``planned`` is None where no tree was named. ``notes`` are what one should know, ``unknown`` what only a person
-    can state in ``mod.toml``, ``releases`` what became of each release of a range, ``folder`` where the mod was
-    written, None for nowhere.
-    """
-
-    mod: Mod
-    files: Mapping[str, bytes]
-    planned: ModPlan | None = None
-    notes: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-    releases: tuple[ReleaseRow, ...] = ()
-    folder: str | None = None
-
-    def written(self, library: Folder) -> Self:
-        """Write it into a library. Raises ``Refused`` where there is a mod of this name."""
-        folder = os.path.join(os.fspath(library), "patches", self.mod.name)
-        writing.folder(folder, self.files)
-        return self._replace(folder=folder)
 
 
 def new(
@@ -110,7 +83,7 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
             )
             return tree
     raise Refused(
-        f"{diff_name}: on no release from {specs[0]} to {specs[-1]} do all hunks match at their lines",
+        f"{diff_name}: none of the releases from {specs[0]} to {specs[-1]} has each hunk at its line and nowhere else",
         hint="--tree TREE names the vLLM that the diff was made on; git:REPO@REV for a commit between releases",
     )
 
@@ -118,6 +91,5 @@ def find_release(access: Access, diff: bytes, diff_name: str = "diff") -> Tree:
 def of_effect(wanted: Wanted, effect: ModEffect, tree: Tree) -> NewMod:
     """Make a mod of changes to a tree, with the lock that says what it was written for."""
     composed = compose.compose(wanted, effect, tree)
-    locked = lock_entries.first(composed.mod, composed.planned, tree)
-    files = composed.files if locked is None else {**composed.files, mod_folder.LOCK: locked}
+    files = {**composed.files, **lock_entries.first(composed.mod, [(composed.planned, tree)])}
     return NewMod(composed.mod, files, composed.planned, effect.notes, composed.unknown)

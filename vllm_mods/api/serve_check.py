@@ -21,11 +21,11 @@ from vllm_mods.planning import planner
 from vllm_mods.planning.layered_tree import LayeredTree
 from vllm_mods.scripts import command_line
 from vllm_mods.serving import faults
-from vllm_mods.serving.check import ServeAnswer, Serving, check
+from vllm_mods.serving.check import ServeAnswer, check
 from vllm_mods.serving.command import words
 from vllm_mods.serving.faults import ServeFault
 from vllm_mods.serving.shape import KnownFlags
-from vllm_mods.serving.template import ParserTerms, TemplateTerms
+from vllm_mods.serving.template import ParserTerms, Serving, TemplateTerms
 from vllm_mods.templates import call_forms
 from vllm_mods.templates import check as template_check
 from vllm_mods.templates.source import Template, open_template

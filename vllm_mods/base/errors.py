@@ -4,6 +4,8 @@ The core raises these and nothing else on purpose; it never prints and never
 exits. Whatever else reaches the command line is a bug (exit code 70).
 """
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -170,6 +172,19 @@ class NotRestored(VllmModsError):
 
     code = "not-restored"
     exit_code = EXIT_NOT_RESTORED
+
+
+@contextmanager
+def refusing_to_write(place: str) -> Iterator[None]:
+    """Make a refusal, with nothing changed, of a place that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        raise Refused(
+            f"{place} cannot be written: {error.strerror}; nothing was changed",
+            hint=f"{'df -h' if is_full else 'ls -la'} {os.path.dirname(place) or '.'}",
+        ) from error
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def in_range(version: str | None, spec: str) -> bool | None:
         allowed = SpecifierSet(spec)
     except InvalidSpecifier as error:
         raise ValueError(f"{spec!r} is not a version specifier (PEP 440)") from error
-    parsed = _parse(version)
+    parsed = parse(version)
     return None if parsed is None else allowed.contains(parsed, prereleases=True)
 
 
@@ -89,7 +89,7 @@ def joined(specs: Iterable[str]) -> tuple[str, ...]:
 
 def is_final(version: str) -> bool:
     """Tell whether a number is that of a release: neither a pre-release nor a development build."""
-    parsed = _parse(version)
+    parsed = parse(version)
     return parsed is not None and not parsed.is_prerelease
 
 
@@ -106,7 +106,7 @@ def node(version: str) -> str | None:
 
 def sort_key(version: str) -> tuple[bool, Version | str]:
     """Return a key that sorts by PEP 440, with what is no version before everything else."""
-    parsed = _parse(version)
+    parsed = parse(version)
     return (False, version) if parsed is None else (True, parsed)
 
 
@@ -137,7 +137,7 @@ def from_describe(text: str) -> str | None:
     development version that setuptools-scm's default scheme gives the same commit.
     """
     match = re.match(_DESCRIBED, text.strip())
-    if match is None or _parse(match["tag"]) is None:
+    if match is None or parse(match["tag"]) is None:
         return None
     if match["distance"] == "0":
         return match["tag"]
@@ -145,7 +145,7 @@ def from_describe(text: str) -> str | None:
     if last is None:
         return None
     bumped = f"{last[1]}{int(last[2]) + 1}.dev{match['distance']}+{match['node']}"
-    return bumped if _parse(bumped) is not None else None
+    return bumped if parse(bumped) is not None else None
 
 
 def _plainly(version: str | None, spec: str) -> bool | None:
@@ -167,11 +167,12 @@ def _release(text: str) -> tuple[int, ...]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    parsed = _parse(version)
+    parsed = parse(version)
     return parsed.release if parsed is not None else ()
 
 
-def _parse(version: str | None) -> Version | None:
+def parse(version: str | None) -> Version | None:
+    """Return a version of PEP 440, None for what is none."""
     if version is None:
         return None
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415  (lazily: 10 ms)

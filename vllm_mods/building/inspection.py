@@ -26,11 +26,12 @@ _OURS = ("vllm-mods.", "org.opencontainers.image.")
 
 
 class Inspection(NamedTuple):
-    """What an image says of itself, and the findings where it is not so.
+    """What the image of a ``tree`` says of itself, and the findings where it is not so.
 
     ``lock_digest`` is the sha256 of the lock's bytes; ``labels`` are those of ours and OCI's.
     """
 
+    tree: ImageTree
     receipt: Receipt | None
     lock: PairingLock | None
     lock_digest: str | None
@@ -70,12 +71,10 @@ def inspect(tree: ImageTree) -> Inspection:
         inside = f"is sha256:{digest}" if digest else "is not there"
         message = f"the label vllm-mods.lock says {stated}, and the lock inside has {inside}"
         findings.append(Finding(FindingCode.LABEL_DISAGREES, message, path=LOCK))
-    return Inspection(applied, lock, digest, labels, tuple(findings))
+    return Inspection(tree, applied, lock, digest, labels, tuple(findings))
 
 
-def compare_with_lock(
-    tree: ImageTree, inspection: Inspection, data: bytes, where: str
-) -> tuple[Finding, ...]:
+def compare_with_lock(inspection: Inspection, data: bytes, where: str) -> tuple[Finding, ...]:
     """Compare an image with a lock that lies elsewhere. Raises ``ManifestError`` for a broken one.
 
     Returned is what ``inspection`` does not have yet.
@@ -91,7 +90,7 @@ def compare_with_lock(
         for one in pairing_lock.differences(wanted, inspection.lock)
     ] or [f"the lock in the image differs from {where}"]
     differing = [Finding(FindingCode.LOCK_DIFFERS, message, LOCK) for message in messages]
-    differing += _against(tree, wanted, data, inspection.findings)
+    differing += _against(inspection.tree, wanted, data, inspection.findings)
     return tuple(one for one in differing if one not in inspection.findings)
 
 
@@ -109,13 +108,13 @@ def _against(
 
 
 def index_findings(
-    images: Sequence[tuple[ImageTree, Inspection]], entries: Sequence[IndexEntry]
+    images: Sequence[Inspection], entries: Sequence[IndexEntry]
 ) -> Iterator[Finding]:
     """Yield where the images of an index are not those that one lock makes, in its order."""
-    locks = [one.lock for _, one in images if one.lock is not None and one.lock.platforms]
+    locks = [one.lock for one in images if one.lock is not None and one.lock.platforms]
     wanted = {name: None for lock in locks for name in pairing_lock.by_platform(lock)}.keys()
-    platforms = {platform_of(tree.base.config) for tree, _ in images}
-    if wanted and len({one.lock_digest for _, one in images}) > 1:
+    platforms = {platform_of(one.tree.base.config) for one in images}
+    if wanted and len({one.lock_digest for one in images}) > 1:
         yield differs("the images of the index were built from different locks")
     for name in sorted(wanted - platforms):
         yield differs(f"the index has no image for {name}, and its lock has one")

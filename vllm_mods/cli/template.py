@@ -17,7 +17,6 @@ from vllm_mods.cli import answers, named_files, options
 from vllm_mods.cli.options import option
 from vllm_mods.library.catalog import Library
 from vllm_mods.report import template as report
-from vllm_mods.report import template_clients as clients_report
 from vllm_mods.report.reply import Reply
 from vllm_mods.templates import conversation
 from vllm_mods.templates.conversation import Conversation
@@ -118,7 +117,7 @@ def clients(templates: tuple[str, ...], **given: Any) -> Reply:
     """
     if given["target"] is not None and given["vllm"] is not None:
         raise UsageError("--vllm and --target both name the vLLM", hint="give one")
-    return clients_report.listed(template_clients(names=templates, note=answers.note, **given))
+    return report.clients(template_clients(names=templates, note=answers.note, **given))
 
 
 @command.command(name="render")

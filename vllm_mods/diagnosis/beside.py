@@ -4,9 +4,7 @@ import platform
 import re
 from collections.abc import Iterator
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
-
+from vllm_mods.base import versions
 from vllm_mods.base.finding_codes import FindingCode
 from vllm_mods.base.model import Level
 from vllm_mods.base.tree import Tree
@@ -36,7 +34,9 @@ def requirement_troubles(tree: Tree) -> Iterator[Trouble]:
         version = installed.get(canonical(required.name))
         if version is None:
             absent.append(required.name)
-        elif not _takes(required.specifier, version):
+            continue
+        known = versions.parse(version)  # None: somebody's own, of which nothing is known
+        if known is not None and not required.specifier.contains(known, prereleases=True):
             yield Trouble(
                 FindingCode.UNMET_REQUIREMENT,
                 f"{required.name} {version} is installed, but this vLLM requires {required.name}{required.specifier}",
@@ -56,10 +56,3 @@ def requirement_troubles(tree: Tree) -> Iterator[Trouble]:
             f"{len(absent)} of the packages that this vLLM requires are not in {tree.root}: {named_few}",
             level=Level.NOTE,
         )
-
-
-def _takes(wanted: SpecifierSet, version: str) -> bool:
-    try:
-        return wanted.contains(Version(version), prereleases=True)
-    except InvalidVersion:  # somebody's own: nothing is known of it
-        return True

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 
 from vllm_mods.fit.bodies import definition
@@ -53,20 +52,21 @@ def _is_registered(world: World, name: str, known: frozenset[str]) -> bool:
 
 
 @remembered
-def _registered(world: World) -> dict[str, list[tuple[str, Function]]]:
-    """Return the functions that are registered under each name, with their places, as far as their definitions are found."""
-    functions: dict[str, list[tuple[str, Function]]] = defaultdict(list)
-    for path, data in files_mentioning(world, ("direct_register_custom_op",)):
-        for name, function in _REGISTER.findall(data):
-            for symbol in world.lookup(path, function.decode()).symbols:
-                if isinstance(symbol.binding, Function):
-                    functions[name.decode()].append((symbol.where, symbol.binding))
-    return functions
+def _registered(world: World, name: str) -> tuple[tuple[str, Function], ...]:
+    """Return the functions that are registered under a name, with their places, as far as their definitions are found."""
+    return tuple(
+        (symbol.where, symbol.binding)
+        for path, data in files_mentioning(world, ("direct_register_custom_op",))
+        for operator, function in _REGISTER.findall(data)
+        if operator == name.encode()
+        for symbol in world.lookup(path, function.decode()).symbols
+        if isinstance(symbol.binding, Function)
+    )
 
 
 def _call(world: World, name: str, node: ast.Call) -> Misuses:
     """Say that none of the functions of a name takes a call: which of several is registered, the platform decides."""
-    registered = _registered(world).get(name, [])
+    registered = _registered(world, name)
     reasons = [refusal(one.parameters, shape_of(node)) for _, one in registered]
     if reasons and None not in reasons:
         where, _ = registered[0]

@@ -1,4 +1,4 @@
-"""A folder that shows a tree with some of its files replaced, for a program that reads files.
+"""A tree with some of its files replaced as a folder, for a program that reads files.
 
 Real folders stand only on the way to replaced files; everything else is a symbolic link.
 """
@@ -7,8 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from vllm_mods.base.tree import Tree
@@ -17,33 +16,101 @@ PYTHON = (".py", ".pyi")
 """How the names of files end that a type checker reads."""
 
 
+class Overlay:
+    """A folder that shows ``vllm`` of a tree, and files in place of some of its own."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._written = "" if tree.root is not None else _write_python(tree)
+        self._root = tree.root or self._written
+        self._folder = ""
+        self._files: dict[str, bytes | None] = {}
+
+    def show(self, files: dict[str, bytes | None]) -> str:
+        """Return the folder with these files in place of the tree's, and no other ones."""
+        back = self._files.keys() - files.keys()
+        if not self._folder or not all(map(self._is_beside_others, back)):
+            self._begin()
+            back = set()
+        for path in back:
+            self._make_room(path)
+            self._link(path)
+        for path, data in files.items():
+            if path not in self._files or self._files[path] != data:
+                self._make_room(path)
+                _write(os.path.join(self._folder, path), data)
+        self._files = files
+        return self._folder
+
+    def remove(self) -> None:
+        """Remove all that is laid out."""
+        for folder in (self._folder, self._written):
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _begin(self) -> None:
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        # No `TemporaryDirectory`: before Python 3.11.8, where it may not remove a link, it changes the mode of
+        # the file behind it.
+        self._folder = tempfile.mkdtemp(prefix="vllm-mods-")
+        self._files = {}
+        self._link("vllm")
+
+    def _is_beside_others(self, path: str) -> bool:
+        """Tell whether a file's folder is shown without it, too."""
+        folder = os.path.dirname(path)
+        return f"{folder}/".startswith("vllm/") and os.path.isdir(os.path.join(self._root, folder))
+
+    def _make_room(self, path: str) -> None:
+        """Leave nothing where a file comes, below real folders."""
+        for folder in reversed(Path(path).parents[:-1]):
+            self._open(str(folder))
+        Path(self._folder, path).unlink(missing_ok=True)
+
+    def _open(self, path: str) -> None:
+        """Make a real folder of a link to one, or of nothing, with links to what is in the tree's."""
+        folder = Path(self._folder, path)
+        if folder.is_dir() and not folder.is_symlink():
+            return
+        folder.unlink(missing_ok=True)
+        folder.mkdir()
+        source = os.path.join(self._root, path)
+        for name in os.listdir(source) if os.path.isdir(source) else ():
+            # a link costs a tenth of a millisecond, and there are a thousand; folders have no dot
+            if name.endswith(PYTHON) or ("." not in name and name != "__pycache__"):
+                self._link(f"{path}/{name}")
+
+    def _link(self, path: str) -> None:
+        source = os.path.abspath(os.path.join(self._root, path))
+        if os.path.exists(source):
+            os.symlink(source, os.path.join(self._folder, path))
+
+
 class LaidOut:
-    """The Python of trees that are no folders, written into temporary ones: that of the last two."""
+    """Folders that show the last two trees. They are gone with it, and with the process."""
 
     def __init__(self) -> None:
-        self._folders: list[tuple[Tree, str]] = []
-        weakref.finalize(self, _remove, self._folders)
+        self._overlays: list[tuple[Tree, Overlay]] = []
+        weakref.finalize(self, _remove, self._overlays)
 
-    def folder(self, tree: Tree) -> str:
-        """Return a folder with a tree's Python. Raises ``TreeError``."""
-        if tree.root is not None:
-            return tree.root
-        for known, folder in self._folders:
+    def show(self, tree: Tree, *layers: Mapping[str, bytes | None]) -> str:
+        """Return a folder with the Python of a tree below these layers of files, until this is asked again.
+
+        Each layer lies over those before it; ``None`` takes a file away. Raises ``TreeError``.
+        """
+        lowest, below = tree.layers()
+        return self._overlay(lowest).show(python_of(below, *layers))
+
+    def _overlay(self, tree: Tree) -> Overlay:
+        for known, overlay in self._overlays:
             # the same release opened twice is two trees of one identity
             if known is tree or (tree.identity and known.identity == tree.identity):
-                return folder
-        folder = tempfile.mkdtemp(prefix="vllm-mods-tree-")
-        try:
-            for path in tree.paths("vllm"):
-                if path.endswith(PYTHON):
-                    _write(os.path.join(folder, path), tree.read(path))
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        self._folders.append((tree, folder))
-        _remove(self._folders[:-2])
-        del self._folders[:-2]
-        return folder
+                return overlay
+        self._overlays.append((tree, Overlay(tree)))
+        _remove(self._overlays[:-2])
+        del self._overlays[:-2]
+        return self._overlays[-1][1]
 
 
 def python_of(*layers: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
@@ -51,63 +118,22 @@ def python_of(*layers: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
     return {p: data for layer in layers for p, data in layer.items() if p.endswith(PYTHON)}
 
 
-def _remove(folders: list[tuple[Tree, str]]) -> None:
-    for _, folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)
+def _remove(overlays: list[tuple[Tree, Overlay]]) -> None:
+    for _, overlay in overlays:
+        overlay.remove()
 
 
-@contextmanager
-def overlay(root: str, files: Mapping[str, bytes | None]) -> Iterator[str]:
-    """Give a folder that shows ``vllm`` of a site root, and what else ``files`` are of, with these files instead."""
-    # No `TemporaryDirectory`: before Python 3.11.8, where it may not remove a link, it changes the mode of
-    # the file behind it.
-    folder = tempfile.mkdtemp(prefix="vllm-mods-")
+def _write_python(tree: Tree) -> str:
+    """Write the Python of a tree that is no folder into a temporary one."""
+    folder = tempfile.mkdtemp(prefix="vllm-mods-tree-")
     try:
-        tops: dict[str, _Below] = {"vllm": {}, **_by_name(files)}
-        for name, below in tops.items():
-            _lay(os.path.join(root, name), os.path.join(folder, name), below)
-        yield folder
-    finally:
+        for path in tree.paths("vllm"):
+            if path.endswith(PYTHON):
+                _write(os.path.join(folder, path), tree.read(path))
+    except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def replace(folder: str, files: Mapping[str, bytes | None]) -> None:
-    """Replace some of the files that an overlay was made with, by others; ``None`` takes one away."""
-    for path, data in files.items():
-        place = Path(folder, path)
-        place.unlink(missing_ok=True)
-        _write(str(place), data)
-
-
-_Below = Mapping[str, bytes | None]
-
-
-def _by_name(files: _Below) -> dict[str, dict[str, bytes | None]]:
-    """Group files by the first part of their paths; the rest of the path is empty for a file."""
-    groups: dict[str, dict[str, bytes | None]] = {}
-    for path, data in files.items():
-        name, _, rest = path.partition("/")
-        groups.setdefault(name, {})[rest] = data
-    return groups
-
-
-def _lay(source: str, target: str, files: _Below) -> None:
-    if "" in files:
-        _write(target, files[""])
-        return
-    if not files:
-        if os.path.exists(source):
-            os.symlink(os.path.abspath(source), target)
-        return
-    os.mkdir(target)
-    below = _by_name(files)
-    if os.path.isdir(source):
-        with os.scandir(source) as entries:
-            for entry in entries:
-                if entry.name not in below and entry.name != "__pycache__":
-                    os.symlink(os.path.abspath(entry.path), os.path.join(target, entry.name))
-    for name, rest in below.items():
-        _lay(os.path.join(source, name), os.path.join(target, name), rest)
+        raise
+    return folder
 
 
 def _write(path: str, data: bytes | None) -> None:

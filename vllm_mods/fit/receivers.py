@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from vllm_mods.fit.checker import check, replaced
-from vllm_mods.fit.overlay import LaidOut, overlay, python_of
+from vllm_mods.fit.overlay import LaidOut
 from vllm_mods.fit.overrides import MethodCall
 from vllm_mods.fit.world import World
 
@@ -21,13 +21,11 @@ def receiver_types(
     by_file: dict[str, list[MethodCall]] = defaultdict(list)
     for call in calls[:_MOST]:
         by_file[call.path].append(call)
-    lowest, below = world.tree.layers()
     revealing = {
         path: _revealing(world.glance(path) or b"", some) for path, some in by_file.items()
     }
-    files = python_of(replaced(), below, world.files, revealing)
-    with overlay(laid_out.folder(lowest), files) as folder:
-        diagnostics = check(folder, by_file, (), python)
+    folder = laid_out.show(world.tree, replaced(), world.files, revealing)
+    diagnostics = check(folder, by_file, (), python)
     types: dict[tuple[str, int], list[str]] = defaultdict(list)
     for diagnostic in diagnostics:
         if match := _REVEALED.fullmatch(diagnostic.text):

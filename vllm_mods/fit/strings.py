@@ -198,8 +198,19 @@ def _model(world: World, module: str, name: str) -> Misuses:
     if lookup.exists is False:
         others = (p[len(_MODELS) : -3] for p in world.paths("vllm") if p.startswith(_MODELS))
         yield Misuse(f"there is no module {whole}{nearest(module, others)}", module)
-    elif wrong := _undefined(world, lookup.module, name):
+    elif not _has_class(world, lookup.module, name) and (
+        wrong := _undefined(world, lookup.module, name)
+    ):
         yield Misuse(wrong, name)
+
+
+def _has_class(world: World, path: str | None, name: str) -> bool:
+    """Tell by its text whether a module has a class at its left margin: the registry names hundreds of them."""
+    data = world.read(path) if path and not path.endswith("/") else None
+    return (
+        data is not None
+        and re.search(rb"^class %b\b" % name.encode(), data, re.MULTILINE) is not None
+    )
 
 
 def _formats(node: ast.Call) -> Misuses:

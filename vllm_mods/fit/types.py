@@ -18,7 +18,7 @@ from vllm_mods.fit.bodies import scope_at
 from vllm_mods.fit.checker import Diagnostic, check, replaced
 from vllm_mods.fit.gates import RULES, judge
 from vllm_mods.fit.lines import added_lines
-from vllm_mods.fit.overlay import LaidOut, overlay, python_of, replace
+from vllm_mods.fit.overlay import LaidOut, python_of
 from vllm_mods.fit.problems import Doubt, Problem
 from vllm_mods.fit.signatures import every
 from vllm_mods.fit.syntax import invalid
@@ -70,15 +70,15 @@ def type_problems(
 
 
 def _news(question: Question, laid_out: LaidOut) -> list[Diagnostic]:
-    lowest, below = question.after.tree.layers()
     changes = question.changes
     asked = {*(c.path for c in changes if c.after), *question.users[:MOST_USERS]}
-    files = python_of(replaced(), below, _plain({c.path: c.after for c in changes}))
-    with overlay(laid_out.folder(lowest), files) as folder:
-        now = tuple(_about(_ask(folder, asked, question), question))
-        replace(folder, _plain({c.path: c.before for c in changes}))
-        # Of what nothing is said now, nothing that was said before is asked.
-        was = _ask(folder, {one.path for one in now}, question)
+
+    def answers(files: Mapping[str, bytes | None], asked: set[str]) -> tuple[Diagnostic, ...]:
+        return _ask(laid_out.show(question.after.tree, replaced(), _plain(files)), asked, question)
+
+    now = tuple(_about(answers({c.path: c.after for c in changes}, asked), question))
+    # Of what nothing is said now, nothing that was said before is asked.
+    was = answers({c.path: c.before for c in changes}, {one.path for one in now})
     # What it cannot read now it could not read before: that is said all the same.
     unread = [one for one in now if one.rule not in RULES]
     return [*unread, *_without((one for one in now if one.rule in RULES), was, question)]

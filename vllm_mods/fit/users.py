@@ -2,18 +2,68 @@
 
 import ast
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Self
 
-from vllm_mods.fit.search import WORD, files_mentioning
+from vllm_mods.fit.search import WORD, classes_in, files_mentioning
 from vllm_mods.fit.signatures import DefNode, every, statements
 from vllm_mods.fit.summary import target_names
-from vllm_mods.fit.world import World, module_stem
+from vllm_mods.fit.world import World, module_stem, remembered
 from vllm_mods.formats import syntax_tree
 
-# A member of a class that more files than this mention is followed only where the class or its module is named too.
+# A name that more files than this mention is followed only where its class or its module is named too.
 _COMMON = 40
 _MAKERS = {"__init__", "__new__", "__post_init__", "__init_subclass__"}
+_IMPORTED = "import"
+_STAR = re.compile(rb"(\w+) import \*")
+
+
+class _Form(NamedTuple):
+    """How a definition is used. ``placed`` are the parameters that go by place, ``named`` those by name only.
+
+    A parameter that may be left out ends in ``=``.
+    """
+
+    text: str
+    placed: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()
+
+    def covers(self, was: Self) -> bool:
+        """Tell whether whatever used the other may use this: it is the same, or takes more."""
+        placed = len(was.placed)
+        more = {*self.placed[placed:], *(self.named - was.named)}
+        return (
+            self.text == was.text
+            and self.placed[:placed] == was.placed
+            and self.named >= was.named
+            and all(parameter.endswith("=") for parameter in more)
+        )
+
+
+class _Sought(NamedTuple):
+    """A name to look for, and what else a file has to say to mean this one: a word, and that in a certain way.
+
+    ``alone`` is a name that says enough where it is rare.
+    """
+
+    name: str
+    word: str
+    taken: bool = False
+    alone: bool = True
+
+    def is_in(self, data: bytes) -> bool:
+        """Tell whether a file that has the name means this one."""
+        word, name = self.word.encode(), self.name.encode()
+        if word not in data:
+            return False
+        listed = rb"(?:[^\n(]*|\s*\([^)]*)\b%b\b" % name
+        taken = rb"(?:\s+import\b(?:\s*\*|%b)|\.%b\b|\s+as\b)" % (listed, name)
+        return re.search(rb"\b%b%b" % (word, taken if self.taken else rb"\b"), data) is not None
+
+
+_Part = tuple[str, bytes, ast.AST]
+"""A statement: the class around it, dotted, with a dot behind it, and its text, of a class that of its head."""
 
 
 def users(
@@ -23,99 +73,132 @@ def users(
 
     That is files beside the changed ones, with the lines that mention such, and the words that were looked for.
     """
-    contexts: dict[str, set[str]] = defaultdict(set)
-    for name, context in (pair for path in paths for pair in _changed(before, after, path)):
-        contexts[name] |= context
-    words = frozenset(contexts)
-    if not words:
-        return {}, words
-    held: dict[str, frozenset[str]] = {}
-    counts: Counter[str] = Counter()
-    for path, data in files_mentioning(after, words):
-        if path in after.files:
-            continue
-        held[path] = frozenset(word.decode() for word in set(WORD.findall(data)))
-        counts.update(held[path] & words)
-    lines: dict[str, frozenset[int]] = {}
-    for path, mentioned in held.items():
-        wanted = {
-            word
-            for word in mentioned & words
-            if counts[word] <= _COMMON or not contexts[word].isdisjoint(mentioned)
-        }
-        if wanted:
-            lines[path] = _mentions(after.read(path) or b"", wanted)
-    return lines, words
+    uses: dict[bytes, set[_Sought]] = defaultdict(set)
+    for use in (use for path in paths for use in _changed(before, after, path)):
+        uses[use.name.encode()].add(use)
+    words = frozenset(map(bytes.decode, uses))
+    mentioned: dict[bytes, list[str]] = defaultdict(list)
+    for path, data in files_mentioning(after, words) if words else ():
+        if path not in after.files:
+            for word in uses.keys() & set(WORD.findall(data)):
+                mentioned[word].append(path)
+    wanted: dict[str, set[bytes]] = defaultdict(set)
+    for word, where in mentioned.items():
+        is_rare = len(where) <= _COMMON and any(use.alone for use in uses[word])
+        for path in where:
+            data = after.glance(path) or b""
+            if is_rare or any(use.is_in(data) for use in uses[word]):
+                wanted[path].add(word)
+    return {path: _mentions(after.read(path) or b"", some) for path, some in wanted.items()}, words
 
 
-def _mentions(data: bytes, words: Iterable[str]) -> frozenset[int]:
-    pattern = re.compile(rb"\b(?:%b)\b" % b"|".join(word.encode() for word in sorted(words)))
-    return frozenset(n for n, text in enumerate(data.splitlines(), 1) if pattern.search(text))
+def _mentions(data: bytes, words: Iterable[bytes]) -> frozenset[int]:
+    pattern = re.compile(rb"\b(?:%b)\b" % b"|".join(sorted(words)))
+    return frozenset(data.count(b"\n", 0, match.start()) + 1 for match in pattern.finditer(data))
 
 
-def _changed(before: World, after: World, path: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield names whose definition changed or is gone, and the words that a file has to mention, too, if one is common."""
-    old, new = (_definitions(world, path) for world in (before, after))
+def _changed(before: World, after: World, path: str) -> Iterator[_Sought]:
+    """Yield what was defined in a file and is not, or in another way."""
+    old, new = (_parts_of(world, path) for world in (before, after))
+    same = {part[:2] for part in old} & {part[:2] for part in new}
+    was_of, now_of = (_definitions(p for p in parts if p[:2] not in same) for parts in (old, new))
+    attributes = {name: one.cls.attributes for name, one in classes_in(after, path)}
     stem = module_stem(path)
     if after.glance(path) is None and old:
-        yield stem, set()
-    for name, was in old.items():
-        if new.get(name) == was:
+        yield _Sought(stem, stem)
+    for name, was in was_of.items():
+        now = now_of.get(name, [])
+        if len(was) == len(now) and all(one.covers(of) for one, of in zip(now, was, strict=True)):
             continue
         owner, _, last = name.rpartition(".")
+        if not now and not was[0].text and last in attributes.get(owner, ()):
+            continue  # it is stored in a method that stayed, too
         cls = owner.rpartition(".")[2]
-        if last in _MAKERS or (cls and " " in was[0]):
-            yield cls, {stem}
-        if last not in _MAKERS:
-            yield last, {cls or stem, stem}
+        if last in _MAKERS or (cls and " " in was[0].text):
+            yield _Sought(cls, stem)
+        if last in _MAKERS:
+            continue
+        if cls:
+            yield _Sought(last, cls)
+            yield _Sought(last, stem)
+        else:
+            is_import = was[0].text == _IMPORTED and stem not in _copied_whole(after)
+            yield _Sought(last, stem, taken=True, alone=not is_import)
 
 
-def _definitions(world: World, path: str) -> dict[str, list[str]]:
-    """Return each name of a module and its classes, dotted, with a text that is another one where its use is."""
-    definitions: dict[str, list[str]] = defaultdict(list)
+@remembered
+def _copied_whole(world: World) -> frozenset[str]:
+    """Return the last words of modules of which all names are imported somewhere."""
+    texts = (data for _, data in files_mentioning(world, ("import *",)))
+    return frozenset(word.decode() for data in texts for word in _STAR.findall(data))
+
+
+def _parts_of(world: World, path: str) -> list[_Part]:
     data = world.glance(path)
-    if data is not None and (tree := syntax_tree.module(data)) is not None:
-        _of_body(tree.body, "", definitions)
-        world.module(path)  # it is asked for, and the syntax tree is at hand
-    return definitions
+    if data is None or (tree := syntax_tree.module(data)) is None:
+        return []
+    world.module(path)  # it is asked for, and the syntax tree is at hand
+    return list(_parts(tree.body, "", data.splitlines()))
 
 
-def _of_body(  # noqa: C901 - one kind of statement per branch
-    body: Iterable[ast.AST], prefix: str, definitions: dict[str, list[str]]
-) -> None:
+def _parts(body: Iterable[ast.AST], prefix: str, rows: list[bytes]) -> Iterator[_Part]:
     for node, _ in statements(body):
+        if not isinstance(node, ast.stmt):
+            continue
+        last = node.end_lineno or node.lineno
+        if isinstance(node, ast.ClassDef):
+            last = max(node.lineno, syntax_tree.first_line(node.body[0]) - 1)
+            yield from _parts(node.body, f"{prefix}{node.name}.", rows)
+        yield prefix, b"\n".join(rows[syntax_tree.first_line(node) - 1 : last]), node
+
+
+def _definitions(  # noqa: C901 - one kind of statement per branch
+    parts: Iterable[_Part],
+) -> dict[str, list[_Form]]:
+    """Return each name that is bound, dotted, with how it is used."""
+    forms: dict[str, list[_Form]] = defaultdict(list)
+    for prefix, _, node in parts:
         match node:
             case ast.ClassDef():
                 heads = (*node.bases, *node.keywords, *node.decorator_list)
-                definitions[prefix + node.name].append(" ".join(map(ast.dump, heads)))
-                _of_body(node.body, f"{prefix}{node.name}.", definitions)
+                forms[prefix + node.name].append(_Form(" ".join(map(ast.dump, heads))))
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                definitions[prefix + node.name].append(_signature(node))
+                forms[prefix + node.name].append(_form(node))
                 for inner in every(node) if prefix and node.args.args else ():
                     match inner:
                         case ast.Attribute(value=ast.Name(id=name), ctx=ast.Store()) if (
                             name == node.args.args[0].arg
                         ):
-                            definitions[prefix + inner.attr] = definitions[prefix + inner.attr] or [
-                                ""
-                            ]
+                            forms[prefix + inner.attr] = forms[prefix + inner.attr] or [_Form("")]
                         case _:
                             pass
             case ast.Import() | ast.ImportFrom():
                 for alias in node.names:
-                    definitions[prefix + (alias.asname or alias.name)].append("")
+                    forms[prefix + (alias.asname or alias.name)].append(_Form(_IMPORTED))
             case ast.Assign():
                 for name in (n for target in node.targets for n in target_names(target)):
-                    definitions[prefix + name].append("")
+                    forms[prefix + name].append(_Form(""))
             case ast.AnnAssign(target=ast.Name(id=name)):
                 # with a space it is a field: the class is called with it
                 default = "" if node.value is None else "="
-                definitions[prefix + name].append(f"{ast.dump(node.annotation)} {default}")
+                forms[prefix + name].append(_Form(f"{ast.dump(node.annotation)} {default}"))
             case _:
                 pass
+    return forms
 
 
-def _signature(node: DefNode) -> str:
-    parts = (node.args, *node.decorator_list, *([node.returns] if node.returns else []))
+def _form(node: DefNode) -> _Form:
+    arguments = node.args
+    stars = filter(None, (arguments.vararg, arguments.kwarg, node.returns))
     yields = any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in every(node))
-    return "".join((type(node).__name__, str(yields), *map(ast.dump, parts)))
+    text = (type(node).__name__, str(yields), *map(ast.dump, (*node.decorator_list, *stars)))
+    placed = [
+        f"{len(arguments.posonlyargs) > n}{_parameter(*pair)}"
+        for n, pair in enumerate(syntax_tree.with_defaults(arguments))
+    ]
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return _Form("".join(text), tuple(placed), frozenset(_parameter(*pair) for pair in named))
+
+
+def _parameter(argument: ast.arg, default: ast.expr | None) -> str:
+    return f"{ast.dump(argument)}{'' if default is None else '='}"

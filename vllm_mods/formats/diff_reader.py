@@ -14,7 +14,6 @@ _HUNK = re.compile(
 )
 _MODE = rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})\n?\Z"
 MANY = "split it into several mods"
-_MODES = (b"old mode ", b"new mode ", b"new file mode ", b"deleted file mode ")
 _INDEX = rb"index ([0-9A-Fa-f]{1,64})\.\.([0-9A-Fa-f]{1,64})(?: ([0-7]{6}))?\r?\Z"
 _OLD_NAMES = (b"--- a/", b'--- "a/', b"--- /dev/null")
 _NEW_NAMES = (b"+++ b/", b'+++ "b/', b"+++ /dev/null")
@@ -99,7 +98,7 @@ class _DiffReader:
             line.startswith(b"Binary files ") and line.endswith(b" differ")
         ):
             raise self.fail(
-                "a binary change has no text to match to match",
+                "a binary change has no text to match",
                 hint="put the whole file into the mod's overlay",
             )
 
@@ -113,7 +112,7 @@ class _DiffReader:
         names: dict[bytes, str] = {}
         old_blob = new_blob = None
         while (line := self.peek()) is not None:
-            if line.startswith(_MODES) and (mode := re.match(_MODE, line)):
+            if mode := re.match(_MODE, line):
                 modes[mode[1]] = self.permissions(int(mode[2], 8))
             elif line.startswith((b"rename from ", b"rename to ")):
                 words = b"rename from" if line.startswith(b"rename from") else b"rename to"
@@ -156,9 +155,8 @@ class _DiffReader:
         """Read the two paths from the lines that state them: '---' and '+++', renames, the header."""
         start, header = self.at, self.lines[head]
         line = self.peek()
-        if line is not None and line.startswith(
-            b"--- "
-        ):  # to git, this belongs to the header, prose or not
+        # to git, this belongs to the header, prose or not
+        if line is not None and line.startswith(b"--- "):
             if not b"".join(self.lines[self.at + 1 : self.at + 2]).startswith(b"+++ "):
                 raise self.fail(
                     "a '---' line in a file's header has no '+++' line after it",
@@ -224,10 +222,7 @@ class _DiffReader:
                 "the mode lines and the '---'/'+++' lines disagree on whether the file is new or deleted",
                 line=line,
             )
-        if (
-            None not in (file.old_path, file.new_path)
-            and (file.old_path != file.new_path) != renames
-        ):
+        if not created and not deleted and (file.old_path != file.new_path) != renames:
             raise self.fail(
                 f"the two sides name different files ({file.old_path} and {file.new_path}) without a rename",
                 line=line,

@@ -46,7 +46,12 @@ def taken_over(pairing: Pairing, mods: Sequence[Mod]) -> TakenOver:
     remarks: list[tuple[str, str]] = []
     problems: list[str] = []
     env: dict[str, str] = {}
-    for name, wanted in _grouped((mod.name, *pair) for mod in mods for pair in _variables(mod)):
+    variables = (
+        (mod.name, name, (name, value), f"{name}={shlex.quote(value)}")
+        for mod in mods
+        for name, value in mod.env
+    )
+    for name, wanted in _grouped(variables):
         if name in own:
             remarks += _kept(wanted, f"{name}={shlex.quote(own[name])}")
         elif len(wanted) > 1:
@@ -74,11 +79,6 @@ def environment(pairing: Pairing) -> dict[str, str]:
     """Return the variables of what serves: the pairing's, and those of its command. Raises ``UsageError``."""
     serving, script = pairings.serve_command(pairing)
     return {**pairing.env, **command_line.exported(script), **dict(serving.assignments)}
-
-
-def _variables(mod: Mod) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    for name, value in mod.env:
-        yield name, (name, value), f"{name}={shlex.quote(value)}"
 
 
 def _flags(mod: Mod) -> Iterator[tuple[str, tuple[str, ...], str]]:

@@ -15,11 +15,11 @@ from typing import BinaryIO, NamedTuple, cast
 from vllm_mods.base import limits
 from vllm_mods.base.cache import Cache
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.limits import Sizable
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tars
 from vllm_mods.images import streams
 from vllm_mods.images.model import DIR, FILE, Base, Blob, ImageEntry, with_ancestors
-from vllm_mods.images.streams import Source
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -47,7 +47,7 @@ class Layer(NamedTuple):
     diff_id: str
 
 
-def scan(source: Source, what: str) -> Layer:
+def scan(source: Sizable, what: str) -> Layer:
     """Read a layer's tar, unpacking it. Raises ``TreeError`` for a broken one."""
     entries: dict[str, ImageEntry] = {}
     gone, opaque = set(), set()
@@ -83,7 +83,7 @@ def scan(source: Source, what: str) -> Layer:
     return Layer(entries, frozenset(gone), frozenset(opaque), names, contents, bytes(pack), diff_id)
 
 
-def extract(source: Source, path: str, what: str) -> bytes:
+def extract(source: Sizable, path: str, what: str) -> bytes:
     """Return one file of a layer that ``scan`` has found there, reading as far as that file."""
     with streams.reading(what, _AGAIN):
         for member, place, archive in _members(streams.Forward(streams.unpacked(source)), what):

@@ -9,10 +9,11 @@ import io
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError
+from vllm_mods.base.limits import Sizable
 from vllm_mods.formats import tars
 from vllm_mods.images.model import DIR, FILE, LINK, OTHER, ImageEntry
 
@@ -27,13 +28,6 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BROKEN = (*tars.BROKEN, zlib.error, zstd.ZstdError)
 
 
-class Source(Protocol):
-    """Where bytes come from."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most ``size`` bytes, ``b""`` at the end."""
-
-
 class CheckedStream:
     """A blob that raises at its end unless size and digest are those of its descriptor.
 
@@ -42,7 +36,7 @@ class CheckedStream:
 
     def __init__(
         self,
-        source: Source,
+        source: Sizable,
         digest: str,
         size: int | None,
         what: str,
@@ -95,7 +89,7 @@ class CheckedStream:
 class Limited:
     """A source of which the first bytes were read already, to detect the compression."""
 
-    def __init__(self, head: bytes, source: Source) -> None:
+    def __init__(self, head: bytes, source: Sizable) -> None:
         self._head = head
         self._source = source
 
@@ -107,7 +101,7 @@ class Limited:
         return self._source.read(size)
 
 
-def unpacked(source: Source) -> Source:
+def unpacked(source: Sizable) -> Sizable:
     """Return a source of the unpacked bytes: gzip, zstd or plain, detected by the first bytes."""
     head = b""
     while len(head) < 4 and (more := source.read(4 - len(head))):
@@ -116,7 +110,7 @@ def unpacked(source: Source) -> Source:
     if head.startswith(GZIP):
         return gzip.GzipFile(fileobj=cast("BinaryIO", whole), mode="rb")
     if head == ZSTD:
-        return cast("Source", zstd.ZstdFile(whole))
+        return cast("Sizable", zstd.ZstdFile(whole))
     return whole
 
 
@@ -126,7 +120,7 @@ class Forward(io.RawIOBase):
     With ``hashed`` all that is read goes through it.
     """
 
-    def __init__(self, source: Source, hashed: hashlib._Hash | None = None) -> None:
+    def __init__(self, source: Sizable, hashed: hashlib._Hash | None = None) -> None:
         super().__init__()
         self._source = source
         self._hashed = hashed

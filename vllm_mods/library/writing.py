@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from vllm_mods.base.errors import Refused
+from vllm_mods.base.errors import Refused, refusing_to_write
 from vllm_mods.base.output import fill_folder, write_below
 from vllm_mods.base.untrusted import is_plain_path
 from vllm_mods.library import catalog, mod_folder, reading
@@ -27,7 +27,7 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
 
     Raises ``Refused``, with all as it was, where one of these is there or something cannot be written.
     """
-    with _refusing(root), _alone(root):
+    with refusing_to_write(root), _alone(root):
         _recover(root)
         for name in files:
             if not is_plain_path(name):
@@ -48,7 +48,7 @@ def replace(root: str, files: Mapping[str, bytes], *, new: AbstractSet[str] = fr
 def recover(root: str) -> None:
     """Finish or remove what a killed run left in a library. Raises ``Refused`` for what none has left."""
     if any(os.path.lexists(os.path.join(root, name)) for name in (LAID_OUT, READY)):
-        with _refusing(root), _alone(root):
+        with refusing_to_write(root), _alone(root):
             _recover(root)
 
 
@@ -61,7 +61,7 @@ def folder(place: str, files: Mapping[str, bytes]) -> None:
             hint=f"rm -r {place}, or choose another name",
         )
     staged = os.path.join(parent, f".{name}.new")
-    with _refusing(place):
+    with refusing_to_write(place):
         os.makedirs(parent, exist_ok=True)
         if os.path.lexists(staged):
             _check_own(staged)
@@ -155,14 +155,3 @@ def _alone(place: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _refusing(place: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Refused(
-            f"{place} cannot be written: {error.strerror}; nothing was changed",
-            hint=f"ls -ld {place}",
-        ) from error

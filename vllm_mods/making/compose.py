@@ -1,20 +1,22 @@
 """Changes to files, as between two trees, made the files of a mod and planned. Writes nothing."""
 
 import contextlib
+import itertools
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.base.model import FileChange, Mod, ModPlan
-from vllm_mods.base.tree import Tree
+from vllm_mods.base.tree import Folder, Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.formats import diff_writer, platforms, toml_writer
 from vllm_mods.formats.schema import NAME, NAME_IN_WORDS
 from vllm_mods.formats.tree_names import canonical
-from vllm_mods.library import mod_folder
+from vllm_mods.library import mod_folder, writing
 from vllm_mods.making.fetching import DownloadedFile
 from vllm_mods.planning import outside, planner
 
@@ -34,7 +36,10 @@ class Wanted(NamedTuple):
 
 
 class ModEffect(NamedTuple):
-    """What a mod is made of: changes to a tree, ``templates`` by file name, ``notes`` for the mod's reader."""
+    """What a mod is made of: changes to a tree, ``templates`` by file name, ``notes`` for the mod's reader.
+
+    ``optional`` are the names of the last steps, which a mod does without where they fail, each with the files as it found them.
+    """
 
     changes: tuple[FileChange, ...]
     templates: Mapping[str, bytes] = {}
@@ -42,6 +47,7 @@ class ModEffect(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     fetched: tuple[DownloadedFile, ...] = ()
     notes: tuple[str, ...] = ()
+    optional: tuple[tuple[str, Mapping[str, bytes | None]], ...] = ()
 
 
 class Parts(NamedTuple):
@@ -52,6 +58,7 @@ class Parts(NamedTuple):
     made_on: str
     effect: ModEffect
     patches: Sequence[str]
+    optional: Sequence[str]
     overlay: Sequence[dict[str, object]]
     binary: Sequence[dict[str, object]]
     outside: tuple[str, ...]
@@ -70,6 +77,38 @@ class Composed(NamedTuple):
     planned: ModPlan
     unknown: tuple[str, ...]
     parts: Parts
+
+
+class ReleaseRow(NamedTuple):
+    """What became of a release: its variant and verdict, or why it has no variant."""
+
+    version: str
+    variant: str | None
+    verdict: str | None
+    why: str | None = None
+
+
+class NewMod(NamedTuple):
+    """A ``mod`` that was made, its ``files`` by their names in its folder, and the plan of it.
+
+    ``planned`` is None where no tree was named. ``notes`` are what one should know, ``unknown`` what only a person
+    can state in ``mod.toml``, ``releases`` what became of each release of a range, ``folder`` where the mod was
+    written, None for nowhere.
+    """
+
+    mod: Mod
+    files: Mapping[str, bytes]
+    planned: ModPlan | None = None
+    notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    releases: tuple[ReleaseRow, ...] = ()
+    folder: str | None = None
+
+    def written(self, library: Folder) -> Self:
+        """Write it into a library. Raises ``Refused`` where there is a mod of this name."""
+        folder = os.path.join(os.fspath(library), "patches", self.mod.name)
+        writing.folder(folder, self.files)
+        return self._replace(folder=folder)
 
 
 def difference(old: Tree, new: Tree) -> ModEffect:
@@ -151,11 +190,21 @@ def _parts(
         files[f"templates/{names[file]}/{mod_folder.TEMPLATE}"] = data
     overlay: list[dict[str, object]] = []
     binary: list[dict[str, object]] = []
-    name, patch = f"{variant}/{wanted.name}.patch", b""
+    steps = [wanted.name]
+    for name, _ in effect.optional:
+        steps.append(f"{name}-{len(steps)}" if name in steps else name)
+    needed, *optional = patches = {f"{variant}/{name}.patch": b"" for name in steps}
+    whole: list[FileChange] = []
     for change in sorted(effect.changes, key=lambda change: change.path):
-        if _as_patch(change):
-            patch += _diff(change, context)
-            continue
+        between = (found.get(change.path, change.before) for _, found in effect.optional)
+        states = [change.before, *between, change.after]
+        for source, (before, after) in zip(patches, itertools.pairwise(states), strict=True):
+            part = change._replace(before=before, after=after)
+            if source == needed and not _as_patch(part):
+                whole += [part] * (before != after)
+            else:
+                patches[source] += _diff(part, context)
+    for change in whole:
         if change.after is None:
             raise Refused(
                 f"{change.path} is a binary file, and a mod cannot remove one",
@@ -170,7 +219,7 @@ def _parts(
             binary.append(entry | {"sha256": sha256(change.after), "platform": built} | known)
         else:
             overlay.append(entry | known)
-    patches = {name: patch} if patch else {}
+    patches = {source: patch for source, patch in patches.items() if patch}
     beyond = outside.of((change.path for change in effect.changes), planner.WORKSPACE)
     owners = {tree.owner(path) for path in beyond}
     packages = ((canonical(name), f"=={version}") for name, version in sorted(filter(None, owners)))
@@ -180,6 +229,7 @@ def _parts(
         made_on=f"# Made on vLLM {tree.version or tree.spec}.",
         effect=effect,
         patches=[*patches],
+        optional=optional,
         overlay=overlay,
         binary=binary,
         outside=beyond,
@@ -258,6 +308,8 @@ def _variant(parts: Parts) -> Iterator[str]:
         yield f"# It changes {named}, and a variant states one `package`."
     if parts.patches:
         yield f"patches = {value(parts.patches)}"
+    if parts.optional:
+        yield f"optional = {value(parts.optional)}"
     names, fetched = _names(parts.effect.templates), parts.effect.fetched
     tables: dict[str, Sequence[dict[str, object]]] = {
         "overlay": parts.overlay,

@@ -62,7 +62,7 @@ def changes(data: bytes, where: str, tree: Tree) -> ModEffect:
 
 
 def is_of(data: bytes, where: str, tree: Tree) -> bool:
-    """Tell whether a tree has what each hunk of a diff expects, at the line that it states.
+    """Tell whether a tree has what each hunk of a diff expects, at the line that it states and in no other place.
 
     Raises ``DiffError`` for what is no diff, or has no line to tell a tree by.
     """
@@ -74,6 +74,7 @@ def is_of(data: bytes, where: str, tree: Tree) -> bool:
     return all(
         any(
             _is_at_its_lines(part.file, tree.read(path) or b"")
+            and _patched(part.file, path, tree) is not None
             for path in _candidates(part.old, paths) or _candidates(part.new, paths)
         )
         for part in expecting
@@ -138,7 +139,9 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
     """Return what a part changes in the file that it means."""
     candidates = _candidates(part.old, paths) or _candidates(part.new, paths)
     texts = {path: tree.read(path) or b"" for path in candidates}
-    patched = {path: _patched(part.file, path, tree) for path in candidates}
+    stated = {path: text for path, text in texts.items() if _is_at_its_lines(part.file, text)}
+    # whoever names a tree in which it stands at its lines says that it was made on that
+    patched = {one: _patched(part.file, one, tree, base=stated.get(one)) for one in candidates}
     fitting = [path for path, after in patched.items() if after is not None]
     if len(fitting) == 1:
         (path,) = fitting
@@ -156,10 +159,12 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
         is_in = any(_patched(part.file.reversed(), path, tree) is not None for path in candidates)
         has_text = any(all(b"".join(one.old) in text for one in hunks) for text in texts.values())
         has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
-        if has_text and not is_in and not has_context:
+        if has_text and not is_in:
+            none = "no line of context stands around its changes"
+            why = f"its text is in {named}, not at its lines" if has_context else none
             raise Refused(
-                f"{at}: its changes have no context lines, so nothing proves where they belong",
-                hint="make it again with three lines of context: git diff -U3, or diff -u",
+                f"{at}: {why}, so nothing proves where they belong",
+                hint="--tree TREE names the vLLM that it was made on; or make it again with three lines of context: git diff -U3, or diff -u",
             )
         raise Refused(
             f"{at}: its text is not in {named}"
@@ -183,10 +188,10 @@ def _candidates(name: str, paths: Sequence[str]) -> list[str]:
     return []
 
 
-def _patched(file: FileDiff, path: str, tree: Tree) -> bytes | None:
+def _patched(file: FileDiff, path: str, tree: Tree, *, base: bytes | None = None) -> bytes | None:
     """Return a file with every hunk in its one place, None if it has not got them all."""
     view = LayeredTree(tree)
-    part = Part("", file._replace(old_path=path, new_path=path), path, at_base=True)
+    part = Part("", file._replace(old_path=path, new_path=path), path, at_base=True, base=base)
     return None if PatchingStep(part, view).put_in() else view.read(path)
 
 

@@ -14,27 +14,9 @@ from vllm_mods.base.tree import Tree
 from vllm_mods.fit.world import SummaryCache
 from vllm_mods.library import mod_folder
 from vllm_mods.making import compose
-from vllm_mods.making.compose import Composed, ModEffect, Parts, Wanted
-from vllm_mods.planning import planner
+from vllm_mods.making.compose import Composed, ModEffect, NewMod, Parts, ReleaseRow, Wanted
+from vllm_mods.planning import lock_entries, planner
 from vllm_mods.planning.layered_tree import LayeredTree
-
-
-class ReleaseRow(NamedTuple):
-    """What became of a release: its variant and verdict, or why it has no variant."""
-
-    version: str
-    variant: str | None
-    verdict: str | None
-    why: str | None = None
-
-
-class MadeOver(NamedTuple):
-    """A mod over several releases, by its files."""
-
-    files: dict[str, bytes]
-    rows: tuple[ReleaseRow, ...]
-    notes: tuple[str, ...]
-    unknown: tuple[str, ...]
 
 
 class _MadeVariant(NamedTuple):
@@ -47,7 +29,7 @@ def make(
     releases: Mapping[str, Tree],
     run: Callable[[Tree], ModEffect],
     tell: Callable[[str], None],
-) -> MadeOver:
+) -> NewMod:
     """Make a mod of what a script does on releases by version, oldest first; ``run`` does it on one.
 
     Raises ``Refused`` where it makes a mod on none of them.
@@ -79,13 +61,16 @@ class _Maker:
     tell: Callable[[str], None]
     cache: SummaryCache = field(default_factory=SummaryCache)
 
-    def make(self, why: dict[str, str]) -> MadeOver:
+    def make(self, why: dict[str, str]) -> NewMod:
         """Take releases out of ranges until each variant does on all of its own what the script does."""
-        variants: list[_MadeVariant] = []
         proven = self.compose_variants()
         plans: dict[str, ModPlan] = {}
-        files: dict[str, bytes] = {}
-        while proven and proven != variants:
+        while True:
+            if not proven:
+                raise Refused(
+                    "no variant reproduces the changes of the script on its own release",
+                    hint="--tree TREE names a release that it was written for",
+                )
             variants = proven
             mod, files = self.join(variants)
             for number, (version, tree) in enumerate(self.trees.items(), 1):
@@ -97,11 +82,9 @@ class _Maker:
                 for composed, covered in variants
                 if (kept := tuple(version for version in covered if version in right))
             ]
-        if not proven:
-            raise Refused(
-                "no variant reproduces the changes of the script on its own release",
-                hint="--tree TREE names a release that it was written for",
-            )
+            if proven == variants:
+                break
+        files |= lock_entries.first(mod, ((plans[one], tree) for one, tree in self.trees.items()))
         ids = {version: one.composed.parts.id for one in variants for version in one.versions}
         unmade = "no variant reproduces the changes of the script there"
         whys = {version: why.get(version, unmade) for version in plans if version not in ids}
@@ -111,15 +94,16 @@ class _Maker:
         )
         notes = dict.fromkeys(line for effect in self.effects.values() for line in effect.notes)
         unknown = compose.unknown(self.wanted._replace(vllm=self.wanted.vllm or "stated"), None)
-        return MadeOver(files, tuple(rows), tuple(notes), tuple(unknown))
+        return NewMod(mod, files, None, tuple(notes), tuple(unknown), tuple(rows))
 
     def plan(self, mod: Mod, tree: Tree) -> ModPlan:
         return planner.plan([mod], tree, cache=self.cache).mods[0]
 
     def compose_variants(self) -> list[_MadeVariant]:
-        """Compose a variant where none of those before makes the changes; newest release first."""
+        """Compose a variant where none of those before makes the changes: first of what has more optional parts, then of the newest release."""
         variants: list[_MadeVariant] = []
-        for version, effect in reversed(self.effects.items()):
+        newest_first = reversed(self.effects.items())
+        for version, effect in sorted(newest_first, key=lambda row: -len(row[1].optional)):
             tree = self.trees[version]
             for number, (composed, covered) in enumerate(variants):
                 if self.makes(composed, tree, effect):
@@ -151,7 +135,9 @@ class _Maker:
         """Put variants, oldest first, into one mod with the ranges that they hold in."""
         files: dict[str, bytes] = {}
         parts = []
-        for composed, covered in reversed(variants):
+        for composed, covered in sorted(
+            variants, key=lambda one: max(map(versions.sort_key, one.versions))
+        ):
             part = self.stated_for(composed.parts, covered)
             prefix = f"{part.id}/" if len(variants) > 1 else ""
             moved = {
@@ -179,7 +165,7 @@ class _Maker:
             packages.append((name, span(present, present)))
         return part._replace(
             vllm=span(covered, [*self.trees]),
-            made_on=f"# Made on vLLM {max(covered, key=versions.sort_key)}.",
+            made_on=f"# Made on vLLM {covered[0]}.",
             packages=tuple(packages),
         )
 

@@ -1,5 +1,7 @@
 """A command run on a copy of a tree, laid out as in an image; what it changed, and what it did elsewhere."""
 
+import contextlib
+import itertools
 import json
 import posixpath
 import re
@@ -26,6 +28,8 @@ _FETCH_OR_KEEP = (
     "--fetch allows downloads, each URL once; or put copies of the files into the mod's folder"
 )
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
+_OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
+_PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
 _EDIT_TREE = "--tree TREE names the vLLM that it was written for"
 
 
@@ -100,13 +104,43 @@ class _RecordedRun(NamedTuple):
         return f"{WORKSPACE}/mods/{self.name}"
 
     def run(self, argv: Sequence[str], fetched: tuple[DownloadedFile, ...]) -> ModEffect:
-        """Run the command once, and read what it did."""
+        """Run the command and read what it did; where it does without patches that fail, once more for each of them."""
+        effect, steps, output = self.run_once(argv, fetched)
+        if not (effect.changes or effect.templates):
+            raise Refused(
+                f"the command succeeded but changed nothing in vLLM{last_lines(output)}",
+                hint=_EDIT_TREE,
+            )
+        if not 0 < len(steps) <= _OPTIONAL_STEPS:
+            return effect
+        with contextlib.suppress(Refused):  # it does not do without: nothing is optional
+            stages = [self.run_once(argv, fetched, most)[0].changes for most in range(len(steps))]
+            found = zip(steps, itertools.pairwise((*stages, effect.changes)), strict=True)
+            optional = tuple(
+                (
+                    (_PATCH.findall(" ".join(step.argv)) or ["optional"])[-1],
+                    {one.path: one.after for one in before},
+                )
+                for step, (before, after) in found
+                if before != after
+            )
+            if stages[0] or len(optional) > 1:  # one alone is all of the mod
+                effect = effect._replace(optional=optional)
+        return effect
+
+    def run_once(
+        self, argv: Sequence[str], fetched: tuple[DownloadedFile, ...], most: int | None = None
+    ) -> tuple[ModEffect, tuple[WatchedCommand, ...], str]:
+        """Run the command; return what it did, its steps that may fail, and what it printed.
+
+        No more than ``most`` of these steps are taken: the others fail.
+        """
         packages = [f"{self.site}/{name}" for name in ("vllm", *self.limits.also)]
         places = [self.site] if self.container is None else packages
         job = SandboxJob(
             argv=argv,
             cwd=self.home,
-            environ=self._environ(),
+            environ=self._environ() | ({} if most is None else {"VLLM_MODS_STEPS": str(most)}),
             files=self._laid_out(fetched),
             places=[*places, WORKSPACE, HOME, TEMPORARY, LAUNCHER],
             programs=watching.BIN,
@@ -115,7 +149,7 @@ class _RecordedRun(NamedTuple):
         ran = sandbox.run(job, self.container)
         seen = watching.read(ran.written, self.files, ran.environ)
         self._check(ran, seen)
-        return self._effect(ran, seen)._replace(fetched=fetched)
+        return self._effect(ran, seen)._replace(fetched=fetched), seen.free, ran.output
 
     def _laid_out(self, fetched: Sequence[DownloadedFile]) -> dict[str, bytes]:
         """Return the files that the command finds, by absolute path."""
@@ -143,6 +177,9 @@ class _RecordedRun(NamedTuple):
         return {
             **watching.ENVIRON,
             "VLLM_MODS_VERSION": self.tree.version or "0",
+            "VLLM_MODS_MAY_FAIL": "".join(
+                f" {one} " for one in watching.lines_that_may_fail(self.files)
+            ),
             "HOME": HOME,
             "LANG": "C.UTF-8",
             "WORKSPACE_DIR": WORKSPACE,
@@ -188,7 +225,7 @@ class _RecordedRun(NamedTuple):
             )
 
     def _effect(self, ran: Ran, seen: Watched) -> ModEffect:
-        """Return what a run did. Raises ``Refused`` for what no mod can have, and if it changed nothing."""
+        """Return what a run did. Raises ``Refused`` for what no mod can have."""
         start = len(self.site) + 1
         every = (*ran.written, *ran.gone, *ran.odd)
         inner = {path for path in every if path.startswith(f"{self.site}/")}
@@ -212,16 +249,18 @@ class _RecordedRun(NamedTuple):
                 hint=f"pip download --no-deps vllm=={self.tree.version}, and --tree wheel:FILE",
             )
         templates, lost = self._elsewhere({**ran.written, **dict.fromkeys(ran.odd)})
-        if not changes and not templates:
-            raise Refused(
-                f"the command succeeded but changed nothing in vLLM{last_lines(ran.output)}",
-                hint=_EDIT_TREE,
-            )
         named = (
             f"{name}={value} is set only while the script runs; to keep it, state it under [env] of the mod"
             for name, value in seen.exported
         )
-        notes = (*(f"it wrote {path}, which a mod cannot contain" for path in lost), *named)
+        skipped = (
+            f"{one} failed, and the script goes on without it" for one in seen.free if one.code
+        )
+        notes = (
+            *(f"it wrote {path}, which a mod cannot contain" for path in lost),
+            *named,
+            *skipped,
+        )
         return ModEffect(changes, templates, seen.installed, seen.exported, notes=notes)
 
     def _elsewhere(self, written: Mapping[str, bytes | None]) -> tuple[dict[str, bytes], list[str]]:

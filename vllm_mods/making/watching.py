@@ -4,6 +4,7 @@ Stand-ins for the commands that fetch and change files run the real ones and not
 script, which bash tells. Python notes connections by itself.
 """
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -24,6 +25,9 @@ _GPU = ("nvidia-smi",)
 _PIP = ("pip", "pip3", "uv")
 _PYTHON = ("python", "python3")
 _STEPS = ("patch", "git", "cp", "mv", "install", "sed", "perl", "tar", "unzip", "ln", "tee")
+_LINE = re.compile(r"(?:.*(?:\\|\|\|)[ \t]*\n)*.*")  # of a script, with those that continue it
+_PATCHES = re.compile(r"\b(?:git|patch)\b")
+_GOES_ON = re.compile(r"\|\|\s*(?:\{\s*)?(?:echo|printf|true|:)(?![\w/])")
 _QUESTIONS = re.compile(r"--(?:dry-run|check|stat|numstat|summary|version|help)\Z")
 _GIT_STEPS = {"apply", "am", "cherry-pick", "revert", "checkout", "restore", "reset", "stash"}
 _GIT_FETCHES = {"clone", "fetch", "pull", "submodule", "ls-remote"}
@@ -69,7 +73,8 @@ class Watched(NamedTuple):
 
     ``lacked`` are commands that would have needed what a recording does not give, ``failed`` those that
     change files and failed, ``installed`` what pip was asked for; ``ended`` is the last one of a script
-    that failed. ``exported`` are the variables that the script exports and does not use itself.
+    that failed. ``free`` are the patches that the script does without where they fail. ``exported`` are the
+    variables that the script exports and does not use itself.
     """
 
     lacked: tuple[WatchedCommand, ...]
@@ -77,6 +82,22 @@ class Watched(NamedTuple):
     installed: tuple[str, ...]
     ended: WatchedCommand | None
     exported: tuple[tuple[str, str], ...]
+    free: tuple[WatchedCommand, ...]
+
+
+def lines_that_may_fail(files: Mapping[str, bytes]) -> frozenset[str]:
+    """Return the lines of a mod's scripts that put a patch in or say that they do not: ``git apply X || echo skipping``."""
+    places: set[str] = set()
+    for path, data in files.items():
+        script = data.decode("utf-8", "replace") if path.endswith(".sh") else ""
+        for line in _LINE.finditer(script):
+            text = line[0].replace("\\\n", " ")
+            step = _PATCHES.search(text)
+            if step and _GOES_ON.search(text, step.end()):
+                first = script.count("\n", 0, line.start()) + 1
+                numbers = range(first, first + line[0].count("\n") + 1)
+                places |= {f"{posixpath.basename(path)}:{number}" for number in numbers}
+    return frozenset(places)
 
 
 def programs() -> dict[str, bytes]:
@@ -99,7 +120,10 @@ def read(
 
     ``files`` are the mod's own, ``given`` the variables that the command was started with.
     """
-    asked = tuple(_asked(written.get(f"{LAUNCHER}/asked", b"")[: limits.STDERR]))
+    noted = tuple(_asked(written.get(f"{LAUNCHER}/asked", b"")[: limits.STDERR]))
+    may_fail = lines_that_may_fail(files)
+    free = [one for one in noted if one.place in may_fail and one.argv[0] in {"git", "patch"}]
+    asked = tuple(one for one in noted if one not in free)
     lacked = tuple(dict.fromkeys(one for one in asked if _lacks(one)))
     failed = (one for one in asked if one.code and one not in lacked and _changes(one.argv, files))
     installed = (word for one in asked if one.argv[0] == "pip" for word in _required(one.argv))
@@ -111,6 +135,7 @@ def read(
         installed=tuple(dict.fromkeys(installed)),
         ended=ended[-1] if ended else None,
         exported=tuple(_exported(exported, files, given)),
+        free=tuple(free),
     )
 
 

@@ -16,7 +16,7 @@ class Answer(NamedTuple):
 
     ``locked`` is what mod.lock has of it where it writes, ``witness`` the digest of what the fit
     rested on, ``offsets`` those of the hunks that moved, ``packages`` the versions of other distributions
-    beside the tree that it was planned with, ``hunks`` those beside the source where they are to be shown.
+    beside the tree that it was planned with, ``left_out`` the optional patches that do not go in, ``hunks`` those beside the source where they are to be shown.
     """
 
     verdict: Verdict
@@ -28,6 +28,7 @@ class Answer(NamedTuple):
     witness: str = ""
     computed: bool = True
     packages: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
     hunks: tuple[HunkView, ...] = ()
 
     @property
@@ -46,6 +47,7 @@ def answer_of(planned: ModPlan) -> Answer:
         offsets=tuple(hunk.offset for hunk in planned.hunks if hunk.offset),
         locked=lock_entries.entry(planned),
         witness=planned.witness,
+        left_out=tuple(one.patch for one in planned.optional if not one.verdict.ok),
     )
 
 

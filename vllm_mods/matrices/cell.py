@@ -16,7 +16,7 @@ class Cell(NamedTuple):
     range names this version, ``meant`` that some variant's does. ``offsets`` are how many lines
     each moved hunk is from its stated line, in order. Not ``computed`` means that nobody could
     compute it now (no network and nothing kept, a worker that died twice): the findings say why.
-    ``packages`` are names and versions of what the mod was planned with beside vLLM.
+    ``packages`` are names and versions of what the mod was planned with beside vLLM, ``left_out`` optional patches that do not go in.
 
     >>> (cell,) = vm.matrix(vm.Library("library").mods("fast"), ["site-packages"]).cells
     >>> cell.mod, cell.version, cell.variant, cell.meant
@@ -35,6 +35,7 @@ class Cell(NamedTuple):
     offsets: tuple[int, ...] = ()
     computed: bool = True
     packages: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def word(self) -> str:

@@ -9,6 +9,7 @@ from vllm_mods.base.versions import is_final
 from vllm_mods.formats import mod_lock
 from vllm_mods.formats.mod_lock import Lock, LockedHunk, LockedTree, WrittenFor
 from vllm_mods.formats.receipt import hashes
+from vllm_mods.library import mod_folder
 from vllm_mods.planning import known_trees, patching
 from vllm_mods.planning import written as written_places
 from vllm_mods.planning.layered_tree import LayeredTree
@@ -61,23 +62,26 @@ def of(
     )
 
 
-def first(mod: Mod, planned: ModPlan, tree: Tree) -> bytes | None:
-    """Return a new mod's lock: where it was written, and the tree that it was made on, if that is a release as it was shipped.
-
-    None if nothing would be written there.
-    """
-    known = entry(planned)
-    if known is None:
-        return None
-    places = _places(planned, tree)
-    released = (
-        one.before is None or tree.pristine or tree.is_released(one.path, one.before)
-        for one in planned.changes
-    )
-    trees = []
-    if tree.version is not None and is_final(tree.version) and all(released):
-        trees = [known._replace(vllm=(tree.version,), witness=(planned.witness,))]
-    return mod_lock.dump(of(mod, trees, written=places)) if trees or places else None
+def first(mod: Mod, plans: Iterable[tuple[ModPlan, Tree]]) -> dict[str, bytes]:
+    """Return a new mod's lock by its name, if it says anything: where its variants were written, and those trees that are releases as shipped."""
+    states: list[tuple[LockedTree, str, str]] = []
+    places: dict[str, WrittenFor] = {}
+    for planned, tree in plans:
+        known = entry(planned)
+        if known is None:
+            continue
+        if planned.in_range or known.variant not in places:
+            places |= {place.variant: place for place in _places(planned, tree)}
+        released = (
+            one.before is None or tree.pristine or tree.is_released(one.path, one.before)
+            for one in planned.changes
+        )
+        if tree.version is not None and is_final(tree.version) and all(released):
+            states.append((known, tree.version, planned.witness))
+    if not (states or places):
+        return {}
+    lock = of(mod, merge_states(states), written=places.values())
+    return {mod_folder.LOCK: mod_lock.dump(lock)}
 
 
 def _places(planned: ModPlan, tree: Tree, base: str | None = None) -> tuple[WrittenFor, ...]:

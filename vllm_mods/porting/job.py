@@ -1,5 +1,6 @@
 """One variant ported to one tree, from reading its base to the verdict on what came out. Writes nothing."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -211,6 +212,7 @@ def finish(
     result: NewVariant | None = None
     package = job.variant.package
     version = LayeredTree(job.target).package(package) if package else None
+    free = [os.path.basename(one.source) for one in job.variant.patches if one.optional]
     beside = {} if version is None else {"package": package, "version": f"=={version}"}
     comment = (
         f"Ported from `{job.variant.id}` (vLLM {job.base_version}) to vLLM {job.target_version}."
@@ -222,6 +224,8 @@ def finish(
             head = "".join(f"Repaired by port: {one}\n" for one in repairs)
             patches[first] = head.encode() + patches[first]
         block = {"id": job.name, "vllm": job.vllm, "patches": list(patches), **beside}
+        if free:
+            block["optional"] = [one for one in patches if os.path.basename(one) in free]
         manifest = variant.manifest(job.mod, job.variant, block, comment)
         files = {**patches, mod_folder.MANIFEST: manifest}
         new = variant.load_mod(job.mod, files, job.roots)

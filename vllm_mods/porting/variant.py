@@ -135,11 +135,11 @@ def patches(
     context: int,
     homes: Mapping[str, str],
 ) -> dict[str, bytes]:
-    """Cut patches, each with the name of the variant's patch that changes the same file of the base."""
+    """Cut patches, each with the name of the variant's patch that changes the same file of the base, a needed one if any."""
     sources = [os.path.basename(patch.source) for patch in variant.patches]
     owner = {
         path: os.path.basename(patch.source)
-        for patch in variant.patches
+        for patch in sorted(variant.patches, key=lambda one: not one.optional)
         for path in diff.paths_of(patch, patch.source)
     }
     texts: dict[str, bytes] = {}

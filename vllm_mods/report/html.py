@@ -52,7 +52,7 @@ def render(result: MatrixResult) -> str:
         "place": places.get,
         "prose": prose,
     }
-    words = [cell.word for row in of.rows for cell in row.known]
+    words = [cell.word for row in of.rows for cell in row.cells]
     return environment.from_string(page).render(
         version=__version__,
         policy=_policy(style, script),
@@ -89,11 +89,11 @@ def _heads(of: view.Grid, result: MatrixResult) -> Iterator[tuple[str, str, str]
         yield tree, label, " ".join(marks)
 
 
-def _row(row: view.GridRow) -> tuple[view.GridRow, str, list[tuple[Cell | None, str]]]:
+def _row(row: view.GridRow) -> tuple[view.GridRow, str, list[tuple[Cell, str]]]:
     """Return a mod's row, its share of good cells, and each cell with the variant that begins there."""
-    meant = [cell for cell in row.known if cell.meant]
+    meant = [cell for cell in row.cells if cell.meant]
     good = sum(not view.is_wrong(cell) for cell in meant)
-    variants = ["" if cell is None else view.variant(cell) for cell in row.cells]
+    variants = list(map(view.variant, row.cells))
     begins = (
         variant if variant != before else ""
         for variant, before in zip(variants, ["", *variants], strict=False)

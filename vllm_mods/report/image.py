@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from vllm_mods.api.image_verify import ImageVerified, InspectedImage
+from vllm_mods.api.image_verify import ImageVerified
+from vllm_mods.building.inspection import Inspection
 from vllm_mods.images import oci
 from vllm_mods.report import data, text
 from vllm_mods.report.reply import Reply
 
 
-def inspect(image: InspectedImage) -> Reply:
+def inspect(inspected: Inspection) -> Reply:
     """Return what is in an image."""
-    tree, inspected = image
-    base, lock = tree.base, inspected.lock
+    tree, lock = inspected.tree, inspected.lock
+    base = tree.base
     mods = inspected.receipt.mods if inspected.receipt else ()
     changed = [inspected.changed(mod.name) for mod in mods]
     lines = [

@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from vllm_mods.api.new import NewMod
 from vllm_mods.formats import pairing as pairings
 from vllm_mods.library import mod_folder
+from vllm_mods.making.compose import NewMod
 from vllm_mods.recipes.recipe_yaml import ImportedRecipe
 from vllm_mods.report.reply import Reply, notes
 

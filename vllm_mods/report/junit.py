@@ -22,7 +22,7 @@ def render(result: MatrixResult) -> str:
     root = ET.Element("testsuites", name="vllm-mods matrix")
     for row in of.rows:
         suite = ET.SubElement(root, "testsuite", name=view.clean(f"{row.mod} {row.version}"))
-        for cell in row.known:
+        for cell in row.cells:
             _case(suite, of, cell)
         problems = [view.problem(of, one) for one in grievances if one.mod == row.mod]
         if problems:
@@ -39,7 +39,7 @@ def _case(suite: ET.Element, of: view.Grid, cell: Cell) -> None:
     mod = view.clean(cell.mod)
     # What stands before the last dot of a class is taken for its package.
     classname = f"vllm-mods.{mod.replace('.', '_')}"
-    name = f"{mod} on vLLM {of.label(cell.tree)}"
+    name = f"{mod} on vLLM {of.labels[cell.tree]}"
     case = ET.SubElement(suite, "testcase", classname=classname, name=name)
     headline = f"{cell.word}: {view.MEANINGS[cell.word]}"
     messages = "\n".join(map(view.clean, map(str, cell.findings)))

@@ -25,16 +25,11 @@ _NUMBER = re.compile(r"\d+")
 
 
 class GridRow(NamedTuple):
-    """One mod; ``cells`` in the order of the trees, None where the matrix has no cell."""
+    """One mod; ``cells`` in the order of the trees."""
 
     mod: str
     version: str
-    cells: tuple[Cell | None, ...]
-
-    @property
-    def known(self) -> tuple[Cell, ...]:
-        """The cells that are there."""
-        return tuple(cell for cell in self.cells if cell is not None)
+    cells: tuple[Cell, ...]
 
 
 class Grid(NamedTuple):
@@ -42,10 +37,6 @@ class Grid(NamedTuple):
 
     rows: tuple[GridRow, ...]
     labels: Mapping[str, str]
-
-    def label(self, tree: str) -> str:
-        """Return the short name of a tree; the tree itself if the matrix does not have it."""
-        return self.labels.get(tree) or clean(tree)
 
 
 class Run(NamedTuple):
@@ -89,15 +80,15 @@ def grid(result: MatrixResult) -> Grid:
             short = clean(label(cell.tree, cell.version))
             labels[cell.tree] = clean(cell.tree) if short in labels.values() else short
     rows = (
-        GridRow(mod, version, tuple(cells.get((mod, tree)) for tree in labels))
+        GridRow(mod, version, tuple(cells[mod, tree] for tree in labels))
         for mod, version in versions.items()
     )
     return Grid(tuple(rows), labels)
 
 
 def runs(of: Grid, row: GridRow) -> tuple[Run, ...]:
-    """Return a mod's cells in runs of one verdict and variant."""
-    return _runs(of, row.known, lambda cell: (cell.meant, cell.word, variant(cell)))
+    """Return a mod's cells in runs of one verdict and variant, without the same optional patches."""
+    return _runs(of, row.cells, lambda cell: (cell.meant, cell.word, variant(cell), cell.left_out))
 
 
 def wrong(of: Grid) -> tuple[Run, ...]:
@@ -105,14 +96,14 @@ def wrong(of: Grid) -> tuple[Run, ...]:
     return tuple(
         run
         for row in of.rows
-        for run in _runs(of, row.known, lambda cell: (cell.meant, cell.word, _finding_texts(cell)))
+        for run in _runs(of, row.cells, lambda cell: (cell.meant, cell.word, _finding_texts(cell)))
         if is_wrong(run.first)
     )
 
 
 def _runs(of: Grid, cells: Iterable[Cell], key: Callable[[Cell], object]) -> tuple[Run, ...]:
     groups = (tuple(run) for _, run in groupby(cells, key))
-    return tuple(Run(between([of.label(cell.tree) for cell in run]), run) for run in groups)
+    return tuple(Run(between([of.labels[cell.tree] for cell in run]), run) for run in groups)
 
 
 def is_wrong(cell: Cell) -> bool:
@@ -138,7 +129,7 @@ def spans(of: Grid, trees: Iterable[str]) -> str:
     asked = set(trees)
     stretches = groupby(of.labels, asked.__contains__)
     known = (
-        between([of.label(tree) for tree in stretch]) for inside, stretch in stretches if inside
+        between([of.labels[tree] for tree in stretch]) for inside, stretch in stretches if inside
     )
     return ", ".join((*known, *(clean(tree) for tree in sorted(asked - of.labels.keys()))))
 
@@ -164,12 +155,13 @@ def problem(of: Grid, grievance: Grievance) -> str:
 
 
 def details(run: Iterable[Cell]) -> str:
-    """Return the variant, the offsets of its hunks, and the packages beside vLLM, in words."""
+    """Return the variant, what it is without, the offsets of its hunks, and the packages beside vLLM, in words."""
     cells = tuple(run)
     offsets = [offset for cell in cells for offset in cell.offsets]
     parts = []
     if variant(cells[0]):
         parts.append(f"variant {variant(cells[0])}")
+    parts += (f"without {clean(patch)}" for patch in cells[0].left_out)
     if offsets:
         low, high = min(offsets), max(offsets)
         parts.append(f"by {low:+d} lines" if low == high else f"by {low:+d} to {high:+d} lines")
@@ -181,7 +173,7 @@ def details(run: Iterable[Cell]) -> str:
 
 def summary(of: Grid) -> str:
     """Return in one sentence whether every mod goes in where its ranges say."""
-    meant = [cell for row in of.rows for cell in row.known if cell.meant]
+    meant = [cell for row in of.rows for cell in row.cells if cell.meant]
     bad = sum(is_wrong(cell) for cell in meant)
     if not meant:
         return "No mod covers any of these trees."

@@ -25,7 +25,8 @@ def render(result: MatrixResult) -> str:
         fence = "`" * max(3, _longest(body) + 1)
         blocks.append(f"{fence}text\n{body}\n{fence}")
     blocks.append(
-        f"<sub>vllm-mods {__version__}. ✓ applies · ✗ should apply and does not · (in brackets) outside the mod's range</sub>"
+        f"<sub>vllm-mods {__version__}. Meant for that vLLM: ✓ goes in, or is in · ✗ does not go in · "
+        "? nobody could look. (In brackets): not meant for it.</sub>"
     )
     return "\n\n".join(blocks) + "\n"
 
@@ -45,10 +46,10 @@ def _table(of: view.Grid) -> str:
 
 
 def _word(cell: Cell) -> str:
-    word = cell.word
-    if cell.computed and cell.verdict.ok:
-        return f"✓ {word}"
-    return f"✗ **{word}**" if cell.meant else f"({word})"
+    if not cell.meant:
+        return f"({cell.word})"
+    sign = "✗" if cell.computed else "?"
+    return f"{sign} **{cell.word}**" if view.is_wrong(cell) else f"✓ {cell.word}"
 
 
 def _code(text: str) -> str:

@@ -49,7 +49,7 @@ def page_data(of: view.Grid, result: MatrixResult) -> str:
     """Return the JSON of a page, fit to stand in a ``script`` element: it has no ``<`` in it."""
     tables = _Tables()
     about = {mod.name: _about(mod) for mod in result.mods}
-    cells = [[cell and _cell(tables, cell, result.hunks) for cell in row.cells] for row in of.rows]
+    cells = [[_cell(tables, cell, result.hunks) for cell in row.cells] for row in of.rows]
     data = {
         "mods": [
             [view.clean(row.mod), view.clean(row.version), about.get(row.mod, {})]
@@ -99,6 +99,7 @@ def _cell(
             "variant": view.variant(cell),
             "ranged": int(cell.in_range),
             "meant": int(cell.meant),
+            "without": [view.clean(patch) for patch in cell.left_out],
             "packages": [view.clean(" ".join(one)) for one in cell.packages],
             "findings": [
                 tables.number("findings", one, partial(_fields, one)) for one in cell.findings

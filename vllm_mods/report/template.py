@@ -1,9 +1,11 @@
 """Answers of ``template``."""
 
 import difflib
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from vllm_mods.api.template_clients import TemplateClients
 from vllm_mods.base.errors import ManifestError
 from vllm_mods.base.model import Finding
 from vllm_mods.report import data, text
@@ -17,6 +19,8 @@ from vllm_mods.templates.check import (
     count_weights,
     weight,
 )
+from vllm_mods.templates.client_requests import clients as known_clients
+from vllm_mods.templates.client_table import Row
 from vllm_mods.templates.model_texts import TextsBack
 from vllm_mods.templates.reading_back import WAYS, PairRead, ReadBack, way_name
 from vllm_mods.templates.rendering import Rendered, place
@@ -327,3 +331,43 @@ def _counts(pair: PairRead) -> str:
         return f"all {pair.asked}, whole and streamed"
     counts = zip(WAYS, pair.read, strict=True)
     return f"of {pair.asked}: " + ", ".join(f"{count} {way_name(way)}" for way, count in counts)
+
+
+# --- what clients are to expect
+
+
+def clients(results: Sequence[TemplateClients]) -> Reply:
+    """Return, for each template, what each client is to expect on which releases."""
+    titles = {client.name: f"{client.title}, {client.endpoint}" for client in known_clients()}
+    lines = []
+    for result in results:
+        lines.append(result.template.name)
+        for subject, rows in itertools.groupby(result.rows, key=lambda row: row.answer.subject):
+            lines.append(f"  {titles.get(subject, subject)}")
+            lines += [
+                f"    {line}"
+                for line in columns((_release_span(row), _client_words(row)) for row in rows)
+            ]
+        if not result.rows:
+            lines.append("  the table has no entry for its text: --target TREE asks a vLLM")
+    answer = {
+        "templates": [
+            {"name": one.template.name, "rows": list(map(_client_row, one.rows))} for one in results
+        ]
+    }
+    return Reply(answer, "\n".join(lines))
+
+
+def _release_span(row: Row) -> str:
+    return row.since if row.since == row.until else f"{row.since} to {row.until}"
+
+
+def _client_words(row: Row) -> str:
+    return f"{row.answer.verdict}: {row.answer.why}" if row.answer.why else str(row.answer.verdict)
+
+
+def _client_row(row: Row) -> dict[str, Any]:
+    return {
+        **data.fields(row, "since", "until"),
+        **data.fields(row.answer, "subject", "verdict", "why"),
+    }

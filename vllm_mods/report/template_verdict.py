@@ -7,18 +7,6 @@ from vllm_mods.base.model import Level
 from vllm_mods.templates.check import TemplateChecked
 from vllm_mods.templates.reading_back import only_notes
 
-_ASKED = {
-    "chat": "chats",
-    "system-message": "system messages",
-    "agent": "calls and results",
-    "agent-that-reasons": "reasoning beside calls",
-    "parallel-calls": "parallel calls",
-    "text-beside-a-call": "text beside calls",
-    "chat-that-reasons": "answers with reasoning",
-    "thinking-off": "answers without thinking",
-    "system-message-midway": "system messages midway",
-    "long-chat": "long messages",
-}
 _WORKS_FOR = {"chat": "chat", "agent": "agents"}
 _LOSSES: dict[str, str] = {
     FindingCode.NOT_RENDERED: "does not render",
@@ -37,7 +25,7 @@ _LIMITS: dict[str, str] = {
 def verdict(result: TemplateChecked) -> str:
     """Return the sentence of a template; it begins with "at fault" where the exit code is 1."""
     if result.answer is None:
-        return "at fault: it cannot be read"
+        return "wrong: it cannot be read"
     works = [
         _WORKS_FOR[replay.conversation.name]
         for replay in result.replays
@@ -51,7 +39,7 @@ def verdict(result: TemplateChecked) -> str:
     if result.replays and not any("reason" in one.conversation.name for one in result.replays):
         limits.append("no reasoning")
     first, *others = (*_faults(result), *good, *limits)
-    return "; ".join((first if result.ok else f"at fault: {first}", *others))
+    return "; ".join((first if result.ok else f"wrong: {first}", *others))
 
 
 def _faults(result: TemplateChecked) -> Iterator[str]:
@@ -72,8 +60,8 @@ def _losses(result: TemplateChecked, level: Level) -> Iterator[str]:
     """Yield what it does to which conversations, of the findings of a level."""
     losses: dict[str, list[str]] = {}
     for replay in result.replays:
-        name = replay.conversation.name
+        asked = replay.conversation.title or replay.conversation.name
         for code in dict.fromkeys(one.code for one in replay.findings if one.level is level):
-            losses.setdefault(_LOSSES[code], []).append(_ASKED.get(name, name))
-    for loses, asked in losses.items():
-        yield f"{loses} {', '.join(asked)}"
+            losses.setdefault(_LOSSES[code], []).append(asked)
+    for loses, titles in losses.items():
+        yield f"{loses} {', '.join(titles)}"

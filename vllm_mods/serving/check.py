@@ -6,7 +6,7 @@ Pure but for the tree it reads. What only a run can tell is a note, with its rea
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -18,6 +18,7 @@ from vllm_mods.serving.command import Use
 from vllm_mods.serving.faults import ServeFault, note, of
 from vllm_mods.serving.flags import Flag
 from vllm_mods.serving.shape import FlagShape, KnownFlags
+from vllm_mods.serving.template import Serving
 
 # How many flags are named that a word may stand for.
 _SHOWN = 4
@@ -27,27 +28,6 @@ _TOOL_PARSER, _AUTO_CHOICE = "--tool-call-parser", "--enable-auto-tool-choice"
 # Harmony's calls (gpt-oss) are read whatever else is given; the others name no parser.
 _NEEDS_NO_CHOICE = {"openai", "None", ""}
 _DEPRECATED = re.compile(r"\b(?:is|are|was|been) deprecated\b|^\W*deprecated\b", re.IGNORECASE)
-
-
-class Serving(NamedTuple):
-    """A serve command to be checked.
-
-    ``argv`` is what follows ``vllm serve``; ``unknown`` are the parts of it that a shell fills in. ``mods``
-    are plans on the tree without the mods. ``container`` is None unless the tree is an image. ``missing``
-    names mods that no library has. Of a mod's template, by the name of its file and its text, ``terms`` says what it
-    goes with, None if nothing is known, and ``other_engine`` what minijinja renders differently, ``""`` if nothing.
-    ``own_terms`` says what parsers a model is for that is served without one, by its name and ``--chat-template``.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = {}
-    unknown: tuple[str, ...] = ()
-    mods: tuple[ModPlan, ...] = ()
-    container: template.ContainerSettings | None = None
-    missing: tuple[str, ...] = ()
-    other_engine: Callable[[str, bytes], str] | None = None
-    terms: Callable[[str, bytes], template.TemplateTerms | None] = lambda _name, _data: None
-    own_terms: Callable[[str, str], template.ParserTerms | None] = lambda _model, _template: None
 
 
 class ServeAnswer(NamedTuple):
@@ -94,9 +74,7 @@ class _Checker:
         yield from self.words()
         yield from self.requirements()
         uses = self.chat_template
-        yield from template.faults(
-            self.sources.tree, uses, self.serving.mods, self.serving.container, self.filled_in
-        )
+        yield from template.faults(self.sources.tree, uses, self.serving)
         for name, terms in self.served.values():
             yield from template.term_faults(self.parsed.uses, name, terms)
         named = [u.values[0] for u in self.parsed.uses if u.name == "--model" and u.values]
@@ -105,10 +83,10 @@ class _Checker:
         if not self.served and (parsers := self.serving.own_terms(model, own)):
             yield from template.parser_faults(self.parsed.uses, parsers)
         if envs.renders_with_minijinja(self.sources, self.serving.env):
-            yield from template.engine_faults(uses, self.serving.mods, self.serving.other_engine)
+            yield from template.engine_faults(uses, self.serving)
         for mod in self.serving.mods:
             yield from self.mod(mod)
-        yield from envs.faults(self.sources, self.serving.env, self.serving.mods, self.filled_in)
+        yield from envs.faults(self.sources, self.serving)
         for text in dict.fromkeys(self.serving.unknown):
             yield note(FindingCode.SHELL, text, "filled in by a shell at run time: not checked")
         for name, terms in self.served.values():
@@ -136,7 +114,7 @@ class _Checker:
             yield ServeFault(FindingCode.VALUE_MISSING, use.typed, message)
         else:
             for value in use.values:
-                if not self.filled_in(value):
+                if not self.serving.fills_in(value):
                     yield from self.value(use, use.flag, shape, value)
 
     def no_flag(self, use: Use) -> ServeFault:
@@ -187,7 +165,7 @@ class _Checker:
             yield ServeFault(
                 FindingCode.VALUE_MISSING, use.typed, "takes a value, but none follows"
             )
-        elif shape.config is not None and not self.filled_in(use.values[0]):
+        elif shape.config is not None and not self.serving.fills_in(use.values[0]):
             wrong = values.object_problems(self.sources, shape.config, command.as_object(use))
             yield from of(use.typed, wrong)
 
@@ -234,9 +212,6 @@ class _Checker:
                 message = f"vLLM does not read {key!r}: {meant}it reads {', '.join(keys)}"
                 yield ServeFault(FindingCode.JSON_KEY, use.typed, message, near)
 
-    def filled_in(self, value: str) -> bool:
-        return any(text in value for text in self.serving.unknown)
-
     # --- the command as a whole
 
     def repeated(self) -> Iterator[ServeFault]:
@@ -260,7 +235,7 @@ class _Checker:
                     FindingCode.DASH, word, message, f"--{word.lstrip(word[0]).lstrip('-')}"
                 )
                 dashed = behind
-            elif dashed is behind or self.filled_in(word):
+            elif dashed is behind or self.serving.fills_in(word):
                 continue  # meant as the value of that one, or there is a note on it already
             elif not word.strip():
                 message = (

@@ -2,7 +2,7 @@
 
 import ast
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -11,6 +11,7 @@ from vllm_mods.fit.signatures import dotted
 from vllm_mods.serving import values
 from vllm_mods.serving.faults import ServeFault, note, of
 from vllm_mods.serving.source import ModuleSources, text_of
+from vllm_mods.serving.template import Serving
 
 _PATH = "vllm/envs.py"
 _PREFIX = "VLLM_"
@@ -27,17 +28,9 @@ class EnvVariable(NamedTuple):
     number: str = ""
 
 
-def faults(
-    sources: ModuleSources,
-    env: Mapping[str, str],
-    mods: Sequence[ModPlan],
-    filled_in: Callable[[str], bool],
-) -> Iterator[ServeFault]:
-    """Yield what is wrong with variables; ``filled_in`` tells of a value that a shell knows first.
-
-    Raises ``TreeError`` if a file of the tree cannot be read.
-    """
-    named = {k: v for k, v in env.items() if k.startswith(_PREFIX)}
+def faults(sources: ModuleSources, serving: Serving) -> Iterator[ServeFault]:
+    """Yield what is wrong with variables. Raises ``TreeError`` if a file of the tree cannot be read."""
+    named = {k: v for k, v in serving.env.items() if k.startswith(_PREFIX)}
     table = variables(sources) if named else {}
     if table is None:
         yield note(
@@ -47,9 +40,9 @@ def faults(
     version = sources.tree.version or "this version"
     for name, value in named.items():
         if name in table:
-            if not filled_in(value):
+            if not serving.fills_in(value):
                 yield from of(name, _variable_problems(table[name], value))
-        elif (reader := _find_mention(sources, name, mods)) is not None:
+        elif (reader := _find_mention(sources, name, serving.mods)) is not None:
             message = f"is not in {_PATH}, but {reader} mentions it"
             yield note(FindingCode.ENV_ELSEWHERE, name, message)
         else:

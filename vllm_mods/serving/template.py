@@ -54,27 +54,41 @@ class ContainerSettings(Protocol):
         """Tell whether a path, absolute or from the working directory, leads to a file."""
 
 
-def faults(
-    tree: Tree,
-    uses: Sequence[Use],
-    mods: Sequence[ModPlan],
-    container: ContainerSettings | None,
-    filled_in: Callable[[str], bool],
-) -> Iterator[ServeFault]:
-    """Yield what is wrong with ``--chat-template``, whose ``uses`` these are, and with what mods bring.
+class Serving(NamedTuple):
+    """A serve command to be checked.
 
-    ``filled_in`` tells of a value that a shell knows first. Raises ``TreeError``.
+    ``argv`` is what follows ``vllm serve``; ``unknown`` are the parts of it that a shell fills in. ``mods``
+    are plans on the tree without the mods. ``container`` is None unless the tree is an image. ``missing``
+    names mods that no library has. Of a mod's template, by the name of its file and its text, ``terms`` says what it
+    goes with, None if nothing is known, and ``other_engine`` what minijinja renders differently, ``""`` if nothing.
+    ``own_terms`` says what parsers a model is for that is served without one, by its name and ``--chat-template``.
     """
-    brought = sorted(file.file for _, file in _templates_of(mods))
-    for mod, file in () if uses else _templates_of(mods):
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = {}
+    unknown: tuple[str, ...] = ()
+    mods: tuple[ModPlan, ...] = ()
+    container: ContainerSettings | None = None
+    missing: tuple[str, ...] = ()
+    other_engine: Callable[[str, bytes], str] = lambda _name, _data: ""
+    terms: Callable[[str, bytes], TemplateTerms | None] = lambda _name, _data: None
+    own_terms: Callable[[str, str], ParserTerms | None] = lambda _model, _template: None
+
+    def fills_in(self, value: str) -> bool:
+        """Tell whether a shell fills in a value, or a part of it, when it runs."""
+        return any(text in value for text in self.unknown)
+
+
+def faults(tree: Tree, uses: Sequence[Use], serving: Serving) -> Iterator[ServeFault]:
+    """Yield what is wrong with ``--chat-template``, whose ``uses`` these are, and with what mods bring. Raises ``TreeError``."""
+    brought = sorted(file.file for _, file in _templates_of(serving.mods))
+    for mod, file in () if uses else _templates_of(serving.mods):
         message = f"has the template {file.file}, but no --chat-template uses it"
         yield ServeFault(FindingCode.TEMPLATE_UNUSED, mod, message, f"--chat-template {file.file}")
     for use in uses:
         for value in use.values:
-            if not filled_in(value):
-                yield from _check_path(
-                    tree, use, value, brought, has_mods=bool(mods), container=container
-                )
+            if not serving.fills_in(value):
+                yield from _check_path(tree, use, value, brought, serving)
 
 
 def served(uses: Sequence[Use], mods: Sequence[ModPlan]) -> list[tuple[str, TemplateFile]]:
@@ -128,16 +142,11 @@ def _unread(use: Use, name: str, kwargs: Sequence[str]) -> Iterator[ServeFault]:
             yield note(FindingCode.JSON_KEY_UNUSED, use.typed, message)
 
 
-def engine_faults(
-    uses: Sequence[Use],
-    mods: Sequence[ModPlan],
-    differs: Callable[[str, bytes], str] | None,
-) -> Iterator[ServeFault]:
+def engine_faults(uses: Sequence[Use], serving: Serving) -> Iterator[ServeFault]:
     """Yield mods' templates that the Rust frontend's engine, minijinja, renders differently."""
-    files = [file for _, file in served(uses, mods)]
+    files = [file for _, file in served(uses, serving.mods)]
     for file in files:
-        why = differs(file.file, file.data) if differs is not None else ""
-        if why:
+        if why := serving.other_engine(file.file, file.data):
             yield ServeFault(
                 FindingCode.TEMPLATE_ENGINE, file.file, f"the Rust frontend renders it: {why}"
             )
@@ -156,14 +165,9 @@ def _templates_of(mods: Sequence[ModPlan]) -> Iterator[tuple[str, TemplateFile]]
 
 
 def _check_path(
-    tree: Tree,
-    use: Use,
-    value: str,
-    brought: Sequence[str],
-    *,
-    has_mods: bool,
-    container: ContainerSettings | None,
+    tree: Tree, use: Use, value: str, brought: Sequence[str], serving: Serving
 ) -> Iterator[ServeFault]:
+    container = serving.container
     if not value or any(char in value for char in "{}\n"):
         return  # vLLM takes it as the template itself
     name = value.rpartition("/")[2]
@@ -190,7 +194,7 @@ def _check_path(
     elif container is not None:
         place = posixpath.join(container.directory, value)
         yield ServeFault(FindingCode.TEMPLATE_MISSING, use.typed, f"the image has no {place}", near)
-    elif has_mods and "/" not in value:
+    elif serving.mods and "/" not in value:
         message = (
             f"no mod has {value!r}, which vLLM looks up in the working directory of the container"
         )

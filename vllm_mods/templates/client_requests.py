@@ -89,16 +89,8 @@ def _client(name: str, about: Mapping[str, Any]) -> ChatClient:
         sent = [*sent, *turn["add"]]
         body = {**about["request"], field: sent}
         body = json.loads(json.dumps(body).replace("{turn}", str(number)))
-        turns.append(Turn(body, _answer(turn["answer"]) if "answer" in turn else None))
+        turns.append(Turn(body, replay.message_of(turn["answer"]) if "answer" in turn else None))
     return ChatClient(name, about["title"], about["endpoint"], about.get("effort"), tuple(turns))
-
-
-def _answer(answer: Mapping[str, Any]) -> Message:
-    calls = (
-        replay.tool_call(i, call["name"], call["arguments"])
-        for i, call in enumerate(answer["calls"])
-    )
-    return replay.assistant_message(answer["content"], answer["reasoning"], *calls)
 
 
 def take(tree: Tree, jobs: Sequence[RequestJob]) -> list[Taken]:

@@ -42,10 +42,7 @@ def main() -> None:
     """Take the requests of the case on stdin."""
     case = json.load(sys.stdin)
     missing = import_all()
-    try:
-        fence.lock(case["seconds"], case["memory"], case["output"])
-    except OSError as error:
-        fence.write_line(error=f"this kernel has no sandbox for them: {error}")
+    if not fence.enter(case):
         return
     fence.write_line(missing=missing)
     release_code.ReleaseModules(case["sources"], strict=True).install()

@@ -4,14 +4,14 @@
 releases from ``since`` to ``until`` that were asked; of any other release it says nothing.
 """
 
-import contextlib
-import hashlib
 import itertools
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
+from vllm_mods.base import versions
+from vllm_mods.base.digest import sha256
 from vllm_mods.base.untrusted import toml_of
 from vllm_mods.formats import toml_writer
 from vllm_mods.formats.schema import Table, reading
@@ -50,15 +50,15 @@ class ClientTable(NamedTuple):
 
     def of(self, template: str, data: bytes) -> tuple[Row, ...]:
         """Return the rows of a template; none if it is another text by now."""
-        known = self.templates.get(template) == digest(data)
+        known = self.templates.get(template) == sha256(data)
         return tuple(row for row in self.rows if known and row.answer.template == template)
 
     def at(self, template: str, data: bytes, version: str) -> tuple[Row, ...]:
         """Return the rows that hold for a release; none if it was not asked."""
-        release = next((one for one in self.releases if _same(version, one)), None)
-        if release is None:
+        release = versions.parse(version)  # whatever stands behind a plus sign
+        if release is None or release.public not in self.releases:
             return ()
-        return tuple(row for row in self.of(template, data) if row.holds_for(release))
+        return tuple(row for row in self.of(template, data) if row.holds_for(release.public))
 
     def works_from(self, answer: ClientAnswer) -> str | None:
         """Return the release from which on, to the newest that was asked, nothing is lost; ``None`` if there is none."""
@@ -68,11 +68,6 @@ class ClientTable(NamedTuple):
 
 
 EMPTY = ClientTable((), {}, ())
-
-
-def digest(data: bytes) -> str:
-    """Return what a template's text is known by."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def collect(
@@ -89,7 +84,7 @@ def collect(
         for answer, run in itertools.groupby(of_pair, key=lambda one: one[1]):
             asked = [release for release, _ in run]
             rows.append(Row(asked[0], asked[-1], answer))
-    digests = {name: digest(data) for name, data in sorted(templates.items())}
+    digests = {name: sha256(data) for name, data in sorted(templates.items())}
     return ClientTable(tuple(releases), digests, tuple(rows))
 
 
@@ -110,15 +105,10 @@ def write(table: ClientTable) -> bytes:
 
 
 def _columns(row: Row) -> dict[str, str]:
-    answer = row.answer
-    columns = {
-        "template": answer.template,
-        "subject": answer.subject,
-        "since": row.since,
-        "until": row.until,
-        "verdict": str(answer.verdict),
-    }
-    return {**columns, "why": answer.why} if answer.why else columns
+    template, subject, verdict, why = row.answer
+    span = {"since": row.since, "until": row.until}
+    columns = {"template": template, "subject": subject, **span, "verdict": verdict, "why": why}
+    return {name: text for name, text in columns.items() if text}
 
 
 def parse(data: bytes, where: str) -> ClientTable:
@@ -148,15 +138,6 @@ def _row(table: Table) -> Row:
 
 
 def _version(table: Table, key: str, text: str) -> str:
-    try:
-        return str(Version(text))
-    except InvalidVersion:
+    if (version := versions.parse(text)) is None:
         table.problem(key, f"{text!r} is not a version")
-        return "0"
-
-
-def _same(version: str, other: str) -> bool:
-    """Tell whether a version is this release, whatever stands behind a plus sign."""
-    with contextlib.suppress(InvalidVersion):
-        return Version(version).public == other
-    return False
+    return str(version or 0)

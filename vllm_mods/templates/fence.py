@@ -8,6 +8,7 @@ import resource
 import signal
 import struct
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from vllm_mods.base import own_process
@@ -68,6 +69,17 @@ def lock(seconds: int, memory: int, output: int) -> None:
         words = [ctypes.c_ulong(one) for one in (*given, 0, 0)]
         if prctl(ctypes.c_int(words[0].value), *words[1:]):
             raise OSError(ctypes.get_errno(), "the kernel does not support filters of system calls")
+
+
+def enter(case: Mapping[str, Any]) -> bool:
+    """Lock the process within the limits of a case; else say why no code is run, and return False."""
+    try:
+        lock(case["seconds"], case["memory"], case["output"])
+    except OSError as error:
+        why = "it is run behind a fence of the kernel only, and there is no workspace"
+        write_line(error=f"{why}: {error}", line=None)
+        return False
+    return True
 
 
 def write_line(**answer: Any) -> None:

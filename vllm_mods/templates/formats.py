@@ -35,7 +35,7 @@ RULES = (
 
 
 def detect_formats(tree: nodes.Template) -> tuple[tuple[str, str], ...]:
-    """Return what is detect_formats, ``(release, format)`` for each release from which on it is another."""
+    """Return what releases take a template for: ``(release, format)`` from each on where it is another."""
     changes: list[tuple[str, str]] = []
     for rules in RULES:
         now = content_format(tree, rules)

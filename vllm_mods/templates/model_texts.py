@@ -7,7 +7,7 @@ template gives back. They stand in a JSON object::
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import ManifestError
@@ -61,7 +61,7 @@ class TextsBack(NamedTuple):
     @property
     def findings(self) -> tuple[Finding, ...]:
         """One for each text that was not kept."""
-        return tuple(_findings(self.texts))
+        return tuple(filter(None, map(_finding, self.texts)))
 
 
 def read(data: bytes, where: str) -> ModelTexts:
@@ -108,7 +108,7 @@ def send_back(
     answers = release.read(jobs)
     read_well = [one for by_way in answers for one in by_way.values() if "error" not in one]
     histories = iter(
-        render([conversation(_QUESTION, _message(one), _FURTHER) for one in read_well])
+        render([conversation(_QUESTION, replay.message_of(one), _FURTHER) for one in read_well])
     )
     texts = []
     for (name, text), by_way in zip(asked.texts.items(), answers, strict=True):
@@ -122,27 +122,15 @@ def send_back(
     return TextsBack(tuple(texts))
 
 
-def _message(read_answer: Mapping[str, Any]) -> Message:
-    """Return the message that a client sends back after what its server has read."""
-    calls = [
-        replay.tool_call(i, one["name"], one["arguments"])
-        for i, one in enumerate(read_answer["calls"])
-    ]
-    return replay.assistant_message(
-        read_answer["content"], read_answer["reasoning"] or None, *calls
-    )
-
-
-def _findings(texts: Sequence[TextBack]) -> Iterator[Finding]:
-    for text in texts:
-        lost = [way for way in LIKELY if not text.kept(way)]
-        if not lost:
-            continue
-        came = text.came[lost[0]]
-        same = len(os.path.commonprefix([text.text, came or ""]))  # noqa: RUF071  (letters are meant)
-        wrote, has = text.text[same : same + _SHOWN], (came or "")[same : same + _SHOWN]
-        how = f"{wrote!r} is {has!r} in the next prompt"
-        if came is None:
-            how = text.error or "the template rejects the parsed answer"
-        where = "" if len(lost) == len(LIKELY) else f"{', '.join(map(way_name, lost))}: "
-        yield Finding(FindingCode.ANSWER_DIFFERS, f"{where}{text.name}: {how}")
+def _finding(text: TextBack) -> Finding | None:
+    lost = [way for way in LIKELY if not text.kept(way)]
+    if not lost:
+        return None
+    came = text.came[lost[0]]
+    same = len(os.path.commonprefix([text.text, came or ""]))  # noqa: RUF071  (letters are meant)
+    wrote, has = text.text[same : same + _SHOWN], (came or "")[same : same + _SHOWN]
+    how = f"{wrote!r} is {has!r} in the next prompt"
+    if came is None:
+        how = text.error or "the template rejects the parsed answer"
+    where = "" if len(lost) == len(LIKELY) else f"{', '.join(map(way_name, lost))}: "
+    return Finding(FindingCode.ANSWER_DIFFERS, f"{where}{text.name}: {how}")

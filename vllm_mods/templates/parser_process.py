@@ -1,7 +1,6 @@
 """The parsers of a release, run in a process that is fenced in: ``parser_sandbox`` is started and asked."""
 
 import json
-import signal
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.tree import Tree
 from vllm_mods.templates import answers
-from vllm_mods.templates.rendering import OUT_OF_TIME, run_apart
+from vllm_mods.templates.rendering import run_apart
 
 _PACKAGES = (
     "vllm/entrypoints/openai/parser",
@@ -153,10 +152,4 @@ def run(
         "memory": limits.TEMPLATE_MEMORY,
         "output": limits.PARSER_OUTPUT,
     }
-    lines, code, _ = run_apart(sandbox, case, _PATIENCE * limits.PARSER_SECONDS, {})
-    if code in OUT_OF_TIME:
-        return lines, f"they take more than {limits.PARSER_SECONDS}"
-    if code == -signal.SIGXFSZ:
-        return lines, f"they print more than {limits.PARSER_OUTPUT}"
-    end = f"died of {signal.Signals(-code).name}" if code < 0 else "ended too early"
-    return lines, f"the process that ran them {end}"
+    return run_apart(sandbox, case, _PATIENCE)

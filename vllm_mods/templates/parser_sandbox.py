@@ -139,12 +139,7 @@ def main() -> None:
     case = json.load(sys.stdin)
     fence.write_line(missing=import_all())
     signal.signal(signal.SIGVTALRM, _stop_answer)
-    try:
-        fence.lock(case["seconds"], case["memory"], case["output"])
-    except OSError as error:
-        fence.write_line(
-            error=f"they run only in a sandbox of the kernel, which is not available: {error}"
-        )
+    if not fence.enter(case):
         return
     release_code.ReleaseModules(case["sources"]).install()
     try:

@@ -4,9 +4,11 @@ What a model writes is what the template itself writes of the assistant's messag
 models needs code of its own here. The parsers are the release's own code: ``parser_process`` runs it.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from vllm_mods.base.errors import TreeError
@@ -34,30 +36,10 @@ TOOLS = (
 )  # fmt: skip
 
 
-def _assistant(
-    content: str, *calls: tuple[str, dict[str, Any]], reasoning: str | None = None
-) -> Message:
-    tool_calls = (replay.tool_call(i, name, given) for i, (name, given) in enumerate(calls))
-    return replay.assistant_message(content, reasoning, *tool_calls)
-
-
 ANSWERS = {
-    "an answer": _assistant("It is an abacus."),
-    "reasoning and an answer": _assistant("It is an abacus.", reasoning="It is a basalt matter."),
-    "a call": _assistant("", ("look_up", {"word": "citadel"})),
-    "a call behind an answer": _assistant("I look it up.", ("look_up", {"word": "citadel"})),
-    "a call behind reasoning": _assistant("", ("look_up", {"word": "citadel"}), reasoning="So be it."),
-    "two calls": _assistant("", ("look_up", {"word": "flint"}), ("look_up", {"word": "a granite"})),
-    "a call without arguments": _assistant("", ("nothing", {})),
-    "numbers, lists and objects": _assistant(
-        "",
-        ("write", {"count": 3, "share": 0.5, "wide": True, "tags": ["a", 'b "c"'], "more": {"d": {"e": [1]}}}),
-    ),
-    "letters of any kind": _assistant("", ("write", {"text": "Öl, 水 & <b> \"it's\" \\n {x} [y] 100%"})),
-    "lines, with blanks at their edges": _assistant("", ("write", {"text": "  if x:\n\n    pass\n"})),
-    "text that looks like something else": _assistant("", ("look_up", {"word": "5"}), ("look_up", {"word": "true"})),
-    "null within objects and lists": _assistant("", ("write", {"more": {"d": None}, "tags": [None, {"e": None}]})),
-}  # fmt: skip
+    name: replay.message_of(answer)
+    for name, answer in json.loads(files(__package__).joinpath("answers.json").read_bytes()).items()
+}
 """What an assistant may say: each is rendered into a history, and has to be read as just that."""
 _FIRST = "a call"
 _REASONED = "reasoning and an answer"

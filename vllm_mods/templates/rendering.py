@@ -25,8 +25,6 @@ _PATIENCE = 10
 """A machine may be busy: so many times that by the clock, and then it hangs."""
 _MOST_OF_LETTER = 16
 """The bytes that a letter takes in JSON, and more."""
-OUT_OF_TIME = {-signal.SIGXCPU, -signal.SIGKILL}
-"""How a process ends that computes for too long."""
 SANDBOX = "vllm_mods.templates.sandbox"
 
 
@@ -92,18 +90,17 @@ def render(
         if is_deep((conversation.messages, conversation.tools, conversation.kwargs)):
             raise NotRendered(f"{conversation.name}: {DEEP}")
     jobs = [one._replace(kwargs={**tokens, **one.kwargs})._asdict() for one in conversations]
-    lines, end = _run(
-        {
-            "template": text,
-            "jobs": jobs,
-            "rust": rust,
-            "later": later,
-            "seconds": limits.TEMPLATE_SECONDS,
-            "memory": limits.TEMPLATE_MEMORY,
-            "letters": limits.PROMPT,
-            "output": _MOST_OF_LETTER * (limits.PROMPT + limits.TEMPLATE),
-        }
-    )
+    case = {
+        "template": text,
+        "jobs": jobs,
+        "rust": rust,
+        "later": later,
+        "seconds": limits.TEMPLATE_SECONDS,
+        "memory": limits.TEMPLATE_MEMORY,
+        "letters": limits.PROMPT,
+        "output": _MOST_OF_LETTER * (limits.PROMPT + limits.TEMPLATE),
+    }
+    lines, end = run_apart(SANDBOX, case, _PATIENCE)
     if not lines:
         raise NotRendered(f"{where}: {end}")
     head, *answers = lines
@@ -124,29 +121,13 @@ def render(
     )
 
 
-def _run(case: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """Return the lines of the sandbox, and how it ended if it did before its time."""
-    environ = {name: value for name, value in os.environ.items() if name == "TZ"}
-    seconds = _PATIENCE * limits.TEMPLATE_SECONDS
-    lines, code, errors = run_apart(SANDBOX, case, seconds, environ)
-    if code in OUT_OF_TIME:
-        return lines, f"it takes more than {limits.TEMPLATE_SECONDS}"
-    if code < 0:
-        return lines, f"the process that rendered it died of {signal.Signals(-code).name}"
-    if "MemoryError" in errors:
-        return lines, f"it needs more than {limits.TEMPLATE_MEMORY >> 20} MiB of memory"
-    if code:
-        raise RuntimeError(f"the sandbox: {errors}")
-    return lines, "it ended too early"
-
-
 def run_apart(
-    module: str, case: dict[str, Any], seconds: float, environ: Mapping[str, str]
-) -> tuple[list[dict[str, Any]], int, str]:
-    """Run ``main`` of a module in a process of its own that is given a case, which limits what it may write.
+    module: str, case: Mapping[str, Any], patience: float
+) -> tuple[list[dict[str, Any]], str]:
+    """Run ``main`` of a module in a process of its own that is given a case, which has its limits.
 
-    Returns the objects that it wrote as lines of JSON, its exit code, and its errors. It may run code that says anything: what is no object in JSON is left out, or empty. One that has not
-    ended within ``seconds`` is killed, and has computed for too long.
+    Returns the objects that it wrote as lines of JSON, and how it ended if it did before its time. It may run code that says anything: what is no object in JSON is left out, or empty. One that has not
+    ended within ``patience`` times its seconds by the clock is killed, and has computed for too long.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         try:
@@ -155,10 +136,10 @@ def run_apart(
                 input=json.dumps(case).encode(),
                 stdout=out,
                 stderr=errors,
-                timeout=seconds,
+                timeout=patience * case["seconds"],
                 check=False,
                 cwd="/",
-                env=dict(environ),
+                env={name: value for name, value in os.environ.items() if name == "TZ"},
             ).returncode
         except subprocess.TimeoutExpired:
             code = -signal.SIGXCPU
@@ -169,4 +150,15 @@ def run_apart(
                 read = json_of(line)
                 lines.append(read if isinstance(read, dict) else {})
         errors.seek(0)
-        return lines, code, errors.read(limits.STDERR).decode("utf-8", "replace")
+        said = errors.read(limits.STDERR).decode("utf-8", "replace")
+    if code in {-signal.SIGXCPU, -signal.SIGKILL}:
+        return lines, f"it takes more than {case['seconds']}"
+    if code == -signal.SIGXFSZ:
+        return lines, f"it says more than {case['output']}"
+    if code < 0:
+        return lines, f"the process that ran it died of {signal.Signals(-code).name}"
+    if "MemoryError" in said:
+        return lines, f"it needs more than {case['memory']} of memory"
+    if code and module == SANDBOX:  # which runs nothing but templates
+        raise RuntimeError(f"the sandbox: {said}")
+    return lines, "it ended too early"

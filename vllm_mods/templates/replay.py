@@ -5,9 +5,11 @@ generated behind it. What a model generates is what the template itself writes o
 message, so a turn is kept if the next prompt begins with the history that ends with that message.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from vllm_mods.base.finding_codes import FindingCode
@@ -28,19 +30,12 @@ _OPENED = re.compile(r"(?<!/)(?<!end_)(think|thought|reason)[^</]*\Z", re.IGNORE
 """The end of a prompt that leaves it to the model to reason first."""
 
 
-def tool(name: str, description: str = "Does it.", **types: str) -> dict[str, Any]:
+def tool(name: str, **types: str) -> dict[str, Any]:
     """Return a tool as vLLM hands it over; ``types`` are those of its parameters."""
     properties = {key: {"type": kind} for key, kind in types.items()}
     parameters = {"type": "object", "properties": properties}
-    about = {"name": name, "description": description, "parameters": parameters}
+    about = {"name": name, "description": "Does it.", "parameters": parameters}
     return {"type": "function", "function": about}
-
-
-_TOOLS = (tool("look_up", "Looks a word up.", word="string"),)
-
-
-def _user(text: str) -> Message:
-    return {"role": "user", "content": text}
 
 
 def assistant_message(text: str, reasoning: str | None = None, *calls: Message) -> Message:
@@ -51,38 +46,19 @@ def assistant_message(text: str, reasoning: str | None = None, *calls: Message) 
     return message | {"tool_calls": list(calls)} if calls else message
 
 
+def message_of(answer: Mapping[str, Any]) -> Message:
+    """Return the message that a client sends back after an answer: its content, reasoning and calls."""
+    calls = (
+        tool_call(i, call["name"], call["arguments"])
+        for i, call in enumerate(answer.get("calls", ()))
+    )
+    return assistant_message(answer["content"], answer.get("reasoning") or None, *calls)
+
+
 def tool_call(number: int, name: str, arguments: dict[str, Any]) -> Message:
     """Return a call as vLLM hands it over, by an id that every family takes."""
     function = {"name": name, "arguments": arguments}
     return {"id": f"call{number:05}", "type": "function", "function": function}
-
-
-def _call(number: int, word: str) -> Message:
-    return tool_call(number, "look_up", {"word": word})
-
-
-def _result(number: int, text: str) -> Message:
-    message = {"role": "tool", "tool_call_id": f"call{number:05}", "name": "look_up"}
-    return message | {"content": text}
-
-
-def _agent(*, reasoning: bool) -> tuple[Message, ...]:
-    def thought(text: str) -> str | None:
-        return text if reasoning else None
-
-    return (
-        _user("What is an abacus?"),
-        assistant_message("", thought("It is a basalt matter."), _call(1, "citadel")),
-        _result(1, "a device of dolomite"),
-        assistant_message("", thought("So an eclipse it is."), _call(2, "flint")),
-        _result(2, "see granite"),
-        assistant_message("An harbour of beads.", thought("That is the island.")),
-        _user("And a juniper?"),
-        assistant_message("", thought("Once more a kestrel."), _call(3, "lantern")),
-        _result(3, "a tree of marble"),
-        assistant_message("A nettle of trees.", thought("Now it is the obsidian.")),
-        _user("Thanks, no pelican?"),
-    )
 
 
 _WORDS = {
@@ -93,88 +69,38 @@ _WORDS = {
     "call": "the call of",
     "argument": "the call with",
 }
-_CHAT = (
-    _user("First the raven."),
-    assistant_message("Then the saffron."),
-    _user("And the thistle?"),
-    assistant_message("Next the umber."),
-    _user("Last the violet."),
-)
-SCENES = (
-    Conversation("chat", _CHAT),
-    Conversation("system-message", ({"role": "system", "content": "Be quartz."}, *_CHAT)),
-    Conversation("agent", _agent(reasoning=False), _TOOLS),
-    Conversation("agent-that-reasons", _agent(reasoning=True), _TOOLS),
-    Conversation(
-        "parallel-calls",
-        (
-            _user("Two words: walnut."),
-            assistant_message("", None, _call(1, "xenon"), _call(2, "yarrow")),
-            _result(1, "a gas of zinc"),
-            _result(2, "a herb of amber"),
-            assistant_message("Both are bronze."),
-            _user("And cobalt?"),
-        ),
-        _TOOLS,
-    ),
-    Conversation(
-        "text-beside-a-call",
-        (
-            _user("A word: peridot."),
-            assistant_message("It is to be found in rhodium.", None, _call(1, "sienna")),
-            _result(1, "a stone of topaz"),
-            assistant_message("It is umbrella."),
-            _user("And vermilion?"),
-        ),
-        _TOOLS,
-    ),
-    Conversation(
-        _NO_TOOLS,
-        (
-            _user("Is it willow?"),
-            assistant_message("It is xylem.", "That is the yew."),
-            _user("Is it zephyr?"),
-            assistant_message("It is almond.", "That is the birch."),
-            _user("Is it cedar?"),
-        ),
-    ),
-    Conversation(
-        "thinking-off",
-        (_user("Is it dahlia?"), assistant_message("It is ebony."), _user("Is it fennel?")),
-        kwargs={"enable_thinking": False},
-    ),
-    Conversation(
-        _RARE,
-        (
-            _user("Is it garnet?"),
-            assistant_message("It is hazel."),
-            {"role": "system", "content": "From now on be indigo."},
-            _user("Is it jasmine?"),
-            assistant_message("It is kelp."),
-            _user("Is it lilac?"),
-        ),
-    ),
-    Conversation(
-        _LONG,
-        (
-            *(
-                message
-                for number in range(12)
-                for message in (
-                    _user(f"Is it mimosa {number}?"),
-                    assistant_message(f"It is {number}."),
-                )
-            ),
-            _user("if (a < b && c > 'd') {\n\n    \"é 漢 🙂\" % {{e}}\n}"),
-            assistant_message("def f():\n    return '<b>&amp;</b>'"),
-            _user(
-                "".join(f"Line {number} of nigella.\n" for number in range(400))
-                + "And one of many words, " * 50
-                + "is it?"
-            ),
-        ),
-    ),
-)
+
+
+def _read_scenes() -> Iterator[Conversation]:
+    """Read the conversations for every template; a long one is made, for what shows in it alone."""
+    text = files(__package__).joinpath("scenes.json").read_bytes()
+    for name, scene in json.loads(text).items():
+        tools = tuple(scene.get("tools", ())) or None
+        yield Conversation(
+            name,
+            tuple(scene["messages"]),
+            tools,
+            kwargs=scene.get("kwargs", {}),
+            title=scene["title"],
+        )
+    many = [
+        message
+        for number in range(12)
+        for message in (
+            {"role": "user", "content": f"Is it mimosa {number}?"},
+            assistant_message(f"It is {number}."),
+        )
+    ]
+    lines = "".join(f"Line {number} of nigella.\n" for number in range(400))
+    last = (
+        {"role": "user", "content": "if (a < b && c > 'd') {\n\n    \"é 漢 🙂\" % {{e}}\n}"},
+        assistant_message("def f():\n    return '<b>&amp;</b>'"),
+        {"role": "user", "content": f"{lines}{'And one of many words, ' * 50}is it?"},
+    )
+    yield Conversation(_LONG, (*many, *last), title="long messages")
+
+
+SCENES = tuple(_read_scenes())
 
 
 class Replayed(NamedTuple):

@@ -124,11 +124,7 @@ def main() -> None:
     for name in _LATER:
         importlib.import_module(name)
     time.localtime()  # reads the time zone
-    try:
-        fence.lock(case["seconds"], case["memory"], case["output"])
-    except OSError as error:
-        why = "it is rendered only in a sandbox of the kernel, which is not available"
-        fence.write_line(error=f"{why}: {error}", line=None)
+    if not fence.enter(case):
         return
     try:
         tree = env.parse(case["template"])

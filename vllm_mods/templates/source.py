@@ -145,9 +145,8 @@ def _open_file(read: Read, named: str, hint: str) -> Template:
     data = read(named)
     if data is None:
         raise UsageError(f"{named}: no such file", hint=hint)
-    return Template(
-        named, named, data, tokens=_tokens(_tokenizer(read, os.path.join(folder, TOKENIZER)))
-    )
+    tokens = _tokens(_tokenizer(read, os.path.join(folder, TOKENIZER)))
+    return Template(named, named, data, tokens=tokens)
 
 
 def _open_model(read: Read, folder: str, named: str) -> Template:

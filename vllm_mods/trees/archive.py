@@ -13,17 +13,14 @@ import tempfile
 import weakref
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, BinaryIO, Self, TypeVar
+from typing import BinaryIO, Self, TypeVar
 
 from vllm_mods.base import limits
 from vllm_mods.base.errors import TreeError, UsageError
 from vllm_mods.base.tree import PristineTree
 from vllm_mods.formats import platforms, tars, tree_names, zips
 from vllm_mods.trees.folder import read_in_workspace
-
-if TYPE_CHECKING:
-    from vllm_mods.trees.other_packages import Archive, OtherPackage, OtherPackages
-
+from vllm_mods.trees.other_packages import Archive, OtherPackage, OtherPackages
 
 _Entry = TypeVar("_Entry")
 # Everything that the standard library raises for an archive with wrong bytes in it.
@@ -132,7 +129,7 @@ class ArchiveTree(PristineTree):
         return self._tops
 
 
-class ZipArchive:
+class ZipArchive(Archive):
     """The files of a zip; the zip's CRC-32 is checked on every read. ``file`` is taken over.
 
     ``infos`` are the directory's entries of them by name; where it starts, the last file's data ends.
@@ -158,11 +155,8 @@ class ZipArchive:
         with reading(f"{self._label}: {name}"):
             return zips.content(self._zip, info)
 
-    def load(self, _: Collection[str]) -> None:
-        """Do nothing: all of it is here."""
 
-
-class TarArchive:
+class TarArchive(Archive):
     """The files of a ``.tar.gz``, without its single top folder.
 
     The archive is unpacked into an anonymous temporary file once: a gzip stream can't be read from
@@ -208,9 +202,6 @@ class TarArchive:
             raise TreeError(f"{self._label}: {name} {what}", hint=_REBUILD)
         self._file.seek(member.offset_data)
         return self._file.read(member.size)
-
-    def load(self, _: Collection[str]) -> None:
-        """Do nothing: all of it is here."""
 
 
 _REBUILD = "get the archive again; a wheel or sdist of vllm contains no such file"

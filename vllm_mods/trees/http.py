@@ -156,11 +156,9 @@ class Http:
                 except BROKEN as error:
                     why = f"the connection was interrupted: {reason(error)}"
                     if is_over():
-                        raise Unreachable(
-                            f"cannot read {redact(url)}: no complete answer within {seconds}",
-                            hint=_SETTINGS,
-                        ) from error
-        raise self._given_up(f"cannot read {redact(url)}: {why}")
+                        why = f"no complete answer within {seconds}"
+                        break
+        raise self._given_up(url, why)
 
     def _given_up(self, why: str) -> Unreachable:
         tries = self._settings.retries + 1

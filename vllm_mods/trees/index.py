@@ -17,9 +17,9 @@ from packaging.utils import (
     parse_sdist_filename,
     parse_wheel_filename,
 )
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-from vllm_mods.base import limits
+from vllm_mods.base import limits, versions
 from vllm_mods.base.untrusted import json_of
 
 ACCEPT = (
@@ -117,7 +117,7 @@ def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]
     exact = tuple(file for file in files if file.filename == name)
     if exact:
         return exact
-    wanted = parsed(name)
+    wanted = versions.parse(name)
     if wanted is None:
         return ()
     matching = [file for file in files if Version(file.version) == wanted]
@@ -127,14 +127,6 @@ def choose(name: str, files: tuple[ReleaseFile, ...]) -> tuple[ReleaseFile, ...]
         matching = [file for file in local if Version(file.version) == newest]
     usable = [file for file in matching if file.yanked is None] or matching
     return tuple(sorted(usable, key=_preference, reverse=True))
-
-
-def parsed(name: str) -> Version | None:
-    """Return a version, None for what is none."""
-    try:
-        return Version(name)
-    except InvalidVersion:
-        return None
 
 
 def _from_json(body: bytes, url: str, project: str) -> Iterator[ReleaseFile | None]:

@@ -17,6 +17,22 @@ _FORMS = (
 )
 
 
+# Which kinds of tree `verify`, `others`, and `platform` and `in_image` are for.
+_ONLY = (
+    ({"pypi"}, "is no release of an index, and only these are verified", "pypi:VERSION"),
+    (
+        {"pypi", "wheel", "sdist"},
+        "has its own packages, and only releases, wheels and sdists are read with others",
+        "pypi:VERSION",
+    ),
+    (
+        {"image"},
+        "is no image, and --platform and --target-in-image are for these",
+        "--target image:REF",
+    ),
+)
+
+
 def open_tree(
     spec: str | os.PathLike[str],
     *,
@@ -28,6 +44,8 @@ def open_tree(
     verify: bool = False,
     commits: str | None = None,
     others: Mapping[str, str] | None = None,
+    platform: str | None = None,
+    in_image: str | None = None,
 ) -> Tree:
     """Open a vLLM source tree to read: a folder, a release, a wheel, a revision, an image.
 
@@ -44,6 +62,8 @@ def open_tree(
     found whose version names its commit (``pypi:0.22.1rc1.dev124+gace95c9cf``): a clone of vLLM's
     repository, or the URL of an index that has a folder for each commit. ``others`` are versions of
     other packages, by name, to be read beside a release, a wheel or an sdist; a release knows itself which it takes.
+    ``platform`` is that of one image of an index, such as ``linux/arm64``, ``in_image`` the folder of an image that
+    holds ``vllm/``, where there are several.
 
     Returns a ``Tree``: a context manager, since it may hold a container or a mount.
 
@@ -56,16 +76,11 @@ def open_tree(
     spec = os.fspath(spec)
     # as a requirement of pip names a release
     kind, colon, rest = (f"pypi:{spec}" if spec.startswith("vllm==") else spec).partition(":")
-    if verify and kind != "pypi":
-        raise UsageError(
-            f"{spec} is not a release of an index, and only these can be verified",
-            hint="pypi:VERSION",
-        )
-    if others and kind not in {"pypi", "wheel", "sdist"}:
-        raise UsageError(
-            f"{spec} has its own packages; --with works only for releases, wheels and sdists",
-            hint="pypi:VERSION",
-        )
+    for given, (kinds, why, hint) in zip(
+        (verify, others, platform or in_image), _ONLY, strict=True
+    ):
+        if given and kind not in kinds:
+            raise UsageError(f"{spec} {why}", hint=hint)
     if not colon or kind not in {"pypi", "wheel", "sdist", "git", "image"}:
         is_kind = colon and kind.isalnum() and not os.path.lexists(spec)
         if is_kind or not spec:
@@ -85,6 +100,8 @@ def open_tree(
             progress=progress,
             note=note,
             cache_dir=cache_dir,
+            platform=platform,
+            named=in_image,
         )
     if kind == "git":
         from vllm_mods.trees.git import open_git  # noqa: PLC0415  (GitPython: 100 ms)

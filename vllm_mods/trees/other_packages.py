@@ -31,17 +31,16 @@ _VIA = {"triton": "torch"}
 
 
 class Archive(Protocol):
-    """Files by name."""
+    """Files by name; ``names`` are every entry but folders."""
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Every entry but folders."""
+    names: frozenset[str]
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, ``None`` if it is not in ``names``; ``TreeError`` for a link."""
 
-    def load(self, names: Collection[str], /) -> None:
-        """Have some files here that are read next. Raises ``TreeError``."""
+    def load(self, names: Collection[str], /) -> None:  # noqa: ARG002
+        """Have some files here that are read next, where not all of it is. Raises ``TreeError``."""
+        return
 
 
 class OtherPackage(NamedTuple):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 
+from vllm_mods.base import versions
 from vllm_mods.base.errors import TreeError, VllmModsError
 from vllm_mods.base.tree import Tree
 from vllm_mods.formats import tree_names
@@ -108,8 +109,6 @@ def reinstalling(tree: Tree, version: str | None) -> str:
     a build of somebody's own (a local version, a development version, a source folder, a file, a
     distribution without metadata) it would put another.
     """
-    from vllm_mods.trees.index import parsed  # noqa: PLC0415  (for a tree that is to be put right)
-
     if tree.spec.startswith("image:"):
         return "build the image again"
     dists = dist_infos(tree)
@@ -118,7 +117,7 @@ def reinstalling(tree: Tree, version: str | None) -> str:
         place = f"{tree.root}/{folder}" if tree.root is not None else ""
         by = (tree.read(f"{folder}/INSTALLER") or b"").decode("ascii", "replace").strip()
         if by in {"pip", "uv"} and not os.path.lexists(f"{place}/direct_url.json"):
-            release = parsed(stated)
+            release = versions.parse(stated)
             if release and release.local is None and not release.is_devrelease:
                 return f"pip install --force-reinstall --no-deps {name}=={stated}"
     named = f"vLLM {version}" if version else "this vLLM"

@@ -13,9 +13,9 @@ from packaging.version import Version
 from vllm_mods.base.cache import Cache, cache_folder, file_digest
 from vllm_mods.base.errors import TreeError, Unreachable, UsageError
 from vllm_mods.base.hops import check_hop, redact
-from vllm_mods.base.versions import nearest, node
+from vllm_mods.base.versions import nearest, node, parse
 from vllm_mods.trees.archive import ArchiveTree, open_archive
-from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, parsed, release_file
+from vllm_mods.trees.index import PROJECT, ReleaseFile, choose, release_file
 from vllm_mods.trees.other_packages import OtherPackages
 from vllm_mods.trees.pip_config import read_settings
 from vllm_mods.trees.remote import RemoteZip, pin, seen_of
@@ -296,9 +296,11 @@ class Releases:
 
     def _unknown(self, name: str, spec: str, answer: IndexAnswer) -> TreeError | UsageError:
         if not answer.files or answer.failures:
-            return self._nothing(answer, what=f"{spec}: {'no answer' if answer.failures else 'not found'}")
+            return self._nothing(
+                answer, what=f"{spec}: {'no answer' if answer.failures else 'not found'}"
+            )
         named = release_file(name, "")
-        if named is not None or parsed(name) is None:
+        if named is not None or parse(name) is None:
             version = named and named.version
             near = [file.filename for file in answer.files if file.version == version]
             known = f"files of that release: {', '.join(near)}" if near else "no such release"

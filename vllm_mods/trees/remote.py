@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import itertools
 import json
@@ -12,9 +11,11 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from vllm_mods.base import limits
+from vllm_mods.base.digest import sha256
 from vllm_mods.base.errors import TreeError, Unreachable
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.formats import tree_names
+from vllm_mods.formats.schema import decode
 from vllm_mods.trees.archive import ZipArchive
 from vllm_mods.trees.spans import OFFLINE, Spans
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from vllm_mods.trees.index import ReleaseFile
 
 _CHANGED = "the index or a proxy changed the wheel: try another index"
-_COLUMNS = {"total": int, "etag": str, "start": int, "directory": str, "record": str, "whole": bool}
 # What is fetched for nothing rather than asked for in two, and the most to ask for at once.
 _GAP, _PIECE = 256 << 10, 16 << 20
 # As long as a page of the index counts as new.
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
     def key(self) -> str:
         """What parts that go with this are kept under."""
         text = f"{self.total} {self.etag} {self.start} {self.directory} {self.record}"
-        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        return sha256(text.encode("utf-8", "surrogateescape"))
 
 
 def seen_of(file: ReleaseFile, cache: Cache, http: Http | None) -> Seen | None:
@@ -131,8 +131,7 @@ def _kept(cache: Cache, kind: str, *key: str) -> tuple[Seen, float] | None:
     data = cache.lookup(kind, *key)
     try:
         record = json_of(data) if data else {}
-        seen = Seen(*(kind(record[name]) for name, kind in _COLUMNS.items()))
-        return seen, float(record["asked"])
+        return decode(Seen, record, more=True), float(record["asked"])
     except (ValueError, KeyError, TypeError):
         return None  # Written by another version, or cut short.
 
@@ -229,7 +228,7 @@ class RemoteZip:
             raise Unreachable(why, hint=OFFLINE)
         self._spans.load(*self._extent(name))
         data, digest = self._zip.read(name) or b"", self._digest(name)
-        if data != self._record if digest is None else hashlib.sha256(data).hexdigest() != digest:
+        if data != self._record if digest is None else sha256(data) != digest:
             raise TreeError(
                 f"{self._file.filename}: {name} does not match the wheel's RECORD", hint=_CHANGED
             )
@@ -264,7 +263,7 @@ class RemoteZip:
                 rest == "METADATA"
                 and tree_names.dist_info(folder)
                 and self._spans.has(*self._extent(name))
-                and hashlib.sha256(self._zip.read(name) or b"").hexdigest() != expected
+                and sha256(self._zip.read(name)) != expected
             ):
                 raise TreeError(
                     f"{self._file.filename}: its METADATA differs from the index's description",

@@ -1,7 +1,6 @@
 """Into an OCI layout, with all layers of the base."""
 
 import contextlib
-import errno
 import filecmp
 import json
 import os
@@ -11,7 +10,7 @@ from io import FileIO
 from typing import Any
 
 from vllm_mods.base import limits
-from vllm_mods.base.errors import Refused, TreeError
+from vllm_mods.base.errors import Refused, TreeError, refusing_to_write
 from vllm_mods.base.output import write_whole
 from vllm_mods.base.untrusted import json_of
 from vllm_mods.building import oci
@@ -31,7 +30,7 @@ def layout(images: Sequence[tuple[BuiltImage, Base]], folder: str, tag: str) -> 
     layers only an engine has, and where something else is in the way.
     """
     others = _others(folder)
-    with _refusing(folder):
+    with refusing_to_write(folder):
         for _, base in images:
             _check_given_out(base)
         top = oci.top([image for image, _ in images])
@@ -135,7 +134,7 @@ def _put(path: str, pieces: Iterable[bytes], created: list[str]) -> None:
     """
     if os.path.exists(path):
         return
-    with _refusing(path):
+    with refusing_to_write(path):
         descriptor, staged = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".vllm-mods-")
         try:
             with open(descriptor, "wb") as file:
@@ -151,14 +150,3 @@ def _put(path: str, pieces: Iterable[bytes], created: list[str]) -> None:
         finally:
             os.unlink(staged)
     created.append(path)
-
-
-@contextlib.contextmanager
-def _refusing(place: str) -> Iterator[None]:
-    """Make a refusal, with nothing written, of a place that cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        free = f"df -h {os.path.dirname(place)}" if full else f"ls -la {os.path.dirname(place)}"
-        raise Refused(f"{place}: {error.strerror}; nothing was written", hint=free) from error

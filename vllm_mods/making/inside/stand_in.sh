@@ -1,5 +1,6 @@
 #!/bin/sh
-# Stands in for a command that fetches or changes files: it runs the real one and notes how that failed.
+# Stands in for a command that fetches or changes files: it runs the real one and notes how that failed. Where a patch may
+# fail it notes each, and those behind VLLM_MODS_STEPS fail unseen.
 name=${0##*/}
 python=$(PATH=$VLLM_MODS_PATH; command -v python3)
 real=$(PATH=$VLLM_MODS_PATH; command -v "$name" || { [ "$name" = python ] && echo "$python"; })
@@ -10,6 +11,12 @@ case $name in
             exec "$python" -I "$VLLM_MODS_HOME/served.py" "$name" "$@"
         fi ;;
 esac
+step=
+case $name,$VLLM_MODS_MAY_FAIL in git,*" ${VLLM_MODS_LINE##*/} "* | patch,*" ${VLLM_MODS_LINE##*/} "*)
+    echo >> "$VLLM_MODS_HOME/steps"
+    step=$(wc -l < "$VLLM_MODS_HOME/steps")
+    [ "$step" -le "${VLLM_MODS_STEPS:-$step}" ] || exit 1 ;;
+esac
 if [ -x "$real" ]; then
     "$real" "$@"
     code=$?
@@ -17,7 +24,7 @@ else
     echo "$name: not found" >&2
     code=127
 fi
-if [ $code -ne 0 ]; then
+if [ $code -ne 0 ] || [ "$step" ]; then
     { printf '%s\0' "$code" "${VLLM_MODS_LINE-}" "$name" "$@"; echo; } >> "$VLLM_MODS_HOME/asked"
 fi
 exit $code

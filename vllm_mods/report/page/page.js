@@ -91,7 +91,8 @@
     if (!entry) return "";
     const [mod] = data.mods[cell.parentNode.sectionRowIndex];
     const [, label] = data.trees[cell.cellIndex - 1];
-    const variant = entry.variant ? `, variant ${entry.variant}` : "";
+    const without = (entry.without ?? []).map((patch) => `, without ${patch}`).join("");
+    const variant = (entry.variant ? `, variant ${entry.variant}` : "") + without;
     const range = entry.meant ? "" : "; its ranges do not name this release";
     return `${mod} on ${label}: ${entry.word}${variant}${range}`;
   }
@@ -212,14 +213,13 @@
     }
     for (const [row, [mod]] of data.mods.entries()) {
       const column = hash.startsWith(`${mod}/`) ? trees.get(hash.slice(mod.length + 1)) : undefined;
-      if (column !== undefined && data.cells[row][column]) return [row, column];
+      if (column !== undefined) return [row, column];
     }
     return null;
   }
 
   // Opening a cell is a step in the history; going on to the next release is not.
   function visit(row, column) {
-    if (!data.cells[row][column]) return;
     const state = { from: open ? (history.state?.from ?? null) : "grid" };
     history[open ? "replaceState" : "pushState"](state, "", address(row, column));
     route();
@@ -234,7 +234,8 @@
       explain(...found);
       if (!dialog.open) dialog.showModal();
       byId("explanation").scrollTop = 0;
-      byId("cell-title").focus();
+      byId("cell-title").focus({ preventScroll: true });
+      dialog.querySelector(".hunk.lost")?.scrollIntoView();
     } else if (dialog.open) {
       dialog.close();
     } else if (location.hash.includes("/") && !isFilter()) {
@@ -256,7 +257,7 @@
   function neighbours(row, column) {
     for (const [id, by, sign] of [["previous", -1, "← "], ["next", 1, " →"]]) {
       let other = column + by;
-      while (other in data.trees && (!data.cells[row][other] || heads[other + 1].hidden)) other += by;
+      while (other in data.trees && heads[other + 1].hidden) other += by;
       const tree = data.trees[other];
       const button = byId(id);
       button.disabled = !tree;
@@ -281,6 +282,7 @@
       facts([
         ["mod", summary],
         ["variant", entry.variant],
+        ["without", entry.without?.join(", ")],
         ["range", entry.meant ? "names this release" : "does not name this release"],
         ["tree", tree],
         ["beside it", entry.packages?.join(", ")],
