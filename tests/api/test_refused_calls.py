@@ -86,12 +86,12 @@ CALL = "vllm-mods serve-check --command 'vllm serve MODEL …' --target TREE"
 REFUSALS: Refusing = [
     (
         lambda _: vm.Access().open("pypi:0.19.1", platform="linux/arm64"),
-        "pypi:0.19.1 is no image, and --platform and --target-in-image are for these",
+        "pypi:0.19.1 is not an image, and --platform and --target-in-image are for images",
         "--target image:REF",
     ),
     (
         lambda _: vm.Access().open("site", in_image="/venv"),
-        "site is no image, and --platform and --target-in-image are for these",
+        "site is not an image, and --platform and --target-in-image are for images",
         "--target image:REF",
     ),
     (

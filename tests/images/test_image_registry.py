@@ -177,7 +177,9 @@ def test_a_registry_that_is_not_there(fake: Fake, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(time, "sleep", lambda _: None)  # between two tries
     fake.server.shutdown()
     fake.server.server_close()
-    with pytest.raises(TreeError, match="cannot connect to .*: Connection refused") as caught:
+    with pytest.raises(
+        TreeError, match=r"no network connection to .*: Connection refused"
+    ) as caught:
         open_base(fake.reference)
     assert caught.value.hint is not None
     assert caught.value.hint.startswith(f"curl -sS http://127.0.0.1:{fake.port}/v2/")

@@ -138,7 +138,7 @@ def test_the_folder_and_the_name_must_agree(tmp_path: Path) -> None:
         load_mod(str(folder.parent / "yours"))
     assert caught.value.problems == ("name: 'mine' must be the name of its folder, 'yours'",)
     (folder.parent / "yours/mod.toml").unlink()
-    with pytest.raises(UsageError, match="/yours has no mod.toml$"):
+    with pytest.raises(UsageError, match=r"/yours has no mod\.toml$"):
         load_mod(str(folder.parent / "yours"))
 
 

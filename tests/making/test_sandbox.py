@@ -80,7 +80,7 @@ def test_a_sandbox_sees_the_system_and_writes_to_its_places(
 
 def test_without_bubblewrap_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(Refused, match="bubblewrap .bwrap. is not installed") as caught:
+    with pytest.raises(Refused, match=r"bubblewrap .bwrap. is not installed") as caught:
         sandbox.run(JOB)
     assert caught.value.hint == "apt-get install bubblewrap; or in a container: --image REF"
 

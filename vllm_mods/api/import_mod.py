@@ -136,7 +136,7 @@ class _ModImport(NamedTuple):
             why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
             raise Refused(
                 f"{mod.name} is {planned.verdict} on {tree.spec}; nothing was written{why}",
-                hint=f"without --tree it is taken as it is; then vllm-mods port {mod.name} --to {tree.spec}",
+                hint=f"without --tree it is imported unchanged; then vllm-mods port {mod.name} --to {tree.spec}",
             )
         return NewMod(mod, {**lock_entries.first(mod, [(planned, tree)]), **files}, planned)
 

@@ -160,7 +160,7 @@ def _place(part: DiffPart, where: str, paths: Sequence[str], tree: Tree) -> File
         has_text = any(all(b"".join(one.old) in text for one in hunks) for text in texts.values())
         has_context = any(kind == " " for one in hunks for kind, _ in one.lines)
         if has_text and not is_in:
-            none = "no line of context stands around its changes"
+            none = "its changes have no context lines"
             why = f"its text is in {named}, not at its lines" if has_context else none
             raise Refused(
                 f"{at}: {why}, so nothing proves where they belong",

@@ -19,15 +19,15 @@ _FORMS = (
 
 # Which kinds of tree `verify`, `others`, and `platform` and `in_image` are for.
 _ONLY = (
-    ({"pypi"}, "is no release of an index, and only these are verified", "pypi:VERSION"),
+    ({"pypi"}, "is not a release of an index, and only these can be verified", "pypi:VERSION"),
     (
         {"pypi", "wheel", "sdist"},
-        "has its own packages, and only releases, wheels and sdists are read with others",
+        "has its own packages; --with works only for releases, wheels and sdists",
         "pypi:VERSION",
     ),
     (
         {"image"},
-        "is no image, and --platform and --target-in-image are for these",
+        "is not an image, and --platform and --target-in-image are for images",
         "--target image:REF",
     ),
 )
