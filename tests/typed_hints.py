@@ -76,7 +76,8 @@ def check(err: str, folder: Path, read: Callable[[], object]) -> None:
     """Parse the hints of a run; run each kind once in a copy of a folder: the usage is right, and it is no bug."""
     for words in commands_of(err):
         name = parse(words)
-        if name is None or name in NOT_RUN or shape(words) in _typed or _is_open(words):
+        later = f"then vllm-mods {words[0]}" in err  # a second step, after what comes before it
+        if name is None or name in NOT_RUN or shape(words) in _typed or later or _is_open(words):
             continue
         _typed.add(shape(words))
         copy = folder.with_name(f"{folder.name}-typed")

@@ -93,7 +93,7 @@ def test_files_of_another_commit_are_not_those_of_the_locked_one(
     before = snapshot(site)
     code, text = call("sync", "--target", site)
     assert code == (3 if online else 1), text
-    assert ("is not what" if online else "git fetch failed") in text
+    assert ("differs from" if online else "git fetch failed") in text
     assert snapshot(site) == before
     code, text = call("check", "alice/fast", "--target", site)
     assert code == 2

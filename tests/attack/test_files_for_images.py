@@ -93,7 +93,7 @@ def test_apply_refuses_it_and_leaves_it_out_only_when_told_to(call: Caller, site
     before = small_site.snapshot(site)
     for more in ([], ["--dry-run"]):
         said = call("apply", "patching", "--target", site, *more, code=3)
-        assert f"patching: {CONF} is outside Python's packages:" in said.err
+        assert f"patching: {CONF} is outside Python's packages" in said.err
         assert "--without-files" in said.err
     assert small_site.snapshot(site) == before
     with pytest.raises(vm.Refused, match="only an image can hold it"):
@@ -188,7 +188,7 @@ def test_two_mods_with_different_files_for_one_path(call: Caller) -> None:
     brings(call, CONF)
     brings(call, CONF, mod="writing", data="other\n")
     said = call("lock", NAME, "--base", call.base, code=3)
-    assert f"`patching` and `writing` bring different files for {CONF}" in said.err
+    assert f"`patching` and `writing` have different files for {CONF}" in said.err
 
 
 @pytest.mark.slow

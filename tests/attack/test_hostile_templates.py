@@ -157,7 +157,7 @@ def test_where_the_kernel_has_no_filter_nothing_is_run(
     monkeypatch.setattr(parser_process, "SANDBOX", "elsewhere_too")
     with pytest.raises(NotRendered) as caught:
         rendering.render(b"{{ messages }}", "t.jinja", (HELLO,))
-    fenced = "behind a fence of the kernel only, and there is none: "
+    fenced = "only in a sandbox of the kernel, which is not available: "
     assert caught.value.message == f"t.jinja: it is rendered {fenced}{why}"
     with pytest.raises(TreeError) as refused:
         parser_process.open_release(toy_release())

@@ -113,7 +113,7 @@ def test_invalid_escapes_in_a_file_are_no_news() -> None:
 def test_a_trial_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concrete_syntax, "_TRIAL", "slow_module")
     lower(monkeypatch, "TRIAL_SECONDS", 0.2)
-    with pytest.raises(UnparsableError, match=r"after 0.2 seconds"):
+    with pytest.raises(UnparsableError, match=r"within 0.2 seconds"):
         scopes.read_scopes(b"print 'x'\n" + b"(" * 900)
 
 

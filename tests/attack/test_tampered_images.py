@@ -236,7 +236,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "layers of the first schema": (in_manifest(lambda raw: raw.update(fsLayers=[])), "has fsLayers"),
     "an index in the manifest": (
         in_manifest(lambda raw: raw.update(manifests=[])),
-        "is none",
+        "but is not one",
     ),
     "layers in capitals": (
         in_manifest(lambda raw: raw.update(Layers=raw["layers"][:1])),
@@ -326,7 +326,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a size below nothing": (in_descriptor(size=-1), "does not name a configuration and layers"),
     "a digest in capitals": (in_descriptor(digest="SHA256:00"), "does not name a configuration and layers"),
     "a digest that is a path": (in_descriptor(digest="sha256:../x"), "does not name a configuration and layers"),
-    "a digest of a blob that is not there": (in_descriptor(digest=f"sha256:{'0' * 64}"), "is not there"),
+    "a digest of a blob that is not there": (in_descriptor(digest=f"sha256:{'0' * 64}"), "is missing"),
     "a configuration with data": (in_descriptor("config", data="e30="), "configuration has data"),
     "a configuration with addresses": (
         in_descriptor("config", urls=["https://example.org"]),
@@ -392,7 +392,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "index.json that says an index": (
         in_top(lambda top: top["manifests"][0].update(mediaType=INDEX)),
-        "is none",
+        "but is not one",
     ),
     "index.json with data and addresses": (
         in_top(lambda top: top["manifests"][0].update(data="e30=", urls=["https://example.org"])),
@@ -410,7 +410,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
         in_top(lambda top: top["manifests"][0].update(size=10**5)),
         "its manifest",
     ),
-    "no image in the folder": (in_top(lambda top: top.update(manifests=[])), "holds 0 images"),
+    "no image in the folder": (in_top(lambda top: top.update(manifests=[])), "it has 0 images"),
     "a blob more": (
         lambda image: image.more_blobs.append(b"evil"),
         Harmless("nothing names it: no engine takes it"),
@@ -421,9 +421,9 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a layer cut short": (in_blob("layer", lambda data: data[:-20]), "layer"),
     "something behind a layer": (in_blob("layer", lambda data: data + b"evil"), "layer"),
     "an empty manifest": (in_blob("manifest", lambda _: b""), "its manifest"),
-    "a layer that is gone": (in_blob("layer", None), "is not there"),
-    "a configuration that is gone": (in_blob("config", None), "is not there"),
-    "a manifest that is gone": (in_blob("manifest", None), "is not there"),
+    "a layer that is gone": (in_blob("layer", None), "is missing"),
+    "a configuration that is gone": (in_blob("config", None), "is missing"),
+    "a manifest that is gone": (in_blob("manifest", None), "is missing"),
     "a folder without its mark": (
         in_folder(lambda folder: (folder / "oci-layout").unlink(missing_ok=True)),
         Harmless("engines refuse a layout without it, and none takes another image of it"),
@@ -510,7 +510,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "nothing": (bool, Harmless("nothing is altered")),
     "another image, hidden behind its own digest": (
         hidden_behind_its_own_digest,
-        "is a second one for linux/amd64",
+        "is a second image for linux/amd64",
     ),
     "another image without a platform": (
         lambda index: index.entries.insert(0, {key: index.evil[key] for key in ("mediaType", "digest", "size")}),
@@ -520,7 +520,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
         lambda index: index.entries.append({**index.evil, "platform": UNKNOWN}),
         "is for unknown/unknown: no lock creates it",
     ),
-    "an entry twice": (lambda index: index.entries.append(index.entries[0]), "is a second one for linux/amd64"),
+    "an entry twice": (lambda index: index.entries.append(index.entries[0]), "is a second image for linux/amd64"),
     "a digest for a second platform": (
         lambda index: index.entries.append({**index.entries[0], "platform": RISCV}),
         "appears twice",
@@ -597,7 +597,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     "an image with annotations": (in_entry(annotations={"a": "b"}), "entry 1 of the index has annotations"),
     "an image with artifactType": (in_entry(artifactType="x/y"), "entry 1 of the index has artifactType"),
     "an image with an unknown key": (in_entry(evil=1), "entry 1 of the index has evil"),
-    "an image of an index's type": (in_entry(mediaType=INDEX), "is none"),
+    "an image of an index's type": (in_entry(mediaType=INDEX), "but is not one"),
     "an image of an unknown type": (in_entry(mediaType="x/y"), "entry 1 of the index is of the type x/y"),
     "an image of no type": (in_entry(mediaType=None), "entry 1 of the index is of the type not there"),
     "an image of docker's type": (
@@ -606,7 +606,7 @@ INDEXES: dict[str, tuple[Callable[[Listed], object], str | Harmless]] = {
     ),
     "an image of no digest": (in_entry(digest=None), "its index is broken"),
     "a digest in capitals": (in_entry(Digest="sha256:00"), "'digest' appears twice"),
-    "a digest that is not there": (in_entry(digest=f"sha256:{'0' * 64}"), "is not there"),
+    "a digest that is not there": (in_entry(digest=f"sha256:{'0' * 64}"), "is missing"),
     "an image that is longer": (in_entry(size=10**5), "its manifest"),
     "an image of no size": (in_entry(size=None), "its index is broken"),
     "no platform": (in_entry(platform=None), "names no platform: no lock creates it"),

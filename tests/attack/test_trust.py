@@ -222,7 +222,7 @@ def test_a_library_is_taken_when_everybody_who_is_asked_has_signed_it(project: P
     with pytest.raises(vm.Refused, match="does not allow this:"):
         vm.apply(mods(), "site")
     sign(project, "bob")
-    with pytest.raises(vm.Refused, match="is no good signature"):
+    with pytest.raises(vm.Refused, match="is not a valid signature"):
         vm.apply(mods(), "site")
     sign(project, "ann")
     assert vm.apply(mods(), "site").changed

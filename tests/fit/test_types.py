@@ -246,14 +246,14 @@ def findings(
         (
             "name[(\n            1)]",
             "index-out-of-bounds",
-            "Index 0 was removed from bounds for tuple `tuple[()]` with length 0",
+            "Index 0 is out of bounds for tuple `tuple[()]` with length 0",
             "",
         ),
         # vllm/compilation/passes/fusion/minimax_qk_norm_fusion.py of 0.19.1: getattr(config, "names", "")[0]
         (
             "name[(\n            1)]",
             "index-out-of-bounds",
-            'Index 0 was removed from bounds for string `Literal[""]` with length 0',
+            'Index 0 is out of bounds for string `Literal[""]` with length 0',
             "",
         ),
         # vllm/v1/attention/backends/mla/rocm_aiter_mla.py of 0.19.0: the comment stands where the call begins

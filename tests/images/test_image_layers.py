@@ -214,7 +214,7 @@ def test_an_index_of_several(tmp_path: Path) -> None:
     index = json.loads((folder / "index.json").read_bytes())
     index["manifests"] += json.loads(other.index(manifest))["manifests"]
     (folder / "index.json").write_text(json.dumps(index))
-    with pytest.raises(UsageError, match="holds 2 images; there are: 2, latest"):
+    with pytest.raises(UsageError, match="it has 2 images; there are: 2, latest"):
         opened(f"oci:{folder}", tmp_path)
     assert opened(f"oci:{folder}:2", tmp_path).read("only") == b"other"
     assert opened(f"oci:{folder}@{digest(manifest)}", tmp_path).read("only") == b"other"

@@ -345,19 +345,19 @@ def test_an_image_of_a_layout_is_named_by_tag_name_or_digest(
 @pytest.mark.parametrize(
     ("index", "tag", "why", "hint"),
     [
-        (TWO, None, "holds 3 images; there are: host/x:two, one", "name one: …:host/x:two"),
+        (TWO, None, "it has 3 images; there are: host/x:two, one", "name one: …:host/x:two"),
         (
             TWO,
             "no",
             "it has no image named no; there are: host/x:two, one",
             "name one: …:host/x:two",
         ),
-        (listed(), None, "holds 0 images", "name one by its digest: …@sha256:…"),
+        (listed(), None, "it has 0 images", "name one by its digest: …@sha256:…"),
         (listed(named(A)), "no", "it has no image named no", "name one by its digest: …@sha256:…"),
         (
             listed(named(A, "x"), named(B, "x"), named(C, "y")),
             "x",
-            "holds 2 images named x",
+            "it has 2 images named x",
             "name one by its digest: …@sha256:…",
         ),
     ],

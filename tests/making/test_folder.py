@@ -57,7 +57,7 @@ def test_a_mod_is_read_whole_but_for_bytecode_and_history(tmp_path: Path) -> Non
         ({}, "ls"),
         (
             {"inner__run_sh": b""},
-            "{0} holds inner/run.sh: pack the mod's files, not the folder",
+            "{0} contains inner/run.sh: pack the mod's files without the folder",
         ),
         ({"b_diff": b"", "a_patch": b""}, "vllm-mods new NAME --from-diff {0}/a.patch --tree TREE"),
         ({"Dockerfile": b""}, "docker build; then vllm-mods new NAME --from-trees image:BASE"),
@@ -102,9 +102,7 @@ def test_more_than_a_mod_has_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             lower(patch, name, most)
             for path in (place, archive):
-                with pytest.raises(
-                    UsageError, match=rf"^{path} holds 2 files or more, 0 MiB.*{end}"
-                ):
+                with pytest.raises(UsageError, match=rf"^{path} has 2 files or more, 0 MiB.*{end}"):
                     folder.read(path)
             with pytest.raises(UsageError) as caught:
                 folder.read_working_folder(place)

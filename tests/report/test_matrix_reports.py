@@ -173,8 +173,8 @@ def test_markdown_has_nothing_of_others_outside_code() -> None:
 def test_markdown_is_a_summary_a_table_the_problems_and_the_findings() -> None:
     head, _, foot = matrix_markdown.render(example()).partition("\n\n<sub>")
     assert foot == (
-        f"vllm-mods {__version__}. Meant for that vLLM: ✓ goes in, or is in · ✗ does not go in · "
-        "? nobody could look. (In brackets): not meant for it.</sub>\n"
+        f"vllm-mods {__version__}. In the mod's range: ✓ applies, or is applied · ✗ does not apply · "
+        "? not computed. (In brackets): outside the range.</sub>\n"
     )
     assert (
         head
@@ -224,7 +224,7 @@ def test_each_sign_of_markdown_is_what_the_legend_says() -> None:
             assert row[2].replace("*", "") == (
                 f"{sign} {one.word}" if one.meant else f"({one.word})"
             )
-    legend = "✓ goes in, or is in · ✗ does not go in · ? nobody could look. (In brackets): not meant for it."
+    legend = "✓ applies, or is applied · ✗ does not apply · ? not computed. (In brackets): outside the range."
     assert legend in lines[-1]
 
 

@@ -52,12 +52,12 @@ INVERTED = {
     r"^(That|Whether|What|Who|Where|Which) .+ (is|are|cannot be|can't be) (not )?(known|unknown|clear|told|said)\b": "a clause before the verdict on it",
     r"^(Not|Only|Never|Nowhere) [^.]{1,60}\b(is|are|does|do|has|have|can) (it|they|the|a|any)\b": "a negation before its verb",
 }
-PLAIN = {
+PLAIN = (
     # sentences that say what a rule is for
     "hunk 4: only one match in the file; the patch does not name every enclosing class and function",
     "the receipt records another version of the mod as applied",
     "vllm/a.py already exists, with different contents from overlay/a.py",
-}
+)
 RIDDLES = {
     # sentences that the product printed before
     "all that places hunk 4 is that its text occurs once in the file": r"\ball that places\b",

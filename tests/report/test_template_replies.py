@@ -148,7 +148,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
         "    refused [not-rendered]",
         "bare",
         "  nothing is refused or lost",
-        "small: at fault: loses A greeting; does not render b; 1 of 2 conversations are wrong; no reasoning",
+        "small: at fault: loses A greeting; does not render b; 1 of 2 conversations are not as expected; no reasoning",
         "bare: at fault: it cannot be read",
     ]
     assert (reply.ok, reply.data["ok"]) == (False, False)
@@ -187,7 +187,7 @@ def test_a_check_says_what_each_conversation_loses() -> None:
             "name": "bare",
             "path": "/b.jinja",
             "ok": True,
-            "verdict": "wrong: it cannot be read",
+            "verdict": "at fault: it cannot be read",
             "weights": NO_WEIGHTS,
             "content_format": [],
             "variables": (),
@@ -287,8 +287,8 @@ def test_two_templates_are_held_against_each_other_prompt_by_prompt() -> None:
         "+r (no newline)",
         "              small                                           bare",
         f"a             {before_in_words}  3 of 3 turns, 1,000 of 1,000 bytes",
-        "b             refused                                         not asked",
-        "d             not asked                                       1 of 1 turns, 2 of 2 bytes",
+        "b             refused                                         not tested",
+        "d             not tested                                      1 of 1 turns, 2 of 2 bytes",
         "refused       1                                               0",
         "content lost  2                                               0",
         "cache lost    0                                               0",

@@ -445,12 +445,12 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
             """--sampling '{"top_k": 1, "temprature": 1}'""",
             (
                 "--sampling: vLLM does not read 'temprature': did you mean 'temperature'? "
-                "it takes temperature, top_p, top_k"
+                "it reads temperature, top_p, top_k"
             ),
         ),
         (
             """--sampling '{"zzz": 1}'""",
-            "--sampling: vLLM does not read 'zzz': it takes temperature, top_p, top_k",
+            "--sampling: vLLM does not read 'zzz': it reads temperature, top_p, top_k",
         ),
         (
             "--port 1 --dtype auto --port 2 --port 3",
@@ -459,8 +459,8 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         (
             """-sc '{"method": "mtp"}' -sc.num_speculative_tokens 1""",
             (
-                "--speculative-config: is given whole and by key: the keys make a JSON object of their "
-                "own, which comes last and takes the place of the whole one"
+                "--speculative-config: is given both as a whole and by key: the keys form a JSON "
+                "object, which replaces the whole one"
             ),
         ),
         (
@@ -473,7 +473,7 @@ def test_only_the_files_that_the_command_needs_are_read() -> None:
         ),
         ("x", "x: is neither a flag nor the value of one"),
         ("--dtype auto x", "x: is neither a flag nor the value of one"),
-        ("--quiet x", "it takes no value, but --quiet: 'x' follows"),
+        ("--quiet x", "--quiet: it takes no value, but 'x' follows"),
         ("--model x", "--model: the model is already 'm'; vLLM takes only one"),
         ("--config a.yaml", "note: --config: the flags in that file are not checked"),
         (
@@ -588,7 +588,7 @@ def test_bounds_of_what_only_some_models_have_make_a_note() -> None:
         files[path] = files[path].replace(b"CacheConfig", b"MultiModalConfig")
     assert messages(ask("--enable-prefix-caching 2", files=files)) == [
         (
-            "note: --enable-prefix-caching: 2.0 was removed from range: it must be < 1; refused for models "
+            "note: --enable-prefix-caching: 2.0 is out of range: it must be < 1; refused for models "
             "with images or sound; for others vLLM ignores it"
         )
     ]

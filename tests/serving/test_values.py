@@ -220,12 +220,10 @@ def test_fields_of_a_base_class_are_keys_and_those_of_the_class_itself_come_last
     ],
 )
 def test_a_number_out_of_its_bounds(field: str, value: float, bounds: str) -> None:
-    message = f"{value} was removed from range: it must be {bounds}"
+    message = f"{value} is out of range: it must be {bounds}"
     assert of_key(f"float = {field}", value) == ([f"-pc: 'free': {message}"] if bounds else [])
     assert of_flag(f"float = {field}", str(value)) == (
-        [f"--sampling: {float(value)} was removed from range: it must be {bounds}"]
-        if bounds
-        else []
+        [f"--sampling: {float(value)} is out of range: it must be {bounds}"] if bounds else []
     )
 
 
@@ -315,7 +313,7 @@ def test_other_json_that_is_none_says_where(text: str) -> None:
             "--batch: '1.5K': K is binary and takes no decimals; 1.5k takes them",
         ),
         ("--rank 9", "--rank: 9 is not offered: there is 1, 8, 16"),
-        ("--share 82", "--share: 82.0 was removed from range: it must be > 0 and <= 1"),
+        ("--share 82", "--share: 82.0 is out of range: it must be > 0 and <= 1"),
     ],
 )
 def test_what_is_said_of_a_number(line: str, message: str) -> None:
@@ -340,7 +338,7 @@ def test_a_number_that_people_write_is_what_it_stands_for(text: str, number: int
     bound = f"int = Field(default=1, gt={number})"
     files = changed(MODEL, ("batch: int = 1", f"batch: {bound}"))
     assert messages(ask(f"--batch {text}", files=files)) == [
-        f"--batch: {number} was removed from range: it must be > {number}"
+        f"--batch: {number} is out of range: it must be > {number}"
     ]
 
 
@@ -348,7 +346,7 @@ def test_auto_is_minus_one() -> None:
     files = changed(MODEL, ("max_model_len: int = None", "max_model_len: int = Field(ge=0)"))
     for text in ("auto", "AUTO", "-1"):
         assert messages(ask(f"--max-model-len {text}", files=files)) == [
-            "--max-model-len: -1 was removed from range: it must be >= 0"
+            "--max-model-len: -1 is out of range: it must be >= 0"
         ]
 
 

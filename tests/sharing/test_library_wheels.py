@@ -79,7 +79,7 @@ def test_a_library_that_pip_installs_upgrades_and_takes_away(
     assert (
         "fast 1.0.0" in call("add", "package:acme-mods", "--name", "acme", "--mod", "fast").stdout
     )
-    assert "fast 1.0.0 is in" in call("sync", "--target", site).stdout
+    assert "fast 1.0.0 applied" in call("sync", "--target", site).stdout
 
     pip_install(python, library(tmp_path, "1.1.0", "X = 2\n"))
     # what was locked is kept, and stays what is synced

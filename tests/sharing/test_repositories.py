@@ -138,7 +138,7 @@ def test_all_files_of_a_library_have_a_limit(alice: Path, monkeypatch: pytest.Mo
     lower(monkeypatch, "LIBRARY", size)
     assert fetch(alice.parent, "v1") == fetched
     lower(monkeypatch, "LIBRARY", size - 1)
-    with pytest.raises(TreeError, match="the most of"):
+    with pytest.raises(TreeError, match="the limit for"):
         fetch(alice.parent, "v1")
     lower(monkeypatch, "LIBRARY", 200)
     with pytest.raises(TreeError, match=r"git\+\./alice@v1: is more than 200 bytes, the limit for"):

@@ -127,5 +127,5 @@ def test_what_is_kept_and_somebody_else_signed_is_not_opened(place: Path) -> Non
     keep_unsigned(place)
     signers = place / "signers"
     signers.write_text(signers.read_text().replace('"vllm-mods"', '"git"'))
-    with pytest.raises(Refused, match="is no good signature"):
+    with pytest.raises(Refused, match="is not a valid signature"):
         locking.open_shared(project(place))

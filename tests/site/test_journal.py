@@ -435,7 +435,7 @@ def test_numbers_of_folders_are_those_that_the_system_takes(at: int, least: int,
     for number in (least, most):
         assert journal_text.parse(folder(number), Site("/site"), HERE).kept[0][at] == number
     for number in (least - 1, most + 1):
-        with pytest.raises(Foreign, match=f"{number} was removed from bounds"):
+        with pytest.raises(Foreign, match=f"{number} is out of bounds"):
             journal_text.parse(folder(number), Site("/site"), HERE)
 
 

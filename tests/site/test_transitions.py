@@ -120,7 +120,7 @@ def test_originals_are_of_no_use_where_their_installation_is_gone(
     (root / RECORD).unlink()
     with pytest.raises(Refused, match=f"^{RECORD} is gone: {was} upgraded or removed") as caught:
         revert_transition(str(root), applied(*FOLLOWING)._replace(vllm=vllm))
-    assert caught.value.hint == f"the receipt was removed from date: rm -r {root}/.vllm-mods"
+    assert caught.value.hint == f"the receipt is out of date: rm -r {root}/.vllm-mods"
 
 
 def test_what_went_to_a_workspace_is_looked_at_there(root: Path, tmp_path: Path) -> None:
