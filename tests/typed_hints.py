@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click  # noqa: TID251  (parses as the command line does)
 
 from vllm_mods.cli import main, run
+from vllm_mods.fit import checker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,6 +98,7 @@ def _moved(folder: str, copy: str) -> Iterator[None]:
     try:
         yield
     finally:
+        checker._surroundings.cache_clear()  # made where this test has its temporary files
         os.chdir(here)
         os.environ.update(environ)
 

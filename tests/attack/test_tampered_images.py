@@ -123,7 +123,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     "a word that the format does not know": (whole("author", "me"), "its author is me"),
     "a layer slipped under ours": (slipped_under, "below the one from the lock, is not in the lock"),
     "the order of layers": (swapped, "its layers are in a different order:"),
-    "a layer of the base left out": (left_out, "layer 1 of the base base:1 is not in it"),
+    "a layer of the base left out": (left_out, "the image lacks layer 1 of the base base:1"),
     "other bytes under the same name": (other_bytes, "the layer was replaced"),
     "a file of vLLM taken away": (
         put(f"{SITE}/vllm/.wh.other.py", b""),

@@ -256,8 +256,8 @@ def test_the_mods_that_come_with_the_tool_are_trusted_unless_it_says_otherwise(
     ("text", "problem"),
     [
         ("[trust]\nrequire_hashes = ['x']\n", "schema: is required"),
-        ("schema = 1\n[trust]\n", "names neither"),
-        ("schema = 1\n[trust]\nbundled = true\n", "names neither"),
+        ("schema = 1\n[trust]\n", "names none of"),
+        ("schema = 1\n[trust]\nbundled = true\n", "names none of"),
         ("schema = 1\n[trust]\nallowed-signers = 'x'\n", "did you mean 'allowed_signers'"),
         ("schema = 1\n[trsut]\n", "did you mean 'trust'"),
         ("schema = 1\n[trust]\nallowed_signers = ['x']\n", "expected a string"),

@@ -248,7 +248,7 @@ def test_what_was_read_before_the_process_ended_is_kept() -> None:
     assert [one["whole"].get("error") for one in release.read([JOB, bad, JOB])] == [
         None,
         "it ended too early",
-        "not tried any more",
+        "not tried again",
     ]
 
 

@@ -137,7 +137,7 @@ def test_what_is_said_of_its_own_words() -> None:
     ]
     assert own == [
         "content_format: vLLM treats it as 'openai' from 0.22 on, not as 'string'",
-        "kwargs.loud: the template does not read it, and vLLM drops it without a word",
+        "kwargs.loud: the template does not read it, and vLLM drops it silently",
     ]
 
 

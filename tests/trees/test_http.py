@@ -258,7 +258,7 @@ def test_redact_leaves_what_may_be_shown() -> None:
     assert redact("https://u:p@h.example:8/a/b?t=1#sha256=2") == "https://h.example:8/a/b"
 
 
-SETTINGS_HINT = "pip config list  # vllm-mods uses its index-url, proxy, cert, timeout and retries"
+SETTINGS_HINT = "pip config list  # its index-url, proxy, cert, timeout and retries are used; a folder needs no network"
 LOGIN = "put the user and the password into the index URL or ~/.netrc, as for pip"
 
 

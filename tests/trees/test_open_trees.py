@@ -36,7 +36,7 @@ OWN = "{0} has its own packages; --with works only for releases, wheels and sdis
     ("spec", "given", "message", "hint"),
     [
         ("", {}, "no tree given", FORMS),
-        ("pip:x", {}, "pip:x: there is no kind of tree named 'pip'", FORMS),
+        ("pip:x", {}, "pip:x: unknown kind of tree: 'pip'", FORMS),
         ("wheel:", {}, "wheel:: nothing follows the colon", FORMS),
         ("image:", {}, "image:: nothing follows the colon", FORMS),
         (

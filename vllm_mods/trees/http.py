@@ -158,7 +158,7 @@ class Http:
                     if is_over():
                         why = f"no complete answer within {seconds}"
                         break
-        raise self._given_up(url, why)
+        raise self._given_up(f"cannot read {redact(url)}: {why}")
 
     def _given_up(self, why: str) -> Unreachable:
         tries = self._settings.retries + 1
