@@ -138,7 +138,7 @@ def test_on_one_tree_it_is_run_once(script: Path, recorded: list[tuple[Any, ...]
         ),
         (
             {"tree": "pypi:0.20.0", "image": "x"},
-            "--tree and --image both name the vLLM to run the script on",
+            "--tree and --image both name the vLLM to run on",
             "give one",
         ),
         (

@@ -196,12 +196,12 @@ REFUSALS: Refusing = [
     ),
     (
         lambda _: imported("own/patches/fast", others=("numpy==2",)),
-        "--with needs --tree: it names a package installed beside that vLLM",
+        "--with needs --tree, the vLLM beside it",
         "--tree pypi:VERSION",
     ),
     (
         lambda _: imported("script", tree="site", image="x"),
-        "--tree and --image both name the vLLM to run the script on",
+        "--tree and --image both name the vLLM to run on",
         "give one",
     ),
     (

@@ -157,7 +157,7 @@ def test_a_manifest_with_such_a_path_is_refused_by_its_key(call: Caller) -> None
         ("/etc/there.conf/x", "but the mod needs a folder there;"),
         (
             "/python/x.txt",
-            "/python/x.txt, which leads to /usr/local/lib/python3.12/x.txt, is among",
+            "/python/x.txt, which leads to /usr/local/lib/python3.12/x.txt, is one of",
         ),
     ],
 )

@@ -135,7 +135,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
     ),
     "the mode of a file": (
         marked(f"{SITE}/vllm/a.py", mode=0o4755),
-        "vllm/a.py: its mode is 4755 and was 0644",
+        "vllm/a.py: its mode is 4755, and was 0644",
     ),
     "the mode of a folder": (marked("usr/local", mode=0o777), "/usr/local: has mode 0777"),
     "the owner of a file": (marked(f"{SITE}/vllm/a.py", uid=1000), "vllm/a.py: belongs to 1000:0"),

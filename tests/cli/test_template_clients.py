@@ -61,9 +61,7 @@ def test_a_page_of_a_matrix_says_from_when_on_clients_work(
     page = tmp_path / "page.html"
     call("matrix", "talk", "--tree", site, "--jobs", 1, "--format", "html", "--output", page)
     assert "<b>talk</b>: Codex: works from vLLM 0.21.0 on" in page.read_text()
-    assert (
-        "<b>talk</b>: OpenCode: works on none of the releases that were asked" in page.read_text()
-    )
+    assert "<b>talk</b>: OpenCode: works on none of these releases" in page.read_text()
 
 
 @pytest.mark.usefixtures("small")
@@ -145,12 +143,12 @@ def test_what_clients_lose_is_said_with_the_release_from_which_on_they_do_not(
         "Codex: refused, turn 2: no; works from vLLM 0.21.0 on",
     )
     assert clients_of_templates.client_notes(own, template, "0.21.0") == (
-        "OpenCode: lost, turn 1: the tool is not in the prompt; works on none of the releases that were asked",
+        "OpenCode: lost, turn 1: the tool is not in the prompt; works on none of these releases",
     )
     assert clients_of_templates.client_notes(own, template, "0.22.0") == ()
     assert clients_of_templates.client_notes(own, template, None) == (
         "Codex: works from vLLM 0.21.0 on",
-        "OpenCode: works on none of the releases that were asked",
+        "OpenCode: works on none of these releases",
     )
 
 

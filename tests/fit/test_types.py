@@ -498,7 +498,7 @@ def test_without_the_pinned_version_nothing_is_judged(
     [
         ("echo broken >&2; exit 2", "broken"),
         ("kill -SEGV $$", "Segmentation fault"),
-        ("echo '::error title=what is this'", "it wrote"),
+        ("echo '::error title=what is this'", "it printed"),
         ("exec sleep 60", "more than 0.2 seconds"),
     ],
 )

@@ -44,7 +44,7 @@ def test_readers_that_differ_make_a_cell_unreadable_where_strict_is_asked_for(
         "vllm/a.py: the two parsers of Python find different classes and functions in the file that"
     )
     assert [(found.code, found.path, found.message) for found in said.findings[:2]] == [
-        ("scopes-differ", "vllm/a.py", f"{words} is there"),
+        ("scopes-differ", "vllm/a.py", f"{words} the tree has"),
         ("scopes-differ", "vllm/a.py", f"{words} the mod produces"),
     ]
     assert (said.locked, said.offsets) == (None, ())

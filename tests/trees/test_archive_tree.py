@@ -166,7 +166,7 @@ def test_the_wrong_kind_gets_the_right_one_as_a_hint(tmp_path: Path) -> None:
     ("spec", "message"),
     [
         ("", "no tree given"),
-        ("oci:x", "no kind of tree called 'oci'"),
+        ("oci:x", "unknown kind of tree: 'oci'"),
         ("pypi:", "nothing follows"),
         ("image:", "nothing follows"),
     ],

@@ -93,10 +93,7 @@ class _ModImport(NamedTuple):
         """Open the tree or image that the mod was written for, None where none is named."""
         terms = self.terms
         if terms.tree is None and terms.others:
-            raise UsageError(
-                "--with needs --tree: it names a package installed beside that vLLM",
-                hint="--tree pypi:VERSION",
-            )
+            raise UsageError("--with needs --tree, the vLLM beside it", hint="--tree pypi:VERSION")
         if terms.image is not None:
             return self.access.open(f"image:{terms.image}")
         if terms.tree is None:
@@ -112,9 +109,7 @@ class _ModImport(NamedTuple):
         if (exported := folder.exported_mod(source.files)) is not None:
             return self.taken(*exported)
         if terms.tree is not None and terms.image is not None:
-            raise UsageError(
-                "--tree and --image both name the vLLM to run the script on", hint="give one"
-            )
+            raise UsageError("--tree and --image both name the vLLM to run on", hint="give one")
         tree = self.open_tree()
         if tree is None:
             return self.over_releases(source)

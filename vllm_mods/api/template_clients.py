@@ -102,9 +102,7 @@ def _title(answer: ClientAnswer) -> str:
 
 
 def _from(since: str | None) -> str:
-    return (
-        f"works from vLLM {since} on" if since else "works on none of the releases that were asked"
-    )
+    return f"works from vLLM {since} on" if since else "works on none of these releases"
 
 
 def _beside(template: str) -> str:
@@ -120,10 +118,7 @@ def _write(
         if library.is_writable(_beside(template.path)):
             by_place.setdefault(_beside(template.path), []).append(template)
     if not by_place:
-        raise UsageError(
-            "these templates are bundled with vllm-mods",
-            hint="--library DIR names your own library",
-        )
+        raise UsageError("these templates are bundled", hint="--library DIR names your own")
     for place, beside in by_place.items():
         texts = _texts(beside)
         before = read_table(library, beside[0].path)

@@ -24,12 +24,7 @@ starting = options.grouped(
     option("--image REF", "The image to start [the tag that `build` gives it]."),
     option("--name NAME", "The name of the container [the pairing's]."),
     option("--port", "The port on the host [the command's].", type=click.IntRange(1, 65535)),
-    option(
-        "--gpus WHICH",
-        "The GPUs to use: all, none, or numbers such as 0,1.",
-        default="all",
-        show_default=True,
-    ),
+    option("--gpus WHICH", "GPUs: all, none, or 0,1.", default="all", show_default=True),
     option("--shm-size SIZE", "The container's shared memory.", default="16g", show_default=True),
     option(
         "--model-cache DIR",
@@ -48,18 +43,8 @@ starting = options.grouped(
 @options.pairing_name
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
 @starting
-@option(
-    "--engine",
-    "The engine to use [the one that has the image].",
-    "program",
-    type=click.Choice(engine_command.PROGRAMS),
-)
-@option(
-    "--env-file FILE",
-    "A file of variables, for secrets such as HF_TOKEN=….",
-    "env_files",
-    multiple=True,
-)
+@option("--engine", "Engine [the image's].", "program", type=click.Choice(engine_command.PROGRAMS))
+@option("--env-file FILE", "Variables, such as HF_TOKEN=….", "env_files", multiple=True)
 @option("--print", "Print the command line; start nothing.", "only_print")
 @option("--wait", "Wait until it serves, then report whether the mods' code ran.")
 @options.library

@@ -10,11 +10,7 @@ from vllm_mods.sharing import changing
 
 @click.command(name="add")
 @click.argument("source", metavar="SOURCE")
-@option(
-    "--name NAME",
-    "The name of the library, before the names of its mods [the owner's name].",
-    "owner",
-)
+@option("--name NAME", "The library's name, before its mods' names [the owner's].", "owner")
 @option("--mod MOD", "A mod of the library to add to the default target.", "mods", multiple=True)
 @option(
     "--allowed-signers FILE",

@@ -55,14 +55,8 @@ def list_(library: Library) -> Reply:
     "--parsers", "Run the parsers of --target in a sandbox: do they read what the template writes?"
 )
 @option("--target TREE", "The vLLM for --parsers: a folder, pypi:VERSION, …")
-@option(
-    "--tool-call-parser NAME", "Use this tool parser [the one in template.toml, else all].", "tool"
-)
-@option(
-    "--reasoning-parser NAME",
-    "Use this reasoning parser [the one in template.toml, else all].",
-    "reasoner",
-)
+@option("--tool-call-parser NAME", "Tool parser [template.toml's, else all].", "tool")
+@option("--reasoning-parser NAME", "Reasoning parser [template.toml's, else all].", "reasoner")
 @option(
     "--answers FILE", "With --parsers: texts of a model that the parsers must return unchanged."
 )

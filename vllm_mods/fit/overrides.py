@@ -136,10 +136,7 @@ def _problem(override: Override, place: tuple[str, int], caller: str, why: str) 
     owner, base = override.owner.cls, override.base.cls
     mine = override.method
     scope = f"{owner.name}.{mine.name}"
-    message = (
-        f"{scope}{mine.text()} overrides {base.name}.{mine.name}"
-        f"{override.overridden.text()}, but the call in {caller} {why}"
-    )
+    message = f"{scope}{mine.text()} overrides {base.name}.{mine.name}{override.overridden.text()}, but the call in {caller} {why}"
     if override.owner.path != place[0]:
         message = f"{override.owner.path}:{mine.line}: {message}"
     key = (override.owner.path, owner.name, mine.name)

@@ -42,11 +42,7 @@ def syntax_problems(
         at = re.match(r"line (\d+)", refusal)
         yield invalid(path, int(at[1]) if at else 1, refusal, lowest)
     elif wrong is not None:
-        yield Doubt(
-            path,
-            "syntax",
-            f"it is not valid for Python {_HERE}, which runs vllm-mods, but need not be",
-        )
+        yield Doubt(path, "syntax", f"it is not Python {_HERE}, which runs here, and need not be")
     else:
         if refusal is not None:
             why = f"Python {_HERE} accepts it, but LibCST, the second parser, does not: {refusal}"

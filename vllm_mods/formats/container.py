@@ -94,8 +94,7 @@ def served(pairing: Pairing, templates: Mapping[str, str]) -> Served:
 def problems(pairing: Pairing) -> tuple[str, ...]:
     """Return what no image may be made of, each with its key: secrets, and what contradicts the command."""
     faults = [
-        f"env.{name}: it looks like a secret, and everybody who has the image can read its environment: "
-        f"{_GIVEN.format(name)}"
+        f"env.{name}: it looks like a secret, and everybody who has the image can read its environment: {_GIVEN.format(name)}"
         for name in pairing.env
         if secrets.NAMED.match(name)
     ]

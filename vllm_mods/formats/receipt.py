@@ -160,6 +160,5 @@ def parse(data: bytes, where: str = RECEIPT) -> Receipt:
 def _broken(where: str, problems: Sequence[str]) -> Refused:
     return Refused(
         f"{where}: the receipt is damaged, {listed(problems)}",
-        hint="restore the file from a copy of this tree; or start over: remove the "
-        f"{STATE} folder and reinstall vLLM with `pip install --force-reinstall --no-deps`",
+        hint=f"restore the file from a copy of this tree; or start over: remove the {STATE} folder and reinstall vLLM with `pip install --force-reinstall --no-deps`",
     )

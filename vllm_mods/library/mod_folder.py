@@ -132,9 +132,7 @@ class _Files:
             self.problems.append(f"{at}: {why}")
         if isinstance(stated, BinaryFile):
             platform = platforms.of_code(data)
-            what = (
-                f"machine code for {platform}" if platform else "not machine code of a known kind"
-            )
+            what = f"machine code for {platform}" if platform else "unknown machine code"
             why = f"{row}.platform: {name} is {what}, but should be for {stated.platform}"
             self.problems += [why] if platform != stated.platform else []
         return data
@@ -172,7 +170,5 @@ class _Files:
             data = self._there[path] = self.read(path)
             size = sum(len(one) for one in self._there.values() if one is not None)
             if data and size > limits.MOD_BYTES:
-                raise ManifestError(
-                    path, (f"is too big: a mod can have at most {limits.MOD_BYTES}",)
-                )
+                raise ManifestError(path, (f"is too big: the limit is {limits.MOD_BYTES}",))
         return self._there[path]

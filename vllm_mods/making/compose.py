@@ -252,8 +252,7 @@ def _check(composed: Composed, changes: Sequence[FileChange]) -> None:
     if not planned.verdict.writes:
         why = "".join(f"\n  {one.message}" for one in planned.findings if one.level == "error")
         raise Refused(
-            f"the mod would be `{planned.verdict}` on the tree that it was made from; nothing was written"
-            f"{why}",
+            f"the mod would be `{planned.verdict}` on the tree that it was made from; nothing was written{why}",
             hint="fix this, then make the mod again",
         )
     planned_bytes = {change.path: change.after for change in planned.changes}

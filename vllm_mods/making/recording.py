@@ -24,9 +24,7 @@ HOME = "/root"
 TEMPORARY = "/tmp"  # noqa: S108  (as it is called in the container)
 _TEMPLATE = re.compile(rf"{WORKSPACE}/[^/]*\.(?:jinja2?|j2)\Z")
 _LINES = 15
-_FETCH_OR_KEEP = (
-    "--fetch allows downloads, each URL once; or put copies of the files into the mod's folder"
-)
+_FETCH_OR_KEEP = "--fetch allows downloads, each URL once; or put the files into the mod's folder"
 _COMPILED = re.compile(r".*\.(?:pyc|so(?:\.\d+)*)\Z")
 _OPTIONAL_STEPS = 30  # so many are recorded one by one; of more, all that went in are needed
 _PATCH = re.compile(r"([A-Za-z0-9._-]+)\.(?:patch|diff)\b")
@@ -256,11 +254,7 @@ class _RecordedRun(NamedTuple):
         skipped = (
             f"{one} failed, and the script goes on without it" for one in seen.free if one.code
         )
-        notes = (
-            *(f"it wrote {path}, which a mod cannot contain" for path in lost),
-            *named,
-            *skipped,
-        )
+        notes = (*(f"it wrote {path}, which no mod can have" for path in lost), *named, *skipped)
         return ModEffect(changes, templates, seen.installed, seen.exported, notes=notes)
 
     def _elsewhere(self, written: Mapping[str, bytes | None]) -> tuple[dict[str, bytes], list[str]]:

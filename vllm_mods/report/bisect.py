@@ -61,8 +61,7 @@ def _lines(outcome: BisectOutcome, good: str, bad: str, paint: Paint) -> list[st
     lines += _reasons(outcome.findings, notes=after.planned.verdict.ok)
     if len(commit.parents) > 1:
         lines.append(
-            "  this is a merge; to find the commit inside it: "
-            f"--good {commit.sha[:12]}^1 --bad {commit.sha[:12]}^2"
+            f"  this is a merge; to find the commit inside it: --good {commit.sha[:12]}^1 --bad {commit.sha[:12]}^2"
         )
     if after.planned.verdict is not outcome.bad.planned.verdict:
         lines.append(f"  later it changes again, to `{outcome.bad.planned.verdict}` at {bad}")

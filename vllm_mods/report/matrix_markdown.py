@@ -25,8 +25,7 @@ def render(result: MatrixResult) -> str:
         fence = "`" * max(3, _longest(body) + 1)
         blocks.append(f"{fence}text\n{body}\n{fence}")
     blocks.append(
-        f"<sub>vllm-mods {__version__}. In the mod's range: ✓ applies, or is applied · ✗ does not apply · "
-        "? not computed. (In brackets): outside the range.</sub>"
+        f"<sub>vllm-mods {__version__}. In the mod's range: ✓ applies, or is applied · ✗ does not apply · ? not computed. (In brackets): outside the range.</sub>"
     )
     return "\n\n".join(blocks) + "\n"
 

@@ -96,8 +96,7 @@ def put_back(
         lines = "".join(f"\n  {what}" for what, _hint in problems[:_SHOWN])
         more = f"\n  and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise NotRestored(
-            f"{opened.root}: {what} could not be undone in full{lines}{more}\n"
-            f"everything else was restored; the originals for the rest are in {work}",
+            f"{opened.root}: {what} could not be undone in full{lines}{more}\neverything else was restored; the originals for the rest are in {work}",
             hint=problems[0][1] + _AGAIN,
         )
 

@@ -252,8 +252,7 @@ def _is_link(root: str, parts: list[str], place: str, spec: str) -> TreeError:
         # Behind it may be an installer's cache, which other environments share.
         hint = "uv pip install --link-mode copy --reinstall vllm  # real files instead of links"
     return TreeError(
-        f"{spec}: refusing to read {'/'.join(parts)}: {place[len(root) + 1 :]} is a symbolic link "
-        f"to {os.readlink(place)}, and vllm-mods does not follow links",
+        f"{spec}: refusing to read {'/'.join(parts)}: {place[len(root) + 1 :]} is a symbolic link to {os.readlink(place)}, and vllm-mods does not follow links",
         hint=hint,
     )
 

@@ -121,8 +121,7 @@ class ImageTree(Tree):
                 return
             if entry.kind == LINK:
                 raise TreeError(
-                    f"{self.spec}: refusing to read {'/'.join(parts)}: {path} is a symbolic link to "
-                    f"{entry.target}, and vllm-mods does not follow links",
+                    f"{self.spec}: refusing to read {'/'.join(parts)}: {path} is a symbolic link to {entry.target}, and vllm-mods does not follow links",
                     hint="install vLLM into the image with real files: "
                     "uv pip install --link-mode copy, or without -e",
                 )

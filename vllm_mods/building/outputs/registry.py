@@ -130,9 +130,7 @@ class Pusher(Client):
         elif self._ask("HEAD", f"blobs/{layer.digest}").status_code == _OK:
             return
         raise Refused(
-            f"{self.name}: {self.name.host} lacks the base's layer {layer.digest} "
-            f"({layer.size:,} bytes) in this repository and cannot mount it from "
-            f"{self._source.repository if self._source else 'another registry'}; vllm-mods does not upload the base itself; no tag was moved",
+            f"{self.name}: {self.name.host} lacks the base's layer {layer.digest} ({layer.size:,} bytes) in this repository and cannot mount it from {self._source.repository if self._source else 'another registry'}; vllm-mods does not upload the base itself; no tag was moved",
             hint=f"skopeo copy docker://{names.plain(base.reference)} "
             f"docker://{self.name.host}/{self.name.repository}:base  # then push again",
         )
