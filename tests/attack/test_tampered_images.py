@@ -138,7 +138,7 @@ IMAGES: dict[str, tuple[Callable[[Opened], object], str | Harmless]] = {
         "vllm/a.py: its mode is 4755, and was 0644",
     ),
     "the mode of a folder": (marked("usr/local", mode=0o777), "/usr/local: has mode 0777"),
-    "the owner of a file": (marked(f"{SITE}/vllm/a.py", uid=1000), "vllm/a.py: belongs to 1000:0"),
+    "the owner of a file": (marked(f"{SITE}/vllm/a.py", uid=1000), "vllm/a.py: is owned by 1000:0"),
     "the time of a file": (marked(f"{SITE}/vllm/a.py", mtime=OLD), "vllm/a.py: is dated 2017-"),
     "a link for the template": (link_for_template, "is a symbolic link to /srv/theirs"),
     "the patched file": (content(f"{SITE}/vllm/a.py", b"A = 2", b"A = 9"), "vllm/a.py: "),
