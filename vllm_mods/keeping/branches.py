@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.formats import tree_names
-from vllm_mods.library import catalog
+from vllm_mods.library import catalog, mod_folder
 from vllm_mods.trees import git_process
 from vllm_mods.trees.git import Repository
 
 PREFIX = "vllm-mods/"
+_OWN = "vllm-mods-keep"
+"""The trailer of a commit of ours: it names the tree, so that no commit that a person amended has it."""
 _NO_FILTER = {b"unspecified", b"unset"}
 
 
@@ -154,10 +156,12 @@ def _check_filters(home: LibraryHome, commit: str, paths: list[str], scratch: st
             )
 
 
-def commit(home: LibraryHome, name: str, parent: str, folder: str, message: str) -> str:
+def commit(
+    home: LibraryHome, name: str, parent: str, folder: str, message: str, *, again: bool = False
+) -> str:
     """Make a branch with one commit more than ``parent``: the library as it is in a scratch folder.
 
-    Raises ``Refused`` if a branch of that name is there by now, or nobody is known as its author.
+    Raises ``Refused`` if a branch of that name is there by now and not made ``again``, or nobody is known as its author.
     """
     before = files(home, parent)
     paths = sorted(
@@ -188,6 +192,60 @@ def commit(home: LibraryHome, name: str, parent: str, folder: str, message: str)
             if mode.startswith(b"100") and path not in blobs
         ]
         run("update-index", "-z", "--index-info", given="".join(rows))
-        sha = run("commit-tree", run("write-tree"), "-p", parent, "-F", "-", given=message)
-        run("update-ref", f"refs/heads/{name}", sha, "")  # only if there is none
+        tree = run("write-tree")
+        text = f"{message}\n{_OWN}: {tree}\n"
+        sha = run("commit-tree", tree, "-p", parent, "-F", "-", given=text)
+        if again:
+            run("branch", "--force", "--no-track", name, sha)  # unless it is checked out somewhere
+        else:
+            run("update-ref", f"refs/heads/{name}", sha, "")  # only if there is none
     return sha
+
+
+def is_own(home: LibraryHome, since: str, tip: str) -> bool:
+    """Tell whether all that a branch has and ``since`` lacks was made by ``commit``, and not changed."""
+    form = f"--format=%T %(trailers:key={_OWN},valueonly,separator=%x20)"
+    rows = home.run(f"{tip} cannot be read", "log", form, f"{since}..{tip}").decode().splitlines()
+    return all(tree == own for tree, _, own in (row.partition(" ") for row in rows))
+
+
+def is_outdated(home: LibraryHome, since: str, tip: str, mod: str) -> bool:
+    """Tell whether a mod is another one in ``since`` than where a branch began."""
+    begin = home.run(f"{tip} has nothing in common with {since}", "merge-base", since, tip)
+    before, now = (
+        {
+            path: entry
+            for path, entry in files(home, commit).items()
+            if path.startswith(f"patches/{mod}/")
+        }
+        for commit in (begin.decode().strip(), since)
+    )
+    return before != now
+
+
+def described(home: LibraryHome, since: str, tip: str, mod: str) -> tuple[str, str]:
+    """Return the message of the newest commit of ours on a branch, else of the newest, and the diff of a mod's variants.
+
+    A new variant is shown as what it changes of the one that it is most like.
+    """
+    what = f"{tip} cannot be read"
+    own = ("log", "-1", "--format=%B", f"--grep=^{_OWN}: ")
+    message = home.run(what, *own, f"{since}..{tip}") or home.run(
+        what, "log", "-1", "--format=%B", tip
+    )
+    paths = [
+        f"{home.prefix}{path}"
+        for path in files(home, tip)
+        if path.startswith(f"patches/{mod}/") and not path.endswith(f"/{mod_folder.LOCK}")
+    ]
+    words = (
+        "diff",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-color",
+        "--find-copies-harder",
+        "-C30%",
+    )
+    diff = home.run(what, *words, f"{since}...{tip}", "--", *paths)
+    text, _, _ = message.decode(errors="replace").partition(f"\n{_OWN}: ")
+    return text.strip(), diff.decode(errors="replace")

@@ -1,11 +1,8 @@
-"""A mod and the releases that are new to it, each a branch: what is done to the mod, and what a person has to look at.
-
-Nothing is pushed.
-"""
+"""A mod and the releases that are new to it, each a branch: what is done to the mod, and what a person has to look at."""
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from vllm_mods.base import versions
@@ -60,10 +57,13 @@ def run(
     names: Sequence[str],
     releases: Releases,
     message: Callable[[KeptRelease], str],
+    *,
+    renew: bool = False,
 ) -> Iterator[KeptRelease]:
     """Bring a mod up to releases, the oldest first; each branch begins where the one before ends.
 
-    A branch that exists is left alone, whoever made it. A port that a person has to finish holds up the
+    A branch that exists is left alone, whoever made it; with ``renew``, it is made again where the mod has changed
+    below it and nobody else's commit is on it. A port that a person has to finish holds up the
     later releases of that mod, since they are ported from its result.
     ``names`` are versions, ``message`` returns the text of a commit. Raises ``UsageError`` for a library in no repository, and whatever reading
     its mods does.
@@ -75,19 +75,22 @@ def run(
     for release in sorted(names, key=versions.sort_key):
         branch = f"{branches.PREFIX}{mod}/{release}"
         kept = KeptRelease(mod, release, "stuck", branch=branch)
-        kept = _keep_on_branch(home, at, kept, releases, message)
+        kept = _keep_on_branch(home, at, kept, releases, message, renew=renew)
         yield kept
         if kept.did in {"left", "stuck", "waits"}:
             break
         at = kept.commit or at
 
 
-def new_to(mod: Mod, versions_: Sequence[str], since: str | None) -> tuple[str, ...]:
-    """Return the versions that are newer than ``since``, else than all that a mod's lock knows."""
+def new_to(
+    mod: Mod, versions_: Sequence[str], since: str | None, also: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the versions that are newer than ``since``, else than all that a mod's lock knows; and those in ``also``."""
     locked = lock_entries.current(mod)
     known = [version for tree in (locked.trees if locked else ()) for version in tree.vllm]
     last = since or max(known, key=versions.sort_key, default="0")
-    return tuple(one for one in versions_ if versions.sort_key(one) > versions.sort_key(last))
+    newest = versions.sort_key(last)
+    return tuple(one for one in versions_ if one in also or versions.sort_key(one) > newest)
 
 
 def _keep_on_branch(
@@ -96,6 +99,8 @@ def _keep_on_branch(
     kept: KeptRelease,
     releases: Releases,
     message: Callable[[KeptRelease], str],
+    *,
+    renew: bool,
 ) -> KeptRelease:
     """Bring a mod, as it is in the commit ``at``, up to one release, on a branch of that release's name."""
     name = kept.branch
@@ -103,11 +108,9 @@ def _keep_on_branch(
         why = f"no branch can be called {name}: give the mod another name"
         return kept._replace(left=(why,))
     tip = branches.tip(home, f"refs/heads/{name}")
-    if tip is not None and _unfinished(home, tip, kept.mod):
-        wait = f"the port on {name} is not finished, and the releases after it wait for that"
-        return kept._replace(did="waits", left=(wait,), commit=tip)
-    if tip is not None:
-        return kept._replace(did="there", commit=tip)
+    outdated = renew and tip is not None and branches.is_outdated(home, at, tip, kept.mod)
+    if tip is not None and not outdated:
+        return _leave(home, tip, kept)
     with branches.laid_out(home, at) as folder:
         try:
             library = Library(folder)
@@ -118,7 +121,19 @@ def _keep_on_branch(
         kept = kept._replace(branch=name)
         if kept.did in {"fits", "stuck"}:
             return kept
-        return kept._replace(commit=branches.commit(home, name, at, folder, message(kept)))
+        if tip is not None and not branches.is_own(home, at, tip):
+            merge = f"the mod has changed since {name} began, and somebody's commits are on it: merge or rebase it"
+            return _leave(home, tip, kept)._replace(left=(merge,))
+        made = branches.commit(home, name, at, folder, message(kept), again=tip is not None)
+        return kept._replace(commit=made)
+
+
+def _leave(home: LibraryHome, tip: str, kept: KeptRelease) -> KeptRelease:
+    """Return what becomes of a release whose branch is left alone."""
+    if _unfinished(home, tip, kept.mod):
+        wait = f"the port on {kept.branch} is not finished, and the releases after it wait for that"
+        return kept._replace(did="waits", left=(wait,), commit=tip)
+    return kept._replace(did="there", commit=tip)
 
 
 def _unfinished(home: LibraryHome, commit: str, mod: str) -> bool:

@@ -1,8 +1,12 @@
 """What was done to keep a library up with vLLM, for people, for scripts and for a pull request."""
 
+import re
 from collections.abc import Sequence
 
+from vllm_mods.base import limits
 from vllm_mods.keeping.keeping import KeptRelease
+from vllm_mods.keeping.proposing import RequestText, Step
+from vllm_mods.report.matrix_grid import clean
 from vllm_mods.report.reply import Reply
 
 _TITLES = {
@@ -11,6 +15,20 @@ _TITLES = {
     "ported": "a variant for vLLM {release}",
     "ended": "vLLM {release} carries it",
     "left": "the port to vLLM {release}, to be finished",
+}
+# What a forge acts on: mentions, references, links, HTML, commands of GitLab, and words that close an issue.
+_LIVE = re.compile(
+    r"(?im)@(?=\w)|[#!](?=\d)|<(?=[a-z/!?])|\](?=[(\[:])|:(?=//)|\bwww(?=\.)|^\s*/(?=\w)"
+    r"|\b(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?)"
+    r"(?=:?\s+(?:issues?:?\s+)?[\w-]*\d)"
+)
+_STEPS = {
+    "opened": "a pull request was opened",
+    "updated": "the pull request was updated",
+    "closed": "the pull request was closed, nothing of it is left to do",
+    "current": "the pull request is up to date",
+    "merged": "the pull request is merged already",
+    "declined": "the pull request was closed by somebody: it is not opened again",
 }
 
 
@@ -24,12 +42,35 @@ def message(release: KeptRelease) -> str:
         ("Decided by rule", release.told),
         ("For a person to look at", release.left),
     ):
-        parts += [f"{head}:", "\n".join(f"* {one}" for one in lines)] if lines else []
+        parts += (
+            [f"{head}:", "\n".join(f"* {inert(' '.join(text.split()))}" for text in lines)]
+            if lines
+            else []
+        )
     return "\n\n".join(parts) + "\n"
 
 
-def kept(library: str, releases: Sequence[KeptRelease]) -> Reply:
-    """Return what became of every mod and release; a person was told of each as it was done."""
+def inert(text: str) -> str:
+    """Return a text with a character of no width behind all that a forge would act on."""
+    return _LIVE.sub("\\g<0>\u200b", clean(text))
+
+
+def request(message: str, diff: str) -> RequestText:
+    """Return the text of a pull request: the message of its commit, and the diff as far as there is room."""
+    title, _, body = message.partition("\n")
+    fence = "`" * (1 + max((2, *map(len, re.findall("`+", diff)))))
+    shown = inert(diff)[: max(0, limits.REQUEST_TEXT - len(body) - 2 * len(fence))]
+    if len(shown) < len(inert(diff)):
+        shown = f"{shown.rpartition(chr(10))[0]}\n… and more: see the changed files\n"
+    head = "What changes in the mod; a new variant is shown beside the one that it is most like:"
+    parts = [body.strip(), *([f"{head}\n\n{fence}diff\n{shown}{fence}"] if diff else [])]
+    return RequestText(title, "\n\n".join(parts)).stamped()
+
+
+def kept(library: str, outcomes: Sequence[KeptRelease | Step]) -> Reply:
+    """Return what became of every mod, release and pull request; a person was told of each as it was done."""
+    releases = [outcome for outcome in outcomes if isinstance(outcome, KeptRelease)]
+    steps = [outcome for outcome in outcomes if isinstance(outcome, Step)]
     branches = [
         {
             **release._asdict(),
@@ -38,13 +79,26 @@ def kept(library: str, releases: Sequence[KeptRelease]) -> Reply:
         }
         for release in releases
     ]
-    answer = {"library": library, "branches": branches}
+    requests = [
+        {"branch": step.branch, "did": step.did, "url": step.request and step.request.url}
+        for step in steps
+    ]
+    answer = {"library": library, "branches": branches, "requests": requests}
     words = None if branches else "no release is new to any mod: nothing to do"
     return Reply(answer, words, not any(release.left for release in releases))
 
 
-def line(release: KeptRelease) -> str:
-    """Return what became of a mod on a release, in a line, and below it what is left to a person."""
+def line(outcome: KeptRelease | Step, *, dry_run: bool = False) -> str:
+    """Return what became of a mod on a release, or of a pull request: a line, and below it what is left to a person."""
+    if isinstance(outcome, Step):
+        text = _STEPS[outcome.did]
+        if dry_run:
+            text = text.replace(" was ", " would be ", 1)
+        return f"{outcome.branch}: {text}{f', {outcome.request.url}' if outcome.request else ''}"
+    return _release_line(outcome)
+
+
+def _release_line(release: KeptRelease) -> str:
     words = {
         "fits": f"{release.before}: nothing to do",
         "there": f"the branch {release.branch} is there already, and left alone",
