@@ -63,13 +63,19 @@ class ForgeServer:
 
     @property
     def api(self) -> str:
-        where = "/projects/us%2Fmods/merge_requests" if self.kind == "gitlab" else "/repos/us/mods/pulls"
+        where = (
+            "/projects/us%2Fmods/merge_requests"
+            if self.kind == "gitlab"
+            else "/repos/us/mods/pulls"
+        )
         return _APIS[self.kind] + where
 
     def written(self) -> list[tuple[str, str]]:
         """The requests that changed something: method and path behind that of the list."""
         return [
-            (method, path.removeprefix(self.api)) for method, path, _ in self.asked if method != "GET"
+            (method, path.removeprefix(self.api))
+            for method, path, _ in self.asked
+            if method != "GET"
         ]
 
     def merge(self, number: int, *, squash: bool = False) -> None:
@@ -118,11 +124,16 @@ class ForgeServer:
     def _open(self, data: dict[str, Any]) -> tuple[int, Any]:
         gitlab = self.kind == "gitlab"
         names = ("source_branch", "target_branch", "title", "description")
-        head, base, title, body = (data[key] for key in (names if gitlab else ("head", "base", "title", "body")))
+        head, base, title, body = (
+            data[key] for key in (names if gitlab else ("head", "base", "title", "body"))
+        )
         if any(one.head == head and one.state == "open" and one.ours for one in self.requests):
             return self._duplicate(head)
         if self._tip(head) is None:
-            return (400 if gitlab else 422), {"message": "Validation Failed", "errors": [{"field": "head"}]}
+            return (400 if gitlab else 422), {
+                "message": "Validation Failed",
+                "errors": [{"field": "head"}],
+            }
         request = Request(len(self.requests) + 1, head, base, title, body)
         self.requests.append(request)
         return 201, self.show(request)
@@ -130,13 +141,28 @@ class ForgeServer:
     def _duplicate(self, head: str) -> tuple[int, Any]:
         why = f"A pull request already exists for us:{head}."
         if self.kind == "gitlab":
-            return 409, {"message": [f"Another open merge request already exists for this source branch: {head}"]}
+            return 409, {
+                "message": [
+                    f"Another open merge request already exists for this source branch: {head}"
+                ]
+            }
         if self.kind == "gitea":
             return 409, {"message": why, "url": f"{self.url}/api/swagger"}
-        return 422, {"message": "Validation Failed", "errors": [{"resource": "PullRequest", "message": why}]}
+        return 422, {
+            "message": "Validation Failed",
+            "errors": [{"resource": "PullRequest", "message": why}],
+        }
 
     def _tip(self, head: str) -> str | None:
-        words = ["git", "-C", str(self.repository), "rev-parse", "--verify", "-q", f"refs/heads/{head}"]
+        words = [
+            "git",
+            "-C",
+            str(self.repository),
+            "rev-parse",
+            "--verify",
+            "-q",
+            f"refs/heads/{head}",
+        ]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         return done.stdout.strip() or None
 
@@ -170,7 +196,10 @@ class ForgeServer:
         ref = request.head
         if self.kind == "gitea":
             ref = ref if tip else f"refs/pull/{request.number}/head"
-            sides = {"head": {"label": request.head, "repo_id": side}, "base": {"label": request.base, "repo_id": 1}}
+            sides = {
+                "head": {"label": request.head, "repo_id": side},
+                "base": {"label": request.base, "repo_id": 1},
+            }
         else:
             owner = "them" if request.fork else "us"
             sides = {
@@ -237,7 +266,9 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             status, answer = forge.answer(self.command, self.path, data)
             forge.replied.append((status, answer))
-        self._send(status, {"Content-Type": "application/json", **extra}, json.dumps(answer).encode())
+        self._send(
+            status, {"Content-Type": "application/json", **extra}, json.dumps(answer).encode()
+        )
 
     def _git(self, body: bytes) -> None:
         login = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()

@@ -45,7 +45,9 @@ class Maintainer(NamedTuple):
         clone = self.folder / f"night-{next(self.nights)}"
         git(self.folder, "clone", "-q", str(self.forge.repository), str(clone))
         git(clone, "remote", "set-url", "origin", self.forge.remote)
-        os.environ["VLLM_MODS_CACHE"] = f"{clone}-cache"  # the index is not asked again within minutes
+        os.environ["VLLM_MODS_CACHE"] = (
+            f"{clone}-cache"  # the index is not asked again within minutes
+        )
         self.forge.asked.clear()
         code = run(["keep", "--library", str(clone), "--pull-requests", "--json", *words])
         out, err = self.capfd.readouterr()
@@ -127,7 +129,7 @@ def test_a_library_is_kept_up_by_pull_requests(maintainer: Maintainer) -> None:
     code, steps = maintainer.keep()
     assert steps == {"fast/0.20.0": "closed", "limit/0.20.0": "current", "limit/0.21.0": "current"}
     assert maintainer.states()["fast/0.20.0"] == "closed"
-    assert forge.requests[0].body.startswith("Closed by `vllm-mods keep`: nothing of it is left")
+    assert forge.requests[0].body.startswith("`vllm-mods keep` closed this: nothing of it is left")
 
     # A person closes one, and a newer release comes.
     forge.requests[3].state = "closed"

@@ -19,19 +19,30 @@ from vllm_mods.keeping.proposing import PullRequest, RequestText
 _PAGE_SIZE = 100
 _RETRIES = 2
 _MOST_QUOTED = 300
-_AGAIN = "then run the same command again: what is done already stays, and is not done twice"
+_AGAIN = "then run the same command again: what is done already is not done twice"
+_LIMITED = 429
+_REFUSALS = {
+    301: "the repository has moved: git remote set-url",
+    401: "{token} is not known there",
+    403: "{token} does not allow that",
+    404: "no such repository, or it is hidden from {token}",
+    _LIMITED: "no more requests are taken for now (rate limit)",
+}
 
 
 class ForgeClient:
-    """Asks a forge for the requests of one repository, with the token of ``ForgeRepository.variable``."""
+    """Asks a forge for the requests of one repository."""
 
     def __init__(self, repository: ForgeRepository, token: str) -> None:
+        def bear(request: requests.PreparedRequest) -> requests.PreparedRequest:
+            request.headers["Authorization"] = f"Bearer {token}"
+            return request
+
         self._repository = repository
         self._forge = repository.forge
-        self._token = token
         self._session = session(_RETRIES)
         self._session.headers["Accept-Encoding"] = "identity"
-        self._session.auth = self._bear  # else a login of ~/.netrc would stand in for it
+        self._session.auth = bear  # else a login of ~/.netrc would stand in for it
         self._listed = lru_cache(self._list)  # a forge that knows no query is asked once for all
 
     def list_open(self) -> tuple[PullRequest, ...]:
@@ -47,101 +58,68 @@ class ForgeClient:
 
     def open(self, branch: str, base: str, text: RequestText) -> PullRequest:
         """Open a request to merge a branch into another one."""
-        forge = self._forge
-        data = {forge.head: branch, forge.base: base, "title": text.title, forge.body: text.body}
-        return self._read(self._ask("POST", self._repository.requests, json=data))
+        data = dict(zip(self._forge.sent, (branch, base, text.body), strict=True))
+        record = self._ask("POST", self._repository.requests, json={"title": text.title, **data})
+        return self._read(record)
 
-    def change(self, request: PullRequest, text: RequestText, *, close: bool = False) -> None:
+    def change(self, request: PullRequest, text: RequestText, *, close: bool) -> None:
         """Change the text of a request, and close it."""
-        data = {"title": text.title, self._forge.body: text.body}
-        if close:
-            data |= dict([self._forge.close])
-        self._ask(self._forge.method, f"{self._repository.requests}/{request.number}", json=data)
+        method, key, closed = self._forge.change
+        data = {"title": text.title, self._forge.sent[2]: text.body}
+        url = f"{self._repository.requests}/{request.number}"
+        self._ask(method, url, json={**data, key: closed} if close else data)
 
     def _list(self, query: tuple[tuple[str, str], ...]) -> tuple[PullRequest, ...]:
         listed: dict[int, PullRequest] = {}
-        here, there = self._forge.sides
+        *_, head, base = self._forge.read
         for page in range(1, limits.REQUESTS // _PAGE_SIZE + 1):
             wanted = {**dict(query), self._forge.page_size: _PAGE_SIZE, "page": page}
             records = self._ask("GET", self._repository.requests, params=wanted)
-            if not isinstance(records, list):
-                raise self._refused("it answers with no list of pull requests")
-            if not records:
+            if not records or not isinstance(records, list):
                 return tuple(sorted(listed.values(), reverse=True))
-            for record in records:
-                if _value(record, here) == _value(record, there):
-                    request = self._read(record)
-                    listed[request.number] = request
-        raise self._refused(
-            f"it has more than {limits.REQUESTS}, the most of {limits.REQUESTS.what}"
-        )
+            own = (record for record in records if _value(record, head) == _value(record, base))
+            listed |= {request.number: request for request in map(self._read, own)}
+        raise self._refused(f"more than {limits.REQUESTS}, the most of {limits.REQUESTS.what}", "")
 
     def _read(self, record: object) -> PullRequest:
-        forge = self._forge
-        number, branch = _value(record, forge.number), _value(record, forge.branch)
+        keys = (*self._forge.read[:3], "title", self._forge.sent[2])
+        number, *rest = (_value(record, key) for key in keys)
         if not isinstance(number, int):
-            raise self._refused("it answers with what is no pull request")
-        title, body, url = (
-            str(_value(record, key) or "") for key in ("title", forge.body, forge.url)
-        )
-        is_closed = _value(record, "state") == "closed"
-        state = "merged" if _value(record, "merged_at") else "closed" if is_closed else "open"
-        return PullRequest(number, str(branch), state, RequestText(title, body), url)
+            raise self._refused("the answer is no pull request", "")
+        url, branch, title, body = (str(value or "") for value in rest)
+        state = "closed" if _value(record, "state") == "closed" else "open"
+        state = "merged" if _value(record, "merged_at") else state
+        return PullRequest(number, branch, state, RequestText(title, body), url)
 
     def _ask(self, method: str, url: str, **given: Any) -> object:  # noqa: ANN401
         """Send a request, and return the data of its answer."""
-        how: dict[str, Any] = {"timeout": limits.SILENT_SECONDS, "allow_redirects": False}
+        given |= {"timeout": limits.SILENT_SECONDS, "allow_redirects": False, "stream": True}
         try:
-            with self._session.request(method, url, stream=True, **how, **given) as response:
-                data = response.raw.read(limits.ANSWER + 1)
+            with self._session.request(method, url, **given) as response:
+                data = response.raw.read(limits.ANSWER)
         except (requests.exceptions.RequestException, *BROKEN, OSError) as error:
             raise Unreachable(
-                f"{place(url)} cannot be asked for pull requests: {self._shown(reason(error))}",
+                f"{place(url)} cannot be asked for pull requests: {reason(error)}",
                 hint=f"curl -sS https://{place(url)}  # does it answer? {_AGAIN}",
             ) from error
+        status = response.status_code
+        if response.headers.get("X-RateLimit-Remaining") == "0" and not response.ok:
+            status = _LIMITED
         try:
-            answer = untrusted.json_of(data)
+            if response.ok and not response.is_redirect:
+                return untrusted.json_of(data)
         except ValueError:
-            answer = None
-        if not response.ok or response.is_redirect or answer is None:
-            raise self._refusal(response, answer)
-        return answer
+            status = 0
+        why = _REFUSALS.get(status, f"the answer is {response.status_code}")
+        quoted = " ".join(data.decode(errors="replace").split())[:_MOST_QUOTED]
+        grant = f"{self._forge.grant}, " if status in {401, 403, 404} else ""
+        raise self._refused(f"{why}: {quoted}", grant)
 
-    def _refusal(self, response: requests.Response, answer: object) -> Refused:
-        status, token = response.status_code, f"the token in {self._repository.variable}"
-        left = response.headers.get("X-RateLimit-Remaining") or response.headers.get(
-            "RateLimit-Remaining"
-        )
-        hint = f"{self._forge.grant}; {_AGAIN}"
-        if status == requests.codes.too_many or (
-            status == requests.codes.forbidden and left == "0"
-        ):
-            why, hint = "it takes no more requests for now (rate limit)", f"wait, {_AGAIN}"
-        elif response.is_redirect:
-            why, hint = "the repository has moved", "git remote set-url NAME URL  # where it is now"
-        elif status == requests.codes.unauthorized:
-            why = f"it does not take {token}"
-        elif status == requests.codes.forbidden:
-            why = f"{token} may not do that"
-        elif status == requests.codes.not_found:
-            why = f"there is no such repository, or it is hidden from {token}"
-        else:
-            why, hint = f"it answers {status} {response.reason or ''}".rstrip(), _AGAIN
-        said = _words(answer)
-        return self._refused(f"{why}{': ' if said else ''}{said}", hint)
-
-    def _refused(
-        self, why: str, hint: str = "is the URL of the remote right? git remote -v"
-    ) -> Refused:
-        where = f"{self._repository.name} at {place(self._repository.api)}"
-        return Refused(f"the pull requests of {where}: {self._shown(why)}", hint=hint)
-
-    def _shown(self, text: str) -> str:
-        return secrets.clean(text.replace(self._token, secrets.HIDDEN), os.environ)
-
-    def _bear(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
+    def _refused(self, why: str, grant: str) -> Refused:
+        shown = secrets.clean(why, os.environ)
+        text = shown.replace("{token}", f"the token in {self._repository.variable}")
+        where = f"{self._repository.name} at {place(self._repository.requests)}"
+        return Refused(f"the pull requests of {where}: {text}", hint=f"{grant}{_AGAIN}")
 
 
 def _value(record: Any, dotted: str) -> Any:  # noqa: ANN401
@@ -151,14 +129,3 @@ def _value(record: Any, dotted: str) -> Any:  # noqa: ANN401
         return value.get(key) if isinstance(value, dict) else None
 
     return reduce(step, dotted.split("."), record)
-
-
-def _words(answer: object) -> str:
-    """Return what a forge says in an answer that is a refusal, in one line."""
-    parts = [_value(answer, "message") or _value(answer, "error")]
-    errors = _value(answer, "errors")
-    parts += (
-        [_value(error, "message") for error in errors if errors] if isinstance(errors, list) else []
-    )
-    text = " ".join(str(part) for part in parts if part)
-    return " ".join(text.split())[:_MOST_QUOTED]

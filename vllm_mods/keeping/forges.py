@@ -1,4 +1,4 @@
-"""The forges at which pull requests are opened: where each has its API, what it calls things, whose token it takes. Pure."""
+"""The forges at which pull requests are opened: where their API is, what they call things, whose token they take. Pure."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,9 +11,10 @@ from vllm_mods.base.hops import is_local, place, redact
 class Forge(NamedTuple):
     """A kind of forge.
 
-    A token of one of the variables ``tokens`` is for the ``hosts``, and for the host that one of ``servers`` has the
-    URL of; ``grant`` says what it must be allowed. ``path`` is where requests lie, ``ours`` a query for those of one branch. The rest are names of keys: of what is
-    sent (``close`` with its value), and dotted of what comes; the two ``sides`` differ for a request from a fork.
+    ``tokens``, with the rights in ``grant``, are for its ``hosts`` and the host of the URL in a variable of ``servers``.
+    ``path`` leads to a repository's requests, ``ours`` is a query for those of a branch. Keys ``sent`` are head, base
+    and body; ``change`` is a method and what closes a request; keys ``read`` are number, URL, branch, and two that
+    differ for a request from a fork.
     """
 
     hosts: tuple[str, ...]
@@ -22,148 +23,107 @@ class Forge(NamedTuple):
     grant: str
     path: str
     ours: tuple[tuple[str, str], ...]
-    open: str
     page_size: str
-    method: str
-    head: str
-    base: str
-    body: str
-    close: tuple[str, str]
-    number: str
-    url: str
-    branch: str
-    sides: tuple[str, str]
+    open: str
+    sent: tuple[str, str, str]
+    change: tuple[str, str, str]
+    read: tuple[str, str, str, str, str]
 
 
 GITHUB = Forge(
     hosts=("github.com",),
     servers=("GITHUB_SERVER_URL",),
     tokens=("GITHUB_TOKEN",),
-    grant="permissions: {contents: write, pull-requests: write}  # and in the repository's settings: Actions, General, allow GitHub Actions to create pull requests",
-    path="/repos/{repository}/pulls",
+    grant="permissions: {contents: write, pull-requests: write}, and let Actions create pull requests (Settings, Actions, General)",
+    path="/api/v3/repos/{name}/pulls",
     ours=(("head", "{owner}:{branch}"),),
-    open="open",
     page_size="per_page",
-    method="PATCH",
-    head="head",
-    base="base",
-    body="body",
-    close=("state", "closed"),
-    number="number",
-    url="html_url",
-    branch="head.ref",
-    sides=("head.repo.id", "base.repo.id"),
+    open="open",
+    sent=("head", "base", "body"),
+    change=("PATCH", "state", "closed"),
+    read=("number", "html_url", "head.ref", "head.repo.id", "base.repo.id"),
 )
 GITEA = GITHUB._replace(
     hosts=("codeberg.org", "gitea.com"),
     servers=("FORGEJO_SERVER_URL", "GITEA_SERVER_URL"),
     tokens=("FORGEJO_TOKEN", "GITEA_TOKEN"),
     grant="a token with the scope write:repository",
+    path="/api/v1/repos/{name}/pulls",
     ours=(),  # it cannot be asked for one branch's
     page_size="limit",
-    branch="head.label",  # `ref` names another one once the branch is gone
-    sides=("head.repo_id", "base.repo_id"),
+    # once the branch is gone, `head.ref` names something else
+    read=("number", "html_url", "head.label", "head.repo_id", "base.repo_id"),
 )
 GITLAB = Forge(
     hosts=("gitlab.com",),
     servers=("CI_SERVER_URL",),
-    tokens=("GITLAB_TOKEN",),
+    tokens=("GITLAB_TOKEN",),  # CI_JOB_TOKEN may not open merge requests
     grant="a project access token of a Developer with the scopes api and write_repository",
-    path="/projects/{id}/merge_requests",
+    path="/api/v4/projects/{id}/merge_requests",
     ours=(("source_branch", "{branch}"),),
-    open="opened",
     page_size="per_page",
-    method="PUT",
-    head="source_branch",
-    base="target_branch",
-    body="description",
-    close=("state_event", "close"),
-    number="iid",
-    url="web_url",
-    branch="source_branch",
-    sides=("source_project_id", "target_project_id"),
+    open="opened",
+    sent=("source_branch", "target_branch", "description"),
+    change=("PUT", "state_event", "close"),
+    read=("iid", "web_url", "source_branch", "source_project_id", "target_project_id"),
 )
 
 
 class ForgeRepository(NamedTuple):
-    """A repository at a forge: its name there, the URL of the API, and the variable with the token for that host."""
+    """A repository at a forge, the URL of its requests, and the variable with the token for that host."""
 
     forge: Forge
     name: str
-    api: str
+    requests: str
     variable: str
-
-    @property
-    def requests(self) -> str:
-        """Return the URL of its requests."""
-        whole = quote(self.name, safe="")
-        return self.api + self.forge.path.format(repository=quote(self.name), id=whole)
 
 
 def find(remote: str, environ: Mapping[str, str]) -> ForgeRepository:
     """Return the repository that a remote's URL names. Raises ``UsageError``: a token goes to its own host alone."""
     url = remote
     if "://" not in remote and ":" in remote.partition("/")[0]:  # as ssh has it: user@host:path
-        url = "ssh://" + remote.replace(":", "/", 1)
-    parts = urlsplit(url)
+        url = f"ssh://{remote.replace(':', '/', 1)}"
+    parts, shown = urlsplit(url), redact(url)
     if parts.scheme not in {"https", "http", "ssh"} or not parts.hostname:
         raise UsageError(
-            f"the remote {redact(remote)} is no repository at a forge: pull requests are opened at one",
-            hint="git remote -v  # then name the one at GitHub, GitLab, Gitea or Forgejo with --remote",
+            f"the remote {shown} is no repository at a forge, and pull requests are opened at one",
+            hint="git remote -v  # name the one at GitHub, GitLab, Gitea or Forgejo with --remote",
         )
-    if parts.scheme == "http" and not is_local(parts.hostname):
+    forge, root = _server(url, environ)
+    server = urlsplit(root)
+    if "http" in {parts.scheme, server.scheme} and not is_local(parts.hostname):
         raise UsageError(
-            f"the remote {redact(url)} is reached without TLS, and a token would be seen on the way",
-            hint=f"git remote set-url NAME {redact(url).replace('http', 'https', 1)}",
+            f"{shown} is asked with a token, and that takes https",
+            hint=f"git remote set-url NAME https://{parts.hostname}{parts.path}",
         )
-    for forge, root, names in _servers(environ):
-        server = urlsplit(root)
-        same = parts.hostname == server.hostname
-        if not same or (parts.scheme != "ssh" and place(url).lower() != place(root).lower()):
-            continue
-        if server.scheme != "https" and not is_local(server.hostname):
-            raise UsageError(f"{redact(root)} is asked without TLS", hint="name it by https://")
-        path = parts.path.strip("/").removesuffix(".git")
-        name = path.removeprefix(f"{server.path.strip('/')}/")
-        return ForgeRepository(forge, name, _api(forge, root), _variable(names, root, environ))
+    variable = next((name for name in forge.tokens if environ.get(name)), None)
+    if variable is None:
+        job = " (CI_JOB_TOKEN may not open merge requests)" if forge is GITLAB else ""
+        raise UsageError(
+            f"{shown}: no token for it in {' or '.join(forge.tokens)}{job}",
+            hint=f"export {forge.tokens[0]}=TOKEN  # {forge.grant}",
+        )
+    name = parts.path.strip("/").removesuffix(".git").removeprefix(f"{server.path[1:]}/")
+    requests = root + forge.path.format(name=quote(name), id=quote(name, safe=""))
+    if root == "https://github.com" or parts.hostname.endswith(".ghe.com"):
+        requests = requests.replace("://", "://api.", 1).replace("/api/v3", "", 1)
+    return ForgeRepository(forge, name, requests, variable)
+
+
+def _server(url: str, environ: Mapping[str, str]) -> tuple[Forge, str]:
+    """Return the forge that a URL is of, and the URL of its server."""
+    gitea = GITEA
+    if environ.get("GITEA_ACTIONS") or environ.get("FORGEJO_ACTIONS"):  # its runner sets GitHub's
+        gitea = GITEA._replace(
+            servers=GITEA.servers + GITHUB.servers, tokens=GITEA.tokens + GITHUB.tokens
+        )
+    host, is_ssh = urlsplit(url).hostname, url.startswith("ssh:")
+    for forge in (gitea, GITHUB, GITLAB):
+        stated = [environ.get(name, "").rstrip("/") for name in forge.servers]
+        for root in [*(f"https://{name}" for name in forge.hosts), *filter(None, stated)]:
+            if host == urlsplit(root).hostname and (is_ssh or place(url) == place(root)):
+                return forge, root
     raise UsageError(
-        f"{parts.hostname}: nothing says which forge that is, nor that a token is for it",
-        hint=f"export GITHUB_SERVER_URL=https://{parts.hostname}  # CI_SERVER_URL of GitLab, GITEA_SERVER_URL of Gitea and Forgejo",
+        f"{redact(url)}: nothing says what forge {host} is, or that a token is for it",
+        hint=f"export GITHUB_SERVER_URL=https://{host}  # of GitLab CI_SERVER_URL, of Gitea and Forgejo GITEA_SERVER_URL",
     )
-
-
-def _servers(environ: Mapping[str, str]) -> list[tuple[Forge, str, tuple[str, ...]]]:
-    """Return each forge's servers, and the variables with the tokens for them."""
-    rows = []
-    # Their runners set what GitHub's do.
-    is_gitea = bool(environ.get("GITEA_ACTIONS") or environ.get("FORGEJO_ACTIONS"))
-    for forge in (GITEA, GITHUB, GITLAB):
-        servers, tokens = forge.servers, forge.tokens
-        if is_gitea and forge is GITEA:
-            servers, tokens = servers + GITHUB.servers, tokens + GITHUB.tokens
-        if is_gitea and forge is GITHUB:
-            continue
-        roots = [f"https://{host}" for host in forge.hosts]
-        roots += [environ[name].rstrip("/") for name in servers if environ.get(name)]
-        rows += [(forge, root, tokens) for root in roots]
-    return rows
-
-
-def _api(forge: Forge, root: str) -> str:
-    host = urlsplit(root).hostname or ""
-    if forge is GITLAB:
-        return f"{root}/api/v4"
-    if forge is GITEA:
-        return f"{root}/api/v1"
-    is_hosted = host in forge.hosts or host.endswith(".ghe.com")
-    return f"https://api.{host}" if is_hosted else f"{root}/api/v3"
-
-
-def _variable(names: tuple[str, ...], root: str, environ: Mapping[str, str]) -> str:
-    for name in names:
-        if environ.get(name):
-            return name
-    why = f"no token for {place(root)}: {' and '.join(names)} {'is' if len(names) == 1 else 'are'} not set"
-    if environ.get("CI_JOB_TOKEN"):
-        why += ", and CI_JOB_TOKEN may not open merge requests"
-    raise UsageError(why, hint=f"export {names[0]}=TOKEN")

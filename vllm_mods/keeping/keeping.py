@@ -202,6 +202,9 @@ def _end(mod: Mod, kept: KeptRelease, ways: Ways) -> KeptRelease:
 def _take(mod: Mod, planned: ModPlan, tree: Tree, kept: KeptRelease, ways: Ways) -> KeptRelease:
     """Widen the range to a release that takes a variant as it is, and record that in the lock."""
     assert planned.variant is not None  # noqa: S101  (it writes)
+    left_out = [part for part in planned.variant.vllm.split(",") if "!" in part]
+    if not versions.in_range(kept.release, ",".join(left_out)):
+        return kept  # by whoever wrote the range
     files = {mod_folder.MANIFEST: mod.manifest}
     by_rule: tuple[str, ...] = ("no line of it changes",)
     if not planned.in_range:
@@ -231,14 +234,14 @@ def _widen_range(
     """
     number = versions.public(release)
     parts = [part.strip() for part in variant.vllm.split(",")]
-    exact = [part.lstrip("=~ ") for part in parts if part.startswith(("==", "~="))]
+    exact = [part for part in parts if part.startswith(("==", "~="))]
     lower = [part for part in parts if not _UPPER.match(part)]
-    lower += [f">={versions.public(version)}" for version in exact]
+    lower += [f">={versions.public(part.lstrip('=~ ').removesuffix('.*'))}" for part in exact]
     wide = [*lower, f"<={number}"]
     if not versions.in_range(number, ",".join(wide)):  # it is older
         upper = [part for part in parts if part.startswith(("<", "!="))]
-        wide = [f">={number}", *upper, *(f"<={versions.public(version)}" for version in exact)]
-    left_out = []
+        wide = [f">={number}", *upper, *map(_end_of, exact)]
+    reasons = []
     for version in sorted(ways.releases.versions(), key=versions.sort_key):
         is_new = versions.in_range(version, ",".join(wide)) and not (
             versions.in_range(version, variant.vllm) or version == number
@@ -248,10 +251,18 @@ def _widen_range(
         between = planner.plan_alone(mod, ways.releases.open(version))
         if not between.verdict.ok or between.variant is None or between.variant.id != variant.id:
             wide.append(f"!={version}")
-            left_out.append(
+            reasons.append(
                 f"vLLM {version} is left out of the range: the variant does not go in there"
             )
-    return ",".join(wide), tuple(left_out)
+    return ",".join(wide), tuple(reasons)
+
+
+def _end_of(exact: str) -> str:
+    """Return where a clause ends that is ``==`` a version or all that begin as it does (``.*``), or ``~=`` one."""
+    number = versions.public(exact.lstrip("=~ "))
+    begin = number.rpartition(".")[0] if exact.startswith("~=") or number.endswith(".*") else ""
+    head, dot, last = begin.rpartition(".")
+    return f"<{head}{dot}{int(last) + 1}" if begin else f"<={number}"
 
 
 def _port(mod: Mod, tree: Tree, ways: Ways, kept: KeptRelease) -> KeptRelease:

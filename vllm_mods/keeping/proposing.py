@@ -4,10 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from vllm_mods.base.digest import sha256
-
-_STAMP = re.compile(r"<!-- vllm-mods (\w+) -->\s*\Z")
-_OBSOLETE = "Closed by `vllm-mods keep`: nothing of it is left to do, {base} or an earlier request has it by now."
+_STAMP = re.compile(r"<!-- vllm-mods \w+ -->\s*\Z")
+_OBSOLETE = "`vllm-mods keep` closed this: nothing of it is left to do.\n\n"
 
 
 class RequestText(NamedTuple):
@@ -16,10 +14,11 @@ class RequestText(NamedTuple):
     title: str
     body: str
 
-    def stamped(self) -> "RequestText":
-        """Return it with a mark by which a later run knows that it would write the same, whatever a person adds."""
-        mark = sha256(f"{self.title}\n{self.body}".encode())[:16]
-        return self._replace(body=f"{self.body.rstrip()}\n\n<!-- vllm-mods {mark} -->\n")
+    @property
+    def stamp(self) -> str:
+        """The mark at the end of a body: what was written, whatever a person has added to it since."""
+        match = _STAMP.search(self.body)
+        return match[0].strip() if match else ""
 
 
 class PullRequest(NamedTuple):
@@ -33,62 +32,44 @@ class PullRequest(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A branch, its commit here, and the text of its request; without one, nothing of it is left to do."""
+    """A branch, its ``commit`` here, and the ``text`` that its request is to have, None if nothing of it is left to do.
 
-    branch: str
-    commit: str
-    text: RequestText | None
-
-
-class Step(NamedTuple):
-    """What is done for a branch: ``commit`` is pushed, if any, and its request.
-
-    That is ``opened``, ``updated``, ``closed`` (as obsolete), ``current``, ``merged`` or ``declined`` (a person closed it).
+    Of a plan, they are what is to be pushed and to be written, and ``did`` is what becomes of the ``request``:
+    ``opened``, ``updated``, ``closed``, ``current``, ``merged`` or ``declined`` (a person closed it).
     """
 
     branch: str
-    did: str
-    text: RequestText | None = None
-    commit: str | None = None
+    commit: str | None
+    text: RequestText | None
+    did: str = ""
     request: PullRequest | None = None
 
 
 def plan(
-    proposals: Sequence[Proposal],
-    requests: Sequence[PullRequest],
-    tips: Mapping[str, str],
-    base: str,
-) -> tuple[Step, ...]:
-    """Return what to do, given every request for these branches, the newest first, and the commits that the remote has."""
-    steps = (
-        _step(
-            proposal,
-            [request for request in requests if request.branch == proposal.branch],
-            tips.get(proposal.branch),
-            base,
-        )
-        for proposal in proposals
-    )
-    return tuple(step for step in steps if step is not None)
+    proposals: Sequence[Proposal], requests: Sequence[PullRequest], tips: Mapping[str, str]
+) -> tuple[Proposal, ...]:
+    """Return what to do, given all requests for these branches, the newest first, and the commits of the remote."""
+    planned = []
+    for proposal in proposals:
+        own = [request for request in requests if request.branch == proposal.branch]
+        is_there = tips.get(proposal.branch) == proposal.commit
+        planned.append(_decide(proposal, own, is_there=is_there))
+    return tuple(proposal for proposal in planned if proposal.did)
 
 
-def _step(
-    proposal: Proposal, requests: Sequence[PullRequest], tip: str | None, base: str
-) -> Step | None:
-    branch, commit, text = proposal
-    opened = next((request for request in requests if request.state == "open"), None)
+def _decide(proposal: Proposal, requests: Sequence[PullRequest], *, is_there: bool) -> Proposal:
+    commit, text = None if is_there else proposal.commit, proposal.text
+    request = next((one for one in requests if one.state == "open"), None)
     if text is None:
-        if opened is None:
-            return None
-        body = f"{_OBSOLETE.format(base=base)}\n\n{opened.text.body}"
-        return Step(branch, "closed", opened.text._replace(body=body), request=opened)
-    if opened is None and requests:
+        if request is None:
+            return proposal
+        body = f"{_OBSOLETE}{request.text.body}"
+        return Proposal(proposal.branch, None, request.text._replace(body=body), "closed", request)
+    if request is not None:
+        changed = None if request.text.stamp == text.stamp else text
+        did = "updated" if commit or changed else "current"
+        return Proposal(proposal.branch, commit, changed, did, request)
+    if requests:
         did = "merged" if requests[0].state == "merged" else "declined"
-        return Step(branch, did, request=requests[0])
-    push = None if commit == tip else commit
-    if opened is None:
-        return Step(branch, "opened", text, push)
-    same = _STAMP.search(opened.text.body), _STAMP.search(text.body)
-    if same[0] and same[1] and same[0][1] == same[1][1]:
-        return Step(branch, "updated" if push else "current", None, push, opened)
-    return Step(branch, "updated", text, push, opened)
+        return Proposal(proposal.branch, None, None, did, requests[0])
+    return proposal._replace(commit=commit, did="opened")

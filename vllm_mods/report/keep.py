@@ -4,8 +4,9 @@ import re
 from collections.abc import Sequence
 
 from vllm_mods.base import limits
+from vllm_mods.base.digest import sha256
 from vllm_mods.keeping.keeping import KeptRelease
-from vllm_mods.keeping.proposing import RequestText, Step
+from vllm_mods.keeping.proposing import Proposal, RequestText
 from vllm_mods.report.matrix_grid import clean
 from vllm_mods.report.reply import Reply
 
@@ -22,7 +23,7 @@ _LIVE = re.compile(
     r"|\b(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?)"
     r"(?=:?\s+(?:issues?:?\s+)?[\w-]*\d)"
 )
-_STEPS = {
+_REQUESTS = {
     "opened": "a pull request was opened",
     "updated": "the pull request was updated",
     "closed": "the pull request was closed, nothing of it is left to do",
@@ -64,13 +65,13 @@ def request(message: str, diff: str) -> RequestText:
         shown = f"{shown.rpartition(chr(10))[0]}\n… and more: see the changed files\n"
     head = "What changes in the mod; a new variant is shown beside the one that it is most like:"
     parts = [body.strip(), *([f"{head}\n\n{fence}diff\n{shown}{fence}"] if diff else [])]
-    return RequestText(title, "\n\n".join(parts)).stamped()
+    mark = sha256("\n".join((title, *parts)).encode())[:16]
+    return RequestText(title, "\n\n".join((*parts, f"<!-- vllm-mods {mark} -->")))
 
 
-def kept(library: str, outcomes: Sequence[KeptRelease | Step]) -> Reply:
+def kept(library: str, outcomes: Sequence[KeptRelease | Proposal]) -> Reply:
     """Return what became of every mod, release and pull request; a person was told of each as it was done."""
     releases = [outcome for outcome in outcomes if isinstance(outcome, KeptRelease)]
-    steps = [outcome for outcome in outcomes if isinstance(outcome, Step)]
     branches = [
         {
             **release._asdict(),
@@ -80,34 +81,30 @@ def kept(library: str, outcomes: Sequence[KeptRelease | Step]) -> Reply:
         for release in releases
     ]
     requests = [
-        {"branch": step.branch, "did": step.did, "url": step.request and step.request.url}
-        for step in steps
+        {"branch": done.branch, "did": done.did, "url": done.request and done.request.url}
+        for done in outcomes
+        if isinstance(done, Proposal)
     ]
     answer = {"library": library, "branches": branches, "requests": requests}
     words = None if branches else "no release is new to any mod: nothing to do"
     return Reply(answer, words, not any(release.left for release in releases))
 
 
-def line(outcome: KeptRelease | Step, *, dry_run: bool = False) -> str:
-    """Return what became of a mod on a release, or of a pull request: a line, and below it what is left to a person."""
-    if isinstance(outcome, Step):
-        text = _STEPS[outcome.did]
-        if dry_run:
-            text = text.replace(" was ", " would be ", 1)
+def line(outcome: KeptRelease | Proposal, *, dry_run: bool = False) -> str:
+    """Return what became of a mod on a release, and below it what is left to a person; or of a pull request."""
+    if isinstance(outcome, Proposal):
+        text = _REQUESTS[outcome.did].replace(" was ", " would be " if dry_run else " was ", 1)
         return f"{outcome.branch}: {text}{f', {outcome.request.url}' if outcome.request else ''}"
-    return _release_line(outcome)
-
-
-def _release_line(release: KeptRelease) -> str:
+    release: KeptRelease = outcome
     words = {
         "fits": f"{release.before}: nothing to do",
         "there": f"the branch {release.branch} is there already, and left alone",
         "stuck": "no port could be begun",
         "waits": "nothing was done",
     }
-    outcome = (
+    became = (
         words.get(release.did) or f"{release.before} -> {release.after}, branch {release.branch}"
     )
-    rows = [f"{release.mod} {release.release}: {outcome}"]
+    rows = [f"{release.mod} {release.release}: {became}"]
     rows += [f"  left to you: {text}" for text in release.left]
     return "\n".join(rows)
