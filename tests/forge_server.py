@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-TOKEN = "t0ken-of-a-job"
+TOKEN = "t0ken-of-a-job"  # noqa: S105  (of no forge)
 VARIABLES = {
     "github": ("GITHUB_SERVER_URL", "GITHUB_TOKEN"),
     "gitlab": ("CI_SERVER_URL", "GITLAB_TOKEN"),
@@ -56,6 +56,8 @@ class ForgeServer:
     asked: list[tuple[str, str, Any]] = field(default_factory=list)
     replied: list[tuple[int, Any]] = field(default_factory=list)
     answers: list[tuple[int, dict[str, str], Any]] = field(default_factory=list)
+    git_asked: list[str] = field(default_factory=list)
+    git_moved: str = ""
 
     @property
     def remote(self) -> str:
@@ -271,6 +273,9 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _git(self, body: bytes) -> None:
+        self.state.git_asked.append(self.path)
+        if self.state.git_moved:
+            return self._send(302, {"Location": self.state.git_moved + self.path}, b"")
         login = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
         if self.headers.get_all("Authorization") != [f"Basic {login}"]:
             return self._send(401, {"WWW-Authenticate": 'Basic realm="here"'}, b"")

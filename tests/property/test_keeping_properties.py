@@ -73,9 +73,7 @@ def ranges(folder: Path) -> list[str]:
 
 
 def claimed(folder: Path) -> set[str]:
-    return {
-        name for name in NUMBERS for spec in ranges(folder) if versions.in_range(name, spec)
-    }
+    return {name for name in NUMBERS for spec in ranges(folder) if versions.in_range(name, spec)}
 
 
 @pytest.mark.slow

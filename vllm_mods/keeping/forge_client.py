@@ -75,7 +75,9 @@ class ForgeClient:
         for page in range(1, limits.REQUESTS // _PAGE_SIZE + 1):
             wanted = {**dict(query), self._forge.page_size: _PAGE_SIZE, "page": page}
             records = self._ask("GET", self._repository.requests, params=wanted)
-            if not records or not isinstance(records, list):
+            if not isinstance(records, list):
+                raise self._refused("the answer is no list", "")
+            if not records:
                 return tuple(sorted(listed.values(), reverse=True))
             own = (record for record in records if _value(record, head) == _value(record, base))
             listed |= {request.number: request for request in map(self._read, own)}

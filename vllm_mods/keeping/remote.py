@@ -89,7 +89,7 @@ def open_remote(home: LibraryHome, url: str, token: str) -> Remote:
     base = refs.get("HEAD is", "").removeprefix("ref: refs/heads/")
     if not base or base.startswith(PREFIX):
         raise Refused(f"{what}: it has no default branch", hint="git ls-remote --symref NAME HEAD")
-    remote.run(what, "fetch", "--quiet", "--no-tags", "--", url, "HEAD", f"{_BRANCHES}:{_BRANCHES}")
+    remote.run(what, "fetch", "--no-tags", "--", url, "HEAD", f"{_BRANCHES}:{_BRANCHES}")
     tips = {name.removeprefix("refs/heads/"): tip for name, tip in refs.items()}
     remote = remote._replace(base=base, base_tip=refs["HEAD"], tips=tips)
     if not remote.has("HEAD"):

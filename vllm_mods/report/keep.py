@@ -59,14 +59,21 @@ def inert(text: str) -> str:
 def request(message: str, diff: str) -> RequestText:
     """Return the text of a pull request: the message of its commit, and the diff as far as there is room."""
     title, _, body = message.partition("\n")
-    fence = "`" * (1 + max((2, *map(len, re.findall("`+", diff)))))
-    shown = inert(diff)[: max(0, limits.REQUEST_TEXT - len(body) - 2 * len(fence))]
-    if len(shown) < len(inert(diff)):
-        shown = f"{shown.rpartition(chr(10))[0]}\n… and more: see the changed files\n"
-    head = "What changes in the mod; a new variant is shown beside the one that it is most like:"
-    parts = [body.strip(), *([f"{head}\n\n{fence}diff\n{shown}{fence}"] if diff else [])]
+    parts = [_cut(body.strip(), limits.REQUEST_TEXT // 2)]
+    if diff:
+        fence = "`" * (1 + max((2, *map(len, re.findall("`+", diff)))))
+        shown = _cut(inert(diff), limits.REQUEST_TEXT - len(parts[0]) - 2 * len(fence))
+        head = "What changes in the mod; a new variant beside the one that it is most like:"
+        parts += [head, f"{fence}diff\n{shown}\n{fence}"]
     mark = sha256("\n".join((title, *parts)).encode())[:16]
     return RequestText(title, "\n\n".join((*parts, f"<!-- vllm-mods {mark} -->")))
+
+
+def _cut(text: str, room: int) -> str:
+    """Return a text without its end, as far as there is room."""
+    if len(text) <= room:
+        return text.rstrip("\n")
+    return f"{text[: max(0, room)].rpartition(chr(10))[0]}\n… and more: see the branch"
 
 
 def kept(library: str, outcomes: Sequence[KeptRelease | Proposal]) -> Reply:
