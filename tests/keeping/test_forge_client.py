@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import forge_server
 import pytest
 from forge_server import TOKEN, VARIABLES, ForgeServer, Request
+from git_host import git
 from lowering import lower
 
 from vllm_mods.base.errors import Refused, Unreachable
@@ -32,10 +33,10 @@ def _no_others(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=VARIABLES)
 def forge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ForgeServer]:
     with forge_server.serving(request.param, tmp_path) as running:
-        forge_server.git(tmp_path, "init", "-q", "-b", "main", "work")
-        forge_server.git(tmp_path / "work", "commit", "-q", "--allow-empty", "-m", "first")
+        git(tmp_path, "init", "-q", "-b", "main", "work")
+        git(tmp_path / "work", "commit", "-q", "--allow-empty", "-m", "first")
         refs = (f"HEAD:refs/heads/{name}" for name in ("main", BRANCH))
-        forge_server.git(tmp_path / "work", "push", "-q", str(running.repository), *refs)
+        git(tmp_path / "work", "push", "-q", str(running.repository), *refs)
         yield running
 
 
@@ -106,6 +107,7 @@ def test_a_repository_with_too_many_is_refused_and_none_is_opened_twice(
 def test_an_answer_that_is_none_says_what_to_do(
     forge: ForgeServer,
     monkeypatch: pytest.MonkeyPatch,
+    *,
     status: int,
     headers: dict[str, str],
     why: str,

@@ -122,5 +122,5 @@ def test_what_is_no_token_for_the_host_is_named() -> None:
         "https://gitlab.com/us/mods: no token for it in GITLAB_TOKEN (CI_JOB_TOKEN may not open merge requests)"
     )
     assert str(caught.value.hint).startswith("export GITLAB_TOKEN=TOKEN  # a project access token")
-    with pytest.raises(UsageError, match="in FORGEJO_TOKEN or GITEA_TOKEN$"):
+    with pytest.raises(UsageError, match=r"in FORGEJO_TOKEN or GITEA_TOKEN$"):
         forges.find("https://codeberg.org/us/mods", environ)

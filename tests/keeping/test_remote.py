@@ -159,7 +159,7 @@ def test_a_token_that_is_not_taken_is_said_and_not_shown(
     forge: ForgeServer, tmp_path: Path
 ) -> None:
     with pytest.raises(
-        Refused, match="the remote cannot be read: .*Authentication failed|could not read"
+        Refused, match=r"the remote cannot be read: .*(Authentication failed|could not read)"
     ) as caught:
         open_remote(branches.home(str(tmp_path / "mods")), forge.remote, "an0ther-t0ken")
     assert "an0ther" not in caught.value.message

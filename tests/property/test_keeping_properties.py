@@ -87,11 +87,12 @@ def claimed(folder: Path) -> set[str]:
 )
 def test_a_range_claims_no_release_that_was_not_looked_at(
     mod: str,
+    *,
     kinds: dict[str, str],
     stated: str,
     chosen: list[str],
-    in_order: bool,  # noqa: FBT001
-    has_lock: bool,  # noqa: FBT001
+    in_order: bool,
+    has_lock: bool,
 ) -> None:
     releases = InMemory({**kinds, "0.19.0": "applies"})
     with tempfile.TemporaryDirectory() as scratch:

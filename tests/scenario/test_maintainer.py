@@ -11,7 +11,7 @@ import forge_server
 import pytest
 from command_line import FILES, LOADER, OTHER, write_library
 from forge_server import TOKEN, VARIABLES, ForgeServer
-from git_host import git
+from git_host import commit, git
 from package_server import PackageServer, make_wheel, serving, settings_of_none
 
 from vllm_mods.cli import run
@@ -32,10 +32,10 @@ def wheel(version: str, loader: str, other: str = OTHER) -> dict[str, bytes]:
 
 
 class Maintainer(NamedTuple):
-    """A forge, an index of releases, and a folder for the clones of each night."""
+    """A forge, releases, and a folder for the clone of each night."""
 
     forge: ForgeServer
-    index: PackageServer
+    releases: PackageServer
     folder: Path
     capfd: pytest.CaptureFixture[str]
     nights: Iterator[int]
@@ -52,9 +52,10 @@ class Maintainer(NamedTuple):
         code = run(["keep", "--library", str(clone), "--pull-requests", "--json", *words])
         out, err = self.capfd.readouterr()
         assert TOKEN not in out + err
-        if not out:
-            raise AssertionError(err)
-        steps = json.loads(out)["requests"]
+        answer = json.loads(out)
+        if "requests" not in answer:
+            return code, answer["error"]
+        steps = answer["requests"]
         return code, {step["branch"].removeprefix("vllm-mods/"): step["did"] for step in steps}
 
     def states(self) -> dict[str, str]:
@@ -133,7 +134,7 @@ def test_a_library_is_kept_up_by_pull_requests(maintainer: Maintainer) -> None:
 
     # A person closes one, and a newer release comes.
     forge.requests[3].state = "closed"
-    maintainer.index.files |= wheel("0.22.0", PORTED, BROKEN)
+    maintainer.releases.files |= wheel("0.22.0", PORTED, BROKEN)
     code, steps = maintainer.keep()
     assert steps == {
         "fast/0.22.0": "opened",
@@ -149,3 +150,81 @@ def test_a_library_is_kept_up_by_pull_requests(maintainer: Maintainer) -> None:
     }
     assert len(forge.requests) == 5
     assert forge.written() == [("POST", "")]
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(1)
+def test_what_is_merged_first_moves_the_branches_that_began_on_it(maintainer: Maintainer) -> None:
+    forge = maintainer.forge
+    maintainer.keep("fast")
+    old = git(forge.repository, "rev-parse", "vllm-mods/fast/0.21.0")
+    forge.merge(1, squash=True)
+    assert maintainer.keep("fast") == (0, {"fast/0.21.0": "updated"})
+    assert git(forge.repository, "rev-parse", "vllm-mods/fast/0.21.0") != old
+    assert git(forge.repository, "rev-list", "--count", "main..vllm-mods/fast/0.21.0") == "1"
+    assert maintainer.keep("fast") == (0, {"fast/0.21.0": "current"})
+    # merged as a merge, so the branch's commits are in `main`: nothing moves
+    maintainer.releases.files |= wheel("0.22.0", PORTED)
+    assert maintainer.keep("fast") == (0, {"fast/0.21.0": "current", "fast/0.22.0": "opened"})
+    forge.merge(2)
+    before = git(forge.repository, "rev-parse", "vllm-mods/fast/0.22.0")
+    assert maintainer.keep("fast") == (0, {"fast/0.22.0": "current"})
+    assert git(forge.repository, "rev-parse", "vllm-mods/fast/0.22.0") == before
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(1)
+def test_the_commits_of_others_stay(maintainer: Maintainer) -> None:
+    forge = maintainer.forge
+    maintainer.keep("fast")
+    work = maintainer.folder / "work"
+    git(
+        maintainer.folder,
+        "clone",
+        "-q",
+        "-b",
+        "vllm-mods/fast/0.21.0",
+        str(forge.repository),
+        str(work),
+    )
+    theirs = commit(work, {"patches/fast/NOTES": "looked at\n"})
+    git(work, "push", "-q", "origin", "HEAD")
+    assert maintainer.keep("fast") == (0, {"fast/0.20.0": "current", "fast/0.21.0": "updated"})
+    assert "+looked at" in forge.requests[1].body
+    forge.merge(1, squash=True)
+    code, steps = maintainer.keep("fast")
+    assert (code, steps) == (1, {"fast/0.21.0": "updated"})
+    assert git(forge.repository, "rev-parse", "vllm-mods/fast/0.21.0") == theirs
+    # Nor does one that was amended count as ours.
+    git(work, "reset", "-q", "--hard", "HEAD~1")
+    (work / "patches/fast/NOTES").write_text("amended\n")
+    git(work, "add", "-A")
+    git(work, "commit", "-q", "--amend", "--no-edit")
+    git(work, "push", "-q", "--force", "origin", "HEAD")
+    amended = git(work, "rev-parse", "HEAD")
+    assert maintainer.keep("fast") == (1, {"fast/0.21.0": "updated"})
+    assert git(forge.repository, "rev-parse", "vllm-mods/fast/0.21.0") == amended
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(1)
+def test_a_dry_run_says_what_would_be_done(maintainer: Maintainer) -> None:
+    before = maintainer.tips()
+    assert maintainer.keep("fast", "--dry-run") == (
+        0,
+        {"fast/0.20.0": "opened", "fast/0.21.0": "opened"},
+    )
+    assert (maintainer.forge.written(), maintainer.tips()) == ([], before)
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(1)
+def test_what_was_cut_off_is_gone_on_with(maintainer: Maintainer) -> None:
+    forge = maintainer.forge
+    forge.answers += [(200, {}, []), (200, {}, []), (500, {}, {"message": "down"})]
+    code, error = maintainer.keep("fast", "--vllm", "==0.20.0")
+    assert (code, error["code"]) == (3, "refused")
+    assert "the answer is 500: " in error["message"]
+    assert "vllm-mods/fast/0.20.0" in maintainer.tips()
+    assert maintainer.keep("fast", "--vllm", "==0.20.0") == (0, {"fast/0.20.0": "opened"})
+    assert len(forge.requests) == 1
