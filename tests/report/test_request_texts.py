@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from lowering import lower
 
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.keeping.proposing import Proposal, PullRequest, RequestText
@@ -78,7 +77,7 @@ def test_a_text_without_a_diff_has_none() -> None:
 
 
 def test_a_long_diff_is_cut_at_a_line_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    lower(monkeypatch, "REQUEST_TEXT", 500)
+    monkeypatch.setattr(keep, "_ROOM", 500)
     text = keep.request(MESSAGE, "+12345678\n" * 1000)
     assert "\n+12345678\n… and more: see the branch\n```" in text.body
     assert len(text.body) < 700

@@ -42,9 +42,7 @@ def keep(
     ``UsageError`` for a mod that the library does not have, and for a library in no repository.
     """
     if (remote or dry_run) and not pull_requests:
-        raise UsageError(
-            "--remote and --dry-run are for --pull-requests", hint="add --pull-requests"
-        )
+        raise UsageError("--remote and --dry-run need --pull-requests", hint="add --pull-requests")
     library = Library(folder)
     place = os.path.abspath(folder)
     loaded = [library.load(name) for name in library.names()]
@@ -63,9 +61,7 @@ def keep(
     for name in mods or own:
         proposed = requests.releases(name) if requests else ()
         wanted = keeping.new_to(own[name], versions, since, proposed)
-        for release in keeping.run(
-            folder, name, wanted, access.releases, message, renew=pull_requests
-        ):
+        for release in keeping.run(folder, name, wanted, access.releases, message):
             kept.append(release)
             yield release
     if requests:

@@ -88,17 +88,20 @@ def keep_command(
     For each mod and each release that is new to it: where a variant goes in as it is, its range is
     widened; where none does, it is ported; where the release carries the change, the range ends. Each
     is one commit on a branch vllm-mods/MOD/RELEASE, which begins where the one of the release before
-    ends, with the text for a pull request as its message. A branch that is there is left alone.
-    Nothing is checked out. Exit code 0, or 1 where something is left to a person.
+    ends, with the text for a pull request as its message. A branch that is there is left alone, unless
+    its mod changed below it and all its commits are of keep: then it is made again. Nothing is checked
+    out. Exit code 0, or 1 where something is left to a person.
 
     With --pull-requests, the branches are pushed, and each has one request at GitHub, GitLab, Gitea or
-    Forgejo: opened once, updated where it changes, and closed when nothing of it is left to do. One that a
-    person closed is not opened again. The token is that of GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or
-    FORGEJO_TOKEN. A branch without commits of others is made again when its mod changes below it.
+    Forgejo: opened once, updated where it changes, closed when nothing of it is left to do. One that a
+    person closed is not opened again. The token is in GITHUB_TOKEN, GITLAB_TOKEN, GITEA_TOKEN or
+    FORGEJO_TOKEN.
     """
     from vllm_mods.api.keep import keep  # noqa: PLC0415  (GitPython: 100 ms)
     from vllm_mods.report import keep as kept  # noqa: PLC0415
 
+    if offline and given["pull_requests"]:
+        raise UsageError("--pull-requests asks a forge, and --offline nobody", hint="give one")
     access = options.open_access(offline=offline, commits=commits)
     given |= {"access": access, "dry_run": dry_run}
     outcomes = []

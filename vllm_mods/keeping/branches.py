@@ -19,6 +19,7 @@ from vllm_mods.trees.git import Repository
 PREFIX = "vllm-mods/"
 _OWN = "vllm-mods-keep"
 """The trailer of a commit of ours: it names the tree, so that no commit that a person amended has it."""
+_DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
 _NO_FILTER = {b"unspecified", b"unset"}
 
 
@@ -210,42 +211,25 @@ def is_own(home: LibraryHome, since: str, tip: str) -> bool:
 
 
 def is_outdated(home: LibraryHome, since: str, tip: str, mod: str) -> bool:
-    """Tell whether a mod is another one in ``since`` than where a branch began."""
-    begin = home.run(f"{tip} has nothing in common with {since}", "merge-base", since, tip)
-    before, now = (
-        {
-            path: entry
-            for path, entry in files(home, commit).items()
-            if path.startswith(f"patches/{mod}/")
-        }
-        for commit in (begin.decode().strip(), since)
-    )
-    return before != now
+    """Tell whether a mod is another one in ``since`` than where a branch began. Raises ``Refused`` if it began nowhere."""
+    words = (*_DIFF, "--quiet", f"{tip}...{since}", "--", f"{home.prefix}patches/{mod}")
+    done = home.repository.run(*words)
+    if done.code not in {0, 1}:
+        raise home.refused(f"{tip} cannot be compared with {since}", done.why)
+    return done.code == 1
 
 
-def described(home: LibraryHome, since: str, tip: str, mod: str) -> tuple[str, str]:
-    """Return the message of the newest commit of ours on a branch, else of the newest, and the diff of a mod's variants.
+def describe(home: LibraryHome, since: str, tip: str, mod: str) -> tuple[str, str]:
+    """Return the message of the newest commit of ours on a branch, else of the newest, and the diff of a mod's files.
 
     A new variant is shown as what it changes of the one that it is most like.
     """
-    what = f"{tip} cannot be read"
-    own = ("log", "-1", "--format=%B", f"--grep=^{_OWN}: ")
-    message = home.run(what, *own, f"{since}..{tip}") or home.run(
-        what, "log", "-1", "--format=%B", tip
-    )
-    paths = [
-        f"{home.prefix}{path}"
-        for path in files(home, tip)
-        if path.startswith(f"patches/{mod}/") and not path.endswith(f"/{mod_folder.LOCK}")
-    ]
-    words = (
-        "diff",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-color",
-        "--find-copies-harder",
-        "-C30%",
-    )
-    diff = home.run(what, *words, f"{since}...{tip}", "--", *paths)
+    what, log = f"{tip} cannot be read", ("log", "-1", "--format=%B")
+    message = home.run(what, *log, f"--grep=^{_OWN}: ", f"{since}..{tip}")
+    message = message or home.run(what, *log, tip)
+    start = f"patches/{mod}/"
+    paths = [path for path in files(home, tip) if path.startswith(start)]
+    own = [f"{home.prefix}{path}" for path in paths if path != start + mod_folder.LOCK]
+    words = (*_DIFF, "--find-copies-harder", "-C30%", f"{since}...{tip}", "--", *own)
     text, _, _ = message.decode(errors="replace").partition(f"\n{_OWN}: ")
-    return text.strip(), diff.decode(errors="replace")
+    return text.strip(), home.run(what, *words).decode(errors="replace")

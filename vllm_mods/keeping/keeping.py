@@ -57,13 +57,11 @@ def run(
     names: Sequence[str],
     releases: Releases,
     message: Callable[[KeptRelease], str],
-    *,
-    renew: bool = False,
 ) -> Iterator[KeptRelease]:
     """Bring a mod up to releases, the oldest first; each branch begins where the one before ends.
 
-    A branch that exists is left alone, whoever made it; with ``renew``, it is made again where the mod has changed
-    below it and nobody else's commit is on it. A port that a person has to finish holds up the
+    A branch that exists is left alone, whoever made it; unless the mod has changed below it, and nobody else's
+    commit is on it: then it is made again. A port that a person has to finish holds up the
     later releases of that mod, since they are ported from its result.
     ``names`` are versions, ``message`` returns the text of a commit. Raises ``UsageError`` for a library in no repository, and whatever reading
     its mods does.
@@ -75,7 +73,7 @@ def run(
     for release in sorted(names, key=versions.sort_key):
         branch = f"{branches.PREFIX}{mod}/{release}"
         kept = KeptRelease(mod, release, "stuck", branch=branch)
-        kept = _keep_on_branch(home, at, kept, releases, message, renew=renew)
+        kept = _keep_on_branch(home, at, kept, releases, message)
         yield kept
         if kept.did in {"left", "stuck", "waits"}:
             break
@@ -99,8 +97,6 @@ def _keep_on_branch(
     kept: KeptRelease,
     releases: Releases,
     message: Callable[[KeptRelease], str],
-    *,
-    renew: bool,
 ) -> KeptRelease:
     """Bring a mod, as it is in the commit ``at``, up to one release, on a branch of that release's name."""
     name = kept.branch
@@ -108,8 +104,7 @@ def _keep_on_branch(
         why = f"no branch can be called {name}: give the mod another name"
         return kept._replace(left=(why,))
     tip = branches.tip(home, f"refs/heads/{name}")
-    outdated = renew and tip is not None and branches.is_outdated(home, at, tip, kept.mod)
-    if tip is not None and not outdated:
+    if tip is not None and not branches.is_outdated(home, at, tip, kept.mod):
         return _leave(home, tip, kept)
     with branches.laid_out(home, at) as folder:
         try:

@@ -53,23 +53,22 @@ def plan(
     for proposal in proposals:
         own = [request for request in requests if request.branch == proposal.branch]
         is_there = tips.get(proposal.branch) == proposal.commit
-        planned.append(_decide(proposal, own, is_there=is_there))
+        commit = None if is_there else proposal.commit
+        planned.append(_decide(proposal._replace(commit=commit), own))
     return tuple(proposal for proposal in planned if proposal.did)
 
 
-def _decide(proposal: Proposal, requests: Sequence[PullRequest], *, is_there: bool) -> Proposal:
-    commit, text = None if is_there else proposal.commit, proposal.text
+def _decide(proposal: Proposal, requests: Sequence[PullRequest]) -> Proposal:
+    text = proposal.text
     request = next((one for one in requests if one.state == "open"), None)
-    if text is None:
-        if request is None:
-            return proposal
-        body = f"{_OBSOLETE}{request.text.body}"
-        return Proposal(proposal.branch, None, request.text._replace(body=body), "closed", request)
     if request is not None:
-        changed = None if request.text.stamp == text.stamp else text
-        did = "updated" if commit or changed else "current"
-        return Proposal(proposal.branch, commit, changed, did, request)
-    if requests:
+        if text is None:
+            text, did = request.text._replace(body=f"{_OBSOLETE}{request.text.body}"), "closed"
+        else:
+            text = None if request.text.stamp == text.stamp else text
+            did = "updated" if proposal.commit or text else "current"
+        return proposal._replace(text=text, did=did, request=request)
+    if requests and text is not None:
         did = "merged" if requests[0].state == "merged" else "declined"
         return Proposal(proposal.branch, None, None, did, requests[0])
-    return proposal._replace(commit=commit, did="opened")
+    return proposal._replace(did="opened") if text is not None else proposal

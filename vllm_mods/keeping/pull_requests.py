@@ -51,7 +51,7 @@ class PullRequests:
             since = since if release.mod == mod else "HEAD"
             mod, commit = release.mod, release.commit
             if commit is not None and not self._remote.has(commit):
-                described = branches.described(self._home, since, commit, mod)
+                described = branches.describe(self._home, since, commit, mod)
                 yield Proposal(release.branch, commit, make_text(*described))
                 since = commit
             elif release.did != "stuck":

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 
-from vllm_mods.base import limits
 from vllm_mods.base.digest import sha256
 from vllm_mods.keeping.keeping import KeptRelease
 from vllm_mods.keeping.proposing import Proposal, RequestText
@@ -23,6 +22,7 @@ _LIVE = re.compile(
     r"|\b(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?)"
     r"(?=:?\s+(?:issues?:?\s+)?[\w-]*\d)"
 )
+_ROOM = 60_000  # letters; GitHub takes 65,536
 _REQUESTS = {
     "opened": "a pull request was opened",
     "updated": "the pull request was updated",
@@ -36,18 +36,14 @@ _REQUESTS = {
 def message(release: KeptRelease) -> str:
     """Return a commit's message, which is the text for a pull request too: title, blank line, Markdown."""
     title = f"{release.mod}: {_TITLES[release.did].format(release=release.release)}"
-    rows = ["| | vLLM " + release.release + " |", "| --- | --- |"]
-    rows += [f"| before | {release.before} |", f"| after | {release.after} |"]
-    parts = [title, "\n".join(rows)]
+    table = f"| | vLLM {release.release} |\n| --- | --- |\n"
+    parts = [title, f"{table}| before | {release.before} |\n| after | {release.after} |"]
     for head, lines in (
         ("Decided by rule", release.told),
         ("For a person to look at", release.left),
     ):
-        parts += (
-            [f"{head}:", "\n".join(f"* {inert(' '.join(text.split()))}" for text in lines)]
-            if lines
-            else []
-        )
+        rows = [f"* {inert(' '.join(text.split()))}" for text in lines]
+        parts += [f"{head}:", "\n".join(rows)] if rows else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -59,10 +55,10 @@ def inert(text: str) -> str:
 def request(message: str, diff: str) -> RequestText:
     """Return the text of a pull request: the message of its commit, and the diff as far as there is room."""
     title, _, body = message.partition("\n")
-    parts = [_cut(body.strip(), limits.REQUEST_TEXT // 2)]
+    parts = [_cut(body.strip(), _ROOM // 2)]
     if diff:
         fence = "`" * (1 + max((2, *map(len, re.findall("`+", diff)))))
-        shown = _cut(inert(diff), limits.REQUEST_TEXT - len(parts[0]) - 2 * len(fence))
+        shown = _cut(inert(diff), _ROOM - len(parts[0]) - 2 * len(fence))
         head = "What changes in the mod; a new variant beside the one that it is most like:"
         parts += [head, f"{fence}diff\n{shown}\n{fence}"]
     mark = sha256("\n".join((title, *parts)).encode())[:16]
@@ -102,16 +98,13 @@ def line(outcome: KeptRelease | Proposal, *, dry_run: bool = False) -> str:
     if isinstance(outcome, Proposal):
         text = _REQUESTS[outcome.did].replace(" was ", " would be " if dry_run else " was ", 1)
         return f"{outcome.branch}: {text}{f', {outcome.request.url}' if outcome.request else ''}"
-    release: KeptRelease = outcome
     words = {
-        "fits": f"{release.before}: nothing to do",
-        "there": f"the branch {release.branch} is there already, and left alone",
+        "fits": f"{outcome.before}: nothing to do",
+        "there": f"the branch {outcome.branch} is there already, and left alone",
         "stuck": "no port could be begun",
         "waits": "nothing was done",
     }
-    became = (
-        words.get(release.did) or f"{release.before} -> {release.after}, branch {release.branch}"
-    )
-    rows = [f"{release.mod} {release.release}: {became}"]
-    rows += [f"  left to you: {text}" for text in release.left]
+    done = f"{outcome.before} -> {outcome.after}, branch {outcome.branch}"
+    rows = [f"{outcome.mod} {outcome.release}: {words.get(outcome.did, done)}"]
+    rows += [f"  left to you: {text}" for text in outcome.left]
     return "\n".join(rows)
