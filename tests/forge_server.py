@@ -115,10 +115,6 @@ class ForgeServer:
         states = {"all": {"open", "closed", "merged"}, "closed": {"closed", "merged"}}
         wanted = states.get(query["state"], {"open"})
         shown = [request for request in reversed(self.requests) if request.state in wanted]
-        if self.kind == "github" and "head" in query:
-            shown = [one for one in shown if query["head"] == f"us:{one.head}" and one.ours]
-        if self.kind == "gitlab" and "source_branch" in query:
-            shown = [one for one in shown if query["source_branch"] == one.head]
         size = min(int(query["limit" if self.kind == "gitea" else "per_page"]), 50)
         begin = (int(query["page"]) - 1) * size
         return [self.show(request) for request in shown[begin : begin + size]]

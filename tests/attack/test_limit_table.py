@@ -136,7 +136,7 @@ def after(count: int, tree: str = "x = 1\n") -> Any:
 
 def requests_of(url: str) -> object:
     environ = {"GITHUB_SERVER_URL": url, "GITHUB_TOKEN": "x"}
-    return ForgeClient(forges.find(f"{url}/us/mods", environ), "x").list_open()
+    return ForgeClient(forges.find(f"{url}/us/mods", environ), "x").list_all()
 
 
 def looked_at(folder: Path, **config: object) -> object:

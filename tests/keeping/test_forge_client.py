@@ -53,12 +53,11 @@ def test_a_request_is_opened_changed_and_closed(
     opened = asking.open(BRANCH, "main", TEXT)
     assert (opened.number, opened.branch, opened.state, opened.text) == (1, BRANCH, "open", TEXT)
     assert opened.url.startswith(f"{forge.url}/us/mods/")
-    assert asking.list_open() == (opened,)
+    assert asking.list_all() == (opened,)
     asking.change(opened, RequestText("another", "one"), close=False)
     asking.change(opened, RequestText("another", "one"), close=True)
     assert forge.requests == [Request(1, BRANCH, "main", "another", "one", state="closed")]
-    assert asking.list_open() == ()
-    (closed,) = asking.list_all(BRANCH)
+    (closed,) = asking.list_all()
     assert (closed.state, closed.text.body) == ("closed", "one")
 
 
@@ -68,16 +67,14 @@ def test_every_page_is_read_and_forks_are_left_out(
     asking = client(forge, monkeypatch)
     forge.requests += [Request(n + 1, f"branch-{n}", "main", "t", "") for n in range(120)]
     forge.requests.append(Request(121, BRANCH, "main", "t", "", fork=True))
-    assert len(asking.list_open()) == 120
-    assert asking.list_all(BRANCH) == ()
     forge.requests += [Request(n, BRANCH, "main", "t", "", state="merged") for n in (122, 123)]
     forge.requests[-1].state = "closed"
-    listed = client(forge, monkeypatch).list_all(
-        BRANCH
-    )  # on Gitea the branch's name is another by now
-    assert [(request.number, request.state) for request in listed] == [
-        (123, "closed"),
-        (122, "merged"),
+    listed = asking.list_all()  # on Gitea the branch's ref is another by now
+    assert len(listed) == 122
+    assert [(request.number, request.branch, request.state) for request in listed[:3]] == [
+        (123, BRANCH, "closed"),
+        (122, BRANCH, "merged"),
+        (120, "branch-119", "open"),
     ]
 
 
@@ -87,7 +84,7 @@ def test_a_repository_with_too_many_is_refused_and_none_is_opened_twice(
     lower(monkeypatch, "REQUESTS", 100)
     forge.requests += [Request(n + 1, f"branch-{n}", "main", "t", "") for n in range(120)]
     with pytest.raises(Refused, match="more than 100 pull requests"):
-        client(forge, monkeypatch).list_open()
+        client(forge, monkeypatch).list_all()
 
 
 @pytest.mark.parametrize(
@@ -139,7 +136,7 @@ def test_a_redirect_is_not_followed(
         for status in (302, 307, 308):
             forge.answers.append((status, {"Location": f"{other.url}{forge.api}"}, []))
             with pytest.raises(Refused):
-                asking.list_open()
+                asking.list_all()
         assert other.asked == []
 
 
@@ -152,14 +149,14 @@ def test_what_is_no_list_of_requests_is_refused(
     asking = client(forge, monkeypatch)
     forge.answers.append((200, {}, answer))
     with pytest.raises(Refused):
-        asking.list_open()
+        asking.list_all()
 
 
 def test_without_a_network_it_says_so(forge: ForgeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forge_client, "_RETRIES", 0)
     forge.url = "http://127.0.0.1:9"
     with pytest.raises(Unreachable) as caught:
-        client(forge, monkeypatch).list_open()
+        client(forge, monkeypatch).list_all()
     assert caught.value.message.startswith("127.0.0.1:9 cannot be asked for pull requests: ")
     assert "does it answer? then run the same command again" in str(caught.value.hint)
 
@@ -169,4 +166,4 @@ def test_a_login_of_netrc_does_not_stand_in_for_the_token(
 ) -> None:
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password mine\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    assert client(forge, monkeypatch).list_open() == ()
+    assert client(forge, monkeypatch).list_all() == ()

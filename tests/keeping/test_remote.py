@@ -31,7 +31,7 @@ def forge(tmp_path: Path) -> Iterator[ForgeServer]:
 
 
 def opened(forge: ForgeServer, folder: Path) -> Remote:
-    return open_remote(branches.home(str(folder / "mods")), forge.remote, TOKEN)
+    return open_remote(str(folder / "mods"), forge.remote, TOKEN)
 
 
 def test_it_is_the_only_remote_or_the_one_that_is_named(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_shallow_clone_is_refused(forge: ForgeServer, tmp_path: Path) -> None:
     git(tmp_path / "mods", "push", "-q", str(forge.repository), "main")
     git(tmp_path, "clone", "-q", "--depth=1", f"file://{forge.repository}", "shallow")
     with pytest.raises(Refused, match="is a shallow clone") as caught:
-        open_remote(branches.home(str(tmp_path / "shallow")), forge.remote, TOKEN)
+        open_remote(str(tmp_path / "shallow"), forge.remote, TOKEN)
     assert "fetch-depth: 0" in str(caught.value.hint)
 
 
@@ -161,5 +161,5 @@ def test_a_token_that_is_not_taken_is_said_and_not_shown(
     with pytest.raises(
         Refused, match=r"the remote cannot be read: .*(Authentication failed|could not read)"
     ) as caught:
-        open_remote(branches.home(str(tmp_path / "mods")), forge.remote, "an0ther-t0ken")
+        open_remote(str(tmp_path / "mods"), forge.remote, "an0ther-t0ken")
     assert "an0ther" not in caught.value.message

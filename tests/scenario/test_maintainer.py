@@ -221,7 +221,7 @@ def test_a_dry_run_says_what_would_be_done(maintainer: Maintainer) -> None:
 @pytest.mark.sampled(1)
 def test_what_was_cut_off_is_gone_on_with(maintainer: Maintainer) -> None:
     forge = maintainer.forge
-    forge.answers += [(200, {}, []), (200, {}, []), (500, {}, {"message": "down"})]
+    forge.answers += [(200, {}, []), (500, {}, {"message": "down"})]
     code, error = maintainer.keep("fast", "--vllm", "==0.20.0")
     assert (code, error["code"]) == (3, "refused")
     assert "the answer is 500: " in error["message"]

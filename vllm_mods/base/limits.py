@@ -57,11 +57,7 @@ LINKS = Limit(50_000, "links", "a page of an index")
 TAG = Limit(64 << 10, "letters", "a tag or a comment of a page of an index")
 SPAN = Limit(512 << 20, "bytes", "one part of a remote file")
 DOWNLOAD = Limit(16 << 30, "bytes", "a file that is fetched whole")
-ANSWER = Limit(
-    16 << 20,
-    "bytes",
-    "a manifest, a configuration or a token from a registry; an answer of a forge",
-)
+ANSWER = Limit(16 << 20, "bytes", "a manifest, a configuration or a token from a registry")
 REQUESTS = Limit(10_000, "pull requests", "a repository that `keep` looks through")
 REFUSAL = Limit(1 << 20, "bytes", "an answer that only refuses or redirects")
 ANSWER_SECONDS = Limit(300, "seconds", "all of an answer that is no file, each try included")

@@ -6,10 +6,11 @@ since files are taken out of it and put into it as the bytes that it has.
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from vllm_mods.base import secrets
 from vllm_mods.base.errors import Refused, TreeError, UsageError
 from vllm_mods.formats import tree_names
 from vllm_mods.library import catalog, mod_folder
@@ -46,13 +47,15 @@ class LibraryHome(NamedTuple):
         hint = f"git -C {self.repository.folder} branch --list 'vllm-mods*'"
         if "ident" in why:
             hint = "git config user.name NAME; git config user.email ADDRESS"
+        elif "rejected" in why:
+            hint = "git fetch NAME '+refs/heads/vllm-mods/*:refs/heads/vllm-mods/*'  # takes the remote's in place of yours; then run keep again"
         elif "ermission denied" in why or "ead-only" in why:
             hint = f"ls -ld {self.repository.git_dir}"
-        return Refused(f"{what}: {why}", hint=hint)
+        return Refused(f"{what}: {secrets.clean(why, os.environ)}", hint=hint)
 
 
-def home(library: str) -> LibraryHome:
-    """Find the repository of a library. Raises ``UsageError`` if it is in none."""
+def home(library: str, settings: Sequence[tuple[str, str]] = ()) -> LibraryHome:
+    """Find the repository of a library, with ``settings`` of git. Raises ``UsageError`` if it is in none."""
     environ = git_process.environment(os.environ)
     # Nothing that the repository names is run, so its owner may be anybody.
     words = ("-c", "safe.directory=*", "rev-parse")
@@ -66,7 +69,8 @@ def home(library: str) -> LibraryHome:
     if top.why:
         raise UsageError(f"{library}: its repository has no working tree", hint="git clone it")
     path = os.path.relpath(os.path.realpath(library), os.path.realpath(top.text))
-    return LibraryHome(Repository(top.text, library, git_dir=place.text), path)
+    repository = Repository(top.text, library, git_dir=place.text, settings=settings)
+    return LibraryHome(repository, path)
 
 
 def tip(home: LibraryHome, name: str) -> str | None:

@@ -4,7 +4,6 @@ The token goes to the forge's own host, in a header: no redirect is followed, an
 """
 
 import os
-from functools import lru_cache, reduce
 from typing import Any
 
 import requests
@@ -43,18 +42,21 @@ class ForgeClient:
         self._session = session(_RETRIES)
         self._session.headers["Accept-Encoding"] = "identity"
         self._session.auth = bear  # else a login of ~/.netrc would stand in for it
-        self._listed = lru_cache(self._list)  # a forge that knows no query is asked once for all
 
-    def list_open(self) -> tuple[PullRequest, ...]:
-        """Return the open requests for branches of the repository itself."""
-        return self._list((("state", self._forge.open),))
-
-    def list_all(self, branch: str) -> tuple[PullRequest, ...]:
-        """Return every request for a branch that there ever was, the newest first."""
-        owner = self._repository.name.partition("/")[0]
-        ours = [(key, text.format(owner=owner, branch=branch)) for key, text in self._forge.ours]
-        listed = self._listed((("state", "all"), *ours))
-        return tuple(request for request in listed if request.branch == branch)
+    def list_all(self) -> tuple[PullRequest, ...]:
+        """Return all requests that there ever were for branches of the repository itself, the newest first."""
+        listed: dict[int, PullRequest] = {}
+        *_, head, base = self._forge.read
+        for page in range(1, limits.REQUESTS // _PAGE_SIZE + 1):
+            query = {"state": "all", self._forge.page_size: _PAGE_SIZE, "page": page}
+            records = self._ask("GET", self._repository.requests, params=query)
+            if not isinstance(records, list):
+                raise self._refused("the answer is no list", "")
+            if not records:
+                return tuple(sorted(listed.values(), reverse=True))
+            own = (record for record in records if _value(record, head) == _value(record, base))
+            listed |= {request.number: request for request in map(self._read, own)}
+        raise self._refused(f"more than {limits.REQUESTS}, the most of {limits.REQUESTS.what}", "")
 
     def open(self, branch: str, base: str, text: RequestText) -> PullRequest:
         """Open a request to merge a branch into another one."""
@@ -68,20 +70,6 @@ class ForgeClient:
         data = {"title": text.title, self._forge.sent[2]: text.body}
         url = f"{self._repository.requests}/{request.number}"
         self._ask(method, url, json={**data, key: closed} if close else data)
-
-    def _list(self, query: tuple[tuple[str, str], ...]) -> tuple[PullRequest, ...]:
-        listed: dict[int, PullRequest] = {}
-        *_, head, base = self._forge.read
-        for page in range(1, limits.REQUESTS // _PAGE_SIZE + 1):
-            wanted = {**dict(query), self._forge.page_size: _PAGE_SIZE, "page": page}
-            records = self._ask("GET", self._repository.requests, params=wanted)
-            if not isinstance(records, list):
-                raise self._refused("the answer is no list", "")
-            if not records:
-                return tuple(sorted(listed.values(), reverse=True))
-            own = (record for record in records if _value(record, head) == _value(record, base))
-            listed |= {request.number: request for request in map(self._read, own)}
-        raise self._refused(f"more than {limits.REQUESTS}, the most of {limits.REQUESTS.what}", "")
 
     def _read(self, record: object) -> PullRequest:
         keys = (*self._forge.read[:3], "title", self._forge.sent[2])
@@ -126,8 +114,6 @@ class ForgeClient:
 
 def _value(record: Any, dotted: str) -> Any:  # noqa: ANN401
     """Return what a record has under a dotted key, None where it has nothing there."""
-
-    def step(value: Any, key: str) -> Any:  # noqa: ANN401
-        return value.get(key) if isinstance(value, dict) else None
-
-    return reduce(step, dotted.split("."), record)
+    for key in dotted.split("."):
+        record = record.get(key) if isinstance(record, dict) else None
+    return record

@@ -12,9 +12,8 @@ class Forge(NamedTuple):
     """A kind of forge.
 
     ``tokens``, with the rights in ``grant``, are for its ``hosts`` and the host of the URL in a variable of ``servers``.
-    ``path`` leads to a repository's requests, ``ours`` is a query for those of a branch. Keys ``sent`` are head, base
-    and body; ``change`` is a method and what closes a request; keys ``read`` are number, URL, branch, and two that
-    differ for a request from a fork.
+    ``path`` leads to a repository's requests. Keys ``sent`` are head, base and body; ``change`` is a method and what
+    closes a request; keys ``read`` are number, URL, branch, and two that differ for a request from a fork.
     """
 
     hosts: tuple[str, ...]
@@ -22,9 +21,7 @@ class Forge(NamedTuple):
     tokens: tuple[str, ...]
     grant: str
     path: str
-    ours: tuple[tuple[str, str], ...]
     page_size: str
-    open: str
     sent: tuple[str, str, str]
     change: tuple[str, str, str]
     read: tuple[str, str, str, str, str]
@@ -36,9 +33,7 @@ GITHUB = Forge(
     tokens=("GITHUB_TOKEN",),
     grant="permissions: {contents: write, pull-requests: write}, and let Actions create pull requests (Settings, Actions, General)",
     path="/api/v3/repos/{name}/pulls",
-    ours=(("head", "{owner}:{branch}"),),
     page_size="per_page",
-    open="open",
     sent=("head", "base", "body"),
     change=("PATCH", "state", "closed"),
     read=("number", "html_url", "head.ref", "head.repo.id", "base.repo.id"),
@@ -49,7 +44,6 @@ GITEA = GITHUB._replace(
     tokens=("FORGEJO_TOKEN", "GITEA_TOKEN"),
     grant="a token with the scope write:repository",
     path="/api/v1/repos/{name}/pulls",
-    ours=(),  # it cannot be asked for one branch's
     page_size="limit",
     # once the branch is gone, `head.ref` names something else
     read=("number", "html_url", "head.label", "head.repo_id", "base.repo_id"),
@@ -60,9 +54,7 @@ GITLAB = Forge(
     tokens=("GITLAB_TOKEN",),  # CI_JOB_TOKEN may not open merge requests
     grant="a project access token of a Developer with the scopes api and write_repository",
     path="/api/v4/projects/{id}/merge_requests",
-    ours=(("source_branch", "{branch}"),),
     page_size="per_page",
-    open="opened",
     sent=("source_branch", "target_branch", "description"),
     change=("PUT", "state_event", "close"),
     read=("iid", "web_url", "source_branch", "source_project_id", "target_project_id"),

@@ -23,13 +23,13 @@ class PullRequests:
         repository = forges.find(url, os.environ)
         token = os.environ[repository.variable]
         self._client = ForgeClient(repository, token)
-        self._open = self._client.list_open()
-        self._remote = open_remote(self._home, url, token)
+        self._requests = self._client.list_all()
+        self._remote = open_remote(library, url, token)
 
     def releases(self, mod: str) -> set[str]:
         """Return the releases for which a mod has an open request."""
         prefix = f"{branches.PREFIX}{mod}/"
-        names = (request.branch for request in self._open)
+        names = {request.branch for request in self._requests if request.state == "open"}
         return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
 
     def propose(
@@ -37,12 +37,7 @@ class PullRequests:
     ) -> Iterator[Proposal]:
         """Push branches, and open, update and close their requests; yield each when that is done."""
         proposals = tuple(self._proposals(kept, make_text))
-        known = list(self._open)
-        have_one = {request.branch for request in known}
-        for proposal in proposals:
-            if proposal.text is not None and proposal.branch not in have_one:
-                known += self._client.list_all(proposal.branch)
-        for proposal in proposing.plan(proposals, known, self._remote.tips):
+        for proposal in proposing.plan(proposals, self._requests, self._remote.tips):
             yield proposal if dry_run else self._carry_out(proposal)
 
     def _proposals(self, kept: Sequence[KeptRelease], make_text: MakeText) -> Iterator[Proposal]:

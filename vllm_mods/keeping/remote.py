@@ -4,19 +4,16 @@ git has the token in its environment, for the URL of the remote alone; no redire
 """
 
 import base64
-import os
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from vllm_mods.base import secrets
 from vllm_mods.base.errors import Refused, UsageError
 from vllm_mods.base.hops import place
+from vllm_mods.keeping import branches
 from vllm_mods.keeping.branches import PREFIX, LibraryHome
-from vllm_mods.trees import git_process
 
 _BRANCHES = f"refs/heads/{PREFIX}*"
-_FETCH = f"git fetch NAME '+{_BRANCHES}:{_BRANCHES}'  # the remote's in place of yours; then run keep again"
 
 
 class Remote(NamedTuple):
@@ -24,24 +21,16 @@ class Remote(NamedTuple):
 
     home: LibraryHome
     url: str
-    environ: Mapping[str, str]
-    base: str = ""
-    base_tip: str = ""
-    tips: Mapping[str, str] = {}
-
-    def run(self, what: str, *words: str) -> str:
-        """Return what a command of git prints. Raises ``Refused``, which says ``what`` failed."""
-        done = git_process.run(self.home.repository.folder, words, self.environ)
-        if done.why:
-            raise Refused(f"{what}: {secrets.clean(done.why, os.environ)}", hint=_FETCH)
-        return done.text
+    base: str
+    base_tip: str
+    tips: Mapping[str, str]
 
     def push(self, branch: str, commit: str) -> None:
         """Push a branch of ours, if the remote has it as it was looked at. Raises ``Refused``."""
         name = f"refs/heads/{branch}"
         lease = f"--force-with-lease={name}:{self.tips.get(branch, '')}"
         words = ("push", "--quiet", "--no-verify", lease, "--", self.url, f"{commit}:{name}")
-        self.run(f"{branch} was not pushed", *words)
+        self.home.run(f"{branch} was not pushed", *words)
 
     def has(self, commit: str) -> bool:
         """Tell whether the default branch has a commit."""
@@ -63,9 +52,9 @@ def find_url(home: LibraryHome, name: str | None) -> str:
     return home.run(f"{name} cannot be read", "remote", "get-url", "--push", name).decode().strip()
 
 
-def open_remote(home: LibraryHome, url: str, token: str) -> Remote:
+def open_remote(library: str, url: str, token: str) -> Remote:
     """Look at a remote, and fetch its branches that are ours. Raises ``Refused`` where HEAD is not of its default branch."""
-    parts, folder = urlsplit(url), home.repository.folder
+    parts = urlsplit(url)
     settings = [("http.followRedirects", "false")]
     if parts.scheme.startswith("http"):
         url = urlunsplit(parts._replace(netloc=place(url)))
@@ -73,28 +62,26 @@ def open_remote(home: LibraryHome, url: str, token: str) -> Remote:
         # The empty one takes away what a checkout in CI has left in the repository's settings.
         headers = ("", f"Authorization: Basic {login}")
         settings += [(f"http.{url}.extraHeader", header) for header in headers]
-    environ = git_process.environment(os.environ, settings=settings)
-    environ |= {"GIT_DIR": home.repository.git_dir, "GIT_WORK_TREE": folder}
-    remote = Remote(home, url, environ)
+    home = branches.home(library, settings)
     what = "the remote cannot be read"
-    if remote.run(what, "rev-parse", "--is-shallow-repository") == "true":
+    if home.run(what, "rev-parse", "--is-shallow-repository").strip() == b"true":
         raise Refused(
-            f"{folder} is a shallow clone: what is on its branches cannot be told",
+            f"{library} is a shallow clone: what is on its branches cannot be told",
             hint="git fetch --unshallow  # in CI: fetch-depth: 0, GIT_DEPTH: 0",
         )
-    listed = remote.run(what, "ls-remote", "--symref", "--", url, "HEAD", _BRANCHES)
+    listed = home.run(what, "ls-remote", "--symref", "--", url, "HEAD", _BRANCHES).decode()
     refs: dict[str, str] = {}
     for value, _, name in (line.partition("\t") for line in listed.splitlines()):
         refs[f"{name} is" if value.startswith("ref: ") else name] = value
     base = refs.get("HEAD is", "").removeprefix("ref: refs/heads/")
     if not base or base.startswith(PREFIX):
         raise Refused(f"{what}: it has no default branch", hint="git ls-remote --symref NAME HEAD")
-    remote.run(what, "fetch", "--no-tags", "--", url, "HEAD", f"{_BRANCHES}:{_BRANCHES}")
+    home.run(what, "fetch", "--no-tags", "--", url, "HEAD", f"{_BRANCHES}:{_BRANCHES}")
     tips = {name.removeprefix("refs/heads/"): tip for name, tip in refs.items()}
-    remote = remote._replace(base=base, base_tip=refs["HEAD"], tips=tips)
+    remote = Remote(home, url, base, refs["HEAD"], tips)
     if not remote.has("HEAD"):
         raise Refused(
-            f"HEAD of {folder} has commits that {base} of the remote lacks: each request would have them",
+            f"HEAD of {library} has commits that {base} of the remote lacks: each request would have them",
             hint=f"git checkout {base}  # and push first what is to be there",
         )
     return remote
