@@ -16,7 +16,7 @@ GITLAB = "https://gitlab.com/api/v4/projects/us%2Fa%2Fmods/merge_requests"
     ("remote", "servers", "requests", "variable"),
     [
         ("https://github.com/us/mods.git", {}, GITHUB, "GITHUB_TOKEN"),
-        ("https://github.com/us/mods/", {}, GITHUB, "GITHUB_TOKEN"),
+        ("https://GitHub.com/us/mods/", {}, GITHUB, "GITHUB_TOKEN"),
         ("https://me:secret@github.com/us/mods", {}, GITHUB, "GITHUB_TOKEN"),
         ("git@github.com:us/mods.git", {}, GITHUB, "GITHUB_TOKEN"),
         ("ssh://git@github.com:22/us/mods.git", {}, GITHUB, "GITHUB_TOKEN"),

@@ -20,11 +20,11 @@ MESSAGE = (
         ("ask @octocat", f"ask @{MARK}octocat"),
         ("@org/team", f"@{MARK}org/team"),
         ("vllm-project/vllm#12", f"vllm-project/vllm#{MARK}12"),
-        ("Closes #12", f"Closes #{MARK}12"),
+        ("Closes #12", f"Closes{MARK} #{MARK}12"),
         ("fixes GH-12", f"fixes{MARK} GH-12"),
         ("Resolved: ABC-1, ABC-2", f"Resolved{MARK}: ABC-1, ABC-2"),
         ("implements issues 12", f"implements{MARK} issues 12"),
-        ("closing https://x.test/issues/1", f"closing https:{MARK}//x.test/issues/1"),
+        ("closing https://x.test/issues/1", f"closing{MARK} https:{MARK}//x.test/issues/1"),
         ("see !12", f"see !{MARK}12"),
         ("<img src=x>", f"<{MARK}img src=x>"),
         ("</details><!-- x -->", f"<{MARK}/details><{MARK}!-- x -->"),
@@ -55,15 +55,17 @@ def test_other_words_are_as_they_were(text: str) -> None:
 
 def test_what_is_left_to_a_person_is_inert_and_one_line_each() -> None:
     kept = KeptRelease("fast", "0.21.0", "left", "conflict", left=("a\n\n# Closes #1 @you",))
-    assert keep.message(kept).endswith(f"\n\n* a # Closes #{MARK}1 @{MARK}you\n")
+    assert keep.message(kept).endswith(f"\n\n* a # Closes{MARK} #{MARK}1 @{MARK}you\n")
 
 
 def test_a_request_has_the_message_and_the_diff_and_a_mark_of_both() -> None:
-    diff = "--- a\n+++ b\n ```\n ````\n+Closes #1\n"
+    diff = "--- a\n+++ b\n ```\n ````\n+@property\n+Closes a/b#1\n"
     text = keep.request(MESSAGE, diff)
     assert text.title == "fast: a variant for vLLM 0.21.0"
     assert text.body.startswith("| | vLLM 0.21.0 |")
-    assert f"`````diff\n--- a\n+++ b\n ```\n ````\n+Closes #{MARK}1\n`````" in text.body
+    assert (
+        f"`````diff\n--- a\n+++ b\n ```\n ````\n+@property\n+Closes{MARK} a/b#1\n`````" in text.body
+    )
     assert text.stamp
     assert text == keep.request(MESSAGE, diff)
     others = [keep.request(MESSAGE, diff + "+\n"), keep.request(MESSAGE + "* more\n", diff)]

@@ -113,7 +113,9 @@ def _server(url: str, environ: Mapping[str, str]) -> tuple[Forge, str]:
     for forge in (gitea, GITHUB, GITLAB):
         stated = [environ.get(name, "").rstrip("/") for name in forge.servers]
         for root in [*(f"https://{name}" for name in forge.hosts), *filter(None, stated)]:
-            if host == urlsplit(root).hostname and (is_ssh or place(url) == place(root)):
+            if host == urlsplit(root).hostname and (
+                is_ssh or place(url).lower() == place(root).lower()
+            ):
                 return forge, root
     raise UsageError(
         f"{redact(url)}: nothing says what forge {host} is, or that a token is for it",

@@ -16,11 +16,13 @@ _TITLES = {
     "ended": "vLLM {release} carries it",
     "left": "the port to vLLM {release}, to be finished",
 }
-# What a forge acts on: mentions, references, links, HTML, commands of GitLab, and words that close an issue.
+# What a forge acts on, in code too: words that close an issue; elsewhere: mentions, references, links, HTML, GitLab's commands.
+_CLOSING = re.compile(
+    r"(?i)\b(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?)"
+    r"(?=:?\s+(?:issues?:?\s+)?\S*\d)"
+)
 _LIVE = re.compile(
     r"(?im)@(?=\w)|[#!](?=\d)|<(?=[a-z/!?])|\](?=[(\[:])|:(?=//)|\bwww(?=\.)|^\s*/(?=\w)"
-    r"|\b(?:clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?)"
-    r"(?=:?\s+(?:issues?:?\s+)?[\w-]*\d)"
 )
 _ROOM = 60_000  # letters; GitHub takes 65,536
 _REQUESTS = {
@@ -47,9 +49,10 @@ def message(release: KeptRelease) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def inert(text: str) -> str:
+def inert(text: str, *, is_code: bool = False) -> str:
     """Return a text with a character of no width behind all that a forge would act on."""
-    return _LIVE.sub("\\g<0>\u200b", clean(text))
+    text = _CLOSING.sub("\\g<0>\u200b", clean(text))
+    return text if is_code else _LIVE.sub("\\g<0>\u200b", text)
 
 
 def request(message: str, diff: str) -> RequestText:
@@ -58,7 +61,7 @@ def request(message: str, diff: str) -> RequestText:
     parts = [_cut(body.strip(), _ROOM // 2)]
     if diff:
         fence = "`" * (1 + max((2, *map(len, re.findall("`+", diff)))))
-        shown = _cut(inert(diff), _ROOM - len(parts[0]) - 2 * len(fence))
+        shown = _cut(inert(diff, is_code=True), _ROOM - len(parts[0]) - 2 * len(fence))
         head = "What changes in the mod; a new variant beside the one that it is most like:"
         parts += [head, f"{fence}diff\n{shown}\n{fence}"]
     mark = sha256("\n".join((title, *parts)).encode())[:16]
